@@ -1,0 +1,1 @@
+"""dmctl: the command line, a thin gRPC client of the master."""

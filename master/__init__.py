@@ -1,0 +1,1 @@
+"""dm-master: decides; all of its state is in etcd."""

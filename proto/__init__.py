@@ -1,0 +1,1 @@
+"""The contract between dmctl, master, worker and lanes: messages, errors, configuration files."""

@@ -1,0 +1,10 @@
+"""Pre-check errors: codes 12001–12999."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from proto.errors.spec import Level, Scope, define
+
+_define = partial(define, error_class="check")
+

@@ -1,0 +1,10 @@
+"""dmctl errors: codes 80001–80999."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from proto.errors.spec import Level, Scope, define
+
+_define = partial(define, error_class="ctl")
+

@@ -1,0 +1,10 @@
+"""Binlog decoding errors: codes 21001–21999."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from proto.errors.spec import Level, Scope, define
+
+_define = partial(define, error_class="decode")
+

@@ -1,0 +1,10 @@
+"""Master and etcd errors: codes 60001–60999."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from proto.errors.spec import Level, Scope, define
+
+_define = partial(define, error_class="master")
+

@@ -1,0 +1,10 @@
+"""Snapshot errors: codes 30001–30999."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from proto.errors.spec import Level, Scope, define
+
+_define = partial(define, error_class="snapshot")
+

@@ -1,0 +1,113 @@
+"""What an error of the catalogue is, and the exception that carries one."""
+
+from __future__ import annotations
+
+import enum
+import string
+from dataclasses import dataclass
+from typing import Any
+
+
+class Scope(enum.Enum):
+    """Whose fault it is: where the operator should look."""
+
+    SOURCE = 1
+    TARGET = 2
+    INTERNAL = 3
+    CONFIG = 4
+
+
+class Level(enum.Enum):
+    """How bad it is: LOW asks nothing now, HIGH stops data from flowing."""
+
+    LOW = 1
+    MEDIUM = 2
+    HIGH = 3
+
+
+CATALOGUE: dict[int, ErrorSpec] = {}
+"""Every spec by code; filled when the class modules are imported, then only read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSpec:
+    """One entry: ``code`` and ``name`` never change once released.
+
+    ``message`` and ``workaround`` hold ``{placeholders}``; calling the spec with their
+    values makes the exception. ``retryable``: a later attempt without any change by the
+    operator may succeed, so the worker resumes by itself with back-off.
+    """
+
+    code: int
+    name: str
+    error_class: str
+    scope: Scope
+    level: Level
+    message: str
+    workaround: str
+    retryable: bool = False
+
+    def __call__(self, **args: object) -> ShardmergeError:
+        return ShardmergeError(self, {key: str(value) for key, value in args.items()})
+
+    def placeholders(self) -> frozenset[str]:
+        """Names used by the message and the workaround."""
+        parse = string.Formatter().parse
+        return frozenset(
+            field for text in (self.message, self.workaround) for _, field, _, _ in parse(text) if field
+        )
+
+
+def define(
+    code: int,
+    name: str,
+    *,
+    error_class: str,
+    scope: Scope,
+    level: Level = Level.HIGH,
+    message: str,
+    workaround: str,
+    retryable: bool = False,
+) -> ErrorSpec:
+    """Register an entry; a code used twice is a programming error found at import."""
+    spec = ErrorSpec(code, name, error_class, scope, level, message, workaround, retryable)
+    if code in CATALOGUE:
+        raise ValueError(f"error code {code} is defined twice: {CATALOGUE[code].name} and {name}")
+    CATALOGUE[code] = spec
+    return spec
+
+
+class _Missing(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "{" + key + "}"
+
+
+class ShardmergeError(Exception):
+    """An error of the catalogue with its placeholders' values. Pickles (Spark tasks raise it)."""
+
+    def __init__(self, spec: ErrorSpec, args: dict[str, str]) -> None:
+        super().__init__(spec, args)
+        self.spec = spec
+        self.values = args
+
+    @property
+    def code(self) -> int:
+        return self.spec.code
+
+    @property
+    def message(self) -> str:
+        return self.spec.message.format_map(_Missing(self.values))
+
+    @property
+    def workaround(self) -> str:
+        return self.spec.workaround.format_map(_Missing(self.values))
+
+    def __str__(self) -> str:
+        return f"[{self.spec.code} {self.spec.name}] {self.message}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (self.spec.code, self.values))
+
+
+def _rebuild(code: int, args: dict[str, str]) -> ShardmergeError:
+    return ShardmergeError(CATALOGUE[code], args)

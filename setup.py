@@ -1,0 +1,71 @@
+"""Build steps that pyproject.toml cannot say: generated stubs and the compiled decoder."""
+
+from __future__ import annotations
+
+import glob
+import importlib.resources
+import os
+import sys
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+
+# The modules of worker/binlog that run compiled; each is plain Python that also
+# runs uncompiled (slowly).
+COMPILED = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "worker" / "binlog").glob("*.py")
+    if "# cython: language_level=3" in path.read_text(encoding="utf-8")[:400]
+)
+
+
+def generate_stubs() -> None:
+    """Write proto/*_pb2*.py and their type stubs from proto/*.proto, beside them."""
+    from grpc_tools import protoc
+
+    protos = sorted(glob.glob("proto/*.proto", root_dir=ROOT))
+    include = str(importlib.resources.files("grpc_tools") / "_proto")
+    # protoc finds protoc-gen-mypy_grpc on PATH: the build environment's scripts folder.
+    os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ.get("PATH", "")
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        code = protoc.main(
+            ["protoc", "-I.", f"-I{include}", "--python_out=.", "--pyi_out=.",
+             "--grpc_python_out=.", "--mypy_grpc_out=.", *protos]
+        )
+    finally:
+        os.chdir(before)
+    if code != 0:
+        raise SystemExit(f"protoc failed with code {code}")
+
+
+class BuildPy(build_py):
+    def run(self) -> None:
+        generate_stubs()
+        super().run()
+
+
+class BuildExt(build_ext):
+    def finalize_options(self) -> None:
+        if COMPILED:
+            from Cython.Build import cythonize
+
+            self.distribution.ext_modules = cythonize(
+                COMPILED, compiler_directives={"language_level": "3"}, build_dir="build/cython"
+            )
+        super().finalize_options()
+
+
+def extension_placeholders() -> list:
+    """Names only, so that setuptools knows that there are extensions before Cython is imported."""
+    from setuptools import Extension
+
+    return [Extension(path[:-3].replace(os.sep, "."), [path]) for path in COMPILED]
+
+
+setup(cmdclass={"build_py": BuildPy, "build_ext": BuildExt}, ext_modules=extension_placeholders())

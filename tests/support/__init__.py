@@ -1,0 +1,1 @@
+"""Servers, faults and judges that tests share."""

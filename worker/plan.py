@@ -1,0 +1,73 @@
+"""The compiled rules of one shard table: what becomes of its rows.
+
+Made once per table by worker/rules from the subtask's configuration and the table's structure;
+executed per row by the decoder (stream, fix-up) and by the chunk reader. Frozen and picklable:
+plans travel into Spark tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from worker.table import Column, Table
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionId:
+    """``partition id``: the new id is ``prefix | original``.
+
+    ``prefix`` holds instance, schema and table numbers in the bits above ``bits``; an original
+    id that is negative or does not fit ``bits`` is an error, never wrapped. Layout (design, Rules):
+    bit 63 is 0, then 4 bits instance, 7 schema, 8 table, 44 original; a part given as "" takes no
+    bits and widens the rest.
+    """
+
+    prefix: int
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddPrefix:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddSuffix:
+    text: str
+
+
+Mapping = PartitionId | AddPrefix | AddSuffix
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """One written column: index in the source table's row image, its name at the target, its mapping."""
+
+    index: int
+    column: Column
+    target_name: str
+    mapping: Mapping | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What becomes of one shard table's rows.
+
+    ``columns``: the columns that are written, in source order (generated ones are absent).
+    ``key``: indexes into ``columns`` of the identifying key; () for a table without a key.
+    ``one_lane``: the target has a further unique key, so order between its rows matters.
+    ``shard``: a number unique among this subtask's plans, to tell owners of a key apart.
+    """
+
+    shard: int
+    source: str
+    table: Table
+    target_schema: str
+    target_table: str
+    columns: tuple[ColumnPlan, ...]
+    key: tuple[int, ...]
+    one_lane: bool = False
+
+    @property
+    def target_name(self) -> str:
+        return f"`{self.target_schema}`.`{self.target_table}`"

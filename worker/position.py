@@ -1,0 +1,56 @@
+"""Where we are: at the source (file, byte, GTID set) and in its relay log (segment, byte)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from proto import common_pb2 as pb
+
+_FILE_NUMBER = re.compile(r"\.(\d+)$")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RelayOffset:
+    """A place in one source's relay log: the total order of that source."""
+
+    segment: int
+    byte: int
+
+    def to_proto(self) -> pb.RelayOffset:
+        return pb.RelayOffset(segment=self.segment, byte=self.byte)
+
+    @staticmethod
+    def from_proto(message: pb.RelayOffset) -> RelayOffset:
+        return RelayOffset(message.segment, message.byte)
+
+    def __str__(self) -> str:
+        return f"{self.segment}:{self.byte}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """A place in one source's binlog as the source names it; ``gtid_set`` "" when unknown.
+
+    Not ordered by itself: GTID sets may be incomparable. Within one server's files
+    :meth:`file_order` orders them.
+    """
+
+    file: str
+    pos: int
+    gtid_set: str = ""
+
+    def file_order(self) -> tuple[int, int]:
+        """(number of the file, byte): comparable among positions of one server."""
+        match = _FILE_NUMBER.search(self.file)
+        return (int(match.group(1)) if match else 0, self.pos)
+
+    def to_proto(self) -> pb.SourcePosition:
+        return pb.SourcePosition(file=self.file, pos=self.pos, gtid_set=self.gtid_set)
+
+    @staticmethod
+    def from_proto(message: pb.SourcePosition) -> SourcePosition:
+        return SourcePosition(message.file, message.pos, message.gtid_set)
+
+    def __str__(self) -> str:
+        return f"({self.file}, {self.pos})"

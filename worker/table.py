@@ -1,0 +1,72 @@
+"""The structure of a table as its server describes it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class ValueKind(enum.IntEnum):
+    """How a column's value is decoded from the binlog, read by SELECT and written as an SQL literal."""
+
+    INTEGER = 1  # TINYINT … BIGINT, signed or unsigned
+    DECIMAL = 2
+    FLOAT = 3  # 4 bytes; read as DOUBLE, for its text form loses bits
+    DOUBLE = 4
+    BIT = 5  # read as an unsigned integer (col + 0)
+    DATE = 6
+    TIME = 7
+    DATETIME = 8
+    TIMESTAMP = 9  # text in UTC
+    YEAR = 10
+    STRING = 11  # CHAR, VARCHAR, TEXT: raw bytes in the column's own charset
+    BINARY = 12  # BINARY, VARBINARY, BLOB
+    ENUM = 13  # read as its index (col + 0), written as its label
+    SET = 14  # read as its bit mask (col + 0), written as its labels
+    JSON = 15  # MySQL's binary JSON (MariaDB's JSON is STRING)
+    GEOMETRY = 16  # raw bytes: SRID and WKB
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. ``type_text`` is information_schema's COLUMN_TYPE, e.g. "int(10) unsigned"."""
+
+    name: str
+    kind: ValueKind
+    type_text: str
+    nullable: bool
+    unsigned: bool = False
+    charset: str = ""  # "" for what is no text
+    collation: str = ""
+    labels: tuple[str, ...] = ()  # of ENUM and SET, in the server's order
+    generated: bool = False  # VIRTUAL or STORED: never written
+    auto_increment: bool = False
+    length: int = 0  # BINARY(n): n (the binlog strips trailing zeros); else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: columns in the server's order, the key that identifies its rows.
+
+    ``key``: indexes into ``columns`` of the primary key, else of the best unique NOT NULL
+    key, else () for a table without any. ``unique_keys``: every unique key, as column names.
+    """
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[int, ...]
+    key_name: str
+    unique_keys: tuple[tuple[str, ...], ...]
+    has_foreign_keys: bool
+    engine: str
+    row_estimate: int = 0
+    byte_estimate: int = 0
+
+    @property
+    def full_name(self) -> str:
+        return f"`{self.schema}`.`{self.name}`"
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        return tuple(self.columns[index] for index in self.key)
