@@ -4,9 +4,46 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from proto.errors.spec import Scope, define
 
 _define = partial(define, error_class="config")
+
+NOT_YAML = _define(
+    10001,
+    "not-yaml",
+    scope=Scope.CONFIG,
+    message="{finding}",
+    workaround="Mend the YAML at that place (indentation, quotes, a tab), then give the command again.",
+)
+INVALID = _define(
+    10002,
+    "invalid-configuration",
+    scope=Scope.CONFIG,
+    message="{finding}{more}",
+    workaround="Change the named keys, then give the command again; nothing was started.",
+)
+NOT_SUPPORTED = _define(
+    10003,
+    "not-supported-yet",
+    scope=Scope.CONFIG,
+    message="{finding}{more}",
+    workaround="Ignoring these keys would change the data at the target, so the file is refused. "
+    "Remove them, or wait for a version that handles them.",
+)
+UNREADABLE = _define(
+    10004,
+    "configuration-unreadable",
+    scope=Scope.CONFIG,
+    message="cannot read {file}: {reason}",
+    workaround="Give the path of a UTF-8 file that this user may read.",
+)
+SECRET_MISSING = _define(
+    10005,
+    "secret-missing",
+    scope=Scope.CONFIG,
+    message="{finding}{more}",
+    workaround="Set the environment variable where dm-master runs and start it again, or write the value itself.",
+)
 
 ID_OVERFLOW = _define(
     11001,
@@ -14,6 +51,72 @@ ID_OVERFLOW = _define(
     scope=Scope.SOURCE,
     message="source {source}: {schema}.{table}.{column} = {value} does not fit the {bits} bits that "
     "`partition id` leaves for the original id",
-    workaround="Widen the original id by giving \"\" for an unused part of the mapping's arguments, or "
+    workaround='Widen the original id by giving "" for an unused part of the mapping\'s arguments, or '
     "leave the table out of the task; nothing was written for this row.",
+)
+PATTERN = _define(
+    11002,
+    "bad-pattern",
+    scope=Scope.CONFIG,
+    message="task {task}: {rule}: pattern {pattern}: {reason}",
+    workaround="Patterns are names with ?, [a-z], [!a-z] and one * at the end, or ~ and a regular expression.",
+)
+AMBIGUOUS_ROUTE = _define(
+    11003,
+    "ambiguous-route",
+    scope=Scope.CONFIG,
+    message="source {source}: {schema}.{table} matches the routes {rules}, none of which is more "
+    "specific than the others",
+    workaround="Narrow the patterns so that one route is the most specific for this table, or ignore "
+    "the table in the block-allow-list; stop-task and start-task with the new file.",
+)
+AMBIGUOUS_MAPPING = _define(
+    11004,
+    "ambiguous-column-mapping",
+    scope=Scope.CONFIG,
+    message="source {source}: {schema}.{table}.{column} matches the column mappings {rules}, none "
+    "of which is more specific than the others",
+    workaround="Narrow the patterns so that one mapping is the most specific for this column, then "
+    "stop-task and start-task with the new file.",
+)
+MAPPED_COLUMN_MISSING = _define(
+    11005,
+    "mapped-column-missing",
+    scope=Scope.CONFIG,
+    message="source {source}: column mapping {rule} names column {column}, which {schema}.{table} "
+    "does not have or only generates",
+    workaround="Correct the rule's column, or narrow its table-pattern to tables that have it.",
+)
+MAPPED_COLUMN_TYPE = _define(
+    11006,
+    "mapped-column-type",
+    scope=Scope.CONFIG,
+    message="source {source}: column mapping {rule} ({expression}) does not work on "
+    "{schema}.{table}.{column} of type {type}",
+    workaround="`partition id` maps integer columns; `add prefix` and `add suffix` map CHAR, VARCHAR and TEXT.",
+)
+PARTITION_NAME = _define(
+    11007,
+    "partition-name",
+    scope=Scope.CONFIG,
+    message="source {source}: column mapping {rule}: {schema}.{table}: {reason}",
+    workaround="A name must be the prefix itself (number 0), or prefix, separator and a number that "
+    "fits: 0-127 for schemas, 0-255 for tables. Correct the arguments, or narrow the rule's patterns.",
+)
+PARTITION_CLASH = _define(
+    11008,
+    "partition-clash",
+    scope=Scope.CONFIG,
+    message="source {source}: {first} and {second} go to {target} with the same partition number "
+    "for {columns}: their ids would collide",
+    workaround="Give the mapping a part that tells the two apart (schema prefix or table prefix), or "
+    "rename one of them: numbers 1 and 01 are the same number, and a name that is only the prefix has "
+    "number 0.",
+)
+META_SCHEMA_TARGET = _define(
+    11009,
+    "routed-into-meta-schema",
+    scope=Scope.CONFIG,
+    message="source {source}: {schema}.{table} would be written into the meta schema {meta_schema}",
+    workaround="Route the table to another schema, or give the task another meta-schema.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from proto.errors.spec import Scope, define
 
 _define = partial(define, error_class="ddl")
 

@@ -8,3 +8,88 @@ from proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="decode")
 
+MALFORMED_EVENT = _define(
+    21001,
+    "malformed-event",
+    scope=Scope.SOURCE,
+    message="source {source}: event ending at binlog position {position} cannot be read: {reason}",
+    workaround="Nothing of this event was applied. The relay log or the source's binlog is damaged, or written by "
+    "a server this version does not know: compare with mysqlbinlog at that position; if the source's file is "
+    "sound, delete the relay directory and resume-task.",
+)
+BAD_CHECKSUM = _define(
+    21002,
+    "event-checksum-wrong",
+    scope=Scope.INTERNAL,
+    message="source {source}: event ending at binlog position {position}: its CRC32 does not match its bytes",
+    workaround="Nothing of this event was applied. Check the disk of the relay log, delete the relay directory so "
+    "that it is fetched again, then resume-task.",
+)
+UNSUPPORTED_EVENT = _define(
+    21003,
+    "unsupported-event",
+    scope=Scope.SOURCE,
+    message="source {source}: event {event} ending at binlog position {position} may change rows and cannot be "
+    "decoded: {reason}",
+    workaround="{way_out}",
+)
+MISSING_COLUMN = _define(
+    21004,
+    "row-image-incomplete",
+    scope=Scope.SOURCE,
+    message="source {source}: {schema}.{table}, event ending at binlog position {position}: the row image lacks "
+    "column {column}",
+    workaround="Set binlog_row_image=FULL at the source (and let its clients reconnect); rows written before that "
+    "cannot be replicated: start the task again with a new snapshot.",
+)
+STRUCTURE_MISMATCH = _define(
+    21005,
+    "table-structure-mismatch",
+    scope=Scope.SOURCE,
+    message="source {source}: {schema}.{table}, event ending at binlog position {position}: the event does not fit "
+    "the known structure of the table: {reason}",
+    workaround="Nothing of this event was applied. The table was changed by a statement that is not in this part "
+    "of the binlog: restore the structure, or start the task again with a new snapshot.",
+)
+UNSUPPORTED_TYPE = _define(
+    21006,
+    "unsupported-column-type",
+    scope=Scope.SOURCE,
+    message="source {source}: {schema}.{table}.{column} of type {type}: {reason}",
+    workaround="Leave the table out of the task by the block-allow-list, or change the column's type at the source.",
+)
+ROLLED_BACK_ROWS = _define(
+    21007,
+    "rolled-back-rows",
+    scope=Scope.SOURCE,
+    message="source {source}: the transaction ending at binlog position {position} changed {schema}.{table} and ends "
+    "with {statement}: it mixed transactional and other tables, so which rows stayed cannot be told",
+    workaround="Nothing of this transaction may count as applied. Change the tables of the task to a "
+    "transactional engine and start the task again with a new snapshot.",
+)
+PREPARED_ROWS = _define(
+    21008,
+    "prepared-rows",
+    scope=Scope.SOURCE,
+    message="source {source}: the XA transaction prepared at binlog position {position} changed {schema}.{table}; "
+    "its commit or rollback comes later in the binlog",
+    workaround="Two-phase XA transactions on replicated tables are not supported in this version: leave the table "
+    "out of the task, or write it by plain transactions and start the task again with a new snapshot.",
+)
+UNREADABLE_VALUE = _define(
+    21009,
+    "unreadable-value",
+    scope=Scope.SOURCE,
+    message="source {source}: {schema}.{table}.{column}: value {value} is none of type {type}",
+    workaround="Nothing of this row was written. Look at the row at the source; if it is sound, the table's structure "
+    "was changed while it was read: resume-task.",
+)
+NOT_COMPILED = _define(
+    21010,
+    "decoder-not-compiled",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="the binlog decoder runs uncompiled in {where}: about a hundred times slower",
+    workaround="Install the package with its compiled modules (pip install of the wheel, or "
+    "`python setup.py build_ext --inplace` in a checkout) in every environment that runs Spark tasks.",
+)

@@ -1,4 +1,8 @@
-"""Master and etcd errors: codes 60001–60999."""
+"""Master and etcd errors: codes 60001–60999.
+
+60001–60099 etcd · 60101–60199 masters and members · 60201–60299 sources and placement ·
+60301–60399 tasks · 60801–60899 gRPC between the programs · 60901 the unexpected.
+"""
 
 from __future__ import annotations
 
@@ -8,3 +12,249 @@ from proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="master")
 
+ETCD_UNAVAILABLE = _define(
+    60001,
+    "etcd-unavailable",
+    scope=Scope.INTERNAL,
+    message="etcd at {endpoints} does not answer: {reason}",
+    workaround="Check that etcd runs, has a leader and is reachable from here; the daemons go on alone.",
+    retryable=True,
+)
+ETCD_REFUSED = _define(
+    60002,
+    "etcd-refused",
+    scope=Scope.INTERNAL,
+    message="etcd at {endpoints} refused a request: {reason}",
+    workaround="Space exceeded: compact, defragment and disarm the alarm. Too many operations: start etcd "
+    "with a higher --max-txn-ops. Permission: give this user the /shardmerge/ prefix.",
+)
+LEASE_LOST = _define(
+    60003,
+    "etcd-lease-lost",
+    scope=Scope.INTERNAL,
+    message="the etcd lease {lease} has ended; what was registered under it is gone",
+    workaround="Nothing to do: the daemon registers again by itself. If it repeats, the machine or etcd is "
+    "too slow for the keep-alive TTL; raise it.",
+    retryable=True,
+)
+BAD_RECORD = _define(
+    60004,
+    "etcd-bad-record",
+    scope=Scope.INTERNAL,
+    message="etcd record {key} cannot be read: {reason}",
+    workaround="It was written by a newer version or by hand. Upgrade this program, or restore the record; "
+    "`etcdctl get {key}` shows it.",
+)
+CONFLICT = _define(
+    60005,
+    "etcd-conflict",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="{what} was changed by somebody else at the same time; nothing was written",
+    workaround="Look at the present state and give the command again.",
+    retryable=True,
+)
+
+NOT_LEADER = _define(
+    60101,
+    "not-leader",
+    scope=Scope.INTERNAL,
+    level=Level.LOW,
+    message="master {master} is not the leader; the leader is {leader} at {address}",
+    workaround="Ask the leader; dmctl does so by itself.",
+    retryable=True,
+)
+NO_LEADER = _define(
+    60102,
+    "no-leader",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="master {master} is not the leader, and no leader is elected at the moment",
+    workaround="Wait a few seconds; if it stays so, check etcd and the masters' logs.",
+    retryable=True,
+)
+NAME_TAKEN = _define(
+    60103,
+    "name-taken",
+    scope=Scope.CONFIG,
+    message="{kind} {name} is already registered from {address}",
+    workaround="Give every daemon its own --name; after an unclean end of the other one wait until its lease "
+    "has expired.",
+)
+
+SOURCE_EXISTS = _define(
+    60201,
+    "source-exists",
+    scope=Scope.CONFIG,
+    message="source {source} exists already",
+    workaround="operate-source show lists the sources; operate-source stop removes one.",
+)
+SOURCE_UNKNOWN = _define(
+    60202,
+    "source-unknown",
+    scope=Scope.CONFIG,
+    message="source {source} does not exist",
+    workaround="Create it with operate-source create; operate-source show lists the sources.",
+)
+SOURCE_IN_USE = _define(
+    60203,
+    "source-in-use",
+    scope=Scope.CONFIG,
+    message="source {source} has running or paused tasks: {tasks}",
+    workaround="Stop those tasks on this source first (stop-task -s {source}).",
+)
+NO_FREE_WORKER = _define(
+    60204,
+    "no-free-worker",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="source {source}: no worker is free",
+    workaround="Start another dm-worker; the source is bound to it by itself.",
+)
+WORKER_UNKNOWN = _define(
+    60205,
+    "worker-unknown",
+    scope=Scope.CONFIG,
+    message="worker {worker} is not registered",
+    workaround="list-member --worker shows the workers that are alive.",
+)
+WORKER_NOT_FREE = _define(
+    60206,
+    "worker-not-free",
+    scope=Scope.CONFIG,
+    message="worker {worker} already holds source {source}",
+    workaround="Choose a free worker; list-member --worker shows them.",
+)
+NO_WORKER = _define(
+    60207,
+    "no-worker",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="no worker is alive that could check source {source}",
+    workaround="Start a dm-worker and look at list-member --worker.",
+)
+SOURCE_UNBOUND = _define(
+    60208,
+    "source-unbound",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="source {source} is bound to no live worker",
+    workaround="Start another dm-worker; the source is bound to it by itself.",
+    retryable=True,
+)
+SOURCE_CHECK_FAILED = _define(
+    60209,
+    "source-check-failed",
+    scope=Scope.SOURCE,
+    message="source {source} cannot be used: {reason}",
+    workaround="{instruction}",
+)
+
+TASK_EXISTS = _define(
+    60301,
+    "task-exists",
+    scope=Scope.CONFIG,
+    message="task {task} already runs on source(s) {sources}",
+    workaround="Use resume-task for a paused task; to change the configuration, stop-task first.",
+)
+TASK_UNKNOWN = _define(
+    60302,
+    "task-unknown",
+    scope=Scope.CONFIG,
+    message="task {task} does not exist",
+    workaround="query-status lists the tasks.",
+)
+SUBTASK_UNKNOWN = _define(
+    60303,
+    "subtask-unknown",
+    scope=Scope.CONFIG,
+    message="task {task} does not run on source {source}",
+    workaround="query-status {task} lists its sources.",
+)
+SOURCE_NOT_IN_TASK = _define(
+    60304,
+    "source-not-in-task",
+    scope=Scope.CONFIG,
+    message="the file of task {task} does not name source {source}",
+    workaround="Add it to mysql-instances, or leave it out of -s.",
+)
+STAGE_NOT_REACHED = _define(
+    60305,
+    "stage-not-reached",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="source {source}: worker {worker} has not reported stage {stage} for task {task} within "
+    "{seconds} s (last seen: {seen})",
+    workaround="The decision is stored and will be obeyed; follow it with query-status {task}.",
+    retryable=True,
+)
+TASK_DIFFERS = _define(
+    60306,
+    "task-differs",
+    scope=Scope.CONFIG,
+    message="task {task} runs on source(s) {sources} with another configuration than this file",
+    workaround="Give the same file to start it on further sources, or stop the task on every source first.",
+)
+PRECHECK_FAILED = _define(
+    60307,
+    "pre-check-failed",
+    scope=Scope.CONFIG,
+    message="task {task}: {count} pre-check(s) failed; nothing was started",
+    workaround="Mend what the check results name, or list the items in ignore-checking-items.",
+)
+BAD_REQUEST = _define(
+    60308,
+    "bad-request",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="{reason}",
+    workaround="See dmctl help for the command.",
+)
+
+PEER_UNREACHABLE = _define(
+    60801,
+    "peer-unreachable",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="{peer} cannot be reached: {reason}",
+    workaround="Check that it runs and that its advertised address can be reached from here.",
+    retryable=True,
+)
+PEER_TIMEOUT = _define(
+    60802,
+    "peer-timeout",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="{peer} did not answer in time",
+    workaround="Look at its log and load; the request may still take effect there.",
+    retryable=True,
+)
+PEER_UNIMPLEMENTED = _define(
+    60803,
+    "peer-unimplemented",
+    scope=Scope.INTERNAL,
+    message="{peer} does not know this request: {reason}",
+    workaround="Upgrade all programs to the same version; check that the address is the right daemon's.",
+)
+PEER_FAILED = _define(
+    60804,
+    "peer-failed",
+    scope=Scope.INTERNAL,
+    message="{peer} failed: {reason}",
+    workaround="Look at its log.",
+)
+CANNOT_LISTEN = _define(
+    60805,
+    "cannot-listen",
+    scope=Scope.CONFIG,
+    message="cannot listen on {address}: {reason}",
+    workaround="Another process may hold the port; choose another address.",
+)
+
+INTERNAL = _define(
+    60901,
+    "internal-error",
+    scope=Scope.INTERNAL,
+    message="{program}: unexpected {kind} in {method}",
+    workaround="This is a bug: please report it with the log of {program}, which holds the traceback.",
+)

@@ -52,3 +52,94 @@ TARGET_REJECTED = _define(
     "(errno {errno})",
     workaround="Mend the target table or the privilege named by the server's message, then resume-task.",
 )
+TARGET_ACCESS_DENIED = _define(
+    40020,
+    "target-access-denied",
+    scope=Scope.TARGET,
+    message="target {host}:{port} does not let user {user} in: {reason} (errno {errno})",
+    workaround="Check user, password and the host part of the account at the target, correct "
+    "`target-database`, then start the task again.",
+)
+TARGET_PRIVILEGE_MISSING = _define(
+    40021,
+    "target-privilege-missing",
+    scope=Scope.TARGET,
+    message="user {user} at target {host}:{port} is not allowed: {reason} (errno {errno})",
+    workaround="Grant what the server's message names (check-task prints the statement), then resume-task.",
+)
+TARGET_BUSY = _define(
+    40022,
+    "target-busy",
+    scope=Scope.TARGET,
+    level=Level.MEDIUM,
+    message="target {host}:{port} takes no further connection or statement: {reason} (errno {errno})",
+    workaround="Raise max_connections or the account's limits at the target; the task goes on by itself.",
+    retryable=True,
+)
+TARGET_CONFLICT = _define(
+    40023,
+    "target-lock-conflict",
+    scope=Scope.TARGET,
+    level=Level.MEDIUM,
+    message="target {host}:{port}: {reason} (errno {errno})",
+    workaround="Nothing to do: the transaction is run again. If it repeats, look for other writers at the target.",
+    retryable=True,
+)
+TARGET_READ_ONLY = _define(
+    40024,
+    "target-read-only",
+    scope=Scope.TARGET,
+    message="target {host}:{port} is read-only: {reason} (errno {errno})",
+    workaround="Make the target writable or point `target-database` at the writable server; the task "
+    "goes on by itself.",
+    retryable=True,
+)
+TARGET_STORAGE = _define(
+    40025,
+    "target-storage-full",
+    scope=Scope.TARGET,
+    message="target {host}:{port} has no room: {reason} (errno {errno})",
+    workaround="Free disk space at the target; the task goes on by itself.",
+    retryable=True,
+)
+TARGET_STATEMENT = _define(
+    40026,
+    "target-refused",
+    scope=Scope.TARGET,
+    message="target {host}:{port} refused a statement: {reason} (errno {errno})",
+    workaround="Mend what the server's message names, then resume-task.",
+)
+TABLE_UNKNOWN = _define(
+    40010,
+    "table-not-planned",
+    scope=Scope.SOURCE,
+    message="source {source}: rows of {schema}.{table} at {position} pass the rules, but this table was not there "
+    "when the task started",
+    workaround="Nothing is lost: the task stands before these rows. Stop the task and start it with --remove-meta to "
+    "take the table in, or leave it out in the block-allow-list.",
+)
+LANES_CHANGED = _define(
+    40011,
+    "lane-count-changed",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="task {task}, source {source}: {wanted} lanes are configured, but its checkpoints are of {found}; it goes "
+    "on with {found}",
+    workaround="Nothing to do; a new lane count is taken with --remove-meta.",
+)
+TARGET_DUPLICATE_OTHER_KEY = _define(
+    40012,
+    "unique-key-collision",
+    scope=Scope.TARGET,
+    message="source {source}: a row of {schema}.{table} near {position} violates a unique key of target "
+    "{target_schema}.{target_table}: {reason} (errno {errno})",
+    workaround="Two shards own the same unique value, or the target was changed by others. Drop the unique key at the "
+    "target or remove the foreign row, then resume-task.",
+)
+NO_START = _define(
+    40013,
+    "no-start-position",
+    scope=Scope.INTERNAL,
+    message="task {task}, source {source}: phase is {phase}, but there are no lane checkpoints in {schema}",
+    workaround="The task's records at the target were changed by hand: start the task again with --remove-meta.",
+)

@@ -8,3 +8,92 @@ from proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="snapshot")
 
+TABLE_GONE = _define(
+    30001,
+    "table-gone",
+    scope=Scope.SOURCE,
+    message="source {source}: {schema}.{table} has vanished since the snapshot of task {task} began",
+    workaround="Bring the table back, or leave it out by the block-allow-list and start the task again with "
+    "start-task --remove-meta; what was loaded so far stays at the target.",
+)
+STRUCTURE_CHANGED = _define(
+    30002,
+    "structure-changed",
+    scope=Scope.SOURCE,
+    message="source {source}: {schema}.{table} was altered while the snapshot of task {task} was under way: "
+    "{difference}",
+    workaround="The snapshot stands still and nothing is lost. Undo the ALTER at the source and resume-task, or empty "
+    "the target table and start the task again with start-task --remove-meta.",
+)
+ROW_TOO_LARGE = _define(
+    30003,
+    "row-too-large",
+    scope=Scope.TARGET,
+    message="source {source}: a row of {schema}.{table} (key {key}) needs a statement of {bytes} bytes, the target "
+    "takes {limit} (max_allowed_packet)",
+    workaround="SET GLOBAL max_allowed_packet at the target to more than that, then resume-task; nothing of its chunk "
+    "was written.",
+)
+COUNT_MISMATCH = _define(
+    30004,
+    "chunk-count-mismatch",
+    scope=Scope.TARGET,
+    message="source {source}: chunk {number} of {schema}.{table}: target {target_schema}.{target_table} reports "
+    "{taken} inserted rows for {sent} sent ones",
+    workaround="The chunk was rolled back. Look for a trigger or a proxy that rewrites statements at the target, "
+    "then resume-task.",
+)
+RELAY_CHANGED = _define(
+    30005,
+    "relay-changed-under-chunk",
+    scope=Scope.INTERNAL,
+    level=Level.LOW,
+    message="source {source}: the relay log began anew while chunk {number} of {schema}.{table} was read",
+    workaround="Nothing to do: the chunk is read again.",
+    retryable=True,
+)
+INCOMPLETE = _define(
+    30006,
+    "snapshot-incomplete",
+    scope=Scope.INTERNAL,
+    message="task {task}, source {source}: every reader has ended but {left} chunk(s) are not loaded",
+    workaround="The task goes on by itself with the chunks that are left. If it repeats, report it with the "
+    "worker's log.",
+    retryable=True,
+)
+CHUNK_FORGOTTEN = _define(
+    30007,
+    "chunk-record-missing",
+    scope=Scope.TARGET,
+    message="task {task}, source {source}: chunk {number} of {schema}.{table} has no record in {meta_schema}",
+    workaround="Somebody removed the task's records while it ran. Empty the target tables and start the task again "
+    "with start-task --remove-meta.",
+)
+WORKER_LOST = _define(
+    30008,
+    "reader-lost-worker",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="chunk reader {reader} of task {task} lost its worker at {address}: {reason}",
+    workaround="Nothing to do: the uncommitted chunk was rolled back and is loaded again by the next run.",
+    retryable=True,
+)
+RELAY_STREAM_ENDED = _define(
+    30009,
+    "relay-stream-ended",
+    scope=Scope.INTERNAL,
+    level=Level.LOW,
+    message="source {source}: the relay stream for chunk {number} of {schema}.{table} ended before its high "
+    "watermark",
+    workaround="Nothing to do: the chunk is read again.",
+    retryable=True,
+)
+PLAN_STUCK = _define(
+    30010,
+    "chunk-plan-stuck",
+    scope=Scope.SOURCE,
+    message="source {source}: {schema}.{table}: the server orders {found} not after {last} although it was asked for "
+    "what is greater",
+    workaround="The key's collation does not order its values consistently: CHECK TABLE and rebuild the index at "
+    "the source, then resume-task.",
+)

@@ -53,9 +53,7 @@ class ErrorSpec:
     def placeholders(self) -> frozenset[str]:
         """Names used by the message and the workaround."""
         parse = string.Formatter().parse
-        return frozenset(
-            field for text in (self.message, self.workaround) for _, field, _, _ in parse(text) if field
-        )
+        return frozenset(field for text in (self.message, self.workaround) for _, field, _, _ in parse(text) if field)
 
 
 def define(

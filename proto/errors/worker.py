@@ -8,3 +8,89 @@ from proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="worker")
 
+SPARK_TASK_LOST = _define(
+    70001,
+    "spark-task-lost",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="a Spark task of {job} ended without an answer: {reason}",
+    workaround="The worker starts it again by itself. If it repeats, look at the worker's log and Spark's UI.",
+    retryable=True,
+)
+SPARK_LOST = _define(
+    70002,
+    "spark-driver-lost",
+    scope=Scope.INTERNAL,
+    message="the Spark driver's JVM is gone: {reason}",
+    workaround="The worker restarts itself in place. If it repeats, look for the kernel's out-of-memory killer and "
+    "raise spark.driver.memory.",
+    retryable=True,
+)
+SPARK_START_FAILED = _define(
+    70003,
+    "spark-start-failed",
+    scope=Scope.CONFIG,
+    message="Spark did not start: {reason}",
+    workaround="Check that a Java 17+ runtime is installed (JAVA_HOME or java on PATH) and the `spark` section of the "
+    "worker's configuration.",
+)
+NO_SLOTS = _define(
+    70004,
+    "spark-slots-exhausted",
+    scope=Scope.CONFIG,
+    message="{job} needs {needed} Spark slots, {free} of {total} are free",
+    workaround="Raise the number in the worker's spark.master (e.g. local[32]) or lower the task's lanes or "
+    "snapshot threads.",
+    retryable=True,
+)
+STREAM_LOST = _define(
+    70005,
+    "relay-stream-lost",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="lane {lane} lost its stream from worker {address}: {reason}",
+    workaround="The worker starts the lanes again by itself.",
+    retryable=True,
+)
+INTERNAL = _define(
+    70006,
+    "internal-error",
+    scope=Scope.INTERNAL,
+    message="unexpected {kind} in {where}: {reason}",
+    workaround="This is a bug: report it with the worker's log around this time. Nothing uncommitted was kept.",
+)
+LANE_STOPPED = _define(
+    70007,
+    "lane-stopped",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="lane {lane} of task {task}, source {source} went away",
+    workaround="The worker starts the lanes again by itself.",
+    retryable=True,
+)
+LEASE_LOST = _define(
+    70008,
+    "worker-lease-lost",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="worker {worker} lost its lease in etcd; its lanes were stopped",
+    workaround="Check that etcd answers; the worker registers again and goes on by itself.",
+    retryable=True,
+)
+NOT_BOUND = _define(
+    70009,
+    "worker-not-bound",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="source {source} is no longer bound to worker {worker}",
+    workaround="Nothing to do: another worker has it, or the source was stopped.",
+    retryable=True,
+)
+DECODER_NOT_COMPILED = _define(
+    70010,
+    "decoder-not-compiled",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="the binlog decoder runs uncompiled on {where}: correct, but slow",
+    workaround="Install shardmerge with a C compiler at hand (pip install .) on every machine that runs Spark tasks.",
+)

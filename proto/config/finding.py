@@ -1,0 +1,70 @@
+"""What is wrong in a configuration file, and where."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proto.errors import ErrorSpec, ShardmergeError, config
+
+KeyPath = tuple[str | int, ...]
+"""Keys and list indexes from the top of the file, e.g. ("mysql-instances", 0, "source-id")."""
+
+_LISTED = 10
+
+
+def dotted(path: KeyPath) -> str:
+    """``path`` as people write it: ``mysql-instances[0].source-id``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """The choice that ``word`` was probably meant to be; "" if none is near."""
+    close = difflib.get_close_matches(word, sorted(choices), n=1, cutoff=0.6)
+    return close[0] if close else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFinding:
+    """One problem. ``line`` and ``column`` count from 1; 0 when the value came from the command line.
+
+    ``suggestion`` is the nearest valid key or name, "" when there is none. ``spec`` is the error that
+    the finding makes. Messages never hold values of secret keys.
+    """
+
+    file: str
+    line: int
+    column: int
+    key: str
+    message: str
+    suggestion: str = ""
+    spec: ErrorSpec = config.INVALID
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        key = f" {self.key}:" if self.key else ""
+        hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
+        return f"{place}:{key} {self.message}{hint}"
+
+
+def error_of(findings: Iterable[ConfigFinding]) -> ShardmergeError | None:
+    """One error for all findings: the first in file order is named, the others follow with their number.
+
+    A file that is both wrong and asks for what is not supported is reported as wrong first.
+    """
+    ordered = sorted(findings, key=lambda found: (found.spec.code, found.line, found.column, found.key))
+    if not ordered:
+        return None
+    first, rest = ordered[0], ordered[1:]
+    more = ""
+    if rest:
+        listed = "; ".join(str(finding) for finding in rest[:_LISTED])
+        more = f" (and {len(rest)} more: {listed}{'; …' if len(rest) > _LISTED else ''})"
+    return first.spec(finding=first, more=more)

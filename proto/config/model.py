@@ -1,0 +1,140 @@
+"""Pydantic models over :mod:`proto.config.yamlfile`: strict keys, and findings instead of tracebacks."""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from proto.config.finding import ConfigFinding, KeyPath, nearest
+from proto.config.yamlfile import Document
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def kebab(name: str) -> str:
+    """The YAML key of a model's field: ``task_mode`` is ``task-mode``."""
+    return name.replace("_", "-")
+
+
+class FileModel(BaseModel):
+    """Base of everything that is read from a file: unknown keys are errors, values never change.
+
+    A known key with a null value (``meta:`` and nothing behind it) counts as absent, as in DM.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=kebab, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, values: object) -> object:
+        if not isinstance(values, dict):
+            return values
+        known = known_keys(cls)
+        return {
+            key: value
+            for key, value in cast("dict[object, object]", values).items()
+            if value is not None or key not in known
+        }
+
+
+def _empty_if_null(value: object) -> object:
+    return {} if value is None else value
+
+
+T = TypeVar("T")
+OrDefaults = Annotated[T, BeforeValidator(_empty_if_null)]
+"""A named block whose null value means its defaults: ``global:`` and nothing behind it."""
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+UInt32 = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+NameText = Annotated[str, Field(min_length=1)]
+
+
+def known_keys(model: type[BaseModel]) -> frozenset[str]:
+    """The keys that ``model`` accepts."""
+    return frozenset(field.alias or name for name, field in model.model_fields.items())
+
+
+def validate(document: Document, model: type[M]) -> tuple[M | None, list[ConfigFinding]]:
+    """The model of ``document``, or None and every problem found."""
+    try:
+        return model.model_validate(document.root), []
+    except ValidationError as error:
+        return None, [_finding(document, model, item) for item in error.errors(include_url=False)]
+
+
+def _finding(document: Document, model: type[BaseModel], item: ErrorDetails) -> ConfigFinding:
+    # "[key]" marks an error of a mapping's key itself; the place is that key's.
+    path: KeyPath = tuple(part for part in item["loc"] if part != "[key]")
+    kind = item["type"]
+    if kind == "extra_forbidden":
+        keys = _keys_at(model, path[:-1])
+        return document.finding(path, "unknown key", at_key=True, suggestion=nearest(str(path[-1]), keys))
+    if kind == "missing":
+        return document.finding(path, "required key is missing", at_key=True)
+    return document.finding(path, _plain(item), at_key=kind in {"model_type", "dict_type"})
+
+
+_MESSAGES = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_parsing_size": "the number is too large",
+    "int_from_float": "must be a whole number",
+    "string_type": "must be one value, not a list or a mapping",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_too_short": "must not be empty",
+    "too_short": "needs at least {min_length}",
+    "string_pattern_mismatch": "has characters that are not allowed here",
+    "literal_error": "must be one of {expected}",
+}
+
+
+def _plain(item: ErrorDetails) -> str:
+    template = _MESSAGES.get(item["type"])
+    if template is None:
+        return item["msg"].removeprefix("Value error, ")
+    return template.format_map(item.get("ctx", {}))
+
+
+def _keys_at(model: type[BaseModel], path: KeyPath) -> frozenset[str]:
+    """The keys allowed in the mapping at ``path``."""
+    here: Any = model
+    for part in path:
+        here = _step(here, part)
+    return known_keys(here) if isinstance(here, type) and issubclass(here, BaseModel) else frozenset()
+
+
+def _step(annotation: Any, part: str | int) -> Any:
+    """What the annotation holds under a key or an index; None when that is no model's business."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields.items()
+        return next((_bare(field.annotation) for name, field in fields if (field.alias or name) == part), None)
+    arguments = get_args(annotation)
+    if get_origin(annotation) is dict:
+        return _bare(arguments[1])
+    if get_origin(annotation) is tuple:
+        return _bare(arguments[0])
+    return None
+
+
+def _bare(annotation: Any) -> Any:
+    """Without Annotated and Optional."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _bare(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return _bare(next(part for part in get_args(annotation) if part is not type(None)))
+    return annotation

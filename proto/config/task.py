@@ -1,0 +1,135 @@
+"""Task files: what is merged from which sources into which target, in TiDB DM's format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proto import common_pb2
+from proto import config_pb2 as pb
+from proto.config.finding import error_of
+from proto.config.model import validate
+from proto.config.note import notes_of
+from proto.config.task_checks import check_task
+from proto.config.task_model import Instance, Meta, Mydumper, Syncer, TaskModel
+from proto.config.task_notes import TASK_NOTES
+from proto.config.yamlfile import Document, read
+from proto.errors import config
+
+DEFAULT_CHUNK_ROWS = 8096
+DEFAULT_LANES = 2
+MAX_LANES_FROM_SYNCER = 4
+"""A lane applies thousands of rows per transaction and holds a Spark slot for as long as the task runs; a
+DM worker applies a hundred rows and costs next to nothing. DM's usual 16 workers are no 16 lanes."""
+DEFAULT_BATCH_ROWS = 2048
+DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
+
+_MODES = {
+    "full": pb.TASK_MODE_FULL,
+    "incremental": pb.TASK_MODE_INCREMENTAL,
+    "all": pb.TASK_MODE_ALL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """A valid task file. ``notes``: accepted keys that do something else here, one line each."""
+
+    model: TaskModel
+    notes: tuple[str, ...]
+    environ: Mapping[str, str] | None
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def source_ids(self) -> tuple[str, ...]:
+        """The task's sources, in the order of the file."""
+        return tuple(instance.source_id for instance in self.model.mysql_instances)
+
+    def to_subtasks(self) -> tuple[pb.SubTaskConfig, ...]:
+        """One configuration per source, in the order of the file."""
+        return tuple(self._subtask(instance) for instance in self.model.mysql_instances)
+
+    def _subtask(self, instance: Instance) -> pb.SubTaskConfig:
+        task = self.model
+        list_name = instance.block_allow_list or instance.black_white_list
+        subtask = pb.SubTaskConfig(
+            task=task.name,
+            source_id=instance.source_id,
+            mode=_MODES[task.task_mode],
+            meta_schema=task.meta_schema,
+            target=task.target_database.to_proto(self.environ),
+            case_sensitive=task.case_sensitive,
+            start=_start(instance.meta if task.task_mode == "incremental" else None),
+            routes=[task.routes[name].to_proto(name) for name in instance.route_rules],
+            column_mappings=[task.column_mappings[name].to_proto(name) for name in instance.column_mapping_rules],
+            snapshot=_snapshot(task, instance),
+            replicate=_replicate(task, instance),
+            ignore_checking_items=task.ignore_checking_items,
+        )
+        if list_name:
+            subtask.block_allow_list.CopyFrom(task.block_allow_lists()[list_name].to_proto(list_name))
+        return subtask
+
+
+def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> TaskFile:
+    """Read a task file.
+
+    ``environ`` resolves a password written as ``${NAME}``; None leaves the reference as it is. Raises
+    ``config.NOT_YAML``, ``config.INVALID``, ``config.NOT_SUPPORTED`` or ``config.SECRET_MISSING``.
+    """
+    document = read(text, file_name)
+    model, findings = validate(document, TaskModel)
+    if model is not None:
+        findings = list(check_task(document, model, environ))
+    problem = error_of(findings)
+    if problem is not None:
+        raise problem
+    if model is None:
+        raise config.INVALID(finding=file_name, more="")
+    return TaskFile(model, (*notes_of(document, TASK_NOTES), *_meta_notes(document, model)), environ)
+
+
+def _meta_notes(document: Document, task: TaskModel) -> tuple[str, ...]:
+    notes: list[str] = []
+    for index, instance in enumerate(task.mysql_instances):
+        line = document.line(("mysql-instances", index, "source-id"))
+        if task.task_mode == "incremental" and instance.meta is None:
+            notes.append(f"line {line}: source {instance.source_id} has no meta: it starts at its newest position")
+        if task.task_mode != "incremental" and instance.meta is not None:
+            line = document.line(("mysql-instances", index, "meta"))
+            notes.append(f"line {line}: meta: no effect with task-mode: {task.task_mode}")
+    return tuple(notes)
+
+
+def _start(meta: Meta | None) -> common_pb2.SourcePosition:
+    if meta is None:
+        return common_pb2.SourcePosition()
+    # A binlog file's events begin behind its 4 bytes of magic (MySQL internals, "Binary Log Files").
+    pos = max(meta.binlog_pos, 4) if meta.binlog_name else 0
+    return common_pb2.SourcePosition(file=meta.binlog_name, pos=pos, gtid_set=meta.binlog_gtid)
+
+
+def _snapshot(task: TaskModel, instance: Instance) -> pb.SnapshotConfig:
+    own = task.snapshot
+    block = instance.mydumper or task.mydumpers.get(instance.mydumper_config_name) or Mydumper()
+    return pb.SnapshotConfig(
+        threads=own.threads or instance.mydumper_thread or block.threads,
+        chunk_rows=own.chunk_rows or block.rows or DEFAULT_CHUNK_ROWS,
+        position=own.position,
+    )
+
+
+def _replicate(task: TaskModel, instance: Instance) -> pb.ReplicateConfig:
+    own = task.replicate
+    block = instance.syncer or task.syncers.get(instance.syncer_config_name) or Syncer()
+    workers = instance.syncer_thread or block.worker_count
+    return pb.ReplicateConfig(
+        lanes=own.lanes or (min(workers, MAX_LANES_FROM_SYNCER) if workers else DEFAULT_LANES),
+        batch_rows=own.batch_rows or block.batch or DEFAULT_BATCH_ROWS,
+        batch_bytes=own.batch_bytes or DEFAULT_BATCH_BYTES,
+        safe_mode=block.safe_mode,
+    )

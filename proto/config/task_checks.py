@@ -1,0 +1,204 @@
+"""What a task file may still have wrong when each key for itself is right."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+
+from proto.config.database import check_database
+from proto.config.finding import ConfigFinding, KeyPath, nearest
+from proto.config.task_model import Instance, Mydumper, TaskModel
+from proto.config.yamlfile import Document
+from proto.errors import config
+
+CHECKING_ITEMS = frozenset(
+    {
+        "all",
+        "dump_privilege",
+        "replication_privilege",
+        "version",
+        "server_id",
+        "binlog_enable",
+        "binlog_format",
+        "binlog_row_image",
+        "binlog_db",
+        "meta_position",
+        "online_ddl",
+        "conn_number",
+        "target_privilege",
+        "table_schema",
+        "schema_of_shard_tables",
+        "auto_increment_ID",
+        "primary_key",
+        "empty_region",
+        "region_distribution",
+        "downstream_version",
+        "free_space",
+        "downstream_mutex_features",
+        "downstream_table_empty",
+    }
+)
+"""Values of ``ignore-checking-items``; those of DM's physical import name checks that never run here."""
+
+SYSTEM_SCHEMAS = frozenset(
+    {
+        "mysql",
+        "information_schema",
+        "performance_schema",
+        "sys",
+        "metrics_schema",
+        "inspection_schema",
+        "dm_heartbeat",
+    }
+)
+"""Lower-case names of schemas that belong to the server, or to DM's heartbeat, and are never merged."""
+
+_HARMLESS_ARGUMENTS = ("--consistency", "--no-locks", "--skip-tz-utc", "--params", "--status-addr", "--loglevel")
+
+
+def check_task(document: Document, task: TaskModel, environ: Mapping[str, str] | None) -> Iterator[ConfigFinding]:
+    """Every finding of a file whose keys are all well-formed."""
+    yield from check_database(document, ("target-database",), task.target_database, environ)
+    yield from _top_level(document, task)
+    yield from _instances(document, task)
+    yield from _references(document, task)
+    yield from _not_supported(document, task)
+
+
+def _top_level(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
+    if task.strict_optimistic_shard_mode and task.shard_mode != "optimistic":
+        yield document.finding(("strict-optimistic-shard-mode",), "needs shard-mode: optimistic")
+    for index, item in enumerate(task.ignore_checking_items):
+        if item not in CHECKING_ITEMS:
+            yield document.finding(
+                ("ignore-checking-items", index),
+                f"unknown checking item {item}",
+                suggestion=nearest(item, CHECKING_ITEMS),
+            )
+    if task.meta_schema.lower() in SYSTEM_SCHEMAS:
+        yield document.finding(("meta-schema",), "is a system schema")
+    for name, route in task.routes.items():
+        target = route.target_schema.lower()
+        if target in SYSTEM_SCHEMAS or target == task.meta_schema.lower():
+            kind = "a system schema" if target in SYSTEM_SCHEMAS else "the task's meta schema"
+            yield document.finding(("routes", name, "target-schema"), f"is {kind}")
+
+
+def _instances(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
+    first: dict[str, int] = {}
+    for index, instance in enumerate(task.mysql_instances):
+        here: KeyPath = ("mysql-instances", index)
+        seen = first.setdefault(instance.source_id, index)
+        if seen != index:
+            line = document.line(("mysql-instances", seen, "source-id"))
+            yield document.finding((*here, "source-id"), f"source {instance.source_id} is given twice, see line {line}")
+        blocks = (
+            ("mydumper", instance.mydumper, instance.mydumper_config_name),
+            ("loader", instance.loader, instance.loader_config_name),
+            ("syncer", instance.syncer, instance.syncer_config_name),
+        )
+        for key, block, name in blocks:
+            if block is not None and name:
+                yield document.finding((*here, key), f"stands beside {key}-config-name: give one", at_key=True)
+
+
+def _references(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
+    """Names of rules: each one used must exist, each one defined must be used, none is listed twice."""
+    lists_key = "block-allow-list" if task.block_allow_list else "black-white-list"
+    defined: dict[str, Collection[str]] = {
+        "routes": task.routes,
+        "filters": task.filters,
+        "column-mappings": task.column_mappings,
+        "expression-filter": task.expression_filter,
+        lists_key: task.block_allow_lists(),
+        "mydumpers": task.mydumpers,
+        "loaders": task.loaders,
+        "syncers": task.syncers,
+        "validators": task.validators,
+    }
+    used: dict[str, set[str]] = {top: set() for top in defined}
+    for index, instance in enumerate(task.mysql_instances):
+        for key, top, names in _uses(instance, lists_key):
+            path: KeyPath = ("mysql-instances", index, key)
+            for position, name in enumerate(names):
+                at = (*path, position) if document.holds((*path, position)) else path
+                if name in names[:position]:
+                    yield document.finding(at, f"{name} is listed twice")
+                elif name not in defined[top]:
+                    yield document.finding(at, f"there is no {name} in {top}", suggestion=nearest(name, defined[top]))
+                used[top].add(name)
+    for top, names in defined.items():
+        for name in names:
+            if name not in used[top]:
+                yield document.finding((top, name), "is used by no source of the task", at_key=True)
+    if task.block_allow_list and task.black_white_list:
+        yield document.finding(("black-white-list",), "is the old spelling of block-allow-list: give one", at_key=True)
+
+
+def _uses(instance: Instance, lists_key: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """(key, block it points into, names) for every reference of an instance."""
+    yield "route-rules", "routes", instance.route_rules
+    yield "filter-rules", "filters", instance.filter_rules
+    yield "column-mapping-rules", "column-mappings", instance.column_mapping_rules
+    yield "expression-filters", "expression-filter", instance.expression_filters
+    single = (
+        ("block-allow-list", lists_key, instance.block_allow_list),
+        ("black-white-list", lists_key, "" if instance.block_allow_list else instance.black_white_list),
+        ("mydumper-config-name", "mydumpers", instance.mydumper_config_name),
+        ("loader-config-name", "loaders", instance.loader_config_name),
+        ("syncer-config-name", "syncers", instance.syncer_config_name),
+        ("validator-config-name", "validators", instance.validator_config_name),
+    )
+    for key, top, name in single:
+        if name:
+            yield key, top, (name,)
+
+
+def _not_supported(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
+    """Keys that would change the data at the target if they were ignored."""
+
+    def refuse(path: KeyPath, message: str, *, at_key: bool = True) -> ConfigFinding:
+        return document.finding(path, message, at_key=at_key, spec=config.NOT_SUPPORTED)
+
+    if task.task_mode in {"dump", "load", "load&sync"}:
+        yield refuse(("task-mode",), f"{task.task_mode} is not supported yet", at_key=False)
+    for name in task.filters:
+        yield refuse(("filters", name), "event filters are not supported yet")
+    for name in task.expression_filter:
+        yield refuse(("expression-filter", name), "expression filters are not supported yet")
+    for name, route in task.routes.items():
+        extracts = {
+            "extract-table": route.extract_table,
+            "extract-schema": route.extract_schema,
+            "extract-source": route.extract_source,
+        }
+        for key, extract in extracts.items():
+            if extract is not None:
+                yield refuse(("routes", name, key), "extract columns are not supported yet")
+    for name, block in task.mydumpers.items():
+        yield from _dump_filters(document, ("mydumpers", name), block)
+    for index, instance in enumerate(task.mysql_instances):
+        if instance.mydumper is not None:
+            yield from _dump_filters(document, ("mysql-instances", index, "mydumper"), instance.mydumper)
+
+
+def _dump_filters(document: Document, path: KeyPath, block: Mydumper) -> Iterator[ConfigFinding]:
+    if block.where.strip():
+        yield document.finding(
+            (*path, "where"), "a row filter for the snapshot is not supported yet", spec=config.NOT_SUPPORTED
+        )
+    refused = _filtering_argument(block.extra_args)
+    if refused:
+        yield document.finding((*path, "extra-args"), f"{refused} is not supported yet", spec=config.NOT_SUPPORTED)
+
+
+def _filtering_argument(extra_args: str) -> str:
+    """The first option of dumpling that may choose rows or tables; "" if there is none."""
+    try:
+        words = shlex.split(extra_args)
+    except ValueError:
+        return "an open quote"
+    for word in words:
+        if word.startswith("-") and not word.startswith(_HARMLESS_ARGUMENTS):
+            return word.split("=", 1)[0]
+    return ""

@@ -1,0 +1,105 @@
+"""The records' keys in etcd, and their values as text. master/RECORDS.md documents each record.
+
+Names are percent-encoded in keys (RFC 3986), so a "/" in a task's name cannot reach into another record.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+from urllib.parse import quote, unquote
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from proto import errors
+
+PREFIX = "/shardmerge/v1/"
+LEADER = PREFIX + "leader"
+MASTERS = PREFIX + "master/"
+WORKERS = PREFIX + "worker/"
+SOURCES = PREFIX + "source/"
+BOUNDS = PREFIX + "bound/"
+TASKS = PREFIX + "task/"
+SUBTASKS = PREFIX + "subtask/"
+EPOCHS = PREFIX + "epoch/"
+
+M = TypeVar("M", bound=Message)
+
+
+def master(name: str) -> str:
+    """LeaderRecord's neighbours: one MasterRecord per live master, under its lease."""
+    return MASTERS + _encode(name)
+
+
+def worker(name: str) -> str:
+    """WorkerRecord, under the worker's lease."""
+    return WORKERS + _encode(name)
+
+
+def source(source_id: str) -> str:
+    """SourceRecord."""
+    return SOURCES + _encode(source_id)
+
+
+def bound(source_id: str) -> str:
+    """BindingRecord: which worker holds the source."""
+    return BOUNDS + _encode(source_id)
+
+
+def task(name: str) -> str:
+    """TaskRecord."""
+    return TASKS + _encode(name)
+
+
+def subtask(task_name: str, source_id: str) -> str:
+    """SubTaskRecord."""
+    return subtasks(task_name) + _encode(source_id)
+
+
+def subtasks(task_name: str) -> str:
+    """The prefix of a task's SubTaskRecords."""
+    return f"{SUBTASKS}{_encode(task_name)}/"
+
+
+def epoch(task_name: str, source_id: str) -> str:
+    """EpochRecord: the fencing token is this record's mod revision."""
+    return epochs(task_name) + _encode(source_id)
+
+
+def epochs(task_name: str) -> str:
+    """The prefix of a task's EpochRecords."""
+    return f"{EPOCHS}{_encode(task_name)}/"
+
+
+def names(key: str, folder: str) -> tuple[str, ...]:
+    """The names in a key of ``folder``: one for most records, (task, source) for subtask and epoch.
+
+    >>> names("/shardmerge/v1/subtask/a%2Fb/mysql-01", SUBTASKS)
+    ('a/b', 'mysql-01')
+    """
+    if not key.startswith(folder):
+        raise ValueError(f"{key} is not in {folder}")
+    return tuple(unquote(part) for part in key[len(folder) :].split("/"))
+
+
+def encode(message: Message) -> bytes:
+    """A record's value: protobuf JSON, one line, fields with default values left out."""
+    return json_format.MessageToJson(message, indent=None, ensure_ascii=False).encode()
+
+
+def decode(kind: type[M], value: bytes, key: str) -> M:
+    """Read a record's value.
+
+    Raises ``errors.master.BAD_RECORD``, for an unknown field too: a record of a newer version may ask
+    for what this program does not know, and half an instruction is not obeyed.
+    """
+    message = kind()
+    try:
+        json_format.Parse(value, message)
+    except (json_format.ParseError, UnicodeDecodeError) as error:
+        raise errors.master.BAD_RECORD(key=key, reason=str(error)) from error
+    return message
+
+
+def _encode(name: str) -> str:
+    return quote(name, safe="")

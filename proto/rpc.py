@@ -1,0 +1,263 @@
+"""gRPC between the programs: servers that answer with coded errors, clients that read them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent import futures
+from typing import Any, NoReturn, cast
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from proto import common_pb2, errors
+from proto.errors import CATALOGUE, ErrorSpec, Level, Scope, ShardmergeError
+from proto.log import get_logger
+
+ERROR_METADATA = "shardmerge-error-bin"
+"""Trailing metadata of a failed call: a serialized ErrorDetail."""
+
+MAX_MESSAGE_BYTES = 64 << 20
+
+# Metadata must fit one HTTP/2 header list, on every proxy on the way: texts are cut well below it.
+_MAX_METADATA_BYTES = 64 << 10
+_MAX_TEXT_CHARS = 4_000
+
+_COMMON_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+_SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    *_COMMON_OPTIONS,
+    # Without it a second daemon on the same port would silently take half of the connections.
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+)
+_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    *_COMMON_OPTIONS,
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+# --- errors on the wire
+
+
+def error_to_proto(error: ShardmergeError) -> common_pb2.ErrorDetail:
+    """The error with its texts rendered, so that a peer of another version can show it."""
+    spec = error.spec
+    return common_pb2.ErrorDetail(
+        code=spec.code,
+        name=spec.name,
+        error_class=spec.error_class,
+        scope=cast("common_pb2.ErrorScope", spec.scope.value),
+        level=cast("common_pb2.ErrorLevel", spec.level.value),
+        message=error.message,
+        workaround=error.workaround,
+        retryable=spec.retryable,
+        args=error.values,
+    )
+
+
+def error_from_proto(detail: common_pb2.ErrorDetail) -> ShardmergeError:
+    """The error a peer sent. A code or wording this program does not know keeps the peer's own texts."""
+    known = CATALOGUE.get(detail.code)
+    if known is not None:
+        error = known(**detail.args)
+        if error.message == detail.message and error.workaround == detail.workaround:
+            return error
+    spec = ErrorSpec(
+        code=detail.code,
+        name=detail.name,
+        error_class=detail.error_class,
+        scope=_enum(Scope, detail.scope, Scope.INTERNAL),
+        level=_enum(Level, detail.level, Level.HIGH),
+        message=_literal(detail.message),
+        workaround=_literal(detail.workaround),
+        retryable=detail.retryable,
+    )
+    return ShardmergeError(spec, dict(detail.args))
+
+
+def same_error(error: ShardmergeError, spec: ErrorSpec) -> bool:
+    """Whether ``error`` is this entry; by code, so it holds for one that came from a peer too."""
+    return error.code == spec.code
+
+
+def _enum(kind: Any, value: int, default: Any) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        return default
+
+
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+# --- servers
+
+
+def make_server(
+    max_workers: int, services: Sequence[str], program: str = "", *, reflect: bool = True
+) -> grpc.Server:
+    """A server with health and reflection; the caller adds its servicers, listens and starts it.
+
+    ``max_workers``: threads; a stream holds one as long as it lasts. ``services``: full names such as
+    "shardmerge.v1.Master" that health reports as serving. ``program``: named in internal errors.
+    A handler that raises a ShardmergeError answers with it; any other exception is logged with its traceback
+    and answered by ``errors.master.INTERNAL``, which tells no details.
+    """
+    server = grpc.server(
+        futures.ThreadPoolExecutor(max_workers, thread_name_prefix="grpc"),
+        interceptors=[_CodedErrors(program)],
+        options=_SERVER_OPTIONS,
+    )
+    health_servicer = health.HealthServicer()
+    for service in ("", *services):
+        health_servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    if reflect:
+        names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+    return server
+
+
+def listen(server: grpc.Server, address: str) -> int:
+    """Bind ``host:port`` (port 0: any free one); the port. Raises ``errors.master.CANNOT_LISTEN``."""
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise errors.master.CANNOT_LISTEN(address=address, reason=error) from error
+    if port == 0:
+        raise errors.master.CANNOT_LISTEN(address=address, reason="the address cannot be bound")
+    return port
+
+
+def status_of(error: ShardmergeError) -> grpc.StatusCode:
+    """The gRPC status that tells other programs roughly what the code says exactly."""
+    if error.spec.retryable:
+        return grpc.StatusCode.UNAVAILABLE
+    match error.spec.scope:
+        case Scope.CONFIG:
+            return grpc.StatusCode.INVALID_ARGUMENT
+        case Scope.SOURCE | Scope.TARGET:
+            return grpc.StatusCode.FAILED_PRECONDITION
+        case Scope.INTERNAL:
+            return grpc.StatusCode.INTERNAL
+
+
+class _CodedErrors(grpc.ServerInterceptor):
+    """Wraps every handler so that an exception leaves as a coded error."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program or "the server"
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler: Any = continuation(handler_call_details)
+        if handler is None:
+            return None
+        method = handler_call_details.method
+        if handler.response_streaming:
+            inner = handler.stream_stream or handler.unary_stream
+            make = (
+                grpc.stream_stream_rpc_method_handler
+                if handler.request_streaming
+                else grpc.unary_stream_rpc_method_handler
+            )
+            wrapped = self._streaming(inner, method)
+        else:
+            inner = handler.stream_unary or handler.unary_unary
+            make = (
+                grpc.stream_unary_rpc_method_handler
+                if handler.request_streaming
+                else grpc.unary_unary_rpc_method_handler
+            )
+            wrapped = self._unary(inner, method)
+        return make(
+            cast("Any", wrapped),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _unary(self, inner: Callable[[Any, Any], Any], method: str) -> Callable[[Any, Any], Any]:
+        def call(request: Any, context: grpc.ServicerContext) -> Any:
+            with self._coding(context, method):
+                return inner(request, context)
+
+        return call
+
+    def _streaming(
+        self, inner: Callable[[Any, Any], Iterator[Any]], method: str
+    ) -> Callable[[Any, Any], Iterator[Any]]:
+        def call(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+            with self._coding(context, method):
+                yield from inner(request, context)
+
+        return call
+
+    @contextlib.contextmanager
+    def _coding(self, context: grpc.ServicerContext, method: str) -> Generator[None]:
+        try:
+            yield
+        except ShardmergeError as error:
+            _abort(context, error)
+        except Exception as error:
+            if cast("Any", context).code() is not None:  # missing in the published stubs
+                raise  # the handler's own context.abort()
+            get_logger().error("internal error", method=method, exc_info=True)
+            _abort(
+                context,
+                errors.master.INTERNAL(program=self._program, kind=type(error).__name__, method=method),
+            )
+
+
+def _abort(context: grpc.ServicerContext, error: ShardmergeError) -> NoReturn:
+    detail = error_to_proto(error)
+    detail.message = detail.message[:_MAX_TEXT_CHARS]
+    detail.workaround = detail.workaround[:_MAX_TEXT_CHARS]
+    if detail.ByteSize() > _MAX_METADATA_BYTES // 4:
+        detail.args.clear()
+    context.set_trailing_metadata(((ERROR_METADATA, detail.SerializeToString()),))
+    context.abort(status_of(error), str(error)[:_MAX_TEXT_CHARS])
+
+
+# --- clients
+
+
+def channel(address: str) -> grpc.Channel:
+    """A plain-text channel to ``host:port``: large messages, keep-alive pings, quick reconnects, no proxy."""
+    return grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+
+
+def coded_from_rpc(error: grpc.RpcError, peer: str) -> ShardmergeError:
+    """The coded error behind a failed call; ``peer`` names the other side, e.g. "worker w1 (host:8262)"."""
+    if not isinstance(error, grpc.Call):
+        return errors.master.PEER_FAILED(peer=peer, reason=error)
+    # The published stubs take the metadata for one pair.
+    for key, value in cast("tuple[tuple[str, str | bytes], ...]", error.trailing_metadata() or ()):
+        if key == ERROR_METADATA and isinstance(value, bytes):
+            return error_from_proto(common_pb2.ErrorDetail.FromString(value))
+    reason = error.details() or error.code().name
+    match error.code():
+        case grpc.StatusCode.UNAVAILABLE:
+            return errors.master.PEER_UNREACHABLE(peer=peer, reason=reason)
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return errors.master.PEER_TIMEOUT(peer=peer)
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return errors.master.PEER_UNIMPLEMENTED(peer=peer, reason=reason)
+        case _:
+            return errors.master.PEER_FAILED(peer=peer, reason=f"{reason} ({error.code().name})")

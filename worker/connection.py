@@ -1,0 +1,332 @@
+"""Connections to sources and targets: the session they run in, and what a server says about itself."""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.constants import CLIENT, CR
+from pymysql.converters import conversions, escape_string
+from pymysql.cursors import Cursor
+
+from proto import errors
+from proto.errors import ShardmergeError
+from worker.endpoint import Endpoint, Side
+from worker.position import SourcePosition
+from worker.trouble import Trouble, coded, errno_of, reason_of, trouble
+
+if TYPE_CHECKING:
+    Session = Connection[Cursor]
+else:  # generic for the type checker only
+    Session = Connection
+
+__all__ = [
+    "CONNECT_SECONDS",
+    "PINNED",
+    "Endpoint",
+    "ServerInfo",
+    "Session",
+    "Side",
+    "Trouble",
+    "coded",
+    "connect",
+    "current_position",
+    "errno_of",
+    "execute",
+    "parse_version",
+    "position_statement",
+    "quote_name",
+    "quote_text",
+    "rows",
+    "server_info",
+    "text_of",
+    "trouble",
+]
+
+CONNECT_SECONDS = 10
+"""Budget for connecting and for the handshake's answers."""
+
+_KEEPALIVE_IDLE_SECONDS = 15
+_KEEPALIVE_INTERVAL_SECONDS = 5
+_KEEPALIVE_PROBES = 3
+_UNACKNOWLEDGED_MILLISECONDS = 30_000
+
+_NAME = re.compile(r"@{0,2}[A-Za-z_][A-Za-z0-9_.]*")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+PINNED = frozenset(
+    {
+        "autocommit",
+        "character_set_client",
+        "character_set_connection",
+        "character_set_results",
+        "collation_connection",
+        "foreign_key_checks",
+        "sql_mode",
+        "time_zone",
+        "transaction_isolation",
+        "tx_isolation",
+    }
+)
+"""Session variables that the copied values depend on: set by this module, whatever the configuration says."""
+
+_SOURCE_SESSION = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 3600, net_read_timeout = 3600, "
+    "wait_timeout = 28800"
+)
+_TARGET_SESSION = (
+    "SET SESSION time_zone = '+00:00', "
+    "sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', "
+    "foreign_key_checks = 0, wait_timeout = 28800"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """What a server says about itself. ``flavor``: "mysql" or "mariadb" (TiDB says "mysql")."""
+
+    flavor: str
+    version: tuple[int, int, int]
+    text: str
+    server_id: int
+    server_uuid: str  # "" on MariaDB, which has none
+    log_bin: bool
+    lower_case_table_names: int
+    max_allowed_packet: int  # bytes
+
+    @property
+    def is_mariadb(self) -> bool:
+        return self.flavor == "mariadb"
+
+    @property
+    def is_tidb(self) -> bool:
+        return "tidb" in self.text.lower()
+
+
+def quote_name(name: str) -> str:
+    """An identifier in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_text(text: str) -> str:
+    """A string literal (sessions of this module keep backslash escapes)."""
+    return "'" + escape_string(text) + "'"
+
+
+def connect(
+    endpoint: Endpoint,
+    side: Side,
+    *,
+    name: str,
+    raw: bool = False,
+    autocommit: bool = True,
+    read_timeout: float | None = None,
+) -> Session:
+    """Connect and set up the session; ``name`` is the source's id, or "target", for messages.
+
+    SOURCE: UTC, empty sql_mode, REPEATABLE READ, no limit on a statement's time. TARGET: UTC, strict,
+    zero dates pass, foreign keys are not checked, READ COMMITTED; an UPDATE's affected rows are the rows
+    *found* (CLIENT_FOUND_ROWS), so that writing the same checkpoint again still counts.
+    ``raw``: every value arrives as the server's own bytes and text is not converted between charsets
+    (``character_set_results = NULL``). ``read_timeout``: seconds to wait for any answer; None: for ever.
+
+    Raises what :func:`coded` makes of the failure.
+    """
+    client_flag = CLIENT.FOUND_ROWS if side is Side.TARGET else 0
+    # Without decoders a value stays bytes; the encoders are for arguments.
+    encoders: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
+    try:
+        session: Session = pymysql.Connection(
+            host=endpoint.host,
+            port=endpoint.port,
+            user=endpoint.user,
+            password=endpoint.password,
+            charset="utf8mb4",
+            use_unicode=not raw,
+            conv=encoders if raw else None,
+            client_flag=client_flag,
+            autocommit=autocommit,
+            program_name="shardmerge",
+            read_timeout=CONNECT_SECONDS,
+            defer_connect=True,
+        )
+        session.connect(_socket(endpoint))
+    except pymysql.MySQLError as error:
+        raise coded(error, endpoint, side, name) from error
+    try:
+        _prepare(session, endpoint, side, raw)
+        _set_read_timeout(session, read_timeout)
+    except pymysql.MySQLError as error:
+        session.close()
+        raise coded(error, endpoint, side, name) from error
+    except ShardmergeError:
+        session.close()
+        raise
+    return session
+
+
+def _socket(endpoint: Endpoint) -> socket.socket:
+    """A connected socket that notices a dead peer within about half a minute.
+
+    PyMySQL's own socket has keep-alive with the system's two hours.
+    """
+    try:
+        made = socket.create_connection((endpoint.host, endpoint.port), CONNECT_SECONDS)
+    except OSError as error:
+        raise pymysql.OperationalError(CR.CR_CONN_HOST_ERROR, f"cannot connect: {error}") from error
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_SECONDS),
+        ("TCP_KEEPINTVL", _KEEPALIVE_INTERVAL_SECONDS),
+        ("TCP_KEEPCNT", _KEEPALIVE_PROBES),
+        ("TCP_USER_TIMEOUT", _UNACKNOWLEDGED_MILLISECONDS),
+    ):
+        if hasattr(socket, option):  # these four are Linux's names
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
+
+
+def _set_read_timeout(session: Session, seconds: float | None) -> None:
+    # PyMySQL has one read timeout for the handshake and for everything after it.
+    vars(session)["_read_timeout"] = seconds
+
+
+def _prepare(session: Session, endpoint: Endpoint, side: Side, raw: bool) -> None:
+    """The configuration's variables first, then those that correctness needs."""
+    for variable, value in endpoint.session:
+        if variable.lower() not in PINNED:
+            _set_variable(session, variable, value, endpoint)
+    execute(session, _SOURCE_SESSION if side is Side.SOURCE else _TARGET_SESSION)
+    if side is Side.SOURCE:
+        # A site-wide limit on a statement's time must not cut a chunk's SELECT.
+        mariadb = "mariadb" in str(vars(session)["server_version"]).lower()
+        execute(session, f"SET SESSION {'max_statement_time' if mariadb else 'max_execution_time'} = 0")
+    level = "REPEATABLE READ" if side is Side.SOURCE else "READ COMMITTED"
+    execute(session, f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+    if raw:
+        execute(session, "SET SESSION character_set_results = NULL")
+
+
+def _set_variable(session: Session, variable: str, value: str, endpoint: Endpoint) -> None:
+    if not _NAME.fullmatch(variable):
+        raise errors.relay.SESSION_VARIABLE(
+            host=endpoint.host,
+            port=endpoint.port,
+            variable=variable,
+            value=value,
+            reason="not a variable's name",
+            errno=0,
+        )
+    literal = value if _NUMBER.fullmatch(value) else quote_text(value)
+    try:
+        execute(session, f"SET SESSION {variable} = {literal}")
+    except pymysql.MySQLError as error:
+        if trouble(errno_of(error)) is not Trouble.SESSION:
+            raise
+        raise errors.relay.SESSION_VARIABLE(
+            host=endpoint.host,
+            port=endpoint.port,
+            variable=variable,
+            value=value,
+            reason=reason_of(error),
+            errno=errno_of(error),
+        ) from error
+
+
+def execute(session: Session, statement: str, args: tuple[object, ...] | None = None) -> int:
+    """Run a statement without a result; the affected rows. Raises ``pymysql.MySQLError``."""
+    with session.cursor() as cursor:
+        return cursor.execute(statement, args)
+
+
+def rows(session: Session, statement: str, args: tuple[object, ...] | None = None) -> list[tuple[Any, ...]]:
+    """Run a query; all rows. Raises ``pymysql.MySQLError``."""
+    with session.cursor() as cursor:
+        cursor.execute(statement, args)
+        return list(cursor.fetchall())
+
+
+def text_of(value: Any) -> str:
+    """A value of :func:`rows` as text, whether the session is raw or not; NULL is ""."""
+    if value is None:
+        return ""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def server_info(session: Session) -> ServerInfo:
+    """Ask the server who it is. Raises ``pymysql.MySQLError``."""
+    [(version, server_id, log_bin, lower_case, packet)] = rows(
+        session,
+        "SELECT VERSION(), @@GLOBAL.server_id, @@GLOBAL.log_bin, @@GLOBAL.lower_case_table_names, "
+        "@@GLOBAL.max_allowed_packet",
+    )
+    text = text_of(version)
+    flavor = "mariadb" if "mariadb" in text.lower() else "mysql"
+    uuid = ""
+    if flavor == "mysql":
+        found = rows(session, "SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
+        uuid = text_of(found[0][1]) if found else ""
+    return ServerInfo(
+        flavor=flavor,
+        version=parse_version(text),
+        text=text,
+        server_id=int(server_id),
+        server_uuid=uuid,
+        log_bin=text_of(log_bin).upper() in ("1", "ON"),
+        lower_case_table_names=int(lower_case),
+        max_allowed_packet=int(packet),
+    )
+
+
+def parse_version(text: str) -> tuple[int, int, int]:
+    """(10, 11, 6) of "5.5.5-10.11.6-MariaDB-log", (8, 4, 0) of "8.4.0"; missing parts are 0."""
+    # MariaDB before 11 puts "5.5.5-" in front, for replicas that refuse a major version of 10.
+    match = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)(?:\.(\d+))?", text)
+    if match is None:
+        return (0, 0, 0)
+    return (int(match.group(1)), int(match.group(2)), int(match.group(3) or 0))
+
+
+def position_statement(info: ServerInfo) -> str:
+    """The dialect's "where does the binlog end": MySQL renamed it in 8.2 and dropped the old name in 8.4."""
+    if not info.is_mariadb and info.version >= (8, 2, 0):
+        return "SHOW BINARY LOG STATUS"
+    return "SHOW MASTER STATUS"
+
+
+def current_position(session: Session, info: ServerInfo, *, gtid: bool = False) -> SourcePosition:
+    """Where the source's binlog ends now.
+
+    MySQL tells its GTID set with it. MariaDB does not: with ``gtid`` its ``gtid_binlog_pos`` is read
+    between two equal answers (so that both belong together), else the set is "".
+
+    Raises errors.relay.NO_BINLOG when the server writes no binlog, else ``pymysql.MySQLError``.
+    """
+    position = _end_of_binlog(session, info)
+    if not (gtid and info.is_mariadb):
+        return position
+    for _ in range(_PAIR_ATTEMPTS):
+        [(gtid_set,)] = rows(session, "SELECT @@GLOBAL.gtid_binlog_pos")
+        again = _end_of_binlog(session, info)
+        if again == position:
+            return SourcePosition(position.file, position.pos, text_of(gtid_set))
+        position = again
+    return position
+
+
+_PAIR_ATTEMPTS = 5
+
+
+def _end_of_binlog(session: Session, info: ServerInfo) -> SourcePosition:
+    found = rows(session, position_statement(info))
+    if not found:
+        raise errors.relay.NO_BINLOG(server=info.text)
+    row = found[0]
+    # File, Position, Binlog_Do_DB, Binlog_Ignore_DB and, on MySQL, Executed_Gtid_Set (with line breaks).
+    gtid_set = "" if info.is_mariadb else text_of(row[4]).replace("\n", "")
+    return SourcePosition(text_of(row[0]), int(row[1]), gtid_set)

@@ -1,0 +1,41 @@
+"""What a subtask needs of the worker it runs in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from proto import config_pb2
+from worker.lane_service import LaneService
+from worker.position import SourcePosition
+from worker.relay import Relay
+from worker.spark import SparkRunner
+
+
+class Epochs(Protocol):
+    """Where fencing tokens come from (etcd)."""
+
+    def acquire(self, task: str, source: str) -> int:
+        """A number higher than any before for this subtask. Raises NOT_BOUND, ETCD_UNAVAILABLE."""
+        ...
+
+
+class SourceClock(Protocol):
+    """The source's own binlog end, asked regularly by one thread for all subtasks."""
+
+    def position(self) -> SourcePosition:
+        """The last answer; ("", 0) before the first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One bound source's surroundings, the same for all of its subtasks."""
+
+    source: config_pb2.SourceConfig
+    relay: Relay
+    clock: SourceClock
+    epochs: Epochs
+    spark: SparkRunner
+    service: LaneService
+    lane_address: str

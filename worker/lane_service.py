@@ -1,0 +1,206 @@
+"""The gRPC service that Spark tasks talk to: raw events out, reports and chunk requests in.
+
+It joins three owners and holds no data: the source's relay, the running units' boards (replicate) and
+dispensers (snapshot). Whoever carries an epoch other than the running one is told to end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import grpc
+
+from proto import errors, relay_pb2, relay_pb2_grpc, rpc
+from proto.errors import ShardmergeError
+from worker.context import ChunkDispenser
+from worker.position import RelayOffset, SourcePosition
+from worker.relay import AtHead, AtStatement, BlockData, Relay, Statement
+from worker.replicate.board import LaneBoard
+from worker.unit import StopSignal
+
+_LOCATE_SECONDS = 600.0
+_WAIT_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class RunningReplicate:
+    """A replicate unit at work; ``in_scope``: which statements its lanes must stop before."""
+
+    board: LaneBoard
+    in_scope: Callable[[Statement], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSnapshot:
+    dispenser: ChunkDispenser
+    epoch: int
+    stop: StopSignal
+
+
+class LaneService(relay_pb2_grpc.RelayServicer):
+    """One per worker. ``relay``: the bound source's relay now, None while the worker is free."""
+
+    def __init__(self, relay: Callable[[], Relay | None]) -> None:
+        self._relay = relay
+        self._lock = threading.Lock()
+        self._replicates: dict[str, RunningReplicate] = {}
+        self._snapshots: dict[str, RunningSnapshot] = {}
+
+    # --- units come and go
+
+    def register_board(self, running: RunningReplicate) -> None:
+        with self._lock:
+            self._replicates[running.board.task] = running
+
+    def register_dispenser(self, task: str, epoch: int, dispenser: ChunkDispenser) -> None:
+        with self._lock:
+            self._snapshots[task] = RunningSnapshot(dispenser, epoch, StopSignal())
+
+    def unregister(self, task: str, epoch: int) -> None:
+        """The unit of this epoch has ended; one of a newer epoch stays."""
+        with self._lock:
+            running = self._replicates.get(task)
+            if running is not None and running.board.epoch == epoch:
+                del self._replicates[task]
+            snapshot = self._snapshots.get(task)
+            if snapshot is not None and snapshot.epoch == epoch:
+                snapshot.stop.set()
+                del self._snapshots[task]
+
+    def _replicate(self, who: relay_pb2.TaskIdentity) -> RunningReplicate | None:
+        with self._lock:
+            running = self._replicates.get(who.task)
+        return running if running is not None and running.board.epoch == who.epoch else None
+
+    def _snapshot(self, who: relay_pb2.TaskIdentity) -> RunningSnapshot | None:
+        with self._lock:
+            running = self._snapshots.get(who.task)
+        return running if running is not None and running.epoch == who.epoch else None
+
+    # --- the service
+
+    def Subscribe(
+        self, request: relay_pb2.SubscribeRequest, context: grpc.ServicerContext
+    ) -> Iterator[relay_pb2.RelayFrame]:
+        relay = self._relay()
+        running = self._replicate(request.who)
+        snapshot = self._snapshot(request.who)
+        stop = running.board.stop if running is not None else snapshot.stop if snapshot is not None else None
+        if relay is None or stop is None:
+            yield _closed(relay_pb2.Closed.REASON_STOP)
+            return
+        mine = stop.child()
+        lanes = running if request.barriers else None
+        ended = threading.Event()
+
+        def over() -> None:
+            # Called when the call is over, however it ended: a lane's process that died is noticed here.
+            mine.set()
+            if lanes is not None and not ended.is_set() and not lanes.board.stop.is_set:
+                lanes.board.gone(request.who.index)
+
+        if not context.add_callback(over):
+            return
+        start = RelayOffset.from_proto(getattr(request, "from"))
+        until = RelayOffset.from_proto(request.until) if request.HasField("until") else None
+        yield from self._stream(relay, start, until, lanes, mine)
+        if stop.is_set:
+            ended.set()
+
+    def _stream(
+        self,
+        relay: Relay,
+        start: RelayOffset,
+        until: RelayOffset | None,
+        lanes: RunningReplicate | None,
+        mine: StopSignal,
+    ) -> Iterator[relay_pb2.RelayFrame]:
+        try:
+            opened = relay.opened(start)
+            yield relay_pb2.RelayFrame(
+                opened=relay_pb2.Opened(
+                    relay_id=opened.relay_id,
+                    format_description=opened.format_description,
+                    position=opened.position.to_proto(),
+                    **{"from": start.to_proto()},
+                )
+            )
+            for item in relay.subscribe(start, until, lanes.in_scope if lanes else None, mine):
+                if mine.is_set:
+                    break
+                match item:
+                    case BlockData():
+                        yield _block(item)
+                    case AtHead():
+                        yield relay_pb2.RelayFrame(
+                            idle=relay_pb2.Idle(
+                                head=item.head.offset.to_proto(), position=item.head.position.to_proto()
+                            )
+                        )
+                    case AtStatement(statement=statement) if lanes is not None:
+                        yield _barrier(lanes.board.barrier(statement), statement)
+                        # Until the driver can act on statements, it stops the lanes here.
+                        while not mine.wait(_WAIT_SECONDS):
+                            pass
+                    case _:
+                        yield _closed(relay_pb2.Closed.REASON_UNTIL)
+                        return
+            yield _closed(relay_pb2.Closed.REASON_STOP)
+        except ShardmergeError as error:
+            yield relay_pb2.RelayFrame(
+                closed=relay_pb2.Closed(reason=relay_pb2.Closed.REASON_FAILED, error=rpc.error_to_proto(error))
+            )
+
+    def Locate(self, request: relay_pb2.LocateRequest, context: grpc.ServicerContext) -> relay_pb2.LocateResponse:
+        relay, snapshot = self._relay(), self._snapshot(request.who)
+        if relay is None or snapshot is None:
+            raise errors.replicate.FENCED(task=request.who.task, source=request.who.source, epoch=request.who.epoch)
+        mine = snapshot.stop.child()
+        context.add_callback(mine.set)
+        offset = relay.locate(SourcePosition.from_proto(request.position), _LOCATE_SECONDS, mine)
+        return relay_pb2.LocateResponse(relay_id=relay.relay_id, offset=offset.to_proto())
+
+    def ReportLane(self, request: relay_pb2.LaneReport, context: grpc.ServicerContext) -> relay_pb2.ReportAck:
+        running = self._replicate(request.who)
+        return relay_pb2.ReportAck(stop=running is None or running.board.report(request))
+
+    def TakeChunk(
+        self, request: relay_pb2.TakeChunkRequest, context: grpc.ServicerContext
+    ) -> relay_pb2.TakeChunkResponse:
+        snapshot = self._snapshot(request.who)
+        if snapshot is None:
+            return relay_pb2.TakeChunkResponse(stop=True)
+        return snapshot.dispenser.take(request.who, request.os_pid)
+
+    def ReportChunk(self, request: relay_pb2.ChunkReport, context: grpc.ServicerContext) -> relay_pb2.ReportAck:
+        snapshot = self._snapshot(request.who)
+        return relay_pb2.ReportAck(stop=snapshot is None or snapshot.dispenser.report(request))
+
+
+def _closed(reason: relay_pb2.Closed.Reason) -> relay_pb2.RelayFrame:
+    return relay_pb2.RelayFrame(closed=relay_pb2.Closed(reason=reason))
+
+
+def _barrier(number: int, statement: Statement) -> relay_pb2.RelayFrame:
+    return relay_pb2.RelayFrame(
+        barrier=relay_pb2.Barrier(
+            id=number, at=statement.group_start.to_proto(), position=statement.position.to_proto()
+        )
+    )
+
+
+def _block(item: BlockData) -> relay_pb2.RelayFrame:
+    return relay_pb2.RelayFrame(
+        block=relay_pb2.Block(
+            start=item.start.to_proto(),
+            end=item.end.to_proto(),
+            events=item.events,
+            ends_group=item.ends_group,
+            group_start=item.group_start.to_proto(),
+            first_event=item.first_event,
+            end_position=item.end_position.to_proto(),
+            commit_time=item.commit_time,
+        )
+    )

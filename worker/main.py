@@ -1,0 +1,100 @@
+"""dm-worker: the process's start and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from proto import log as logs
+from proto.config.daemon import WorkerFile, load_worker
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker.daemon import Daemon
+from worker.probe import ProbeTask
+from worker.spark import SparkRunner, TaskFailed
+from worker.unit import StopSignal
+
+log = get_logger()
+
+_EXIT_CONFIG = 2
+_EXIT_RUNTIME = 1
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", "path", type=click.Path(path_type=Path), help="Configuration file (YAML).")
+@click.option("--name", help="Unique name of this worker.")
+@click.option("--worker-addr", help="Listen here, e.g. 127.0.0.1:8262.")
+@click.option("--advertise-addr", help="Others dial this; default: --worker-addr.")
+@click.option("--etcd", help="Endpoints of etcd, comma separated.")
+@click.option("--relay-dir", help="Where relay logs are kept.")
+@click.option("-L", "--log-level", help="debug, info, warn or error.")
+@click.option("--log-format", help="text or json.")
+def main(path: Path | None, **flags: str | None) -> None:
+    """Hold one source: relay its binlog, take snapshots, replicate through Spark."""
+    try:
+        config = load_worker(path, {key: value for key, value in flags.items() if value is not None})
+    except ShardmergeError as error:
+        _fail(error, _EXIT_CONFIG)
+    logs.configure("dm-worker", config.log_level, config.log_format)
+    stop = _catch_signals()
+    try:
+        lost = _serve(config, stop)
+    except ShardmergeError as error:
+        _fail(error, _EXIT_RUNTIME)
+    if lost and not stop.is_set():
+        # A JVM cannot be started twice in one process: begin anew, in place, with the same arguments.
+        log.warning("restarting in place")
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _serve(config: WorkerFile, stop: threading.Event) -> bool:
+    """Run until stopped; True when the Spark driver was lost."""
+    with ExitStack() as started:
+        # The JVM first: a fork beside running gRPC threads skips gRPC's fork handlers.
+        spark = SparkRunner(config.spark_settings(), float(config.drain_seconds))
+        started.callback(spark.stop)
+        _probe(spark)
+        daemon = Daemon(config, spark, stop)
+        started.callback(daemon.close)
+        daemon.start()
+        daemon.run()
+        lost = daemon.spark_lost
+    return lost
+
+
+def _probe(spark: SparkRunner) -> None:
+    """Run one task: pays Spark's first-job start now, and checks the decoder where tasks run."""
+    [outcome] = spark.run("probe", 1, ProbeTask(), StopSignal())
+    if isinstance(outcome, TaskFailed):
+        if outcome.error.spec.retryable:
+            raise outcome.error
+        log.warning("probe", error=str(outcome.error), workaround=outcome.error.workaround)
+
+
+def _catch_signals() -> threading.Event:
+    """First SIGTERM or SIGINT: drain. Second: end at once, the JVM follows (its standard input closes)."""
+    stop = threading.Event()
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    return stop
+
+
+def _fail(error: ShardmergeError, code: int) -> None:
+    click.echo(f"error: {error}\n       what to do: {error.workaround}", err=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""The subtask's records at the target: schema ``meta-schema`` (default dm_meta).
+
+Rows and the record of them commit in one target transaction, so the records live where the rows do.
+
+    subtask           one row per (task, source): newest epoch, phase, where replication began
+    table_structure   the structures the rules let through, as of the subtask's first start
+    lane_checkpoint   one row per lane (worker/replicate/checkpoint.py)
+    snapshot_*        the chunk plan and its state (worker/snapshot/store.py)
+
+A unit takes over by raising ``subtask.epoch``; every commit below re-reads an epoch in its own
+transaction, so a process of an older epoch cannot commit (I3).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pymysql
+from pydantic import TypeAdapter
+from pymysql.constants import ER
+
+from proto import errors
+from worker.connection import Session, quote_name
+from worker.position import SourcePosition
+from worker.table import Table
+
+_TABLE_JSON: TypeAdapter[Table] = TypeAdapter(Table)
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS {schema}.`subtask` (
+        `task` VARCHAR(191) NOT NULL,
+        `source` VARCHAR(64) NOT NULL,
+        `epoch` BIGINT NOT NULL,
+        `phase` VARCHAR(16) NOT NULL,
+        `meta_token` VARCHAR(64) NOT NULL,
+        `start_file` VARCHAR(255) NOT NULL,
+        `start_pos` BIGINT UNSIGNED NOT NULL,
+        `start_gtid_set` LONGTEXT NOT NULL,
+        PRIMARY KEY (`task`, `source`)
+    ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
+    """CREATE TABLE IF NOT EXISTS {schema}.`table_structure` (
+        `task` VARCHAR(191) NOT NULL,
+        `source` VARCHAR(64) NOT NULL,
+        `number` INT NOT NULL,
+        `table_schema` VARCHAR(64) NOT NULL,
+        `table_name` VARCHAR(64) NOT NULL,
+        `structure` LONGTEXT NOT NULL,
+        PRIMARY KEY (`task`, `source`, `number`)
+    ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
+    """CREATE TABLE IF NOT EXISTS {schema}.`lane_checkpoint` (
+        `task` VARCHAR(191) NOT NULL,
+        `source` VARCHAR(64) NOT NULL,
+        `lane` INT NOT NULL,
+        `epoch` BIGINT NOT NULL,
+        `seq` BIGINT NOT NULL,
+        `relay_id` VARCHAR(64) NOT NULL,
+        `segment` BIGINT UNSIGNED NOT NULL,
+        `byte` BIGINT UNSIGNED NOT NULL,
+        `skip_events` BIGINT UNSIGNED NOT NULL,
+        `source_file` VARCHAR(255) NOT NULL,
+        `source_pos` BIGINT UNSIGNED NOT NULL,
+        `gtid_set` LONGTEXT NOT NULL,
+        `commit_time` DOUBLE NOT NULL,
+        PRIMARY KEY (`task`, `source`, `lane`)
+    ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
+)
+
+_OWNED = ("table_structure", "lane_checkpoint", "snapshot_chunk", "snapshot_table")
+
+
+class Phase(enum.Enum):
+    """How far a subtask has come; only moves forward."""
+
+    NEW = "new"
+    SNAPSHOT = "snapshot"
+    REPLICATE = "replicate"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class SubTaskRow:
+    """The subtask's row as the new owner of the epoch found it.
+
+    ``start``: None before the first start; else where the relay must reach back to while there
+    are no lane checkpoints.
+    """
+
+    phase: Phase
+    start: SourcePosition | None
+
+
+def quoted(schema: str) -> str:
+    """The schema name as an SQL identifier."""
+    return quote_name(schema)
+
+
+def ensure_meta(connection: Session, schema: str) -> None:
+    """Make the meta schema and this module's tables when missing. Safe to run side by side."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quoted(schema)}")
+        for statement in _TABLES:
+            cursor.execute(statement.format(schema=quoted(schema)))
+
+
+def take_over(connection: Session, schema: str, task: str, source: str, epoch: int, meta_token: str) -> SubTaskRow:
+    """Raise the subtask's epoch to ``epoch``; from its commit on nothing older commits (I3).
+
+    A ``meta_token`` other than the recorded one drops the subtask's records first
+    (start-task --remove-meta). Raises FENCED when a newer epoch is there already.
+    """
+    name = quoted(schema)
+    who = (task, source)
+    with connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute(
+            f"INSERT IGNORE INTO {name}.`subtask` VALUES (%s, %s, 0, 'new', %s, '', 0, '')",
+            (*who, meta_token),
+        )
+        cursor.execute(
+            "SELECT `epoch`, `phase`, `meta_token`, `start_file`, `start_pos`, `start_gtid_set` "
+            f"FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s FOR UPDATE",
+            who,
+        )
+        [(found_epoch, phase, found_token, file, pos, gtid_set)] = cursor.fetchall()
+        if int(found_epoch) >= epoch:
+            cursor.execute("ROLLBACK")
+            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+        if meta_token and meta_token != found_token:
+            phase, file = "new", ""
+            _forget(connection, schema, task, source)
+            cursor.execute(
+                f"UPDATE {name}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '' "
+                "WHERE `task` = %s AND `source` = %s",
+                (meta_token, *who),
+            )
+        cursor.execute(f"UPDATE {name}.`subtask` SET `epoch` = %s WHERE `task` = %s AND `source` = %s", (epoch, *who))
+        cursor.execute(
+            f"UPDATE {name}.`lane_checkpoint` SET `epoch` = %s WHERE `task` = %s AND `source` = %s",
+            (epoch, *who),
+        )
+        cursor.execute("COMMIT")
+    start = SourcePosition(str(file), int(pos), str(gtid_set)) if file else None
+    return SubTaskRow(Phase(phase), start)
+
+
+def _forget(connection: Session, schema: str, task: str, source: str) -> None:
+    for table in _OWNED:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    f"DELETE FROM {quoted(schema)}.`{table}` WHERE `task` = %s AND `source` = %s",
+                    (task, source),
+                )
+        except pymysql.err.ProgrammingError as error:
+            if error.args[0] != ER.NO_SUCH_TABLE:
+                raise
+
+
+def begin(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    phase: Phase,
+    start: SourcePosition,
+    tables: tuple[Table, ...],
+    also: Callable[[Session], None],
+) -> None:
+    """Leave phase NEW: record where the relay must begin, the structures, and what ``also`` writes, in one
+    transaction. Raises FENCED."""
+    name = quoted(schema)
+    with connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute(
+            f"UPDATE {name}.`subtask` SET `phase` = %s, `start_file` = %s, `start_pos` = %s, "
+            "`start_gtid_set` = %s WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
+            (phase.value, start.file, start.pos, start.gtid_set, task, source, epoch),
+        )
+        if cursor.rowcount != 1:
+            cursor.execute("ROLLBACK")
+            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+        for number, table in enumerate(tables):
+            cursor.execute(
+                f"INSERT INTO {name}.`table_structure` VALUES (%s, %s, %s, %s, %s, %s)",
+                (task, source, number, table.schema, table.name, _TABLE_JSON.dump_json(table).decode()),
+            )
+        also(connection)
+        cursor.execute("COMMIT")
+
+
+def enter_phase(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    phase: Phase,
+    also: Callable[[Session], None],
+) -> None:
+    """Move to ``phase`` and write what ``also`` writes, in one transaction. Raises FENCED."""
+    with connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute(
+            f"UPDATE {quoted(schema)}.`subtask` SET `phase` = %s WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
+            (phase.value, task, source, epoch),
+        )
+        if cursor.rowcount != 1:
+            cursor.execute("ROLLBACK")
+            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+        also(connection)
+        cursor.execute("COMMIT")
+
+
+def read_tables(connection: Session, schema: str, task: str, source: str) -> tuple[Table, ...]:
+    """The structures recorded by :func:`begin`, in their order."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `structure` FROM {quoted(schema)}.`table_structure` "
+            "WHERE `task` = %s AND `source` = %s ORDER BY `number`",
+            (task, source),
+        )
+        return tuple(_TABLE_JSON.validate_json(row[0]) for row in cursor.fetchall())

@@ -1,0 +1,37 @@
+"""The plans of a subtask: structures and rules together, with the facts of the merged target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+
+from worker.connection import Session
+from worker.plan import TablePlan
+from worker.rules import Rules
+from worker.schema import list_tables, read_tables
+from worker.table import Table
+from worker.target_table import ensure_target
+
+
+def read_structures(session: Session, rules: Rules, source_id: str) -> tuple[Table, ...]:
+    """The structures of every table the rules let through. Raises what :func:`read_tables` raises."""
+    names = [(schema, name) for schema, name in list_tables(session) if rules.route(schema, name) is not None]
+    return tuple(read_tables(session, names, source=source_id))
+
+
+def make_plans(
+    rules: Rules,
+    source_id: str,
+    tables: tuple[Table, ...],
+    source: Session,
+    target: Session,
+    meta_schema: str,
+) -> tuple[TablePlan, ...]:
+    """One plan per table, its target made or checked. Raises the rules' and the target's coded errors."""
+    plans = [rules.plan(shard, source_id, table) for shard, table in enumerate(tables)]
+    made: list[TablePlan] = []
+    for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
+        merged = list(group)
+        facts = ensure_target(source, target, merged, meta_schema=meta_schema)
+        made.extend(replace(plan, one_lane=facts.one_lane) for plan in merged)
+    return tuple(sorted(made, key=lambda plan: plan.shard))

@@ -1,0 +1,96 @@
+"""The worker's place in etcd: its record under a lease, and fencing tokens taken while it holds one."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import dataclass
+
+from proto import errors, keys, state_pb2
+from proto.errors import ShardmergeError
+from proto.etcd import Etcd, KeyIs, KeyPresent, Lease, Put
+from proto.log import get_logger
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    lease: Lease
+    revision: int  # of the worker's record
+
+
+class Registration:
+    """Owner of ``worker/<name>``. A newer process of the same name takes the record over."""
+
+    def __init__(self, etcd: Etcd, name: str, address: str, ttl: float) -> None:
+        self._etcd = etcd
+        self._name = name
+        self._ttl = ttl
+        self.incarnation = uuid.uuid4().hex
+        self._record = state_pb2.WorkerRecord(name=name, address=address, incarnation=self.incarnation)
+        self._lock = threading.Lock()
+        self._held: _Held | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the lease certainly holds; without it nothing may run."""
+        held = self._held
+        return held is not None and held.lease.alive
+
+    def lost_event(self) -> threading.Event | None:
+        held = self._held
+        return None if held is None else held.lease.lost
+
+    def register(self) -> None:
+        """Take a lease and put the record. Raises ETCD_UNAVAILABLE."""
+        with self._lock:
+            if self.alive:
+                return
+            lease = self._etcd.lease(self._ttl)
+            try:
+                revision = self._etcd.put(keys.worker(self._name), keys.encode(self._record), lease.id)
+            except ShardmergeError:
+                lease.abandon()
+                raise
+            self._held = _Held(lease, revision)
+        log.info("registered", worker=self._name, incarnation=self.incarnation)
+
+    def superseded(self) -> bool:
+        """Whether another process of this name has registered since. Raises ETCD_UNAVAILABLE."""
+        found = self._etcd.get(keys.worker(self._name))
+        if found is None:
+            return False
+        return keys.decode(state_pb2.WorkerRecord, found.value, found.key).incarnation != self.incarnation
+
+    def acquire(self, task: str, source: str) -> int:
+        """A fencing token: the revision that writes the subtask's epoch record, so ever higher.
+
+        Only while this process holds its registration and the source is bound to it. Raises
+        NOT_BOUND, LEASE_LOST, ETCD_UNAVAILABLE.
+        """
+        held = self._held
+        if held is None or not held.lease.alive:
+            raise errors.worker.LEASE_LOST(worker=self._name)
+        bound = self._etcd.get(keys.bound(source))
+        if bound is None or keys.decode(state_pb2.BindingRecord, bound.value, bound.key).worker != self._name:
+            raise errors.worker.NOT_BOUND(source=source, worker=self._name)
+        record = state_pb2.EpochRecord(worker=self._name, incarnation=self.incarnation)
+        answer = self._etcd.txn(
+            [
+                KeyIs(keys.worker(self._name), held.revision),
+                KeyIs(keys.bound(source), bound.mod_revision),
+                KeyPresent(keys.subtask(task, source)),
+            ],
+            [Put(keys.epoch(task, source), keys.encode(record))],
+        )
+        if not answer.ok:
+            raise errors.worker.NOT_BOUND(source=source, worker=self._name)
+        return answer.revision
+
+    def resign(self) -> None:
+        """Give the lease back, so that the master need not wait for it to run out."""
+        with self._lock:
+            held, self._held = self._held, None
+        if held is not None:
+            held.lease.revoke()

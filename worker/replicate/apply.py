@@ -1,0 +1,242 @@
+"""Commits batches at the target: rows and checkpoint in one transaction (I2), fenced by epoch (I3)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.constants import ER
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from proto import errors, hooks
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker.connection import Endpoint, Session, Side, coded, connect, errno_of
+from worker.plan import TablePlan
+from worker.position import SourcePosition
+from worker.replicate import checkpoint as checkpoints
+from worker.replicate.batch import Batch, KeyState, collision, diverged
+from worker.replicate.checkpoint import Checkpoint
+from worker.replicate.statements import (
+    DeleteKeys,
+    DeleteRow,
+    InsertRows,
+    Statement,
+    count_sql,
+    keyed_statements,
+    unkeyed_statements,
+)
+from worker.rows import Literals
+
+log = get_logger()
+
+_STATEMENT_BYTES = 1 << 20
+_ANSWER_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySettings:
+    """``retry_seconds``: how long a lost or busy target is tried again before the lane gives up.
+
+    ``safe_mode``: rows may be there already (targets pre-loaded by other means): keys are deleted
+    before they are inserted, and missing rows are no error.
+    """
+
+    task: str
+    source: str
+    meta_schema: str
+    target: Endpoint
+    safe_mode: bool
+    retry_seconds: float = 30.0
+
+
+class TargetWriter:
+    """One lane's connection to the target. Not shared between threads."""
+
+    def __init__(self, settings: ApplySettings, lane: int, epoch: int) -> None:
+        self._settings = settings
+        self._lane = lane
+        self._epoch = epoch
+        self._session: Session | None = None
+
+    def read_checkpoint(self) -> Checkpoint:
+        """Where this lane stands. Raises FENCED, or the target's coded error after the retries."""
+        return self._retrying(self._read_checkpoint)
+
+    def commit(self, batch: Batch, following: Checkpoint) -> float:
+        """Apply ``batch`` and move to ``following`` in one transaction; Unix time of the commit.
+
+        A lost answer to COMMIT is resolved by reading the checkpoint under its lock, so a batch is
+        applied exactly once. Raises FENCED, COLLISION, DIVERGED, or the target's coded error.
+        """
+        first = True
+
+        def attempt() -> float:
+            nonlocal first
+            if not first and self._read_checkpoint().seq == following.seq:
+                return time.time()
+            first = False
+            return self._commit(batch, following)
+
+        return self._retrying(attempt)
+
+    def close(self) -> None:
+        if self._session is not None:
+            try:
+                self._session.close()
+            except pymysql.MySQLError as error:
+                log.debug("closing a target connection", errno=errno_of(error))
+            self._session = None
+
+    def _retrying(self, attempt: Any) -> Any:
+        retrying = Retrying(
+            retry=retry_if_exception(_is_retryable),
+            stop=stop_after_delay(self._settings.retry_seconds),
+            wait=wait_random_exponential(multiplier=0.05, max=2.0),
+            before_sleep=lambda state: self.close(),
+            reraise=True,
+        )
+        return retrying(self._coding, attempt)
+
+    def _coding(self, attempt: Any) -> Any:
+        try:
+            return attempt()
+        except pymysql.MySQLError as error:
+            raise coded(error, self._settings.target, Side.TARGET, "target") from error
+
+    def _connection(self) -> Session:
+        if self._session is None:
+            self._session = connect(
+                self._settings.target,
+                Side.TARGET,
+                name="target",
+                autocommit=True,
+                read_timeout=_ANSWER_SECONDS,
+            )
+        return self._session
+
+    def _read_checkpoint(self) -> Checkpoint:
+        settings = self._settings
+        session = self._connection()
+        _run(session, b"START TRANSACTION")
+        try:
+            return checkpoints.read_locked(
+                session, settings.meta_schema, settings.task, settings.source, self._lane, self._epoch
+            )
+        finally:
+            _run(session, b"ROLLBACK")
+
+    def _commit(self, batch: Batch, following: Checkpoint) -> float:
+        settings = self._settings
+        session = self._connection()
+        _run(session, b"START TRANSACTION")
+        try:
+            # First, for its row lock makes a zombie wait and then see the newer epoch.
+            moved = _run(
+                session,
+                checkpoints.update_statement(settings.meta_schema, settings.task, settings.source, following),
+            )
+            if moved != 1:
+                raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
+            for _, keys in batch.targets():
+                if settings.safe_mode:
+                    _expect_all_present(keys)
+                for statement in keyed_statements(keys, _STATEMENT_BYTES):
+                    self._execute(session, statement, keys)
+            for statement in unkeyed_statements(batch.unkeyed):
+                self._execute(session, statement, {})
+            hooks.reach(f"lane{self._lane}.before_commit")
+            _run(session, b"COMMIT")
+        except ShardmergeError:
+            _run(session, b"ROLLBACK")
+            raise
+        return time.time()
+
+    def _execute(self, session: Session, statement: Statement, keys: dict[Literals, KeyState]) -> None:
+        try:
+            affected = _run(session, statement.sql)
+        except pymysql.MySQLError as error:
+            if errno_of(error) == ER.DUP_ENTRY and isinstance(statement, InsertRows):
+                _run(session, b"ROLLBACK")
+                raise self._duplicate(session, statement, keys, error) from error
+            raise
+        match statement:
+            case DeleteKeys(plan=plan, keys=wanted):
+                if affected != len(wanted) and not self._settings.safe_mode:
+                    _run(session, b"ROLLBACK")
+                    missing = _find(session, plan, wanted, present=False) or wanted[0]
+                    raise diverged(plan, len(wanted) - affected, missing, keys[missing].position)
+            case InsertRows(plan=plan, count=count):
+                if affected != count:
+                    raise errors.replicate.TARGET_REJECTED(
+                        target_schema=plan.target_schema,
+                        target_table=plan.target_table,
+                        source=plan.source,
+                        reason=f"an INSERT of {count} rows affected {affected}",
+                        errno=0,
+                    )
+            case DeleteRow(operation=operation):
+                if affected != 1:
+                    raise diverged(operation.plan, 1, (), operation.position)
+
+    def _duplicate(
+        self,
+        session: Session,
+        statement: InsertRows,
+        keys: dict[Literals, KeyState],
+        error: pymysql.MySQLError,
+    ) -> ShardmergeError:
+        """Which key is there already; of another unique key when none of the batch's is."""
+        plan = statement.plan
+        fresh = tuple(key for key in statement.keys if not keys[key].existed)
+        found = _find(session, plan, fresh, present=True) if fresh else None
+        if found is not None:
+            state = keys[found]
+            return collision(state.plan, found, state.position, None)
+        state = keys[statement.keys[0]] if statement.keys else None
+        return errors.replicate.TARGET_DUPLICATE_OTHER_KEY(
+            source=plan.source,
+            schema=plan.table.schema,
+            table=plan.table.name,
+            position=state.position if state is not None else SourcePosition("", 0),
+            target_schema=plan.target_schema,
+            target_table=plan.target_table,
+            reason=error.args[1] if len(error.args) > 1 else "",
+            errno=errno_of(error),
+        )
+
+
+def _expect_all_present(keys: dict[Literals, KeyState]) -> None:
+    for state in keys.values():
+        state.existed = True
+
+
+def _find(session: Session, plan: TablePlan, keys: tuple[Literals, ...], *, present: bool) -> Literals | None:
+    """One of ``keys`` that exists at the target (or does not), by halving; None if there is none."""
+
+    def odd(part: tuple[Literals, ...]) -> bool:
+        with session.cursor() as cursor:
+            execute: Any = cursor.execute
+            execute(count_sql(plan, part))
+            count = int(str((cursor.fetchone() or (0,))[0]))
+        return count > 0 if present else count < len(part)
+
+    while keys and odd(keys):
+        if len(keys) == 1:
+            return keys[0]
+        half = len(keys) // 2
+        keys = keys[:half] if odd(keys[:half]) else keys[half:]
+    return None
+
+
+def _run(session: Session, statement: bytes) -> int:
+    """Send one statement as bytes (literals are in the column's bytes, not text); affected rows."""
+    query: Any = session.query
+    return int(query(statement))
+
+
+def _is_retryable(error: BaseException) -> bool:
+    # FENCED and collisions are not; lost connections, deadlocks, a read-only or full target are.
+    return isinstance(error, ShardmergeError) and error.spec.retryable

@@ -1,0 +1,133 @@
+"""Lane checkpoints: how far a lane has committed, written in the same transaction as its rows (I2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from proto import errors
+from worker import meta
+from worker.connection import Session, quote_text
+from worker.position import RelayOffset, SourcePosition
+
+_COLUMNS = (
+    "`lane`, `epoch`, `seq`, `relay_id`, `segment`, `byte`, `skip_events`, "
+    "`source_file`, `source_pos`, `gtid_set`, `commit_time`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Everything of the relay before ``offset``, and ``skip_events`` events of the group that
+    starts there, has been applied by this lane.
+
+    ``position`` is the same place at the source, for a relay that is another one (``relay_id``).
+    ``seq`` counts the lane's commits: a commit names the value it found, so that of two tasks
+    with the same epoch only one can commit.
+    """
+
+    lane: int
+    epoch: int
+    seq: int
+    relay_id: str
+    offset: RelayOffset
+    skip_events: int
+    position: SourcePosition
+    commit_time: float
+
+    def moved(self, offset: RelayOffset, skip_events: int, position: SourcePosition, commit_time: float) -> Checkpoint:
+        """The checkpoint that the next commit writes."""
+        return replace(
+            self,
+            seq=self.seq + 1,
+            offset=offset,
+            skip_events=skip_events,
+            position=position,
+            commit_time=commit_time,
+        )
+
+
+def _from_row(row: tuple[object, ...]) -> Checkpoint:
+    lane, epoch, seq, relay_id, segment, byte, skip, file, pos, gtid_set, commit_time = row
+    return Checkpoint(
+        lane=int(str(lane)),
+        epoch=int(str(epoch)),
+        seq=int(str(seq)),
+        relay_id=str(relay_id),
+        offset=RelayOffset(int(str(segment)), int(str(byte))),
+        skip_events=int(str(skip)),
+        position=SourcePosition(str(file), int(str(pos)), str(gtid_set)),
+        commit_time=float(str(commit_time)),
+    )
+
+
+def read_all(connection: Session, schema: str, task: str, source: str) -> tuple[Checkpoint, ...]:
+    """Every lane's checkpoint, by lane number."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_COLUMNS} FROM {meta.quoted(schema)}.`lane_checkpoint` "
+            "WHERE `task` = %s AND `source` = %s ORDER BY `lane`",
+            (task, source),
+        )
+        return tuple(_from_row(row) for row in cursor.fetchall())
+
+
+def read_locked(connection: Session, schema: str, task: str, source: str, lane: int, epoch: int) -> Checkpoint:
+    """One lane's checkpoint, read under its row lock.
+
+    The lock waits for a transaction of this lane whose COMMIT was sent but not answered: what is
+    read is the last word. The caller ends the transaction. Raises FENCED.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_COLUMNS} FROM {meta.quoted(schema)}.`lane_checkpoint` "
+            "WHERE `task` = %s AND `source` = %s AND `lane` = %s FOR UPDATE",
+            (task, source, lane),
+        )
+        row = cursor.fetchone()
+    found = None if row is None else _from_row(row)
+    if found is None or found.epoch != epoch:
+        raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+    return found
+
+
+def insert(connection: Session, schema: str, task: str, source: str, checkpoints: tuple[Checkpoint, ...]) -> None:
+    """First checkpoints of a subtask, inside the caller's transaction."""
+    with connection.cursor() as cursor:
+        for item in checkpoints:
+            cursor.execute(
+                f"INSERT INTO {meta.quoted(schema)}.`lane_checkpoint` (`task`, `source`, {_COLUMNS}) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                (
+                    task,
+                    source,
+                    item.lane,
+                    item.epoch,
+                    item.seq,
+                    item.relay_id,
+                    item.offset.segment,
+                    item.offset.byte,
+                    item.skip_events,
+                    item.position.file,
+                    item.position.pos,
+                    item.position.gtid_set,
+                    item.commit_time,
+                ),
+            )
+
+
+def update_statement(schema: str, task: str, source: str, item: Checkpoint) -> bytes:
+    """The UPDATE that moves a lane to ``item``: it must change exactly one row.
+
+    It changes none when a newer epoch has taken over, or when another task with the same epoch
+    has committed since: then the lane is a zombie and must roll back.
+    """
+    position = item.position
+    return (
+        f"UPDATE {meta.quoted(schema)}.`lane_checkpoint` SET `seq` = {item.seq}, "
+        f"`relay_id` = {quote_text(item.relay_id)}, "
+        f"`segment` = {item.offset.segment}, `byte` = {item.offset.byte}, `skip_events` = {item.skip_events}, "
+        f"`source_file` = {quote_text(position.file)}, `source_pos` = {position.pos}, "
+        f"`gtid_set` = {quote_text(position.gtid_set)}, `commit_time` = {item.commit_time!r} "
+        f"WHERE `task` = {quote_text(task)} AND `source` = {quote_text(source)} AND `lane` = {item.lane} "
+        f"AND `epoch` = {item.epoch} AND `seq` = {item.seq - 1}"
+    ).encode()

@@ -1,0 +1,49 @@
+"""Which lane applies a key: pure, and the same in every process."""
+
+from __future__ import annotations
+
+import zlib
+
+from worker.plan import TablePlan
+from worker.rows import Literals
+from worker.table import Column, ValueKind
+
+_BYTE_EXACT = frozenset(
+    {
+        ValueKind.INTEGER,
+        ValueKind.DECIMAL,
+        ValueKind.BIT,
+        ValueKind.DATE,
+        ValueKind.TIME,
+        ValueKind.DATETIME,
+        ValueKind.TIMESTAMP,
+        ValueKind.YEAR,
+        ValueKind.BINARY,
+        ValueKind.ENUM,
+        ValueKind.SET,
+    }
+)
+
+
+def _is_byte_exact(column: Column) -> bool:
+    """Equal at the target means equal literals.
+
+    Not so for text ('a' = 'A' under most collations) and floating point (0 = -0): two such keys
+    must meet in one lane, so these columns take no part in the hash.
+    """
+    return column.kind in _BYTE_EXACT or (column.kind is ValueKind.STRING and column.collation.endswith("_bin"))
+
+
+def hash_indexes(plan: TablePlan) -> tuple[int, ...]:
+    """Positions inside the key whose literals decide the lane; () sends the whole table to one lane."""
+    if plan.one_lane:
+        return ()
+    return tuple(at for at, index in enumerate(plan.key) if _is_byte_exact(plan.columns[index].column))
+
+
+def lane_of(target: bytes, key: Literals, indexes: tuple[int, ...], lanes: int) -> int:
+    """The lane of a key of ``target`` (the quoted target name), with :func:`hash_indexes` of its plan."""
+    value = zlib.crc32(target)
+    for index in indexes:
+        value = zlib.crc32(key[index], value)
+    return value % lanes

@@ -1,0 +1,38 @@
+"""The worker's answers to the master."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import grpc
+
+from proto import worker_pb2, worker_pb2_grpc
+from worker.check import check_source, check_subtask
+
+
+class Reporter(Protocol):
+    """What the daemon tells about itself."""
+
+    def report(self, task: str) -> worker_pb2.WorkerStatusResponse: ...
+
+
+class WorkerService(worker_pb2_grpc.WorkerServicer):
+    """Answers only: decisions reach the worker through etcd."""
+
+    def __init__(self, daemon: Reporter) -> None:
+        self._daemon = daemon
+
+    def QueryStatus(
+        self, request: worker_pb2.WorkerStatusRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerStatusResponse:
+        return self._daemon.report(request.task)
+
+    def CheckSource(
+        self, request: worker_pb2.CheckSourceRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.CheckResponse:
+        return worker_pb2.CheckResponse(results=check_source(request.source))
+
+    def CheckSubTask(
+        self, request: worker_pb2.CheckSubTaskRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.CheckResponse:
+        return worker_pb2.CheckResponse(results=check_subtask(request.source, request.subtask))

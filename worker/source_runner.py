@@ -1,0 +1,183 @@
+"""Everything the worker does for the source it is bound to: relay, clock, subtasks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pymysql
+
+from proto import common_pb2, config_pb2, rpc, worker_pb2
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker.connection import Endpoint, ServerInfo, Session, Side, coded, connect, current_position, server_info
+from worker.host import Epochs, Host
+from worker.lane_service import LaneService
+from worker.position import RelayOffset, SourcePosition
+from worker.relay import PurgePolicy, Relay
+from worker.spark import SparkRunner
+from worker.subtask import Decision, SubTask
+from worker.unit import StopSignal
+
+log = get_logger()
+
+_CLOCK_SECONDS = 1.0
+_CLOCK_ANSWER_SECONDS = 10.0
+_NOTHING_TO_PURGE = RelayOffset(0, 0)
+
+
+class PollingClock:
+    """Asks the source for its binlog's end once a second; see :class:`worker.host.SourceClock`."""
+
+    def __init__(self, endpoint: Endpoint, source_id: str) -> None:
+        self._endpoint = endpoint
+        self._source_id = source_id
+        self._position = SourcePosition("", 0)
+        self._stop = StopSignal()
+        self._thread = threading.Thread(target=self._run, name="source-clock", daemon=True)
+        self._thread.start()
+
+    def position(self) -> SourcePosition:
+        return self._position
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(_CLOCK_ANSWER_SECONDS)
+
+    def _run(self) -> None:
+        session: Session | None = None
+        info: ServerInfo | None = None
+        while not self._stop.is_set:
+            try:
+                if session is None or info is None:
+                    session = connect(
+                        self._endpoint, Side.SOURCE, name=self._source_id, read_timeout=_CLOCK_ANSWER_SECONDS
+                    )
+                    info = server_info(session)
+                self._position = current_position(session, info)
+            except pymysql.MySQLError as error:
+                reason = str(coded(error, self._endpoint, Side.SOURCE, self._source_id))
+                log.warning("source does not tell its position", source=self._source_id, error=reason)
+                session = None
+            except ShardmergeError as error:
+                log.warning("source does not tell its position", source=self._source_id, error=str(error))
+                session = None
+            self._stop.wait(_CLOCK_SECONDS if session is not None else 5 * _CLOCK_SECONDS)
+        if session is not None:
+            session.close()
+
+
+class SourceRunner:
+    """Owner of the source's relay and subtasks. Called by the daemon's reconcile thread only, but for
+    :meth:`status` and :meth:`interrupt`."""
+
+    def __init__(
+        self,
+        config: config_pb2.SourceConfig,
+        relay_root: Path,
+        spark: SparkRunner,
+        service: LaneService,
+        lane_address: str,
+        epochs: Epochs,
+        run_allowed: Callable[[], bool],
+    ) -> None:
+        self.config = config
+        endpoint = Endpoint.from_proto(getattr(config, "from"))
+        self.relay = Relay(
+            relay_root / config.source_id,
+            config.source_id,
+            endpoint,
+            config.flavor,
+            config.server_id,
+            PurgePolicy.from_proto(config.purge),
+        )
+        self._subtasks: dict[str, SubTask] = {}
+        self._ending: list[SubTask] = []
+        self._lock = threading.Lock()
+        self._run_allowed = run_allowed
+        self._clock = PollingClock(endpoint, config.source_id)
+        self._host = Host(config, self.relay, self._clock, epochs, spark, service, lane_address)
+        self.relay.set_needed(self._needed)
+        self.relay.start()
+
+    def reconcile(self, decisions: dict[str, Decision]) -> None:
+        """Make the subtasks what the records say: start new ones, decide, end those without a record."""
+        with self._lock:
+            known = dict(self._subtasks)
+        for task, decision in decisions.items():
+            subtask = known.get(task)
+            if subtask is not None:
+                subtask.decide(decision)
+                continue
+            # A task stopped and started again at once: the old run must be over first.
+            self._join_ended(task, 60.0)
+            with self._lock:
+                self._subtasks[task] = SubTask(decision, self._host, self._run_allowed)
+        for task, subtask in known.items():
+            if task not in decisions:
+                subtask.end()
+                with self._lock:
+                    del self._subtasks[task]
+                    self._ending.append(subtask)
+        self._ending = [subtask for subtask in self._ending if not subtask.join(0)]
+
+    def _join_ended(self, task: str, seconds: float) -> None:
+        for subtask in self._ending:
+            if subtask.name == task:
+                subtask.join(seconds)
+
+    def interrupt(self) -> None:
+        """Stop every run now (lease lost); subtasks start again when runs are allowed."""
+        for subtask in self._all():
+            subtask.interrupt()
+
+    def wake(self) -> None:
+        for subtask in self._all():
+            subtask.wake()
+
+    def stop(self, seconds: float) -> bool:
+        """End all subtasks within the budget, then the relay. False when a subtask did not end in time."""
+        everyone = [*self._all(), *self._ending]
+        for subtask in everyone:
+            subtask.end()
+        ended = all([subtask.join(seconds) for subtask in everyone])
+        self._clock.stop()
+        self.relay.stop()
+        return ended
+
+    def status(self, task: str) -> tuple[worker_pb2.RelayStatus, list[worker_pb2.SubTaskStatus]]:
+        """The relay's status and those of the subtasks (of ``task`` only, unless it is "")."""
+        return self._relay_status(), [subtask.status() for subtask in self._all() if task in ("", subtask.name)]
+
+    def _all(self) -> list[SubTask]:
+        with self._lock:
+            return [self._subtasks[name] for name in sorted(self._subtasks)]
+
+    def _relay_status(self) -> worker_pb2.RelayStatus:
+        state = self.relay.status()
+        source = self._clock.position()
+        head = state.head
+        status = worker_pb2.RelayStatus(
+            master_binlog=str(source),
+            master_binlog_gtid=source.gtid_set,
+            stage=state.stage,
+            bytes_on_disk=state.bytes_on_disk,
+            relay_sub_dir=self.relay.relay_id,
+        )
+        if head is not None:
+            status.head.CopyFrom(head.offset.to_proto())
+            status.relay_binlog = str(head.position)
+            status.relay_binlog_gtid = head.position.gtid_set
+            status.relay_catch_up_master = head.position.file_order() >= source.file_order()
+        if state.error is not None:
+            status.stage = common_pb2.STAGE_PAUSED
+            status.result.CopyFrom(rpc.error_to_proto(state.error))
+        return status
+
+    def _needed(self) -> RelayOffset | None:
+        """The lowest offset any subtask may need again; while one of them cannot say, nothing is purged (I7)."""
+        needs = [subtask.needed() for subtask in self._all()]
+        if any(need is None for need in needs):
+            return _NOTHING_TO_PURGE
+        return min((need for need in needs if need is not None), default=None)

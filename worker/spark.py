@@ -1,0 +1,233 @@
+"""The Spark driver of a worker: long-living Python tasks as jobs of the DataFrame API.
+
+A lane or a chunk reader is one Spark task that lives until its work ends. Only `mapInArrow` and tags
+are used, so the same worker runs on local, standalone, YARN or Kubernetes masters.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from proto import errors
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker.unit import StopSignal
+
+log = get_logger()
+
+_DEFAULTS: Mapping[str, str] = {
+    "spark.master": "local[16]",
+    "spark.app.name": "shardmerge",
+    "spark.driver.memory": "512m",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+_POLL_SECONDS = 0.02
+_RESULT_SCHEMA = "index int, outcome binary"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDone:
+    """The body has nothing left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStopped:
+    """The body was told to stop and did."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    error: ShardmergeError
+
+
+TaskOutcome = TaskDone | TaskStopped | TaskFailed
+TaskBody = Callable[[int], TaskOutcome]
+"""Runs inside a Spark Python process; must pickle by reference (an object of a module-level class)."""
+
+
+class SparkRunner:
+    """Owns the SparkSession and its slots. One per worker process, started before any gRPC object."""
+
+    def __init__(self, settings: Mapping[str, str], drain_seconds: float = 10.0) -> None:
+        """Start Spark; 4–8 s on a quiet machine. Raises SPARK_START_FAILED."""
+        merged = {**_DEFAULTS, **settings}
+        # Spark's Python workers use `python3` from PATH unless told: they need this environment.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder
+        for key, value in merged.items():
+            builder = builder.config(key, value)
+        try:
+            self._spark = builder.getOrCreate()
+        except Exception as error:  # pyspark raises RuntimeError, OSError or Py4J errors here
+            raise errors.worker.SPARK_START_FAILED(reason=_first_line(error)) from error
+        self._drain_seconds = drain_seconds
+        self._total_slots = _slots(merged["spark.master"], merged)
+        self._used_slots = 0
+        self._lock = threading.Lock()
+        self._lost = threading.Event()
+
+    @property
+    def lost(self) -> bool:
+        """The JVM is gone: nothing can run any more in this process."""
+        return self._lost.is_set()
+
+    @property
+    def ui_url(self) -> str:
+        """Address of Spark's UI, "" when it is off or the session is remote."""
+        try:
+            return self._spark.sparkContext.uiWebUrl or ""
+        except (PySparkException, AttributeError):
+            return ""
+
+    def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
+        """Run ``body(0) … body(count - 1)`` side by side; the outcomes in that order.
+
+        ``stop`` does not reach the tasks by itself (they hear of it from their stream); when it
+        is set and they do not end within the drain budget, Spark interrupts the job. A job that Spark
+        lost gives TaskFailed for every index. Raises NO_SLOTS when the tasks cannot all run at once.
+        """
+        self._take_slots(name, count)
+        try:
+            return self._run(name, count, body, stop)
+        finally:
+            with self._lock:
+                self._used_slots -= count
+
+    def _run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
+        tag = f"shardmerge-{uuid.uuid4().hex}"
+        job = _Job(self._spark, tag, name, count, body)
+        job.start()
+        deadline: float | None = None
+        waited = 0.0
+        while not job.wait(_POLL_SECONDS):
+            if not stop.is_set:
+                continue
+            waited += _POLL_SECONDS
+            if deadline is None:
+                deadline = waited + self._drain_seconds
+            elif waited > deadline:
+                log.warning("interrupting Spark job that did not drain", job=name)
+                self._spark.interruptTag(tag)
+                job.wait(self._drain_seconds)
+                break
+        if job.outcomes is not None:
+            return job.outcomes
+        if stop.is_set and not self._jvm_gone():
+            return [TaskStopped()] * count
+        reason = _first_line(job.error) if job.error is not None else "interrupted"
+        if self._jvm_gone():
+            self._lost.set()
+            return [TaskFailed(errors.worker.SPARK_LOST(reason=reason))] * count
+        return [TaskFailed(errors.worker.SPARK_TASK_LOST(job=name, reason=reason))] * count
+
+    def _take_slots(self, name: str, count: int) -> None:
+        # Tasks live long: one that waits for a slot would wait for ever, so a shortage is an error.
+        with self._lock:
+            free = self._total_slots - self._used_slots
+            if count > free:
+                raise errors.worker.NO_SLOTS(job=name, needed=count, free=free, total=self._total_slots)
+            self._used_slots += count
+
+    def _jvm_gone(self) -> bool:
+        process = getattr(getattr(self._spark.sparkContext, "_gateway", None), "proc", None)
+        return process is not None and process.poll() is not None
+
+    def check(self) -> None:
+        """Notice a JVM that died while no job was running; sets :attr:`lost`."""
+        if self._jvm_gone():
+            self._lost.set()
+
+    def stop(self) -> None:
+        """End Spark; ends the JVM's Python processes too."""
+        process = getattr(getattr(self._spark.sparkContext, "_gateway", None), "proc", None)
+        if not self._jvm_gone():
+            self._spark.stop()
+        if process is not None:
+            # The gateway JVM ends when its standard input does.
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(self._drain_seconds)
+            except Exception:  # noqa: BLE001 - whatever happens, no orphan JVM stays
+                process.kill()
+
+
+class _Job(threading.Thread):
+    """One collect() in a thread of its own: tags are thread-local."""
+
+    def __init__(self, spark: SparkSession, tag: str, name: str, count: int, body: TaskBody) -> None:
+        super().__init__(name=f"spark-{name}", daemon=True)
+        self._spark, self._tag, self._count, self._body = spark, tag, count, body
+        self._done = threading.Event()
+        self.outcomes: list[TaskOutcome] | None = None
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._spark.addTag(self._tag)
+            rows = (
+                self._spark.range(0, self._count, 1, self._count)
+                .mapInArrow(_ArrowBody(self._body), _RESULT_SCHEMA)
+                .collect()
+            )
+            found = {row["index"]: pickle.loads(bytes(row["outcome"])) for row in rows}  # noqa: S301 - our own tasks
+            self.outcomes = [found[index] for index in range(self._count)]
+        except Exception as error:  # noqa: BLE001 - Py4J, PySpark and socket errors alike end the job
+            self.error = error
+        finally:
+            self._done.set()
+
+    def wait(self, seconds: float) -> bool:
+        return self._done.wait(seconds)
+
+
+class _ArrowBody:
+    """Adapts a body to mapInArrow: one input row per task, one result row per task."""
+
+    def __init__(self, body: TaskBody) -> None:
+        self._body = body
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                outcome = _guarded(self._body, index)
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([index], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())],
+                    names=["index", "outcome"],
+                )
+
+
+def _guarded(body: TaskBody, index: int) -> TaskOutcome:
+    try:
+        return body(index)
+    except ShardmergeError as error:
+        return TaskFailed(error)
+
+
+def _slots(master: str, settings: Mapping[str, str]) -> int:
+    """How many tasks run at once: N of local[N]; elsewhere spark.cores.max or 64."""
+    if master.startswith("local"):
+        inside = master.partition("[")[2].rstrip("]").split(",")[0]
+        if inside == "*":
+            return os.cpu_count() or 1
+        return int(inside) if inside else 1
+    return int(settings.get("spark.cores.max", "64"))
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"

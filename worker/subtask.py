@@ -1,0 +1,235 @@
+"""A subtask's life at the worker: actual stage, the run under way, automatic resume.
+
+    New ──▶ Running ──▶ Finished
+             │  ▲
+             ▼  │ expected Running again (a newer decision), or back-off over for a retryable error
+           Paused ──▶ Stopped (from every stage, when its record is gone or the worker ends)
+
+One thread per subtask makes every transition; others only set what is expected and wake it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proto import common_pb2 as pb
+from proto import config_pb2, errors, rpc, worker_pb2
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker.host import Host
+from worker.position import RelayOffset
+from worker.replicate.unit import ReplicateUnit
+from worker.subtask_run import SubTaskRun
+from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
+
+log = get_logger()
+
+_BACKOFF_FIRST_SECONDS = 1.0
+_BACKOFF_MAX_SECONDS = 60.0
+_BACKOFF_RESET_SECONDS = 300.0
+
+_ALLOWED: dict[pb.Stage, frozenset[pb.Stage]] = {
+    pb.STAGE_NEW: frozenset({pb.STAGE_RUNNING, pb.STAGE_PAUSED, pb.STAGE_STOPPED}),
+    pb.STAGE_RUNNING: frozenset({pb.STAGE_PAUSED, pb.STAGE_STOPPED, pb.STAGE_FINISHED}),
+    pb.STAGE_PAUSED: frozenset({pb.STAGE_RUNNING, pb.STAGE_STOPPED}),
+    pb.STAGE_FINISHED: frozenset({pb.STAGE_STOPPED, pb.STAGE_RUNNING}),
+    pb.STAGE_STOPPED: frozenset(),
+}
+
+
+def may_become(now: pb.Stage, then: pb.Stage) -> bool:
+    """Whether a subtask's stage may change so; see the drawing above."""
+    return now == then or then in _ALLOWED[now]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The master's record of the subtask, as of its ``revision``."""
+
+    config: config_pb2.SubTaskConfig
+    expected: pb.Stage
+    meta_token: str
+    revision: int
+
+
+class SubTask:
+    """Owner of one subtask at this worker. Public methods are safe from any thread."""
+
+    def __init__(self, decision: Decision, host: Host, run_allowed: Callable[[], bool]) -> None:
+        self._host = host
+        self._decision = decision
+        self._run_allowed = run_allowed
+        self._condition = threading.Condition()
+        self._stage: pb.Stage = pb.STAGE_NEW
+        self._error: ShardmergeError | None = None
+        self._unit: ProcessUnit | None = None
+        self._epoch = 0
+        self._stop = StopSignal()
+        self._ending = False
+        self._tried_revision = 0
+        self._failures = 0
+        self._retry_at: float | None = None
+        self._log = log.bind(task=decision.config.task, source=host.source.source_id)
+        self._thread = threading.Thread(target=self._live, name=f"subtask-{decision.config.task}", daemon=True)
+        self._thread.start()
+
+    # --- from outside
+
+    @property
+    def name(self) -> str:
+        return self._decision.config.task
+
+    def decide(self, decision: Decision) -> None:
+        """Obey a newer record; one already known changes nothing."""
+        with self._condition:
+            if decision.revision <= self._decision.revision:
+                return
+            self._decision = decision
+            if decision.expected != pb.STAGE_RUNNING:
+                self._stop.set()
+            self._condition.notify_all()
+
+    def interrupt(self) -> None:
+        """End the run under way (the lease is lost); it starts again when runs are allowed again."""
+        with self._condition:
+            self._stop.set()
+            self._condition.notify_all()
+
+    def wake(self) -> None:
+        """Look again whether a run is allowed."""
+        with self._condition:
+            self._condition.notify_all()
+
+    def end(self) -> None:
+        """Begin to stop for good."""
+        with self._condition:
+            self._ending = True
+            self._stop.set()
+            self._condition.notify_all()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the end of :meth:`end`; False when the budget was not enough."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def needed(self) -> RelayOffset | None:
+        """The lowest relay offset it may read again; None while unknown."""
+        unit = self._unit
+        return unit.lowest() if isinstance(unit, ReplicateUnit) else None
+
+    def status(self) -> worker_pb2.SubTaskStatus:
+        with self._condition:
+            stage, error, unit, epoch = self._stage, self._error, self._unit, self._epoch
+            retry_at = self._retry_at
+        status = worker_pb2.SubTaskStatus(name=self.name, stage=stage, epoch=epoch)
+        if error is not None:
+            status.result.errors.append(rpc.error_to_proto(error))
+        if stage == pb.STAGE_PAUSED and error is None:
+            status.result.is_canceled = True
+        if retry_at is not None:
+            status.waiting_for = f"automatic resume in {max(0.0, retry_at - time.monotonic()):.0f} s"
+        match None if unit is None else unit.status():
+            case worker_pb2.LoadStatus() as load:
+                status.unit = pb.UNIT_SNAPSHOT
+                status.load.CopyFrom(load)
+            case worker_pb2.SyncStatus() as sync:
+                status.unit = pb.UNIT_REPLICATE
+                status.sync.CopyFrom(sync)
+            case None:
+                pass
+        return status
+
+    # --- its own thread
+
+    def _live(self) -> None:
+        while self._await_run():
+            started = time.monotonic()
+            outcome = self._run()
+            if time.monotonic() - started > _BACKOFF_RESET_SECONDS:
+                self._failures = 0
+            self._conclude(outcome)
+        with self._condition:
+            self._become(pb.STAGE_STOPPED)
+
+    def _await_run(self) -> bool:
+        """Wait until a run is due; False when the subtask is to end."""
+        with self._condition:
+            while True:
+                if self._ending:
+                    return False
+                decision = self._decision
+                if decision.expected == pb.STAGE_PAUSED and self._stage == pb.STAGE_NEW:
+                    self._become(pb.STAGE_PAUSED)
+                if decision.expected == pb.STAGE_RUNNING and self._run_allowed() and self._due(decision):
+                    self._tried_revision = decision.revision
+                    self._retry_at = None
+                    self._error = None
+                    self._stop = StopSignal()
+                    self._become(pb.STAGE_RUNNING)
+                    return True
+                self._condition.wait(_wait_seconds(self._retry_at))
+
+    def _due(self, decision: Decision) -> bool:
+        if decision.revision > self._tried_revision:
+            return True
+        if self._stage == pb.STAGE_FINISHED:
+            return False
+        if self._error is None:
+            return True
+        return self._retry_at is not None and time.monotonic() >= self._retry_at
+
+    def _run(self) -> Outcome:
+        decision = self._decision
+        run = SubTaskRun(decision.config, decision.meta_token, self._host, self._on_unit, self._on_epoch)
+        try:
+            return run.run(self._stop)
+        except Exception as error:
+            self._log.exception("unexpected error in a run")
+            return Failed(errors.worker.INTERNAL(kind=type(error).__name__, where=f"task {self.name}", reason=error))
+
+    def _on_unit(self, unit: ProcessUnit) -> None:
+        with self._condition:
+            self._unit = unit
+
+    def _on_epoch(self, epoch: int) -> None:
+        with self._condition:
+            self._epoch = epoch
+        self._log.info("epoch acquired", epoch=epoch)
+
+    def _conclude(self, outcome: Outcome) -> None:
+        with self._condition:
+            match outcome:
+                case Finished():
+                    self._become(pb.STAGE_FINISHED)
+                case Stopped():
+                    if not self._ending:
+                        self._become(pb.STAGE_PAUSED)
+                case Failed(error=error):
+                    self._error = error
+                    self._become(pb.STAGE_PAUSED)
+                    if error.spec.retryable:
+                        pause = min(_BACKOFF_FIRST_SECONDS * 2**self._failures, _BACKOFF_MAX_SECONDS)
+                        self._failures += 1
+                        self._retry_at = time.monotonic() + pause
+                        self._log.warning("run failed, will resume", error=str(error), seconds=pause)
+                    else:
+                        self._log.error("run failed", error=str(error), workaround=error.workaround)
+
+    def _become(self, stage: pb.Stage) -> None:
+        if not may_become(self._stage, stage):
+            raise errors.worker.INTERNAL(
+                kind="stage change",
+                where=f"task {self.name}",
+                reason=f"{pb.Stage.Name(self._stage)} to {pb.Stage.Name(stage)}",
+            )
+        if stage != self._stage:
+            self._log.info("stage", was=pb.Stage.Name(self._stage), now=pb.Stage.Name(stage))
+        self._stage = stage
+        self._condition.notify_all()
+
+
+def _wait_seconds(retry_at: float | None) -> float | None:
+    return None if retry_at is None else max(0.05, retry_at - time.monotonic())
