@@ -50,7 +50,7 @@ def main(path: Path | None, **flags: str | None) -> None:
     if lost and not stop.is_set():
         # A JVM cannot be started twice in one process: begin anew, in place, with the same arguments.
         log.warning("restarting in place")
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own arguments
 
 
 def _serve(config: WorkerFile, stop: threading.Event) -> bool:
@@ -64,8 +64,7 @@ def _serve(config: WorkerFile, stop: threading.Event) -> bool:
         started.callback(daemon.close)
         daemon.start()
         daemon.run()
-        lost = daemon.spark_lost
-    return lost
+        return daemon.spark_lost
 
 
 def _probe(spark: SparkRunner) -> None:

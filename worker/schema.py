@@ -146,9 +146,9 @@ class _RawTable:
     row_estimate: int
     byte_estimate: int
     columns: list[_RawColumn] = field(default_factory=list[_RawColumn])
-    unique: dict[str, list[tuple[str, bool]]] = field(
-        default_factory=dict[str, list[tuple[str, bool]]]
-    )  # (column, whole column)
+    unique: dict[str, list[tuple[str, bool]]] = field(default_factory=dict[str, list[tuple[str, bool]]])
+    """Per unique key: its parts in order, and whether each is a whole column."""
+
     foreign_keys: int = 0
 
 

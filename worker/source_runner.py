@@ -141,10 +141,10 @@ class SourceRunner:
         everyone = [*self._all(), *self._ending]
         for subtask in everyone:
             subtask.end()
-        ended = all([subtask.join(seconds) for subtask in everyone])
+        late = [subtask for subtask in everyone if not subtask.join(seconds)]
         self._clock.stop()
         self.relay.stop()
-        return ended
+        return not late
 
     def status(self, task: str) -> tuple[worker_pb2.RelayStatus, list[worker_pb2.SubTaskStatus]]:
         """The relay's status and those of the subtasks (of ``task`` only, unless it is "")."""

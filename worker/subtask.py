@@ -186,7 +186,7 @@ class SubTask:
         run = SubTaskRun(decision.config, decision.meta_token, self._host, self._on_unit, self._on_epoch)
         try:
             return run.run(self._stop)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a bug pauses its subtask, not the worker
             self._log.exception("unexpected error in a run")
             return Failed(errors.worker.INTERNAL(kind=type(error).__name__, where=f"task {self.name}", reason=error))
 

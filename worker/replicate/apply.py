@@ -34,6 +34,10 @@ log = get_logger()
 
 _STATEMENT_BYTES = 1 << 20
 _ANSWER_SECONDS = 300.0
+# A lane's process that hangs inside a transaction holds the lock that the next epoch needs: the target
+# gives up on a silent connection after this long, and rolls it back.
+_SILENCE_SECONDS = 30
+_KEEP_ALIVE_SECONDS = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class TargetWriter:
         self._lane = lane
         self._epoch = epoch
         self._session: Session | None = None
+        self._used_at = 0.0
 
     def read_checkpoint(self) -> Checkpoint:
         """Where this lane stands. Raises FENCED, or the target's coded error after the retries."""
@@ -81,6 +86,12 @@ class TargetWriter:
             return self._commit(batch, following)
 
         return self._retrying(attempt)
+
+    def keep_alive(self) -> None:
+        """To be called while there is nothing to commit: keeps the target from giving up on the connection."""
+        if self._session is not None and time.monotonic() - self._used_at > _KEEP_ALIVE_SECONDS:
+            self._used_at = time.monotonic()
+            self._retrying(lambda: _run(self._connection(), b"SELECT 1"))
 
     def close(self) -> None:
         if self._session is not None:
@@ -115,6 +126,8 @@ class TargetWriter:
                 autocommit=True,
                 read_timeout=_ANSWER_SECONDS,
             )
+            _run(self._session, f"SET SESSION wait_timeout = {_SILENCE_SECONDS}".encode())
+        self._used_at = time.monotonic()
         return self._session
 
     def _read_checkpoint(self) -> Checkpoint:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -78,6 +79,9 @@ class LaneTask:
         except _Stopped:
             return TaskStopped()
         except ShardmergeError as error:
+            if error.spec is errors.replicate.FENCED:
+                # Spark no longer listens to a zombie: its process's own log is where this can be seen.
+                print(f"fenced pid={os.getpid()} {error}", file=sys.stderr, flush=True)
             return TaskFailed(error)
         finally:
             lane.close()
@@ -123,6 +127,7 @@ class _Lane:
                     self._take(frame.block)
                 case "idle":
                     self._commit_if_due(dry=True)
+                    self._writer.keep_alive()
                 case "barrier":
                     self._reach_barrier(frame.barrier)
                 case "closed":

@@ -1,0 +1,164 @@
+"""No lane of an older epoch can commit (I3): zombies are made on purpose."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from proto import errors
+from proto.errors import ShardmergeError
+from tests.support.cluster import Cluster
+from tests.support.mariadb import MariaDB
+from tests.support.plans import integer, table_plan, text
+from tests.support.wait import until
+from tests.support.world import Family
+from tests.support.writer import Writer
+from worker import meta
+from worker.connection import Endpoint, Side, connect
+from worker.position import RelayOffset, SourcePosition
+from worker.replicate import checkpoint as checkpoints
+from worker.replicate.apply import ApplySettings, TargetWriter
+from worker.replicate.batch import Batch
+from worker.replicate.checkpoint import Checkpoint
+from worker.rows import ChangeKind, RowChange
+
+PLAN = table_plan((integer(), text("v")), (0,))
+WHO = ("dm_meta", "zombie", "mysql-01")
+
+
+@pytest.fixture
+def target(make_server: Callable[..., MariaDB]) -> Iterator[MariaDB]:
+    server = make_server("target")
+    server.execute("CREATE DATABASE shop", "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY, v VARCHAR(50))")
+    yield server
+
+
+def _endpoint(server: MariaDB) -> Endpoint:
+    return Endpoint(server.host, server.port, "root")
+
+
+def _prepare(server: MariaDB, epoch: int) -> None:
+    session = connect(_endpoint(server), Side.TARGET, name="target")
+    meta.ensure_meta(session, "dm_meta")
+    meta.take_over(session, *WHO, epoch, "")
+    start = SourcePosition("mysql-bin.000001", 4)
+    first = (Checkpoint(0, epoch, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
+    meta.begin(
+        session,
+        *WHO,
+        epoch,
+        meta.Phase.REPLICATE,
+        start,
+        (PLAN.table,),
+        lambda inner: checkpoints.insert(inner, *WHO, first),
+    )
+    session.close()
+
+
+def _take_over(server: MariaDB, epoch: int) -> None:
+    session = connect(_endpoint(server), Side.TARGET, name="target")
+    meta.take_over(session, *WHO, epoch, "")
+    session.close()
+
+
+def _writer(server: MariaDB, epoch: int) -> TargetWriter:
+    return TargetWriter(ApplySettings("zombie", "mysql-01", "dm_meta", _endpoint(server), safe_mode=False), 0, epoch)
+
+
+def _batch(key: int) -> Batch:
+    batch = Batch(0, 1)
+    row = (str(key).encode(), b"'x'")
+    batch.add(RowChange(0, 0, ChangeKind.INSERT, PLAN, (), row), "mysql-bin.000001", 100)
+    return batch
+
+
+def _moved(found: Checkpoint) -> Checkpoint:
+    return found.moved(RelayOffset(1, 100), 0, SourcePosition("mysql-bin.000001", 100), 0.0)
+
+
+def test_an_older_epoch_commits_nothing(target: MariaDB) -> None:
+    _prepare(target, 5)
+    old = _writer(target, 5)
+    found = old.read_checkpoint()
+    _take_over(target, 6)
+    with pytest.raises(ShardmergeError) as caught:
+        old.commit(_batch(1), _moved(found))
+    assert caught.value.spec is errors.replicate.FENCED
+    assert target.query("SELECT COUNT(*) FROM shop.orders") == [(0,)]
+    assert target.query("SELECT seq, byte FROM dm_meta.lane_checkpoint") == [(0, 4)]
+    with pytest.raises(ShardmergeError) as caught:
+        old.read_checkpoint()
+    assert caught.value.spec is errors.replicate.FENCED
+
+
+def test_two_tasks_of_one_epoch_cannot_both_commit(target: MariaDB) -> None:
+    """Spark may start a task again while the first attempt still lives."""
+    _prepare(target, 5)
+    one, two = _writer(target, 5), _writer(target, 5)
+    found = one.read_checkpoint()
+    assert two.read_checkpoint() == found
+    one.commit(_batch(1), _moved(found))
+    with pytest.raises(ShardmergeError) as caught:
+        two.commit(_batch(2), _moved(found))
+    assert caught.value.spec is errors.replicate.FENCED
+    assert target.query("SELECT id FROM shop.orders") == [(1,)]
+
+
+def test_taking_over_waits_for_a_commit_under_way(
+    target: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows and checkpoint of the older epoch are seen both or not at all (I2)."""
+    monkeypatch.setenv("SHARDMERGE_HOOKS", str(tmp_path))
+    _prepare(target, 5)
+    old = _writer(target, 5)
+    found = old.read_checkpoint()
+    (tmp_path / "lane0.before_commit.hold").touch()
+    committing = threading.Thread(target=lambda: old.commit(_batch(1), _moved(found)))
+    committing.start()
+    until(lambda: list(tmp_path.glob("lane0.before_commit.reached.*")), "the commit is under way")
+    taking = threading.Thread(target=lambda: _take_over(target, 6))
+    taking.start()
+    until(
+        lambda: [row for row in target.query("SHOW PROCESSLIST") if "UPDATE" in str(row[7]) and "epoch" in str(row[7])],
+        "the take-over waits for the lock",
+    )
+    (tmp_path / "lane0.before_commit.hold").unlink()
+    committing.join(60)
+    taking.join(60)
+    now = _writer(target, 6).read_checkpoint()
+    assert (now.seq, now.offset) == (1, RelayOffset(1, 100))
+    assert target.query("SELECT id FROM shop.orders") == [(1,)]
+
+
+def test_a_frozen_worker_thaws_as_a_zombie(
+    make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster], target: MariaDB
+) -> None:
+    source = make_server("source")
+    cluster = make_cluster(workers=2, worker_settings={"keepalive-ttl": 3})
+    cluster.create_source("mysql-01", source)
+    family = Family("ice", (("mysql-01", source),), target)
+    shards = family.create(200)
+    with Writer(shards, seed=32) as writer:
+        cluster.start_task(family.task())
+        cluster.wait_replicating("ice")
+        frozen = cluster.worker_of("mysql-01")
+        cluster.hooks.hold("lane0.commit")
+        [zombie] = cluster.hooks.reached("lane0.commit")
+        frozen.freeze()
+        cluster.hooks.release("lane0.commit")
+        until(lambda: cluster.worker_of("mysql-01") is not frozen, "the source is bound to the other worker", 120)
+        cluster.wait_replicating("ice")
+        seen = writer.counts.changes
+        until(lambda: writer.counts.changes > seen + 200, "there is load at the new worker")
+        frozen.thaw()
+        until(lambda: f"fenced pid={zombie}" in _fenced(frozen.log), "the zombie tried to commit and was refused", 120)
+        writer.stop()
+    cluster.wait_caught_up("ice", {"mysql-01": source})
+    assert family.verdict().differences == 0, family.verdict()
+
+
+def _fenced(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")

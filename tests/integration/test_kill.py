@@ -1,0 +1,124 @@
+"""Any process may be killed at any time (I9): with load on, during the snapshot and while replicating."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.wait import until
+from tests.support.world import World
+from tests.support.writer import Writer
+
+
+def _kill_worker(world: World) -> None:
+    worker = world.cluster.worker_of("mysql-01")
+    worker.kill()
+    until(lambda: not worker.session(), "JVM and Spark tasks of the killed worker end by themselves", 60)
+    worker.start()
+
+
+def _kill_machine(world: World) -> None:
+    world.cluster.worker_of("mysql-01").restart()
+
+
+def _kill_jvm(world: World) -> None:
+    worker = world.cluster.worker_of("mysql-01")
+    jvm, pid = worker.jvm_pid(), worker.pid
+    os.kill(jvm, signal.SIGKILL)
+    until(lambda: worker.alive and _other_jvm(worker.jvm_pid, jvm), "the worker starts a new JVM in place", 120)
+    assert worker.pid == pid
+
+
+def _other_jvm(jvm_pid: Callable[[], int], old: int) -> bool:
+    try:
+        return jvm_pid() != old
+    except AssertionError:
+        return False
+
+
+def _kill_spark_tasks(world: World) -> None:
+    for pid in world.cluster.worker_of("mysql-01").spark_task_pids():
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill_master(world: World) -> None:
+    world.cluster.masters[0].restart()
+
+
+def _kill_etcd(world: World) -> None:
+    world.cluster.etcd.kill()
+    # Longer than the lease: the workers must stop their lanes and come back.
+    gone = [worker.log.stat().st_size for worker in world.cluster.workers]
+    until(
+        lambda: all(
+            b"lease lost" in worker.log.read_bytes()[size:]
+            for worker, size in zip(world.cluster.workers, gone, strict=True)
+        ),
+        "the workers notice that their leases are lost",
+        90,
+    )
+    world.cluster.etcd.start()
+
+
+def _kill_target(world: World) -> None:
+    world.target.kill()
+    world.target.start()
+
+
+def _kill_source(world: World) -> None:
+    world.sources[0][1].kill()
+    world.sources[0][1].start()
+
+
+VICTIMS: dict[str, Callable[[World], None]] = {
+    "worker": _kill_worker,
+    "machine": _kill_machine,
+    "jvm": _kill_jvm,
+    "tasks": _kill_spark_tasks,
+    "master": _kill_master,
+    "etcd": _kill_etcd,
+    "target": _kill_target,
+    "source": _kill_source,
+}
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_kill_while_replicating(world: World, victim: str) -> None:
+    name = f"kill_{victim}"
+    family = world.family(name)
+    shards = family.create(300)
+    with Writer(shards, seed=21) as writer:
+        world.cluster.start_task(family.task())
+        world.cluster.wait_replicating(name)
+        seen = writer.counts.changes
+        until(lambda: writer.counts.changes > seen + 200, "there is load")
+        VICTIMS[victim](world)
+        seen = writer.counts.changes
+        until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")
+        writer.stop()
+    world.settle([name])
+    assert family.verdict().differences == 0, family.verdict()
+    world.cluster.dmctl("stop-task", name)
+
+
+@pytest.mark.parametrize("victim", ["machine", "jvm", "tasks", "etcd", "target", "source"])
+def test_kill_during_the_snapshot(world: World, victim: str) -> None:
+    name = f"snap_{victim}"
+    family = world.family(name)
+    shards = family.create(4000)
+    with Writer(shards, seed=22) as writer:
+        world.cluster.hooks.hold("chunk.before_commit")
+        world.cluster.start_task(family.task(extra="snapshot:\n  chunk-rows: 500\n  threads: 2\n"))
+        world.cluster.hooks.reached("chunk.before_commit")
+        try:
+            VICTIMS[victim](world)
+        finally:
+            world.cluster.hooks.release("chunk.before_commit")
+        world.cluster.wait_replicating(name, 240)
+        writer.stop()
+    world.settle([name])
+    assert family.verdict().differences == 0, family.verdict()
+    world.cluster.dmctl("stop-task", name)

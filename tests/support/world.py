@@ -1,0 +1,137 @@
+"""Two sources, one target and a cluster, with a family of shard tables per test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.cluster import Cluster
+from tests.support.judge import PartitionIds, Shard, Target, Verdict, compare
+from tests.support.mariadb import MariaDB
+from tests.support.writer import ORDERS, Shape, ShardTable, create_tables, fill
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Shard tables ``<name>_<s>.order_<t>`` on every source, merged into ``<name>.orders``.
+
+    Source number n is instance n of the `partition id` mapping; ids collide between all of them.
+    """
+
+    name: str
+    sources: tuple[tuple[str, MariaDB], ...]
+    target: MariaDB
+    schemas: int = 1
+    tables: int = 2
+
+    def _places(self) -> Iterator[tuple[int, MariaDB, int, int]]:
+        for instance, (_, server) in enumerate(self.sources, 1):
+            for schema in range(1, self.schemas + 1):
+                for table in range(1, self.tables + 1):
+                    yield instance, server, schema, table
+
+    def shard_tables(self) -> list[ShardTable]:
+        return [
+            ShardTable(server.connect, f"{self.name}_{schema:02d}", f"order_{table:02d}")
+            for _, server, schema, table in self._places()
+        ]
+
+    def create(self, rows: int, shape: Shape = ORDERS) -> list[ShardTable]:
+        """Make and fill all shard tables, ``rows`` each."""
+        shards = self.shard_tables()
+        create_tables(shards, shape)
+        for number, shard in enumerate(shards):
+            fill(shard, rows, number, shape)
+        return shards
+
+    def verdict(self) -> Verdict:
+        """The judge's: sources must be quiet and applied."""
+        shards = [
+            Shard(
+                server.connect, f"{self.name}_{schema:02d}", f"order_{table:02d}", PartitionIds(instance, schema, table)
+            )
+            for instance, server, schema, table in self._places()
+        ]
+        return compare(shards, Target(self.target.connect, self.name, "orders"))
+
+    def task(self, name: str | None = None, *, mode: str = "all", extra: str = "") -> str:
+        """The task file; ``extra``: further top-level lines."""
+        lines = [
+            f"name: {name or self.name}",
+            f"task-mode: {mode}",
+            "meta-schema: dm_meta",
+            "target-database:",
+            f"  host: {self.target.host}",
+            f"  port: {self.target.port}",
+            "  user: root",
+            '  password: ""',
+            "mysql-instances:",
+        ]
+        for number, (source, _) in enumerate(self.sources, 1):
+            lines += [
+                f"  - source-id: {source}",
+                "    block-allow-list: family",
+                "    route-rules: [merge]",
+                f"    column-mapping-rules: [ids-{number}]",
+            ]
+        lines += [
+            "block-allow-list:",
+            "  family:",
+            f'    do-dbs: ["{self.name}_*"]',
+            "routes:",
+            "  merge:",
+            f'    schema-pattern: "{self.name}_*"',
+            '    table-pattern: "order_*"',
+            f"    target-schema: {self.name}",
+            "    target-table: orders",
+            "column-mappings:",
+        ]
+        for number in range(1, len(self.sources) + 1):
+            lines += [
+                f"  ids-{number}:",
+                f'    schema-pattern: "{self.name}_*"',
+                '    table-pattern: "order_*"',
+                "    expression: partition id",
+                "    source-column: id",
+                "    target-column: id",
+                f'    arguments: ["{number}", "{self.name}_", "order_"]',
+            ]
+        return "\n".join(lines) + "\n" + extra
+
+
+class World:
+    """Servers and cluster of one test module; tests take families of their own from it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.sources = tuple(
+            (f"mysql-{number:02d}", MariaDB(directory / f"source-{number}", 100 + number)) for number in (1, 2)
+        )
+        self.target = MariaDB(directory / "target", 201)
+        self.cluster = Cluster(directory / "cluster")
+
+    def start(self) -> World:
+        for server in self.servers:
+            server.start()
+        self.cluster.start()
+        for source_id, server in self.sources:
+            self.cluster.create_source(source_id, server)
+        return self
+
+    @property
+    def servers(self) -> list[MariaDB]:
+        return [*(server for _, server in self.sources), self.target]
+
+    def stop(self) -> None:
+        self.cluster.stop()
+        for server in self.servers:
+            server.stop()
+
+    def family(self, name: str, **shape: int) -> Family:
+        return Family(name, self.sources, self.target, **shape)
+
+    def settle(self, tasks: Sequence[str], seconds: float = 240.0) -> None:
+        """With all writers stopped: until every task has applied all there is."""
+        for task in tasks:
+            self.cluster.wait_caught_up(task, dict(self.sources), seconds)

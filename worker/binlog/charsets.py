@@ -1,0 +1,63 @@
+"""Character sets of text columns: how their bytes become a literal that any connection reads alike."""
+
+from __future__ import annotations
+
+import re
+
+_UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii"})
+_NAME = re.compile(r"[a-z0-9_]+\Z")
+
+_PYTHON_CODECS = {
+    "utf8": "utf-8",
+    "utf8mb3": "utf-8",
+    "utf8mb4": "utf-8",
+    "ascii": "ascii",
+    "latin1": "cp1252",
+    "latin2": "iso8859-2",
+    "latin5": "iso8859-9",
+    "latin7": "iso8859-13",
+    "cp1250": "cp1250",
+    "cp1251": "cp1251",
+    "cp1256": "cp1256",
+    "cp1257": "cp1257",
+    "koi8r": "koi8_r",
+    "koi8u": "koi8_u",
+    "greek": "iso8859-7",
+    "hebrew": "iso8859-8",
+    "gbk": "gbk",
+    "gb2312": "gb2312",
+    "gb18030": "gb18030",
+    "big5": "big5",
+    "euckr": "euc_kr",
+    "ujis": "euc_jp",
+    "sjis": "shift_jis",
+    "cp932": "cp932",
+    "ucs2": "utf-16-be",
+    "utf16": "utf-16-be",
+    "utf16le": "utf-16-le",
+    "utf32": "utf-32-be",
+}
+
+
+def introducer(charset: str) -> bytes:
+    """What stands before the hexadecimal digits of a text literal: ``_latin1 X'``; b"" where the text is quoted as is.
+
+    The target's connection speaks utf8mb4, so bytes of utf8 and ascii columns mean the same there. Raises ValueError
+    for what is no name of a character set.
+    """
+    if charset in _UTF8:
+        return b""
+    if not _NAME.match(charset):
+        raise ValueError(f"no character set: {charset!r}")
+    return b"_" + charset.encode("ascii") + b" X'"
+
+
+def affix_bytes(text: str, charset: str) -> bytes | None:
+    """``text`` in the bytes of a column's character set; None where that cannot be written or is not known."""
+    codec = _PYTHON_CODECS.get(charset)
+    if codec is None:
+        return None
+    try:
+        return text.encode(codec)
+    except UnicodeEncodeError:
+        return None

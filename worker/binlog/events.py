@@ -1,0 +1,416 @@
+"""Binlog events as far as a reader of the stream needs them: header, format description, query, GTID, rotate.
+
+Pure functions of an event's bytes. Every function takes the *whole* event, its 19-byte header included, and
+``checksum``: whether its last four bytes are a CRC32 (see :attr:`FormatDescription.checksum`). Formats: MySQL
+Internals Manual, "Binary Log"; MySQL's libs/mysql/binlog/event/*.h; MariaDB's sql/log_event.h and its knowledge
+base, "Replication Protocol". Bytes that do not fit raise ``errors.decode.MALFORMED_EVENT``; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import uuid
+import zlib
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from proto import errors
+
+HEADER_SIZE = 19
+CHECKSUM_SIZE = 4
+
+FLAG_IN_USE = 0x1
+"""In the format description of a file that the server still writes to."""
+FLAG_ARTIFICIAL = 0x20
+"""Made up by the dump thread: not in the source's file."""
+FLAG_RELAY_LOG = 0x40
+FLAG_IGNORABLE = 0x80
+"""A reader that does not know the event's type may pass it by."""
+
+_HEADER = struct.Struct("<IBIIIH")
+_U16 = struct.Struct("<H")
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+_QUERY_POST_HEADER = struct.Struct("<IIBHH")
+_MARIADB_GTID = struct.Struct("<QIB")
+_MARIADB_GTID_LIST_ENTRY = struct.Struct("<IIQ")
+
+_MAX_STATEMENT = 1 << 30  # MySQL's and MariaDB's largest max_allowed_packet
+
+
+class EventType(enum.IntEnum):
+    """Type codes: MySQL's `Log_event_type`, and MariaDB's from 160 on."""
+
+    UNKNOWN = 0
+    START_V3 = 1
+    QUERY = 2
+    STOP = 3
+    ROTATE = 4
+    INTVAR = 5
+    LOAD = 6
+    SLAVE = 7
+    CREATE_FILE = 8
+    APPEND_BLOCK = 9
+    EXEC_LOAD = 10
+    DELETE_FILE = 11
+    NEW_LOAD = 12
+    RAND = 13
+    USER_VAR = 14
+    FORMAT_DESCRIPTION = 15
+    XID = 16
+    BEGIN_LOAD_QUERY = 17
+    EXECUTE_LOAD_QUERY = 18
+    TABLE_MAP = 19
+    PRE_GA_WRITE_ROWS = 20
+    PRE_GA_UPDATE_ROWS = 21
+    PRE_GA_DELETE_ROWS = 22
+    WRITE_ROWS_V1 = 23
+    UPDATE_ROWS_V1 = 24
+    DELETE_ROWS_V1 = 25
+    INCIDENT = 26
+    HEARTBEAT = 27
+    IGNORABLE = 28
+    ROWS_QUERY = 29
+    WRITE_ROWS_V2 = 30
+    UPDATE_ROWS_V2 = 31
+    DELETE_ROWS_V2 = 32
+    GTID = 33
+    ANONYMOUS_GTID = 34
+    PREVIOUS_GTIDS = 35
+    TRANSACTION_CONTEXT = 36
+    VIEW_CHANGE = 37
+    XA_PREPARE = 38
+    PARTIAL_UPDATE_ROWS = 39
+    TRANSACTION_PAYLOAD = 40
+    HEARTBEAT_V2 = 41
+    GTID_TAGGED = 42
+    ANNOTATE_ROWS = 160
+    BINLOG_CHECKPOINT = 161
+    MARIADB_GTID = 162
+    MARIADB_GTID_LIST = 163
+    START_ENCRYPTION = 164
+    QUERY_COMPRESSED = 165
+    WRITE_ROWS_COMPRESSED_V1 = 166
+    UPDATE_ROWS_COMPRESSED_V1 = 167
+    DELETE_ROWS_COMPRESSED_V1 = 168
+    WRITE_ROWS_COMPRESSED = 169
+    UPDATE_ROWS_COMPRESSED = 170
+    DELETE_ROWS_COMPRESSED = 171
+
+
+class EventHeader(NamedTuple):
+    """The common header. A NamedTuple: made once per event of the stream.
+
+    ``timestamp``: Unix seconds when the statement began at the source. ``size``: bytes of the whole event, header and
+    checksum included. ``log_pos``: byte in the source's file right behind the event, modulo 2³² (a file may outgrow
+    it in one large transaction); 0 in events the dump thread made up.
+    """
+
+    timestamp: int
+    type: int
+    server_id: int
+    size: int
+    log_pos: int
+    flags: int
+
+    @property
+    def is_artificial(self) -> bool:
+        """Not in the source's file: never to be stored nor counted in a position."""
+        return self.log_pos == 0 or bool(self.flags & FLAG_ARTIFICIAL)
+
+
+def malformed(source: str, position: int, reason: str) -> errors.ShardmergeError:
+    """The coded error for bytes that are no event of the format."""
+    return errors.decode.MALFORMED_EVENT(source=source, position=position, reason=reason)
+
+
+def event_name(code: int) -> str:
+    """The name of an event type for messages, e.g. "TABLE_MAP" or "type 99"."""
+    try:
+        return EventType(code).name
+    except ValueError:
+        return f"type {code}"
+
+
+def parse_header(buf: bytes | bytearray | memoryview, at: int = 0, source: str = "") -> EventHeader:
+    """The header that starts at byte ``at``; only the header has to be there. Size is at least the header's."""
+    if len(buf) - at < HEADER_SIZE or at < 0:
+        raise malformed(source, 0, f"{len(buf) - at} bytes are too few for an event header")
+    header = EventHeader._make(_HEADER.unpack_from(buf, at))
+    if header.size < HEADER_SIZE:
+        raise malformed(source, header.log_pos, f"event size {header.size} is smaller than its header")
+    return header
+
+
+def checksum_matches(event: bytes | memoryview) -> bool:
+    """Whether the CRC32 in the last four bytes of ``event`` is that of the bytes before it.
+
+    The server computes a format description's checksum without its in-use flag, which it sets and clears later.
+    """
+    if len(event) < HEADER_SIZE + CHECKSUM_SIZE:
+        return False
+    body = event[:-CHECKSUM_SIZE]
+    if event[4] == EventType.FORMAT_DESCRIPTION and event[17] & FLAG_IN_USE:
+        copy = bytearray(body)
+        copy[17] &= ~FLAG_IN_USE & 0xFF
+        body = bytes(copy)
+    return zlib.crc32(body) == _U32.unpack_from(event, len(event) - CHECKSUM_SIZE)[0]
+
+
+def _body_end(event: bytes, header: EventHeader, checksum: bool, least: int, source: str) -> int:
+    """End of the event's body without its checksum; the body has at least ``least`` bytes."""
+    if header.size != len(event):
+        raise malformed(source, header.log_pos, f"event of {header.size} bytes came as {len(event)}")
+    end = len(event) - (CHECKSUM_SIZE if checksum else 0)
+    if end < HEADER_SIZE + least:
+        raise malformed(source, header.log_pos, f"{event_name(header.type)} of {len(event)} bytes is too short")
+    return end
+
+
+@dataclass(frozen=True, slots=True)
+class FormatDescription:
+    """What the first event of a binlog file says about the events behind it.
+
+    ``checksum``: the events end with a CRC32 (algorithm 1; 0 is none). ``post_header_lengths[t]``: fixed part of
+    events of type t, 0 for types the server does not know.
+    """
+
+    binlog_version: int
+    server_version: str
+    checksum: bool
+    post_header_lengths: bytes
+    is_mariadb: bool
+
+    @staticmethod
+    def parse(event: bytes, source: str = "") -> FormatDescription:
+        """Parse a FORMAT_DESCRIPTION event as it stands in the file.
+
+        Only binlog version 4 is known, and only servers that name their checksum algorithm in it (MySQL ≥ 5.6.1,
+        MariaDB ≥ 5.3): what is before the last five bytes is one post-header length per event type.
+        """
+        header = parse_header(event, 0, source)
+        if header.type != EventType.FORMAT_DESCRIPTION:
+            raise malformed(source, header.log_pos, f"{event_name(header.type)} is no format description")
+        end = _body_end(event, header, checksum=True, least=57 + 1, source=source)
+        (binlog_version,) = _U16.unpack_from(event, HEADER_SIZE)
+        if binlog_version != 4:
+            raise malformed(source, header.log_pos, f"binlog version {binlog_version}, known is 4")
+        if event[HEADER_SIZE + 56] != HEADER_SIZE:
+            raise malformed(source, header.log_pos, f"event headers of {event[HEADER_SIZE + 56]} bytes")
+        version = event[HEADER_SIZE + 2 : HEADER_SIZE + 52].split(b"\0", 1)[0].decode("ascii", "replace")
+        algorithm = event[end - 1]
+        if algorithm not in (0, 1):
+            raise malformed(source, header.log_pos, f"checksum algorithm {algorithm}, known are 0 and 1 (CRC32)")
+        lengths = b"\0" + event[HEADER_SIZE + 57 : end - 1]
+        if len(lengths) <= EventType.DELETE_ROWS_V1:
+            raise malformed(source, header.log_pos, f"server {version} knows only {len(lengths) - 1} event types")
+        is_mariadb = "mariadb" in version.lower() or len(lengths) > EventType.ANNOTATE_ROWS
+        return FormatDescription(binlog_version, version, algorithm == 1, lengths, is_mariadb)
+
+    def post_header_length(self, code: int) -> int:
+        """Bytes of the fixed part of an event of type ``code``; 0 when the server does not know the type."""
+        return self.post_header_lengths[code] if code < len(self.post_header_lengths) else 0
+
+
+_MULTIBYTE_CLIENT = {
+    # Collation ids of clients that do not speak UTF-8; other ids are read as UTF-8, else as latin1.
+    1: "big5", 84: "big5", 8: "latin1", 5: "latin1", 15: "latin1", 31: "latin1", 47: "latin1", 48: "latin1",
+    49: "latin1", 94: "latin1", 24: "gb2312", 86: "gb2312", 28: "gbk", 87: "gbk", 248: "gb18030", 249: "gb18030",
+    13: "shift_jis", 88: "shift_jis", 95: "cp932", 96: "cp932", 12: "euc_jp", 91: "euc_jp", 19: "euc_kr", 85: "euc_kr",
+    14: "cp1251", 23: "cp1251", 50: "cp1251", 51: "cp1251", 52: "cp1251", 7: "koi8_r", 74: "koi8_r",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEvent:
+    """A statement. ``statement``: its bytes in the client's character set; ``sql_mode`` None when not said."""
+
+    schema: str
+    statement: bytes
+    sql_mode: int | None
+    client_collation: int | None
+    error_code: int
+
+    @property
+    def text(self) -> str:
+        """The statement as text; bytes that are not of the client's character set become U+FFFD."""
+        encoding = _MULTIBYTE_CLIENT.get(self.client_collation or 0, "utf-8")
+        return self.statement.decode(encoding, "replace")
+
+
+def parse_query(event: bytes, checksum: bool, source: str = "") -> QueryEvent:
+    """Parse QUERY, or MariaDB's QUERY_COMPRESSED."""
+    header = parse_header(event, 0, source)
+    end = _body_end(event, header, checksum, 13, source)
+    _, _, schema_length, error_code, variables_length = _QUERY_POST_HEADER.unpack_from(event, HEADER_SIZE)
+    variables_at = HEADER_SIZE + 13
+    schema_at = variables_at + variables_length
+    statement_at = schema_at + schema_length + 1
+    if statement_at > end:
+        raise malformed(source, header.log_pos, "QUERY: its variables and schema name exceed the event")
+    sql_mode, collation = _query_variables(event[variables_at:schema_at])
+    statement = event[statement_at:end]
+    if header.type == EventType.QUERY_COMPRESSED:
+        statement = uncompress(statement, _MAX_STATEMENT, source, header.log_pos)
+    schema = event[schema_at : statement_at - 1].decode("utf-8", "replace")
+    return QueryEvent(schema, statement, sql_mode, collation, error_code)
+
+
+def _query_variables(variables: bytes) -> tuple[int | None, int | None]:
+    """sql_mode and the client's collation id from a query's status variables.
+
+    Both come early, in the order the server writes them (Query_log_event::write): reading ends at the first code it
+    has no need to know.
+    """
+    sql_mode: int | None = None
+    at = 0
+    while at < len(variables):
+        code = variables[at]
+        at += 1
+        if code == 0 and at + 4 <= len(variables):  # Q_FLAGS2_CODE
+            at += 4
+        elif code == 1 and at + 8 <= len(variables):  # Q_SQL_MODE_CODE
+            (sql_mode,) = _U64.unpack_from(variables, at)
+            at += 8
+        elif code == 6 and at < len(variables):  # Q_CATALOG_NZ_CODE
+            at += 1 + variables[at]
+        elif code == 3 and at + 4 <= len(variables):  # Q_AUTO_INCREMENT
+            at += 4
+        elif code == 4 and at + 6 <= len(variables):  # Q_CHARSET_CODE
+            return sql_mode, _U16.unpack_from(variables, at)[0]
+        else:
+            break
+    return sql_mode, None
+
+
+@dataclass(frozen=True, slots=True)
+class RotateEvent:
+    """The stream goes on in ``file`` at byte ``position``."""
+
+    file: str
+    position: int
+
+
+def parse_rotate(event: bytes, checksum: bool, source: str = "") -> RotateEvent:
+    """Parse ROTATE, real or artificial."""
+    header = parse_header(event, 0, source)
+    end = _body_end(event, header, checksum, 9, source)
+    (position,) = _U64.unpack_from(event, HEADER_SIZE)
+    try:
+        return RotateEvent(event[HEADER_SIZE + 8 : end].decode("utf-8"), position)
+    except UnicodeDecodeError:
+        raise malformed(source, header.log_pos, "ROTATE: file name is not UTF-8") from None
+
+
+@dataclass(frozen=True, slots=True)
+class GtidEvent:
+    """The start of an event group.
+
+    ``text``: "domain-server-sequence" (MariaDB), "uuid:number" (MySQL), "" for an anonymous group. ``standalone``:
+    the group is this event and the one statement behind it; else it ends with its own COMMIT, XID or XA PREPARE.
+    MySQL does not say (False): there the statement behind it is BEGIN, XA START or the whole group. ``is_ddl``
+    and ``prepared_xa``: MariaDB's flags.
+    """
+
+    text: str
+    standalone: bool
+    is_ddl: bool
+    prepared_xa: bool
+
+
+_FL_STANDALONE, _FL_DDL, _FL_PREPARED_XA = 1, 32, 64
+
+
+def parse_gtid(event: bytes, checksum: bool, source: str = "") -> GtidEvent:
+    """Parse GTID and ANONYMOUS_GTID (MySQL) and MARIADB_GTID; tagged GTIDs (MySQL 8.3) are not supported."""
+    header = parse_header(event, 0, source)
+    if header.type == EventType.MARIADB_GTID:
+        _body_end(event, header, checksum, 13, source)
+        number, domain, flags = _MARIADB_GTID.unpack_from(event, HEADER_SIZE)
+        return GtidEvent(
+            f"{domain}-{header.server_id}-{number}",
+            bool(flags & _FL_STANDALONE),
+            bool(flags & _FL_DDL),
+            bool(flags & _FL_PREPARED_XA),
+        )
+    if header.type == EventType.GTID:
+        _body_end(event, header, checksum, 25, source)
+        server = uuid.UUID(bytes=event[HEADER_SIZE + 1 : HEADER_SIZE + 17])
+        (number,) = _U64.unpack_from(event, HEADER_SIZE + 17)
+        return GtidEvent(f"{server}:{number}", standalone=False, is_ddl=False, prepared_xa=False)
+    if header.type == EventType.ANONYMOUS_GTID:
+        return GtidEvent("", standalone=False, is_ddl=False, prepared_xa=False)
+    if header.type == EventType.GTID_TAGGED:
+        raise errors.decode.UNSUPPORTED_EVENT(
+            source=source,
+            event="GTID_TAGGED",
+            position=header.log_pos,
+            reason="GTIDs with a tag are not supported in this version",
+            way_out="Use gtid_next=AUTOMATIC (without a tag) at the source.",
+        )
+    raise malformed(source, header.log_pos, f"{event_name(header.type)} is no GTID event")
+
+
+def parse_gtid_list(event: bytes, checksum: bool, source: str = "") -> str:
+    """The GTID set before a binlog file, from MARIADB_GTID_LIST ("0-1-5,1-2-9") or PREVIOUS_GTIDS ("uuid:1-5:7,…")."""
+    header = parse_header(event, 0, source)
+    if header.type == EventType.MARIADB_GTID_LIST:
+        end = _body_end(event, header, checksum, 4, source)
+        count = _U32.unpack_from(event, HEADER_SIZE)[0] & 0x0FFFFFFF
+        if HEADER_SIZE + 4 + count * 16 > end:
+            raise malformed(source, header.log_pos, f"GTID_LIST of {count} entries exceeds the event")
+        entries = (_MARIADB_GTID_LIST_ENTRY.unpack_from(event, HEADER_SIZE + 4 + 16 * index) for index in range(count))
+        return ",".join(f"{domain}-{server}-{number}" for domain, server, number in entries)
+    if header.type != EventType.PREVIOUS_GTIDS:
+        raise malformed(source, header.log_pos, f"{event_name(header.type)} is no GTID list")
+    end = _body_end(event, header, checksum, 8, source)
+    (servers,) = _U64.unpack_from(event, HEADER_SIZE)
+    if servers >> 32:
+        raise malformed(source, header.log_pos, "PREVIOUS_GTIDS: tagged GTIDs are not supported in this version")
+    at = HEADER_SIZE + 8
+    parts: list[str] = []
+    for _ in range(servers):
+        if at + 24 > end:
+            raise malformed(source, header.log_pos, "PREVIOUS_GTIDS exceeds the event")
+        server = uuid.UUID(bytes=event[at : at + 16])
+        (intervals,) = _U64.unpack_from(event, at + 16)
+        at += 24
+        if at + intervals * 16 > end:
+            raise malformed(source, header.log_pos, "PREVIOUS_GTIDS exceeds the event")
+        text = str(server)
+        for _ in range(intervals):
+            (first,) = _U64.unpack_from(event, at)
+            last = _U64.unpack_from(event, at + 8)[0] - 1
+            text += f":{first}" if first == last else f":{first}-{last}"
+            at += 16
+        parts.append(text)
+    return ",".join(parts)
+
+
+def xa_prepare_is_commit(event: bytes, checksum: bool, source: str = "") -> bool:
+    """Whether an XA_PREPARE event is that of XA COMMIT … ONE PHASE: the group is committed with it."""
+    header = parse_header(event, 0, source)
+    _body_end(event, header, checksum, 13, source)
+    return event[HEADER_SIZE] != 0
+
+
+def uncompress(data: bytes, limit: int, source: str, position: int) -> bytes:
+    """MariaDB's compressed part of an event (sql/log_event.cc, binlog_buf_uncompress), at most ``limit`` bytes.
+
+    One byte 1aaa_0lll (a: algorithm, 0 is zlib; l: bytes of the length), the length big-endian, zlib data.
+    """
+    if not data or data[0] & 0xF8 != 0x80 or not 1 <= data[0] & 7 <= 4 or len(data) < 1 + (data[0] & 7):
+        raise malformed(source, position, "compressed part has an unknown header")
+    start = 1 + (data[0] & 7)
+    length = int.from_bytes(data[1:start], "big")
+    if length > limit:
+        raise malformed(source, position, f"compressed part claims {length} bytes")
+    worker = zlib.decompressobj()
+    try:
+        plain = worker.decompress(data[start:], length + 1)
+    except zlib.error as error:
+        raise malformed(source, position, f"compressed part: {error}") from None
+    if len(plain) != length:
+        raise malformed(source, position, f"compressed part holds not the {length} bytes it claims")
+    return plain

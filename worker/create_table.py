@@ -1,0 +1,156 @@
+"""The merged table's CREATE TABLE, made from a shard table's: pure text work.
+
+The input is what SHOW CREATE TABLE prints under an empty sql_mode: every identifier in backticks, strings in
+single quotes, items separated by commas at the first level of parentheses, then the table's options (MySQL
+8.4 Reference Manual, "SHOW CREATE TABLE Statement"; store_create_info() in sql/sql_show.cc of both servers).
+What is not named below is passed through as the server printed it.
+
+* Foreign keys go: the target holds other tables, and rows arrive in another order than at the source.
+* AUTO_INCREMENT goes: ids come from the sources. A `partition id` column becomes BIGINT; a CHAR or VARCHAR
+  column with a prefix or suffix becomes longer by it.
+* Collations are written out: a charset's default collation differs between servers and versions.
+* Storage options and partitions go: they were chosen for one shard. The engine is InnoDB, for the target must
+  be transactional. Create the target table by hand to choose otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+
+from worker.connection import quote_name
+from worker.plan import AddPrefix, AddSuffix, ColumnPlan, PartitionId
+from worker.table import Column
+
+_QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
+_IDENTIFIER = re.compile(r"`((?:[^`]|``)*)`")
+_FOREIGN_KEY = re.compile(r"\s*(CONSTRAINT\s+\S+\s+)?FOREIGN\s+KEY\b", re.IGNORECASE)
+_AUTO_INCREMENT = re.compile(r"\s+AUTO_INCREMENT\b", re.IGNORECASE)
+_CHARSET = re.compile(r"\bCHARACTER\s+SET\s+\w+(?!\s+COLLATE|\w)", re.IGNORECASE)
+_COMMENT = re.compile(r"\bCOMMENT='", re.IGNORECASE)
+_SIZED_TEXT = re.compile(r"((?:var)?char)\((\d+)\)")
+
+
+class UnreadableCreateTable(ValueError):
+    """The text is not what SHOW CREATE TABLE prints."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """A CREATE TABLE cut into its items (columns, keys, checks) and its table comment ("" or a literal)."""
+
+    items: tuple[str, ...]
+    comment: str
+
+
+def parse_create_table(statement: str) -> CreateTable:
+    """Cut the server's text. Raises :class:`UnreadableCreateTable`."""
+    masked = _masked(statement)
+    start = masked.find("(")
+    if start < 0 or not masked[:start].lstrip().upper().startswith("CREATE TABLE"):
+        raise UnreadableCreateTable("no CREATE TABLE with a list of columns")
+    depth = 0
+    cuts = [start]
+    for at in range(start, len(masked)):
+        match masked[at]:
+            case "(":
+                depth += 1
+            case ")":
+                depth -= 1
+            case "," if depth == 1:
+                cuts.append(at)
+            case _:
+                continue
+        if depth == 0:
+            cuts.append(at)
+            break
+    else:
+        raise UnreadableCreateTable("parentheses do not match")
+    items = tuple(statement[a + 1 : b].strip() for a, b in itertools.pairwise(cuts))
+    found = _COMMENT.search(masked, cuts[-1])
+    comment = ""
+    if found is not None:
+        literal = _QUOTED.match(statement, found.end() - 1)
+        comment = literal.group() if literal else ""
+    return CreateTable(items, comment)
+
+
+def merged_create_table(
+    statement: str, columns: tuple[Column, ...], written: tuple[ColumnPlan, ...], target: str, collation: str
+) -> str:
+    """The statement that makes the target table unless it exists.
+
+    ``columns``: of the shard table; ``written``: its plan's; ``target``: quoted name; ``collation``: the shard
+    table's default. Raises :class:`UnreadableCreateTable`.
+    """
+    parsed = parse_create_table(statement)
+    by_name = {column.name: column for column in columns}
+    plans = {column.column.name: column for column in written}
+    renamed = {plan.column.name: plan.target_name for plan in written if plan.target_name != plan.column.name}
+    items: list[str] = []
+    for item in parsed.items:
+        if _FOREIGN_KEY.match(_masked(item)):
+            continue
+        own = _IDENTIFIER.match(item)
+        text = item
+        if own is not None:
+            name = own.group(1).replace("``", "`")
+            if name not in by_name:
+                raise UnreadableCreateTable(f"column {name} is not among the table's columns")
+            text = _column_item(item, own.end(), by_name[name], plans.get(name))
+        items.append(_rename(text, renamed) if renamed else text)
+    options = f"ENGINE=InnoDB DEFAULT CHARSET={collation.split('_', 1)[0]} COLLATE={collation}"
+    if parsed.comment:
+        options += f" COMMENT={parsed.comment}"
+    body = ",\n  ".join(items)
+    return f"CREATE TABLE IF NOT EXISTS {target} (\n  {body}\n) {options}"
+
+
+def widened_type(plan: ColumnPlan) -> str:
+    """The target's COLUMN_TYPE that holds every mapped value of the column."""
+    column = plan.column
+    match plan.mapping:
+        case None:
+            return column.type_text
+        case PartitionId():
+            return "bigint unsigned" if column.unsigned else "bigint"
+        case AddPrefix(text) | AddSuffix(text):
+            sized = _SIZED_TEXT.fullmatch(column.type_text)
+            if sized is None:
+                return column.type_text
+            return f"{sized.group(1)}({int(sized.group(2)) + len(text)})"
+
+
+def _column_item(item: str, at: int, column: Column, plan: ColumnPlan | None) -> str:
+    """One column's definition; ``at``: where its name ends."""
+    if plan is not None and plan.mapping is not None:
+        old = " " + column.type_text
+        if not item.startswith(old, at):
+            raise UnreadableCreateTable(f"the type of column {column.name} is not {column.type_text}")
+        item = item[:at] + " " + widened_type(plan) + item[at + len(old) :]
+    found = _AUTO_INCREMENT.search(_masked(item))
+    if found is not None:
+        item = item[: found.start()] + item[found.end() :]
+    found = _CHARSET.search(_masked(item))
+    if found is not None and column.collation:
+        item = f"{item[: found.end()]} COLLATE {column.collation}{item[found.end() :]}"
+    return item
+
+
+def _rename(item: str, renamed: dict[str, str]) -> str:
+    """Replace the columns' names wherever they stand; an index of the same name may change with them."""
+
+    def replace(match: re.Match[str]) -> str:
+        text = match.group()
+        if not text.startswith("`"):
+            return text
+        name = text[1:-1].replace("``", "`")
+        return quote_name(renamed[name]) if name in renamed else text
+
+    return _QUOTED.sub(replace, item)
+
+
+def _masked(text: str) -> str:
+    """The text with the inside of every quoted part blanked: same length, safe to search."""
+    return _QUOTED.sub(lambda match: match.group()[0] + "x" * (len(match.group()) - 2) + match.group()[-1], text)

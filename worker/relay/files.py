@@ -1,0 +1,111 @@
+"""Files of a relay log: their names, durable writes, and what a failing disk is called."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+from proto import errors
+from proto.errors import ShardmergeError
+
+MAGIC = b"\xfebin"
+"""First bytes of a binlog file and of a segment (MySQL Internals, "Binary Log")."""
+
+FIRST_BYTE = len(MAGIC)
+"""Where a segment's first event, its format description, stands."""
+
+_NAME = re.compile(r"(\d{10})\.(relay|index|statements)")
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PROBE_BYTES = 1 << 20
+
+
+def relay_path(directory: Path, number: int) -> Path:
+    return directory / f"{number:010d}.relay"
+
+
+def index_path(directory: Path, number: int) -> Path:
+    return directory / f"{number:010d}.index"
+
+
+def statements_path(directory: Path, number: int) -> Path:
+    return directory / f"{number:010d}.statements"
+
+
+def segment_numbers(directory: Path) -> list[int]:
+    """Numbers of all segments that have any file, ascending."""
+    found = (_NAME.fullmatch(path.name) for path in directory.iterdir())
+    return sorted({int(match.group(1)) for match in found if match})
+
+
+def remove_segment(directory: Path, number: int) -> None:
+    """The events first: what is left of a removal that was cut short is an index of nothing."""
+    for path in (relay_path, index_path, statements_path):
+        path(directory, number).unlink(missing_ok=True)
+
+
+def disk_error(error: OSError, source: str, path: Path) -> ShardmergeError:
+    """The coded error for a failed write; only a full disk mends itself."""
+    if error.errno in _FULL:
+        return errors.relay.DISK_FULL(source=source, directory=path.parent)
+    return errors.relay.DISK_FAILED(
+        source=source, path=path, reason=error.strerror or type(error).__name__, errno=error.errno
+    )
+
+
+def write_at(fd: int, data: bytes, at: int) -> None:
+    """All of ``data`` at byte ``at``; raises OSError, with any part of it written."""
+    view = memoryview(data)
+    while view:
+        done = os.pwrite(fd, view, at)
+        view = view[done:]
+        at += done
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: after a crash it is the old one or the new one."""
+    scratch = path.with_name(path.name + ".new")
+    with scratch.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make names in ``directory`` durable."""
+    sync_file(directory)
+
+
+def sync_file(path: Path) -> None:
+    """fsync by name: it does not matter through which handle the bytes were written."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def has_space(directory: Path) -> bool:
+    """Whether a MiB can be written; asked by writing it, for quotas and reserved blocks count too."""
+    probe = directory / "space.probe"
+    try:
+        with probe.open("wb") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno in _FULL:
+            return False
+        raise
+    finally:
+        probe.unlink(missing_ok=True)
+    return True
+
+
+def free_bytes(directory: Path) -> int:
+    """Bytes that this process may still write there."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize

@@ -1,0 +1,356 @@
+"""Where event groups begin and end: a walk over the events of one source, pure.
+
+The relay's reader walks what the source sends, recovery walks what is on disk, and locating a position
+walks the stretch between two index entries. All see the same ends because all are this code.
+
+Rules of a group (MySQL Internals, "Binary Log"; MariaDB sql/log_event.h, Gtid_log_event):
+
+* MariaDB: GTID with FL_STANDALONE, then anything, up to and with the next statement; without it, up to XID,
+  COMMIT, ROLLBACK or XA PREPARE. There is no BEGIN.
+* MySQL: GTID or ANONYMOUS_GTID, then BEGIN … XID/COMMIT/ROLLBACK, or XA START … XA PREPARE, or one statement (DDL,
+  XA COMMIT), or one TRANSACTION_PAYLOAD.
+* What stands between groups (rotate, stop, format description, GTID lists, checkpoints) is a group by itself.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import struct
+
+from proto import errors
+from worker.binlog.events import (
+    CHECKSUM_SIZE,
+    HEADER_SIZE,
+    EventType,
+    FormatDescription,
+    event_name,
+    parse_gtid,
+    parse_gtid_list,
+    parse_query,
+    parse_rotate,
+)
+from worker.position import RelayOffset, SourcePosition
+from worker.relay.gtid import GtidSet
+from worker.relay.model import Head, Statement
+from worker.relay.records import Entry, EntryKind
+
+SPACING = 256 * 1024
+"""Bytes between index entries, and the size of a block."""
+
+_WRAP = 1 << 32
+_LARGEST_GAP = 1 << 30
+_QUERY_LENGTHS = struct.Struct("<BHH")  # schema length, error code, length of the status variables
+_LOAD_QUERY_EXTRA = 13  # EXECUTE_LOAD_QUERY: file id, two offsets, duplicate handling
+_SIZE_AT = 9
+_MYSQL_COMMIT_TIME_AT = HEADER_SIZE + 42  # behind flags, uuid, number, type code and two logical timestamps
+
+_CONTROL = re.compile(rb"\s*(?:SAVEPOINT\b|ROLLBACK\s+(?:WORK\s+)?TO\b|RELEASE\s+SAVEPOINT\b|XA\s)", re.IGNORECASE)
+_XA_START = re.compile(rb"\s*XA\s+(?:START|BEGIN)\b", re.IGNORECASE)
+_XA_END = re.compile(rb"\s*XA\s+(?:COMMIT|ROLLBACK)\b", re.IGNORECASE)
+_BOUNDS = (b"BEGIN", b"COMMIT", b"ROLLBACK")
+
+_QUERIES = frozenset({EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY})
+_GTIDS = frozenset({EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID})
+_GTID_LISTS = frozenset({EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST})
+_BEFORE_STATEMENT = frozenset(
+    {
+        EventType.INTVAR,
+        EventType.RAND,
+        EventType.USER_VAR,
+        EventType.BEGIN_LOAD_QUERY,
+        EventType.APPEND_BLOCK,
+        EventType.ROWS_QUERY,
+    }
+)
+_ROWS = frozenset(
+    {
+        EventType.TABLE_MAP,
+        EventType.WRITE_ROWS_V1,
+        EventType.UPDATE_ROWS_V1,
+        EventType.DELETE_ROWS_V1,
+        EventType.WRITE_ROWS_V2,
+        EventType.UPDATE_ROWS_V2,
+        EventType.DELETE_ROWS_V2,
+        EventType.PARTIAL_UPDATE_ROWS,
+        EventType.ANNOTATE_ROWS,
+        EventType.WRITE_ROWS_COMPRESSED_V1,
+        EventType.UPDATE_ROWS_COMPRESSED_V1,
+        EventType.DELETE_ROWS_COMPRESSED_V1,
+        EventType.WRITE_ROWS_COMPRESSED,
+        EventType.UPDATE_ROWS_COMPRESSED,
+        EventType.DELETE_ROWS_COMPRESSED,
+    }
+)
+_ONLY_IN_GROUP = frozenset(
+    {
+        EventType.XID,
+        EventType.XA_PREPARE,
+        EventType.TRANSACTION_PAYLOAD,
+        EventType.PRE_GA_WRITE_ROWS,
+        EventType.PRE_GA_UPDATE_ROWS,
+        EventType.PRE_GA_DELETE_ROWS,
+        *_ROWS,
+    }
+)
+_BREAKS_GROUP = frozenset({EventType.FORMAT_DESCRIPTION, EventType.ROTATE, EventType.STOP, *_GTIDS, *_GTID_LISTS})
+
+
+class _In(enum.IntEnum):
+    """Where the walk stands."""
+
+    BETWEEN = 0  # at a group end
+    HEADED = 1  # behind MySQL's GTID, or what goes before a statement: the next statement decides
+    STANDALONE = 2  # behind MariaDB's GTID of one statement
+    OPEN = 3  # in a transaction
+
+
+class GroupWalker:
+    """Feed it every event from a group end on; it knows the last group end and collects what an index holds.
+
+    ``entries`` and ``statements`` hold what is certain (its group has ended); :meth:`drain` takes them.
+    ``byte``, ``pos``: behind the last event, at the relay and at the source. ``start_pos``: source byte at which
+    the current (or last) group began. ``checksum``: whether events end with a CRC32.
+    ``last_entry``: byte of the index's last entry, when the walk goes on with an index.
+    Raises errors.relay.GROUP_BROKEN and EVENT_OVERLAP, errors.decode.MALFORMED_EVENT for an unreadable event.
+    """
+
+    def __init__(
+        self, source: str, at: Head, checksum: bool, spacing: int = SPACING, last_entry: int | None = None
+    ) -> None:
+        self._source = source
+        self._spacing = spacing
+        self.checksum = checksum
+        self.segment = at.offset.segment
+        self.byte = at.offset.byte
+        self.file = at.position.file
+        self.pos = at.position.pos
+        self.start_pos = self.pos
+        self._state = _In.BETWEEN
+        self._gtids = GtidSet(at.position.gtid_set, known=bool(at.position.gtid_set))
+        self._gtid = ""
+        self._tagged = False
+        self._commit_time = at.commit_time
+        self._exact_time = 0.0
+        self._end_byte = self.byte
+        self._end_file = self.file
+        self._end_pos = self.pos
+        self._last_entry = self.byte if last_entry is None else last_entry
+        self._group_start = self.byte
+        self._last_mark = self.byte
+        self._events = 0
+        self._marks: list[Entry] = []
+        self._waiting: list[tuple[int, str, str, int | None]] = []
+        self.entries: list[Entry] = []
+        self.statements: list[Statement] = []
+
+    @property
+    def at_group_end(self) -> bool:
+        return self._state is _In.BETWEEN
+
+    @property
+    def end(self) -> Head:
+        """The last group end."""
+        return Head(RelayOffset(self.segment, self._end_byte), self._end_position(), self._commit_time)
+
+    def _end_position(self) -> SourcePosition:
+        return SourcePosition(self._end_file, self._end_pos, str(self._gtids))
+
+    def drain(self) -> tuple[list[Entry], list[Statement]]:
+        """Take the entries and statements of the groups that have ended since the last call."""
+        taken = self.entries, self.statements
+        self.entries, self.statements = [], []
+        return taken
+
+    def move(self, file: str, pos: int) -> None:
+        """Between groups: the source's stream goes on at another place (next file, or skipped events)."""
+        self.file = self._end_file = file
+        self.pos = self._end_pos = pos
+
+    def enter(self, segment: int, byte: int) -> None:
+        """Between groups: the next event is the first of a new segment, at ``byte``."""
+        self.segment = segment
+        self.byte = self._end_byte = self._last_entry = byte
+
+    def step(self, event: memoryview | bytes, kind: int, size: int, log_pos: int, timestamp: int) -> None:
+        """Go past one event, which starts at :attr:`byte`; the other values are from its header."""
+        pos = self._behind(kind, size, log_pos)
+        between = self._state is _In.BETWEEN
+        if between:
+            self._group_start = self._last_mark = self.byte
+            self._events = 0
+            self.start_pos = pos - size
+        self.byte += size
+        self.pos = pos
+        self._events += 1
+        if kind in _ROWS and self._state is _In.OPEN:
+            ended = False
+        elif between:
+            ended = self._begins(event, kind)
+        else:
+            ended = self._goes_on(event, kind)
+        if ended:
+            self._finish(timestamp, alone=between and kind not in _QUERIES)
+        elif self.byte - self._last_mark >= self._spacing:
+            self._mark()
+
+    def _behind(self, kind: int, size: int, log_pos: int) -> int:
+        """The source byte behind the event: ``log_pos`` is 32 bits wide, files may be larger."""
+        if kind == EventType.FORMAT_DESCRIPTION:
+            # That of a stream begun inside a file says 0; that of a segment begun there may say the file's start.
+            return max(self.pos, log_pos) if self.pos < HEADER_SIZE else self.pos
+        pos = self.pos - self.pos % _WRAP + log_pos
+        if pos < self.pos:
+            pos += _WRAP
+        gap = pos - size - self.pos
+        if gap < 0 or gap > _LARGEST_GAP:
+            raise errors.relay.EVENT_OVERLAP(source=self._source, pos=log_pos, position=self._here())
+        return pos
+
+    def _here(self) -> SourcePosition:
+        return SourcePosition(self.file, self.pos)
+
+    def _broken(self, kind: int, reason: str) -> errors.ShardmergeError:
+        return errors.relay.GROUP_BROKEN(
+            source=self._source, type=event_name(kind), position=self._here(), reason=reason
+        )
+
+    def _begins(self, event: memoryview | bytes, kind: int) -> bool:
+        """The first event of a group; whether it is the whole group."""
+        if kind in _GTIDS:
+            self._gtid_event(bytes(event), kind)
+            return False
+        if kind in _QUERIES:
+            statement = self._statement_bytes(event, kind)
+            if statement == b"BEGIN" or _XA_START.match(statement):
+                self._state = _In.OPEN
+                return False
+            self._note(event, kind, statement)
+            return True
+        if kind in _BEFORE_STATEMENT:
+            self._state = _In.HEADED
+            return False
+        if kind in _ONLY_IN_GROUP:
+            raise self._broken(kind, "it stands outside of any transaction")
+        if kind in _GTID_LISTS:
+            self._known_set(bytes(event))
+        elif kind == EventType.ROTATE:
+            target = parse_rotate(bytes(event), self.checksum, self._source)
+            self.file, self.pos = target.file, target.position
+        elif kind == EventType.FORMAT_DESCRIPTION:
+            self.checksum = FormatDescription.parse(bytes(event), self._source).checksum
+        return True
+
+    def _goes_on(self, event: memoryview | bytes, kind: int) -> bool:
+        """A further event of a group; whether it is its last."""
+        if kind in _QUERIES:
+            return self._query(event, kind)
+        if kind in (EventType.XID, EventType.XA_PREPARE):
+            return True
+        if kind in (EventType.TRANSACTION_PAYLOAD, EventType.INCIDENT):
+            return self._state is not _In.OPEN
+        if kind in _BREAKS_GROUP:
+            raise self._broken(kind, "the transaction before it has no end")
+        if kind in _ROWS:
+            raise self._broken(kind, "rows stand before the transaction's BEGIN")
+        return False
+
+    def _query(self, event: memoryview | bytes, kind: int) -> bool:
+        statement = self._statement_bytes(event, kind)
+        if self._state is _In.HEADED and (statement == b"BEGIN" or _XA_START.match(statement)):
+            self._state = _In.OPEN
+            return False
+        self._note(event, kind, statement)
+        if self._state is not _In.OPEN:
+            return True
+        return statement in (b"COMMIT", b"ROLLBACK") or _XA_END.match(statement) is not None
+
+    def _gtid_event(self, event: bytes, kind: int) -> None:
+        self._tagged = kind == EventType.GTID_TAGGED
+        self._exact_time = 0.0
+        if self._tagged:  # its layout is not read: what follows is a group like any of MySQL
+            self._gtid = ""
+            self._state = _In.HEADED
+            return
+        gtid = parse_gtid(event, self.checksum, self._source)
+        self._gtid = gtid.text
+        if kind == EventType.MARIADB_GTID:
+            self._state = _In.STANDALONE if gtid.standalone else _In.OPEN
+            return
+        self._state = _In.HEADED
+        commit_time = event[_MYSQL_COMMIT_TIME_AT : _MYSQL_COMMIT_TIME_AT + 7]
+        if len(event) >= _MYSQL_COMMIT_TIME_AT + 7 + CHECKSUM_SIZE:
+            # Microseconds in 55 bits; the bit above says that the original commit's time follows.
+            self._exact_time = (int.from_bytes(commit_time, "little") & ((1 << 55) - 1)) / 1e6
+
+    def _known_set(self, event: bytes) -> None:
+        if event[4] == EventType.PREVIOUS_GTIDS and int.from_bytes(event[19:27], "little") >> 32:
+            self._gtids.forget()  # tagged GTIDs
+            return
+        self._gtids = GtidSet(parse_gtid_list(event, self.checksum, self._source))
+
+    def _statement_bytes(self, event: memoryview | bytes, kind: int) -> bytes:
+        """The statement without parsing the rest of the event: most are BEGIN or COMMIT."""
+        if kind != EventType.QUERY:
+            return parse_query(_as_query(bytes(event), kind), self.checksum, self._source).statement
+        if len(event) < HEADER_SIZE + 13:
+            raise self._broken(kind, f"a QUERY event of {len(event)} bytes")
+        schema_length, _, variables_length = _QUERY_LENGTHS.unpack_from(event, HEADER_SIZE + 8)
+        end = len(event) - (CHECKSUM_SIZE if self.checksum else 0)
+        return bytes(event[HEADER_SIZE + 13 + variables_length + schema_length + 1 : end])
+
+    def _note(self, event: memoryview | bytes, kind: int, statement: bytes) -> None:
+        """Remember a statement that is not mere transaction control."""
+        if statement in _BOUNDS or _CONTROL.match(statement):
+            return
+        query = parse_query(_as_query(bytes(event), kind), self.checksum, self._source)
+        self._waiting.append((self.byte - len(event), query.schema, query.text, query.sql_mode))
+
+    def _mark(self) -> None:
+        """A group grows larger than a block: blocks must be able to begin at its start and here."""
+        if not self._marks and self._group_start > self._last_entry:
+            self._marks.append(self._entry(EntryKind.GROUP_END, self._group_start, self._group_start, 0))
+        self._marks.append(self._entry(EntryKind.PIECE, self.byte, self._group_start, self._events))
+        self._last_mark = self.byte
+
+    def _entry(self, kind: EntryKind, byte: int, group_start: int, first_event: int) -> Entry:
+        return Entry(kind, byte, group_start, first_event, self._end_position(), self._commit_time)
+
+    def _finish(self, timestamp: int, *, alone: bool) -> None:
+        """The event just passed ends its group."""
+        for byte, schema, text, sql_mode in self._waiting:
+            self.statements.append(
+                Statement(
+                    RelayOffset(self.segment, self._group_start),
+                    RelayOffset(self.segment, byte),
+                    RelayOffset(self.segment, self.byte),
+                    self._end_position(),
+                    schema,
+                    text,
+                    sql_mode,
+                )
+            )
+        self._waiting.clear()
+        if self._tagged:
+            self._gtids.forget()
+        elif self._gtid:
+            self._gtids.add(self._gtid)
+        if not alone:
+            self._commit_time = self._exact_time or float(timestamp)
+        self._gtid, self._tagged, self._exact_time = "", False, 0.0
+        self._state = _In.BETWEEN
+        self._end_byte, self._end_file, self._end_pos = self.byte, self.file, self.pos
+        if self._marks or self.byte - self._last_entry >= self._spacing:
+            self.entries += self._marks
+            self.entries.append(self._entry(EntryKind.GROUP_END, self.byte, self.byte, 0))
+            self._marks.clear()
+            self._last_entry = self.byte
+
+
+def _as_query(event: bytes, kind: int) -> bytes:
+    """An EXECUTE_LOAD_QUERY is a QUERY with more in its fixed part: leave that out."""
+    if kind != EventType.EXECUTE_LOAD_QUERY:
+        return event
+    fixed = HEADER_SIZE + 13
+    size = len(event) - _LOAD_QUERY_EXTRA
+    return event[:_SIZE_AT] + struct.pack("<I", size) + event[_SIZE_AT + 4 : fixed] + event[fixed + _LOAD_QUERY_EXTRA :]

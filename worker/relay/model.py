@@ -1,0 +1,124 @@
+"""Values that leave the relay log: its ends, its state, what a subscription yields."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from proto import config_pb2 as pb
+from proto.errors import ShardmergeError
+from worker.position import RelayOffset, SourcePosition
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A group end of the relay log. ``commit_time``: Unix seconds of the last commit before it, 0.0 if none."""
+
+    offset: RelayOffset
+    position: SourcePosition
+    commit_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A QUERY event that is no transaction control: DDL, DML in statement format, privileges …
+
+    ``group_start``, ``offset``, ``group_end``: where its event group begins, the event begins, the group ends.
+    ``position``: of the group's start at the source. ``schema``: the default schema, "" for none.
+    ``sql_mode``: the server's bit mask, None when the event does not say.
+    """
+
+    group_start: RelayOffset
+    offset: RelayOffset
+    group_end: RelayOffset
+    position: SourcePosition
+    schema: str
+    text: str
+    sql_mode: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedData:
+    """What a decoder needs to begin at an offset. ``format_description``: the whole event, header included."""
+
+    relay_id: str
+    format_description: bytes
+    position: SourcePosition
+
+
+@dataclass(frozen=True, slots=True)
+class BlockData:
+    """Whole events of one segment; see Block in proto/relay.proto for the fields."""
+
+    start: RelayOffset
+    end: RelayOffset
+    events: bytes
+    ends_group: bool
+    group_start: RelayOffset
+    first_event: int
+    end_position: SourcePosition
+    commit_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtHead:
+    """Everything up to ``head`` was served; repeated about every second while nothing comes."""
+
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class AtStatement:
+    """Everything before the group of ``statement`` was served; asking for the next item goes past it."""
+
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedUntil:
+    """Everything before ``offset`` was served: the subscription's end."""
+
+    offset: RelayOffset
+
+
+SubscriptionItem = BlockData | AtHead | AtStatement | ReachedUntil
+
+
+@dataclass(frozen=True, slots=True)
+class PurgePolicy:
+    """When segments that no checkpoint needs are removed.
+
+    ``interval_seconds`` between looks; ``expires_hours``: older ones go, 0: age is no reason;
+    ``remain_space_gib``: below this much free space the oldest go, 0: space is no reason.
+    """
+
+    interval_seconds: float = 3600
+    expires_hours: float = 0
+    remain_space_gib: float = 15
+
+    @staticmethod
+    def from_proto(message: pb.PurgeConfig) -> PurgePolicy:
+        return PurgePolicy(message.interval_seconds or 3600, message.expires_hours, message.remain_space_gib)
+
+
+class RelayStage(enum.Enum):
+    """PAUSED: nothing is fetched; the state's error says why and whether it goes on by itself."""
+
+    RUNNING = 1
+    PAUSED = 2
+    STOPPED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RelayState:
+    """The relay now. ``master``: where the source's binlog ended when last asked, None before the first answer.
+
+    ``error`` beside RUNNING: the last attempt failed and the next one is under way.
+    """
+
+    stage: RelayStage
+    error: ShardmergeError | None
+    relay_id: str
+    head: Head
+    master: SourcePosition | None
+    bytes_on_disk: int

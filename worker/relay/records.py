@@ -1,0 +1,139 @@
+"""Records of the index and statements files.
+
+A record is ``<u32 length of payload><u32 CRC32 of payload><payload>``, little-endian. Both files only
+say again what the segment's events say: a segment whose files are torn or damaged is read again.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from worker.position import RelayOffset, SourcePosition
+from worker.relay.model import Statement
+
+_FRAME = struct.Struct("<II")
+_ENTRY = struct.Struct("<BQQQdQ")
+_SEALED_TRAILER = struct.Struct("<I")
+_STATEMENT = struct.Struct("<QQQqQ")
+_LENGTH = struct.Struct("<I")
+
+
+class EntryKind(enum.IntEnum):
+    """What is known to be at an entry's byte."""
+
+    BEGIN = 1  # of the segment: its first event
+    GROUP_END = 2
+    PIECE = 3  # an event boundary inside a group that is larger than a block
+    SEALED = 4  # end of the segment; written once everything before it is on disk
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A place in a segment where a block may be cut.
+
+    ``position``, ``commit_time``: of the last group end at or before ``byte``. PIECE: ``group_start``
+    is its group's first byte and ``first_event`` the number of the group's events before ``byte``;
+    else they are ``byte`` and 0. SEALED: ``first_event`` is the length of the statements file.
+    """
+
+    kind: EntryKind
+    byte: int
+    group_start: int
+    first_event: int
+    position: SourcePosition
+    commit_time: float
+
+
+class _Strings:
+    """Reads length-prefixed byte strings out of a payload, one after the other."""
+
+    def __init__(self, payload: bytes, at: int) -> None:
+        self._payload = payload
+        self._at = at
+
+    def next(self) -> bytes:
+        start = self._at + _LENGTH.size
+        self._at = start + _LENGTH.unpack_from(self._payload, self._at)[0]
+        return self._payload[start : self._at]
+
+
+def _strings(*values: str) -> bytes:
+    encoded = [value.encode("utf-8", "surrogatepass") for value in values]
+    return b"".join(_LENGTH.pack(len(value)) + value for value in encoded)
+
+
+def frame(payload: bytes) -> bytes:
+    return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def payloads(data: bytes) -> Iterator[bytes]:
+    """The whole, undamaged records from the start of ``data``; ends silently at the first that is not."""
+    at = 0
+    while at + _FRAME.size <= len(data):
+        length, crc = _FRAME.unpack_from(data, at)
+        payload = data[at + _FRAME.size : at + _FRAME.size + length]
+        if len(payload) != length or length == 0 or zlib.crc32(payload) != crc:
+            return
+        yield payload
+        at += _FRAME.size + length
+
+
+def pack_entry(entry: Entry) -> bytes:
+    """One record. SEALED is followed by its own length, so that it can be read from the file's end."""
+    body = _ENTRY.pack(
+        entry.kind, entry.byte, entry.group_start, entry.first_event, entry.commit_time, entry.position.pos
+    )
+    record = frame(body + _strings(entry.position.file, entry.position.gtid_set))
+    if entry.kind is EntryKind.SEALED:
+        return record + _SEALED_TRAILER.pack(len(record))
+    return record
+
+
+def unpack_entry(payload: bytes) -> Entry:
+    kind, byte, group_start, first_event, commit_time, pos = _ENTRY.unpack_from(payload)
+    strings = _Strings(payload, _ENTRY.size)
+    file, gtid_set = strings.next().decode(), strings.next().decode()
+    position = SourcePosition(file, pos, gtid_set)
+    return Entry(EntryKind(kind), byte, group_start, first_event, position, commit_time)
+
+
+def sealed_entry(data: bytes) -> Entry | None:
+    """The SEALED entry at the end of an index file (or of its last bytes); None when there is none."""
+    if len(data) < _SEALED_TRAILER.size:
+        return None
+    (length,) = _SEALED_TRAILER.unpack_from(data, len(data) - _SEALED_TRAILER.size)
+    start = len(data) - _SEALED_TRAILER.size - length
+    if start < 0 or length == 0:
+        return None
+    for payload in payloads(data[start : start + length]):
+        if len(payload) >= _ENTRY.size and payload[0] == EntryKind.SEALED:
+            return unpack_entry(payload)
+    return None
+
+
+def pack_statement(statement: Statement) -> bytes:
+    mode = -1 if statement.sql_mode is None else statement.sql_mode
+    position = statement.position
+    body = _STATEMENT.pack(
+        statement.group_start.byte, statement.offset.byte, statement.group_end.byte, mode, position.pos
+    )
+    return frame(body + _strings(position.file, position.gtid_set, statement.schema, statement.text))
+
+
+def unpack_statement(payload: bytes, segment: int) -> Statement:
+    group_start, offset, group_end, mode, pos = _STATEMENT.unpack_from(payload)
+    strings = _Strings(payload, _STATEMENT.size)
+    file, gtid_set, schema, text = (strings.next().decode("utf-8", "surrogatepass") for _ in range(4))
+    return Statement(
+        RelayOffset(segment, group_start),
+        RelayOffset(segment, offset),
+        RelayOffset(segment, group_end),
+        SourcePosition(file, pos, gtid_set),
+        schema,
+        text,
+        None if mode < 0 else mode,
+    )

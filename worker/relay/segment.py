@@ -1,0 +1,232 @@
+"""One segment: what is known of it, its index on disk, and reading it event by event."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proto.errors import ShardmergeError
+from worker.binlog.events import (
+    HEADER_SIZE,
+    EventHeader,
+    EventType,
+    FormatDescription,
+    checksum_matches,
+    parse_header,
+)
+from worker.position import RelayOffset, SourcePosition
+from worker.relay.files import FIRST_BYTE, MAGIC, index_path, relay_path, statements_path, write_at
+from worker.relay.groups import GroupWalker
+from worker.relay.model import Head, Statement
+from worker.relay.records import (
+    Entry,
+    EntryKind,
+    pack_entry,
+    pack_statement,
+    payloads,
+    sealed_entry,
+    unpack_entry,
+    unpack_statement,
+)
+
+_SEALED_BYTES = 64 * 1024
+
+
+@dataclass(slots=True)
+class Index:
+    """Entries (ascending; BEGIN first, no SEALED) and statements (ascending) of one segment."""
+
+    entries: list[Entry]
+    statements: list[Statement] = field(default_factory=list[Statement])
+
+    def before(self, byte: int) -> Entry:
+        """The last entry at or before ``byte`` that is a group end."""
+        at = bisect_right(self.entries, byte, key=lambda entry: entry.byte) - 1
+        while self.entries[at].kind is EntryKind.PIECE:
+            at -= 1
+        return self.entries[at]
+
+    def after(self, byte: int) -> Entry | None:
+        """The first entry behind ``byte``, of whatever kind."""
+        at = bisect_right(self.entries, byte, key=lambda entry: entry.byte)
+        return self.entries[at] if at < len(self.entries) else None
+
+    def around(self, position: SourcePosition) -> tuple[Entry, Entry | None]:
+        """The last group end in the index at or before a source position, and the next one behind it."""
+        ends = [entry for entry in self.entries if entry.kind is not EntryKind.PIECE]
+        at = bisect_right(ends, position.file_order(), key=lambda entry: entry.position.file_order())
+        return ends[max(at - 1, 0)], ends[at] if at < len(ends) else None
+
+
+@dataclass(slots=True)
+class Segment:
+    """``end`` is None for the one that is written to; ``index`` is None when it is only on disk."""
+
+    number: int
+    begin: Entry
+    end: Entry | None = None
+    index: Index | None = None
+
+
+def begin_entry(position: SourcePosition, commit_time: float) -> Entry:
+    return Entry(EntryKind.BEGIN, FIRST_BYTE, FIRST_BYTE, 0, position, commit_time)
+
+
+def head_at(segment: int, entry: Entry) -> Head:
+    """An entry that is a group end, as an end of the relay log."""
+    return Head(RelayOffset(segment, entry.byte), entry.position, entry.commit_time)
+
+
+def read_begin(directory: Path, number: int) -> Entry | None:
+    """The BEGIN entry; None when the index is missing or damaged there."""
+    try:
+        with index_path(directory, number).open("rb") as file:
+            start = file.read(_SEALED_BYTES)
+    except FileNotFoundError:
+        return None
+    for payload in payloads(start):
+        entry = unpack_entry(payload)
+        return entry if entry.kind is EntryKind.BEGIN else None
+    return None
+
+
+def read_sealed(directory: Path, number: int) -> Entry | None:
+    """The SEALED entry, if the segment has one and its events are as long as it says."""
+    try:
+        with index_path(directory, number).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _SEALED_BYTES))
+            end = sealed_entry(file.read())
+        if end is None or relay_path(directory, number).stat().st_size != end.byte:
+            return None
+        if statements_path(directory, number).stat().st_size != end.first_event:
+            return None
+    except FileNotFoundError:
+        return None
+    return end
+
+
+def read_index(directory: Path, number: int) -> Index | None:
+    """The whole index of a sealed segment; None when any record of it is damaged."""
+    data = index_path(directory, number).read_bytes()
+    texts = statements_path(directory, number).read_bytes()
+    entries = [unpack_entry(payload) for payload in payloads(data)]
+    if not entries or entries[-1].kind is not EntryKind.SEALED or entries[0].kind is not EntryKind.BEGIN:
+        return None
+    statements = [unpack_statement(payload, number) for payload in payloads(texts)]
+    if sum(len(pack_statement(statement)) for statement in statements) != len(texts):
+        return None
+    return Index(entries[:-1], statements)
+
+
+def write_index(directory: Path, number: int, index: Index, end: Entry | None) -> None:
+    """Write both files anew."""
+    entries = [*index.entries, end] if end else index.entries
+    for path, data in (
+        (index_path(directory, number), b"".join(map(pack_entry, entries))),
+        (statements_path(directory, number), b"".join(map(pack_statement, index.statements))),
+    ):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+        try:
+            write_at(fd, data, 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def read_description(directory: Path, number: int) -> bytes:
+    """The format description event that the segment begins with. Raises OSError, ShardmergeError."""
+    with relay_path(directory, number).open("rb") as file:
+        file.seek(FIRST_BYTE)
+        start = file.read(HEADER_SIZE)
+        header = parse_header(start)
+        return start + file.read(header.size - HEADER_SIZE)
+
+
+def events(data: memoryview, at: int) -> Iterator[tuple[EventHeader, memoryview]]:
+    """The whole events in ``data`` from byte ``at``; ends at the first that is not whole."""
+    while len(data) - at >= HEADER_SIZE:
+        header = parse_header(data, at)
+        event = data[at : at + header.size]
+        if len(event) < header.size:
+            return
+        yield header, event
+        at += header.size
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What a segment holds up to its last whole group: ``head`` is that group's end."""
+
+    head: Head
+    index: Index
+    last_entry: int
+
+
+def scan(directory: Path, source: str, number: int, begin: Entry) -> Scanned | None:
+    """Read a segment event by event, up to the last whole group before anything torn or damaged.
+
+    None when not even its format description is whole.
+    """
+    path = relay_path(directory, number)
+    if not path.exists() or path.stat().st_size <= FIRST_BYTE:
+        return None
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        data = memoryview(mapped)
+        try:
+            walker = _walk(data, source, head_at(number, begin))
+        finally:
+            data.release()
+    if walker is None:
+        return None
+    entries, statements = walker.drain()
+    return Scanned(walker.end, Index([begin, *entries], statements), entries[-1].byte if entries else begin.byte)
+
+
+def _walk(data: memoryview, source: str, begin: Head) -> GroupWalker | None:
+    walker = GroupWalker(source, begin, checksum=False)
+    if bytes(data[:FIRST_BYTE]) != MAGIC:
+        return None
+    try:
+        for header, event in events(data, FIRST_BYTE):
+            if walker.byte == FIRST_BYTE:
+                if header.type != EventType.FORMAT_DESCRIPTION:
+                    return None
+                description = FormatDescription.parse(bytes(event), source)
+                if description.checksum and not checksum_matches(event):
+                    return None
+            elif walker.checksum and not checksum_matches(event):
+                break
+            walker.step(event, header.type, header.size, header.log_pos, header.timestamp)
+    except ShardmergeError:
+        # Bytes that are no event: the tail is torn here. What is cut is fetched again, and if the source
+        # does send such an event, the reader stops with its error.
+        pass
+    return walker if walker.end.offset.byte > FIRST_BYTE else None
+
+
+def group_end(directory: Path, source: str, number: int, index: Index, byte: int) -> Head | None:
+    """What is known at group end ``byte`` of a segment; None if no group ends there."""
+    entry = index.before(byte)
+    if entry.byte == byte:
+        return head_at(number, entry)
+    for end, _ in group_ends(directory, source, number, entry, byte):
+        if end.offset.byte == byte:
+            return end
+    return None
+
+
+def group_ends(directory: Path, source: str, number: int, entry: Entry, until: int) -> Iterator[tuple[Head, int]]:
+    """Each group end between a group-end ``entry`` and byte ``until``, with where its group began at the source."""
+    checksum = FormatDescription.parse(read_description(directory, number), source).checksum
+    walker = GroupWalker(source, head_at(number, entry), checksum)
+    with relay_path(directory, number).open("rb") as file:
+        data = memoryview(os.pread(file.fileno(), until - entry.byte, entry.byte))
+    for header, event in events(data, 0):
+        walker.step(event, header.type, header.size, header.log_pos, header.timestamp)
+        if walker.at_group_end:
+            yield walker.end, walker.start_pos

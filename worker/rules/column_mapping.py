@@ -1,0 +1,161 @@
+"""Column mappings: ``partition id``, ``add prefix``, ``add suffix``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proto import config_pb2 as pb
+from proto.config.rule_model import INSTANCE_BITS, SCHEMA_BITS, TABLE_BITS
+from proto.errors import config
+from worker.plan import AddPrefix, AddSuffix, Mapping, PartitionId
+from worker.rules.selector import Selector, most_specific, selector
+from worker.table import Column, Table, ValueKind
+
+_ID_BITS = 63
+"""Bit 63 stays 0, so that ids remain positive in a signed BIGINT."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappingRule:
+    name: str
+    selector: Selector
+    column: str
+    expression: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMapper:
+    """Pure; ``source`` is only for messages."""
+
+    source: str
+    rules: tuple[MappingRule, ...]
+    case_sensitive: bool
+
+    @staticmethod
+    def from_config(subtask: pb.SubTaskConfig) -> ColumnMapper:
+        """Compile the mappings; raises ``config.PATTERN``."""
+        return ColumnMapper(
+            subtask.source_id,
+            tuple(
+                MappingRule(
+                    rule.name,
+                    selector(
+                        subtask.task,
+                        f"column mapping {rule.name}",
+                        rule.schema_pattern,
+                        rule.table_pattern,
+                        subtask.case_sensitive,
+                    ),
+                    rule.target_column,
+                    rule.expression,
+                    tuple(rule.arguments),
+                )
+                for rule in subtask.column_mappings
+            ),
+            subtask.case_sensitive,
+        )
+
+    def mappings(self, table: Table) -> dict[int, Mapping]:
+        """The mapping of each mapped column, by its index in the table.
+
+        Per column the most specific rule holds. Raises ``config.AMBIGUOUS_MAPPING``,
+        ``config.MAPPED_COLUMN_MISSING``, ``config.MAPPED_COLUMN_TYPE`` or ``config.PARTITION_NAME``.
+        """
+        found: dict[int, Mapping] = {}
+        # Column names have no case on any server (MySQL manual, "Identifier Case Sensitivity").
+        for name in dict.fromkeys(rule.column.lower() for rule in self.rules):
+            rules = [rule for rule in self.rules if rule.column.lower() == name]
+            best = most_specific(rules, table.schema, table.name)
+            if not best:
+                continue
+            if len({(rule.expression, rule.arguments) for rule in best}) > 1:
+                raise config.AMBIGUOUS_MAPPING(
+                    source=self.source,
+                    schema=table.schema,
+                    table=table.name,
+                    column=best[0].column,
+                    rules=", ".join(sorted(rule.name for rule in best)),
+                )
+            index = self._column(best[0], table)
+            found[index] = self._mapping(best[0], table, table.columns[index])
+        return found
+
+    def _column(self, rule: MappingRule, table: Table) -> int:
+        for index, column in enumerate(table.columns):
+            if column.name.lower() == rule.column.lower() and not column.generated:
+                return index
+        raise config.MAPPED_COLUMN_MISSING(
+            source=self.source, rule=rule.name, column=rule.column, schema=table.schema, table=table.name
+        )
+
+    def _mapping(self, rule: MappingRule, table: Table, column: Column) -> Mapping:
+        needed = ValueKind.INTEGER if rule.expression == "partition id" else ValueKind.STRING
+        if column.kind is not needed:
+            raise config.MAPPED_COLUMN_TYPE(
+                source=self.source,
+                rule=rule.name,
+                expression=rule.expression,
+                schema=table.schema,
+                table=table.name,
+                column=column.name,
+                type=column.type_text,
+            )
+        if rule.expression == "add prefix":
+            return AddPrefix(rule.arguments[0])
+        if rule.expression == "add suffix":
+            return AddSuffix(rule.arguments[0])
+        try:
+            return partition_id(table.schema, table.name, rule.arguments, self.case_sensitive)
+        except ValueError as error:
+            raise config.PARTITION_NAME(
+                source=self.source, rule=rule.name, schema=table.schema, table=table.name, reason=error
+            ) from error
+
+
+def partition_id(schema: str, table: str, arguments: Sequence[str], case_sensitive: bool) -> PartitionId:
+    """The ``partition id`` of one table's rows.
+
+    ``arguments``: instance number, schema prefix, table prefix and optionally a separator. From bit 62 down:
+    4 bits instance, 7 schema, 8 table, the rest for the original id; a part given as "" takes no bits. The
+    layout is DM's (docs: "Column Mapping", partition id). Raises ValueError saying what does not fit.
+    """
+    instance, schema_prefix, table_prefix, separator = (*arguments, "", "", "", "")[:4]
+    prefix, bits = 0, _ID_BITS
+    if instance:
+        bits -= INSTANCE_BITS
+        prefix |= _number("instance", instance, INSTANCE_BITS) << bits
+    if schema_prefix:
+        bits -= SCHEMA_BITS
+        number = _name_number("schema", schema, schema_prefix, separator, SCHEMA_BITS, case_sensitive)
+        prefix |= number << bits
+    if table_prefix:
+        bits -= TABLE_BITS
+        number = _name_number("table", table, table_prefix, separator, TABLE_BITS, case_sensitive)
+        prefix |= number << bits
+    return PartitionId(prefix, bits)
+
+
+def _name_number(what: str, name: str, prefix: str, separator: str, bits: int, case_sensitive: bool) -> int:
+    """The number at the end of a name; 0 for a name that is just the prefix."""
+
+    def same(one: str, other: str) -> bool:
+        return one == other if case_sensitive else one.lower() == other.lower()
+
+    if same(name, prefix):
+        return 0
+    start = prefix + separator
+    if not same(name[: len(start)], start):
+        raise ValueError(f"{what} {name} does not begin with {start}")
+    return _number(f"{what} {name}: what follows {start}", name[len(start) :], bits)
+
+
+def _number(what: str, digits: str, bits: int) -> int:
+    if not (digits.isascii() and digits.isdecimal()):
+        raise ValueError(f"{what} is no number: {digits!r}")
+    # Leading zeros carry nothing, and Python refuses to convert thousands of digits.
+    significant = digits.lstrip("0") or "0"
+    if len(significant) > 3 or int(significant) >= 1 << bits:
+        raise ValueError(f"{what} is {digits}, but must be at most {(1 << bits) - 1}")
+    return int(significant)

@@ -1,0 +1,129 @@
+"""All rules of one subtask, and the plan they make of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proto import config_pb2 as pb
+from proto.config.names import SYSTEM_SCHEMAS
+from proto.errors import config
+from worker.plan import ColumnPlan, PartitionId, TablePlan
+from worker.rules.block_allow import BlockAllow
+from worker.rules.column_mapping import ColumnMapper
+from worker.rules.router import Route, Router
+from worker.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Pure and picklable. Answers for a table never change: callers may keep them per (schema, table)."""
+
+    meta_schema: str
+    block_allow: BlockAllow
+    router: Router
+    mapper: ColumnMapper
+
+    @staticmethod
+    def from_config(subtask: pb.SubTaskConfig) -> Rules:
+        """Compile a subtask's rules; raises ``config.PATTERN``."""
+        return Rules(
+            subtask.meta_schema,
+            BlockAllow.from_config(subtask.task, subtask.block_allow_list, subtask.case_sensitive),
+            Router.from_config(subtask),
+            ColumnMapper.from_config(subtask),
+        )
+
+    def route(self, schema: str, table: str) -> Route | None:
+        """Where the table's rows go; None when it takes no part.
+
+        The server's own schemas never take part, nor does a schema named like the task's meta schema: on
+        a server that is the target of another task it holds that task's checkpoints. Raises
+        ``config.AMBIGUOUS_ROUTE``.
+        """
+        if self._reserved(schema) or not self.block_allow.passes(schema, table):
+            return None
+        return self.router.route(schema, table)
+
+    def may_hold(self, schema: str) -> bool:
+        """Whether a table of the schema, present or future, could take part; True when in doubt."""
+        return not self._reserved(schema) and self.block_allow.may_pass(schema)
+
+    def plan(self, shard: int, source: str, table: Table) -> TablePlan:
+        """What becomes of the rows of a table that :meth:`route` lets through.
+
+        ``shard``: the number of the table among the subtask's. A key that the target cannot be
+        addressed by (a column of it is generated) gives way to the next unique key, or to none. Raises what
+        :meth:`route` and :meth:`ColumnMapper.mappings` raise, and ValueError for a table that takes no part.
+        """
+        route = self.route(table.schema, table.name)
+        if route is None:
+            raise ValueError(f"{table.full_name} takes no part in the task")
+        mappings = self.mapper.mappings(table)
+        columns = tuple(
+            ColumnPlan(index, column, column.name, mappings.get(index))
+            for index, column in enumerate(table.columns)
+            if not column.generated
+        )
+        key = _key(table, columns)
+        return TablePlan(
+            shard=shard,
+            source=source,
+            table=table,
+            target_schema=route.target_schema,
+            target_table=route.target_table,
+            columns=columns,
+            key=key,
+            one_lane=_one_lane(table, columns, key),
+        )
+
+    def _reserved(self, schema: str) -> bool:
+        lower = schema.lower()
+        return lower in SYSTEM_SCHEMAS or lower == self.meta_schema.lower()
+
+
+def check_partitions(plans: Iterable[TablePlan]) -> None:
+    """Refuse two shard tables whose mapped keys are bound to collide.
+
+    That is when both go to one target table, every column of their keys is mapped by ``partition id`` and the
+    numbers are the same: names ``t_1`` and ``t_01``, ``t`` and ``t_0``, or tables of two schemas when only
+    the table's number counts. Raises ``config.PARTITION_CLASH``.
+    """
+    first: dict[tuple[object, ...], TablePlan] = {}
+    for plan in plans:
+        mapped = tuple(
+            (column.target_name, column.mapping)
+            for column in (plan.columns[index] for index in plan.key)
+            if isinstance(column.mapping, PartitionId)
+        )
+        if not mapped or len(mapped) < len(plan.key):
+            continue
+        other = first.setdefault((plan.target_schema, plan.target_table, mapped), plan)
+        if other is not plan:
+            raise config.PARTITION_CLASH(
+                source=plan.source,
+                first=other.table.full_name,
+                second=plan.table.full_name,
+                target=plan.target_name,
+                columns=", ".join(name for name, _ in mapped),
+            )
+
+
+def _key(table: Table, columns: tuple[ColumnPlan, ...]) -> tuple[int, ...]:
+    """The identifying key as indexes into ``columns``."""
+    place = {plan.index: at for at, plan in enumerate(columns)}
+    if all(index in place for index in table.key):
+        return tuple(place[index] for index in table.key)
+    by_name = {plan.column.name: at for at, plan in enumerate(columns)}
+    for names in table.unique_keys:
+        at = [by_name.get(name) for name in names]
+        usable = tuple(each for each in at if each is not None and not columns[each].column.nullable)
+        if len(usable) == len(names):
+            return usable
+    return ()
+
+
+def _one_lane(table: Table, columns: tuple[ColumnPlan, ...], key: tuple[int, ...]) -> bool:
+    """A unique key beside the identifying one: the order between its rows matters."""
+    names = {columns[at].column.name for at in key}
+    return any(set(unique) != names for unique in table.unique_keys)

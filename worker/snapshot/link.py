@@ -1,0 +1,91 @@
+"""What a chunk reader asks of its worker, and how it asks it by gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import grpc
+
+from proto import relay_pb2, relay_pb2_grpc, rpc
+from worker.position import RelayOffset, SourcePosition
+
+_ANSWER_SECONDS = 60.0
+_LOCATE_SECONDS = 660.0
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A position of the source as an offset of relay log ``relay_id``."""
+
+    relay_id: str
+    offset: RelayOffset
+
+
+class ReaderLink(Protocol):
+    """A reader's line to its worker. Methods raise catalogue errors."""
+
+    def take(self) -> relay_pb2.TakeChunkResponse:
+        """The next chunk, or what to do instead."""
+        ...
+
+    def report(self, report: relay_pb2.ChunkReport) -> bool:
+        """Tell how a chunk does (``who`` is filled in); True: stop."""
+        ...
+
+    def locate(self, position: SourcePosition) -> Located:
+        """Wait until the relay has passed ``position``; where that is."""
+        ...
+
+    def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
+        """The raw events from ``start`` up to ``until``."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class GrpcLink:
+    """The line over gRPC: service Relay of the worker at ``address`` (host:port)."""
+
+    def __init__(self, address: str, who: relay_pb2.TaskIdentity, os_pid: int) -> None:
+        self._who = who
+        self._os_pid = os_pid
+        self._peer = f"worker at {address}"
+        self._channel = rpc.channel(address)
+        self._stub = relay_pb2_grpc.RelayStub(self._channel)
+
+    def take(self) -> relay_pb2.TakeChunkResponse:
+        try:
+            return self._stub.TakeChunk(
+                relay_pb2.TakeChunkRequest(who=self._who, os_pid=self._os_pid), timeout=_ANSWER_SECONDS
+            )
+        except grpc.RpcError as error:
+            raise rpc.coded_from_rpc(error, self._peer) from error
+
+    def report(self, report: relay_pb2.ChunkReport) -> bool:
+        report.who.CopyFrom(self._who)
+        try:
+            return self._stub.ReportChunk(report, timeout=_ANSWER_SECONDS).stop
+        except grpc.RpcError as error:
+            raise rpc.coded_from_rpc(error, self._peer) from error
+
+    def locate(self, position: SourcePosition) -> Located:
+        request = relay_pb2.LocateRequest(who=self._who, position=position.to_proto())
+        try:
+            answer = self._stub.Locate(request, timeout=_LOCATE_SECONDS)
+        except grpc.RpcError as error:
+            raise rpc.coded_from_rpc(error, self._peer) from error
+        return Located(answer.relay_id, RelayOffset.from_proto(answer.offset))
+
+    def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
+        request = relay_pb2.SubscribeRequest(
+            who=self._who, until=until.to_proto(), barriers=False, **{"from": start.to_proto()}
+        )
+        try:
+            yield from self._stub.Subscribe(request)
+        except grpc.RpcError as error:
+            raise rpc.coded_from_rpc(error, self._peer) from error
+
+    def close(self) -> None:
+        self._channel.close()

@@ -1,0 +1,241 @@
+"""Loading a chunk: multi-row INSERTs and the chunk's state in one target transaction.
+
+Plain INSERT, never REPLACE or IGNORE: a key that exists already is another shard's row, and an error (I8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+
+import pymysql
+from pymysql.constants import ER
+
+from proto import errors, hooks
+from proto.errors import ShardmergeError
+from worker.connection import (
+    Endpoint,
+    Session,
+    Side,
+    Trouble,
+    coded,
+    connect,
+    errno_of,
+    quote_name,
+    rows,
+    trouble,
+)
+from worker.plan import TablePlan
+from worker.rows import Literals
+from worker.snapshot.chunks import Chunk
+from worker.snapshot.fixup import key_of
+from worker.snapshot.store import Loaded, SnapshotStore
+from worker.trouble import reason_of
+
+STATEMENT_BYTES = 1 << 20
+"""INSERT statements are cut at about this size, or below the target's max_allowed_packet if that is less."""
+
+_PACKET_MARGIN = 1024
+_DUPLICATE_KEY = (ER.DUP_ENTRY, ER.DUP_ENTRY_WITH_KEY_NAME)
+_SHOWN_COLUMNS = 4
+
+
+class ChunkLoader:
+    """The target's end of one reader: a connection that loads chunk after chunk. Close it, or use ``with``."""
+
+    def __init__(self, endpoint: Endpoint, store: SnapshotStore, statement_bytes: int = STATEMENT_BYTES) -> None:
+        self.endpoint = endpoint
+        self.store = store
+        self._session: Session | None = None
+        self._statement_bytes = statement_bytes
+        self._packet = 0
+
+    def session(self) -> Session:
+        """The connection, opened when missing. Raises what connect() raises."""
+        if self._session is None:
+            session = connect(self.endpoint, Side.TARGET, name="target", autocommit=False)
+            self._session = session
+            try:
+                [(packet,)] = rows(session, "SELECT @@max_allowed_packet")
+            except pymysql.MySQLError as error:
+                raise self.coded(error) from error
+            self._packet = int(packet)
+        return self._session
+
+    def coded(self, error: pymysql.MySQLError) -> ShardmergeError:
+        return coded(error, self.endpoint, Side.TARGET, "target")
+
+    def transaction(self, plan: TablePlan, chunk: Chunk) -> ChunkTransaction:
+        """A transaction for one chunk; enter it with ``with``."""
+        session = self.session()
+        limit = min(self._statement_bytes, self._packet - _PACKET_MARGIN)
+        return ChunkTransaction(self, session, plan, chunk, limit, self._packet - _PACKET_MARGIN)
+
+    def close(self) -> None:
+        """Drop the connection; what was not committed is rolled back by the server."""
+        session, self._session = self._session, None
+        if session is not None:
+            session._force_close()  # pyright: ignore[reportPrivateUsage]  # also mid-answer
+
+    def __enter__(self) -> ChunkLoader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ChunkTransaction:
+    """One chunk's transaction at the target; leaving the ``with`` block without commit rolls back.
+
+    ``done``: what the chunk came to when an earlier attempt has committed it; then there is nothing to load.
+    Methods raise catalogue errors; the connection is closed when it may be unusable.
+    """
+
+    def __init__(
+        self, loader: ChunkLoader, session: Session, plan: TablePlan, chunk: Chunk, limit: int, packet: int
+    ) -> None:
+        self._loader, self._session = loader, session
+        self._plan, self._chunk = plan, chunk
+        self._limit, self._packet = limit, packet
+        columns = ",".join(quote_name(item.target_name) for item in plan.columns)
+        target = f"{quote_name(plan.target_schema)}.{quote_name(plan.target_table)}"
+        self._head = f"INSERT INTO {target} ({columns}) VALUES (".encode()
+        self._rows: list[Literals] = []
+        self._values: list[bytes] = []
+        self._size = len(self._head)
+        self._open = False
+        self.count = 0
+        self.bytes = 0
+        self.done: Loaded | None = None
+
+    def __enter__(self) -> ChunkTransaction:
+        try:
+            self._session.begin()
+            self._open = True
+            self.done = self._loader.store.lock_chunk(self._session, self._plan, self._chunk.number)
+        except pymysql.MySQLError as error:
+            self._loader.close()
+            raise self._loader.coded(error) from error
+        except ShardmergeError:
+            self._rollback()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._rollback()
+
+    def _rollback(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        try:
+            self._session.rollback()
+        except pymysql.MySQLError:
+            self._loader.close()  # the server rolls back what a lost connection left
+
+    def add(self, batch: Sequence[Literals]) -> None:
+        """Take rows; statements are sent as they fill."""
+        room = self._limit
+        for row in batch:
+            values = b",".join(row)
+            size = len(values) + 3
+            if self._size + size > room and self._values:
+                self._flush()
+            self._rows.append(row)
+            self._values.append(values)
+            self._size += size
+        if self._size >= room:
+            self._flush()
+
+    def commit(self, loaded: Loaded) -> None:
+        """Send what is left, record the chunk as loaded, commit. Raises FENCED and the catalogue's target errors."""
+        self._flush()
+        hooks.reach("snapshot.before_commit")
+        try:
+            self._loader.store.mark_loaded(self._session, self._plan, self._chunk.number, loaded)
+            self._session.commit()
+            self._open = False
+        except pymysql.MySQLError as error:
+            self._loader.close()
+            raise self._loader.coded(error) from error
+        hooks.reach("snapshot.after_commit")
+
+    def flush(self) -> None:
+        """Send what is left, so that ``count`` and ``bytes`` are final."""
+        self._flush()
+
+    def _flush(self) -> None:
+        sent = self._rows
+        if not sent:
+            return
+        statement = self._head + b"),(".join(self._values) + b")"
+        if len(statement) > self._packet:
+            raise errors.snapshot.ROW_TOO_LARGE(
+                source=self._plan.source,
+                schema=self._plan.table.schema,
+                table=self._plan.table.name,
+                key=self._shown(sent[0]),
+                bytes=len(statement),
+                limit=self._packet,
+            )
+        try:
+            taken = self._session.query(statement)
+        except pymysql.MySQLError as error:
+            raise self._refused(error, sent) from error
+        if taken != len(sent):
+            raise errors.snapshot.COUNT_MISMATCH(
+                source=self._plan.source,
+                number=self._chunk.number,
+                schema=self._plan.table.schema,
+                table=self._plan.table.name,
+                target_schema=self._plan.target_schema,
+                target_table=self._plan.target_table,
+                taken=taken,
+                sent=len(sent),
+            )
+        self.count += len(sent)
+        self.bytes += len(statement)
+        self._rows, self._values, self._size = [], [], len(self._head)
+
+    def _refused(self, error: pymysql.MySQLError, sent: Sequence[Literals]) -> ShardmergeError:
+        """The coded error of a refused INSERT."""
+        plan = self._plan
+        if errno_of(error) in _DUPLICATE_KEY:
+            return errors.replicate.COLLISION(
+                source=plan.source,
+                schema=plan.table.schema,
+                table=plan.table.name,
+                position=f"chunk {self._chunk.number}",
+                target_schema=plan.target_schema,
+                target_table=plan.target_table,
+                key=self._collided(sent),
+                other=f" ({reason_of(error)})",
+            )
+        if trouble(errno_of(error)) is Trouble.STATEMENT:
+            return errors.replicate.TARGET_REJECTED(
+                target_schema=plan.target_schema,
+                target_table=plan.target_table,
+                source=plan.source,
+                reason=reason_of(error),
+                errno=errno_of(error),
+            )
+        self._loader.close()
+        return self._loader.coded(error)
+
+    def _collided(self, sent: Sequence[Literals]) -> str:
+        """The key of the row that collides: the refused rows one by one, in the transaction that is rolled back."""
+        try:
+            for row in sent:
+                self._session.query(self._head + b",".join(row) + b")")
+        except pymysql.MySQLError as error:
+            if errno_of(error) in _DUPLICATE_KEY:
+                return self._shown(row)
+        return "(it could not be told which)"
+
+    def _shown(self, row: Literals) -> str:
+        key = key_of(self._plan, row) or row[:_SHOWN_COLUMNS]
+        return ", ".join(value.decode("utf-8", "replace") for value in key)

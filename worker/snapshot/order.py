@@ -1,0 +1,136 @@
+"""The order of keys: as conditions for the server that owns it, as numbers where both sides agree.
+
+Chunks follow the *source server's* order (collations included). SQL here is for the source's session
+(empty sql_mode, utf8mb4 statements).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from worker.binlog.literal import literal
+from worker.connection import quote_name
+from worker.rows import Literals
+from worker.snapshot.chunks import Bound
+from worker.table import Column, Table, ValueKind
+
+_INTEGERS = frozenset({ValueKind.INTEGER, ValueKind.YEAR, ValueKind.BIT})
+_UNORDERED = frozenset({ValueKind.SET, ValueKind.JSON, ValueKind.GEOMETRY})
+
+
+def bound_columns(table: Table) -> tuple[Column, ...]:
+    """The leading key columns that chunks can be cut by; () when the table cannot be cut.
+
+    A SET compares as text but is indexed as a number, so the columns before it must do.
+    """
+    columns: list[Column] = []
+    for column in table.key_columns:
+        if column.kind in _UNORDERED:
+            break
+        columns.append(column)
+    return tuple(columns)
+
+
+def bound_literal(column: Column, text: bytes) -> bytes:
+    """A key value, as a raw session read it, as a bound. ENUM stays a number: the order of its index."""
+    return text if column.kind is ValueKind.ENUM else literal(column, text)
+
+
+def key_bound(columns: Sequence[Column], key: Literals) -> Bound:
+    """The place of a decoded row's key (unmapped literals of all key columns) among bounds."""
+    return tuple(
+        _enum_number(column, value) if column.kind is ValueKind.ENUM else value
+        for column, value in zip(columns, key, strict=False)
+    )
+
+
+def _enum_number(column: Column, label: bytes) -> bytes:
+    # Index 0 is the empty label that stands for an invalid value.
+    for index in range(len(column.labels) + 1):
+        number = b"%d" % index
+        if literal(column, number) == label:
+            return number
+    raise ValueError(f"{label!r} is no label of {column.name}")
+
+
+def is_numeric(columns: Sequence[Column]) -> bool:
+    """Whether bounds of these columns compare as integers, without asking a server."""
+    return all(column.kind in _INTEGERS for column in columns)
+
+
+def numbers(bound: Bound) -> tuple[int, ...]:
+    return tuple(int(value) for value in bound)
+
+
+def numeric_places(bounds: Sequence[Bound], keys: Sequence[Bound]) -> list[int]:
+    """For each key how many of the ascending ``bounds`` are not above it: the number of its chunk."""
+    ascending = [numbers(bound) for bound in bounds]
+    return [bisect_right(ascending, numbers(key)) for key in keys]
+
+
+def column_names(columns: Sequence[Column]) -> list[bytes]:
+    return [quote_name(column.name).encode() for column in columns]
+
+
+def above(names: Sequence[bytes], bound: Bound) -> bytes:
+    """``names`` > ``bound`` by all columns, as ``a > 1 OR (a = 1 AND b > 2)``.
+
+    The optimizer makes an exact index range of this form; a row constructor, ``(a, b) > (1, 2)``, scans the
+    whole index, and ``a >= 1 AND (a > 1 OR b > 2)`` every row with a = 1.
+    """
+    return _beyond(names, bound, b">", b">")
+
+
+def from_on(names: Sequence[bytes], bound: Bound) -> bytes:
+    """``names`` >= ``bound``."""
+    return _beyond(names, bound, b">", b">=")
+
+
+def below(names: Sequence[bytes], bound: Bound) -> bytes:
+    """``names`` < ``bound``."""
+    return _beyond(names, bound, b"<", b"<")
+
+
+def _beyond(names: Sequence[bytes], bound: Bound, sign: bytes, last_sign: bytes) -> bytes:
+    condition = names[-1] + last_sign + bound[-1]
+    for name, value in zip(reversed(names[:-1]), reversed(bound[:-1]), strict=True):
+        condition = b"%s%s%s OR (%s=%s AND (%s))" % (name, sign, value, name, value, condition)
+    return condition
+
+
+def in_range(names: Sequence[bytes], lower: Bound, upper: Bound) -> bytes:
+    """WHERE clause (with a leading space) of the keys from ``lower`` up to ``upper``; b"" when both are open."""
+    parts: list[bytes] = []
+    if lower:
+        parts.append(b"(" + from_on(names, lower) + b")")
+    if upper:
+        parts.append(b"(" + below(names, upper) + b")")
+    return b" WHERE " + b" AND ".join(parts) if parts else b""
+
+
+def typed(column: Column, value: bytes) -> bytes:
+    """A bound's literal as an expression that compares as the column's own values do."""
+    match column.kind:
+        case ValueKind.STRING:
+            return b"CONVERT(%s USING %s) COLLATE %s" % (
+                value,
+                column.charset.encode(),
+                column.collation.encode(),
+            )
+        case ValueKind.DATE:
+            return b"CAST(%s AS DATE)" % value
+        case ValueKind.TIME:
+            return b"CAST(%s AS TIME(6))" % value
+        case ValueKind.DATETIME | ValueKind.TIMESTAMP:
+            return b"CAST(%s AS DATETIME(6))" % value
+        case _:
+            return value
+
+
+def typed_from_on(columns: Sequence[Column], key: Bound, bound: Bound) -> bytes:
+    """``key`` >= ``bound`` as an expression over literals."""
+    return from_on(
+        [typed(column, value) for column, value in zip(columns, key, strict=True)],
+        tuple(typed(column, value) for column, value in zip(columns, bound, strict=True)),
+    )

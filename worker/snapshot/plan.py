@@ -1,0 +1,162 @@
+"""Planning: asks the source server where to cut a table. Lazy: bounds come as they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pymysql.cursors import DictCursor
+
+from proto import errors
+from worker.connection import Session, quote_name, text_of
+from worker.connection import rows as ask
+from worker.plan import TablePlan
+from worker.schema import select_list
+from worker.snapshot.chunks import WHOLE, Bound, Chunk, cut, even_bounds, even_step, rows_per_chunk
+from worker.snapshot.order import above, below, bound_columns, bound_literal, column_names, in_range
+from worker.table import Table, ValueKind
+
+MAX_CHUNK_BYTES = 32 << 20
+"""Bound of a chunk's size at the source, by the server's estimate of a row's width."""
+
+MAX_WHOLE_BYTES = 1 << 30
+"""A table whose target has a further unique key is read at one position up to this size (see :func:`is_whole`)."""
+
+# Engines with consistent reads. Any other is read under a short lock of that one table.
+_VERSIONED_ENGINES = frozenset({"innodb", "rocksdb", "tokudb", "xpand"})
+
+# A chunk cut by arithmetic may hold as many rows as it is wide: one that looks this many times too full is cut again.
+_CROWDED = 2
+
+
+def is_versioned(table: Table) -> bool:
+    """Whether a SELECT of this table sees one state of it while others write."""
+    return table.engine.lower() in _VERSIONED_ENGINES
+
+
+def is_whole(plan: TablePlan) -> bool:
+    """Whether the table is one chunk, read at one exact position.
+
+    So are: a table without a key (a fix-up could not tell its rows apart), a table of an engine without
+    consistent reads, and, unless it is large, a table whose target has a further unique key: between two chunks
+    read at different moments a value of that key may move from a row of the later chunk to a row of
+    the earlier one, and would then seem to collide.
+    """
+    table = plan.table
+    if not bound_columns(table) or not is_versioned(table):
+        return True
+    return plan.one_lane and table.byte_estimate <= MAX_WHOLE_BYTES
+
+
+class TablePlanner:
+    """Cuts one table. ``session``: a raw one to the source, used by nobody else meanwhile."""
+
+    def __init__(self, session: Session, plan: TablePlan, chunk_rows: int) -> None:
+        self._session = session
+        self._plan = plan
+        self._table = plan.table
+        self._columns = bound_columns(plan.table)
+        self._names = column_names(self._columns)
+        self._chunk_rows = rows_per_chunk(
+            chunk_rows, plan.table.row_estimate, plan.table.byte_estimate, MAX_CHUNK_BYTES
+        )
+
+    def chunks(self, last: Chunk | None = None) -> Iterator[Chunk]:
+        """The table's chunks, those after ``last`` when a part of the plan exists already.
+
+        Raises ``pymysql.MySQLError`` and errors.snapshot.PLAN_STUCK.
+        """
+        if is_whole(self._plan):
+            return iter((WHOLE,) if last is None else ())
+        return cut(self._bounds(() if last is None else last.upper), last)
+
+    def _bounds(self, lower: Bound) -> Iterator[Bound]:
+        even = self._even(lower)
+        if even is None:
+            yield from self._ordered(lower, ())
+            return
+        minimum, maximum, step = even
+        crowded = step > _CROWDED * self._chunk_rows
+        for value in even_bounds(minimum, maximum, step):
+            bound = (b"%d" % value,)
+            if crowded and self._estimate(lower, bound) > _CROWDED * self._chunk_rows:
+                yield from self._ordered(lower, bound)
+            yield bound
+            lower = bound
+
+    def _even(self, lower: Bound) -> tuple[int, int, int] | None:
+        """(minimum, maximum, step) when the only key column is an evenly spread integer."""
+        if len(self._table.key) != 1 or self._columns[0].kind is not ValueKind.INTEGER:
+            return None
+        name = self._names[0].decode()
+        [(minimum, maximum)] = ask(
+            self._session, f"SELECT MIN({name}), MAX({name}) FROM {_full_name(self._table)}"
+        )
+        if minimum is None or maximum is None:
+            return None
+        first, final = int(minimum), int(maximum)
+        step = even_step(first, final, self._table.row_estimate, self._chunk_rows)
+        if step is None:
+            return None
+        return (int(lower[0]) if lower else first, final, step)
+
+    def _ordered(self, lower: Bound, end: Bound) -> Iterator[Bound]:
+        """Bounds ``chunk_rows`` rows apart in the server's own order, between ``lower`` and ``end`` (both exclusive).
+
+        Each is strictly above the one before, even where the bound columns are not the whole key.
+        """
+        columns = self._columns
+        order = b", ".join(self._names)
+        head = b"SELECT %s FROM %s FORCE INDEX (%s)" % (
+            select_list(columns).encode(),
+            _full_name(self._table).encode(),
+            quote_name(self._table.key_name).encode(),
+        )
+        while True:
+            parts = [above(self._names, lower)] if lower else []
+            if end:
+                parts.append(below(self._names, end))
+            where = b" WHERE " + b" AND ".join(b"(" + part + b")" for part in parts) if parts else b""
+            # The chunk holds the row at `lower`, too.
+            offset = self._chunk_rows - 1 if lower else self._chunk_rows
+            found = _query(
+                self._session, head + where + b" ORDER BY %s LIMIT 1 OFFSET %d" % (order, offset)
+            )
+            if not found:
+                return
+            bound = tuple(
+                bound_literal(column, value) for column, value in zip(columns, found[0], strict=True)
+            )
+            if bound == lower:
+                raise errors.snapshot.PLAN_STUCK(
+                    source=self._plan.source,
+                    schema=self._table.schema,
+                    table=self._table.name,
+                    found=_shown(bound),
+                    last=_shown(lower),
+                )
+            yield bound
+            lower = bound
+
+    def _estimate(self, lower: Bound, upper: Bound) -> int:
+        """The optimizer's estimate of the rows in a range: two dives into the index, however large the range."""
+        statement = b"EXPLAIN SELECT 1 FROM %s FORCE INDEX (%s)%s" % (
+            _full_name(self._table).encode(),
+            quote_name(self._table.key_name).encode(),
+            in_range(self._names, lower, upper),
+        )
+        with self._session.cursor(DictCursor) as cursor:
+            cursor.execute(statement.decode("utf-8", "surrogateescape"))
+            [found] = cursor.fetchall()
+        return int(text_of(found["rows"]) or 0)
+
+
+def _full_name(table: Table) -> str:
+    return f"{quote_name(table.schema)}.{quote_name(table.name)}"
+
+
+def _query(session: Session, statement: bytes) -> Sequence[tuple[bytes, ...]]:
+    return ask(session, statement.decode("utf-8", "surrogateescape"))
+
+
+def _shown(bound: Bound) -> str:
+    return ", ".join(value.decode("utf-8", "replace") for value in bound)

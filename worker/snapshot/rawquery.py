@@ -1,0 +1,72 @@
+"""One SELECT read as raw rows, as they arrive: PyMySQL connects and asks, this module reads the answer.
+
+PyMySQL makes a packet object and a decoder call per row and value; here a block of bytes becomes rows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+from pymysql.constants import COMMAND, CR
+
+from worker.connection import Session
+from worker.snapshot.textrows import END, FAILED, ROWS, split_rows
+
+RawRow = list[bytes | None]
+
+_READ_BYTES = 1 << 18
+
+
+def raw_rows(session: Session, statement: bytes) -> Iterator[list[RawRow]]:
+    """Run ``statement`` and yield its rows in batches, values as the server's bytes, None for NULL.
+
+    Nothing is kept: a slow consumer holds the server back. An iterator that is left before its end leaves the
+    connection unusable: close it. Raises ``pymysql.MySQLError``, also in the middle of the rows.
+    """
+    wire: Any = session
+    wire._execute_command(COMMAND.COM_QUERY, statement)
+    columns: int = wire._read_packet().read_length_encoded_integer()
+    for _ in range(columns + 1):  # the column definitions and their EOF
+        wire._read_packet()
+    reader = wire._rfile
+    pending = b""
+    while True:
+        pending = _read_on(reader, pending)
+        rows: list[RawRow] = []
+        try:
+            state, used = split_rows(pending, columns, rows)
+        except ValueError as error:
+            raise pymysql.OperationalError(CR.CR_MALFORMED_PACKET, f"malformed packet: {error}") from error
+        if rows:
+            yield rows
+        if state == ROWS:
+            pending = pending[used:]
+            continue
+        if state == END:
+            return
+        assert state == FAILED
+        _raise_error(pending[used + 4 :])
+
+
+def _read_on(reader: Any, pending: bytes) -> bytes:
+    """``pending`` and what follows: at least one whole packet, so that a large row is joined once."""
+    wanted = len(pending) + 1 if len(pending) < 4 else 4 + int.from_bytes(pending[:3], "little")
+    parts = [pending]
+    got = len(pending)
+    while got < wanted:
+        try:
+            data: bytes = reader.read1(_READ_BYTES)
+        except OSError as error:
+            raise pymysql.OperationalError(CR.CR_SERVER_LOST, f"lost connection during query: {error}") from error
+        if not data:
+            raise pymysql.OperationalError(CR.CR_SERVER_LOST, "lost connection to server during query")
+        parts.append(data)
+        got += len(data)
+    return b"".join(parts)
+
+
+def _raise_error(packet: bytes) -> None:
+    """Raise what an ERR packet says: 0xFF, errno, '#' and SQL state, message."""
+    pymysql.err.raise_mysql_exception(packet)

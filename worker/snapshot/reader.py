@@ -1,0 +1,236 @@
+"""A chunk reader: the body of one Spark task. Takes chunks from its worker until none is left."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from proto import errors, relay_pb2, rpc
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker.binlog.decoder import BlockDecoder
+from worker.connection import Endpoint
+from worker.plan import TablePlan
+from worker.position import SourcePosition
+from worker.rows import Literals, RowChange
+from worker.snapshot.chunks import Chunk
+from worker.snapshot.fixup import fix_up, key_of
+from worker.snapshot.link import GrpcLink, Located, ReaderLink
+from worker.snapshot.load import ChunkLoader, ChunkTransaction
+from worker.snapshot.plan import is_whole
+from worker.snapshot.source import ChunkSource
+from worker.snapshot.store import Loaded, Mark, SnapshotStore
+from worker.spark import TaskDone, TaskFailed, TaskOutcome, TaskStopped
+
+log = get_logger()
+
+_ATTEMPTS = 5
+_BACKOFF_SECONDS = 0.2
+_REPORT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSpec:
+    """What every reader of one run gets; pickled into the Spark tasks.
+
+    ``always_watermarks``: low watermark, SELECT, high watermark, fix-up, even where the server could tell the
+    exact position of a read. Tables that need an exact position (see plan.is_whole) get one all the same.
+    """
+
+    address: str
+    task: str
+    source_id: str
+    epoch: int
+    source: Endpoint
+    target: Endpoint
+    meta_schema: str
+    plans: tuple[TablePlan, ...]
+    always_watermarks: bool
+
+    def store(self) -> SnapshotStore:
+        return SnapshotStore(self.meta_schema, self.task, self.source_id, self.epoch)
+
+
+class ReaderTask:
+    """The Spark task's body; called once per reader with the reader's number."""
+
+    def __init__(self, spec: ReaderSpec) -> None:
+        self._spec = spec
+
+    def __call__(self, index: int) -> TaskOutcome:
+        spec = self._spec
+        who = relay_pb2.TaskIdentity(task=spec.task, source=spec.source_id, epoch=spec.epoch, index=index)
+        return read_chunks(spec, GrpcLink(spec.address, who, os.getpid()))
+
+
+def read_chunks(spec: ReaderSpec, link: ReaderLink) -> TaskOutcome:
+    """Take chunks and load them until there is none, or until told to stop. Closes ``link``."""
+    reader = _Reader(spec, link)
+    try:
+        return reader.run()
+    except _StopReading:
+        return TaskStopped()
+    except ShardmergeError as error:
+        return TaskFailed(error)
+    finally:
+        reader.close()
+
+
+class _StopReading(Exception):
+    """The worker wants this reader to end: the chunk at hand is rolled back."""
+
+
+class _Reader:
+    def __init__(self, spec: ReaderSpec, link: ReaderLink) -> None:
+        self._spec, self._link = spec, link
+        self._plans = {(plan.table.schema, plan.table.name): plan for plan in spec.plans}
+        self._source = ChunkSource(spec.source, spec.source_id)
+        self._loader = ChunkLoader(spec.target, spec.store())
+        self._reported_at = 0.0
+
+    def close(self) -> None:
+        self._source.close()
+        self._loader.close()
+        self._link.close()
+
+    def run(self) -> TaskOutcome:
+        while True:
+            answer = self._link.take()
+            match answer.WhichOneof("next"):
+                case "chunk":
+                    self._do(answer.chunk)
+                case "finished":
+                    return TaskDone()
+                case "wait":
+                    continue
+                case _:
+                    return TaskStopped()
+
+    def _do(self, spec: relay_pb2.ChunkSpec) -> None:
+        """One chunk; again after errors that pass. Raises the last error, once the worker has been told."""
+        plan = self._plans[(spec.source_schema, spec.source_table)]
+        chunk = Chunk(spec.number, tuple(spec.lower), tuple(spec.upper))
+        self._reported_at = time.monotonic()
+        for attempt in range(_ATTEMPTS):
+            try:
+                done = self._load(spec, plan, chunk)
+                break
+            except ShardmergeError as error:
+                self._source.close()
+                self._loader.close()
+                if not error.spec.retryable or attempt == _ATTEMPTS - 1:
+                    self._report(relay_pb2.ChunkReport(chunk=spec, failed=rpc.error_to_proto(error)))
+                    raise
+                log.warning("chunk is tried again", table=plan.table.full_name, chunk=chunk.number, error=str(error))
+                self._pause(spec, _BACKOFF_SECONDS * 2**attempt)
+        report = relay_pb2.ChunkReport(
+            chunk=spec,
+            rows=done.rows,
+            bytes=done.bytes,
+            high=done.high.position.to_proto(),
+            seconds=done.seconds,
+        )
+        if self._report(report):
+            raise _StopReading
+
+    def _report(self, report: relay_pb2.ChunkReport) -> bool:
+        return self._link.report(report)
+
+    def _pause(self, spec: relay_pb2.ChunkSpec, seconds: float) -> None:
+        if self._report(relay_pb2.ChunkReport(chunk=spec)):
+            raise _StopReading
+        time.sleep(seconds)
+
+    def _tell_progress(self, spec: relay_pb2.ChunkSpec, transaction: ChunkTransaction) -> None:
+        """Once a second, so that a chunk that takes hours shows up and can be stopped."""
+        now = time.monotonic()
+        if now - self._reported_at < _REPORT_SECONDS:
+            return
+        self._reported_at = now
+        report = relay_pb2.ChunkReport(chunk=spec, rows=transaction.count, bytes=transaction.bytes)
+        if self._report(report):
+            # Rows of the answer may still be on their way: only a new connection is in step.
+            self._source.close()
+            raise _StopReading
+
+    def _load(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> Loaded:
+        if is_whole(plan) or (not self._spec.always_watermarks and self._source.tells_position):
+            return self._load_exact(spec, plan, chunk)
+        return self._load_fixed_up(spec, plan, chunk)
+
+    def _load_exact(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> Loaded:
+        """Rows stream from the source's read to the target; nothing is held but a statement."""
+        started = time.monotonic()
+        with self._loader.transaction(plan, chunk) as transaction:
+            if transaction.done is not None:
+                return transaction.done
+            with self._source.exact(plan, chunk) as (position, batches):
+                for batch in batches:
+                    transaction.add(batch)
+                    self._tell_progress(spec, transaction)
+            return _commit(transaction, Mark(position), started)
+
+    def _load_fixed_up(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> Loaded:
+        started = time.monotonic()
+        low, found, high = self._source.between_watermarks(plan, chunk)
+        start, end = self._link.locate(low), self._link.locate(high)
+        if start.relay_id != end.relay_id:
+            raise errors.snapshot.RELAY_CHANGED(
+                source=plan.source, number=chunk.number, schema=plan.table.schema, table=plan.table.name
+            )
+        rows = {key_of(plan, row): row for row in found}
+        if end.offset > start.offset:
+            changes = self._changes(plan, chunk, start, end)
+            fix_up(rows, plan, changes, lambda keys: self._source.inside(plan, chunk, keys))
+        with self._loader.transaction(plan, chunk) as transaction:
+            if transaction.done is not None:
+                return transaction.done
+            transaction.add(list(rows.values()))
+            self._tell_progress(spec, transaction)
+            return _commit(transaction, Mark(high, end.relay_id, end.offset), started)
+
+    def _changes(self, plan: TablePlan, chunk: Chunk, start: Located, end: Located) -> Iterator[RowChange]:
+        """Every change of the chunk's table between the watermarks, in order, with source keys."""
+        decoder = BlockDecoder(_only(plan), source_keys=True, source=plan.source)
+        for frame in self._link.subscribe(start.offset, end.offset):
+            match frame.WhichOneof("frame"):
+                case "opened":
+                    if frame.opened.relay_id != end.relay_id:
+                        raise errors.snapshot.RELAY_CHANGED(
+                            source=plan.source, number=chunk.number, schema=plan.table.schema, table=plan.table.name
+                        )
+                    decoder.open(frame.opened.format_description)
+                case "block":
+                    yield from decoder.decode(frame.block.events)
+                case "closed":
+                    if frame.closed.reason == relay_pb2.Closed.REASON_UNTIL:
+                        return
+                    if frame.closed.reason == relay_pb2.Closed.REASON_FAILED:
+                        raise rpc.error_from_proto(frame.closed.error)
+                    break
+                case _:
+                    pass
+        raise errors.snapshot.RELAY_STREAM_ENDED(
+            source=plan.source, number=chunk.number, schema=plan.table.schema, table=plan.table.name
+        )
+
+
+def _only(plan: TablePlan) -> Callable[[str, str], TablePlan | None]:
+    table = plan.table
+
+    def resolve(schema: str, name: str) -> TablePlan | None:
+        return plan if schema == table.schema and name == table.name else None
+
+    return resolve
+
+
+def _commit(transaction: ChunkTransaction, high: Mark, started: float) -> Loaded:
+    transaction.flush()
+    loaded = Loaded(transaction.count, transaction.bytes, time.monotonic() - started, high)
+    transaction.commit(loaded)
+    return loaded
+
+
+__all__ = ["Literals", "ReaderSpec", "ReaderTask", "SourcePosition", "read_chunks"]

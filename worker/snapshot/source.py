@@ -1,0 +1,216 @@
+"""Reading chunks from the source: three ways to know exactly which state was read.
+
+consistent   MariaDB: a consistent snapshot tells its own position; low = high, rows stream through
+watermarks   any server: low watermark, SELECT, high watermark; the caller fixes the rows up
+locked       no way around it: the shortest possible LOCK TABLES of that one table
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+
+import pymysql
+
+from proto import hooks
+from proto.errors import ShardmergeError
+from worker.binlog.literal import RowWriter
+from worker.connection import (
+    Endpoint,
+    ServerInfo,
+    Session,
+    Side,
+    coded,
+    connect,
+    current_position,
+    quote_name,
+    rows,
+    server_info,
+    text_of,
+)
+from worker.plan import TablePlan
+from worker.position import SourcePosition
+from worker.rows import Literals
+from worker.schema import select_list
+from worker.snapshot.chunks import Bound, Chunk
+from worker.snapshot.order import (
+    bound_columns,
+    column_names,
+    in_range,
+    is_numeric,
+    key_bound,
+    numeric_places,
+    typed_from_on,
+)
+from worker.snapshot.plan import is_versioned
+from worker.snapshot.rawquery import raw_rows
+from worker.snapshot.watermarks import high_watermark, low_watermark, open_consistent
+from worker.table import Column
+
+LOCK_WAIT_SECONDS = 30
+"""How long LOCK TABLES waits for writers of the table before the chunk is tried again later."""
+
+_KEYS_PER_QUESTION = 200
+
+
+def chunk_select(plan: TablePlan, chunk: Chunk) -> bytes:
+    """The SELECT of a chunk: the written columns, in plan order, as ``select_expression`` reads them."""
+    table = plan.table
+    columns = select_list(item.column for item in plan.columns).encode()
+    name = f"{quote_name(table.schema)}.{quote_name(table.name)}".encode()
+    where = in_range(column_names(bound_columns(table)), chunk.lower, chunk.upper)
+    # A range is always read along the key: a full scan per chunk would read the table once per chunk.
+    index = b" FORCE INDEX (%s)" % quote_name(table.key_name).encode() if where else b""
+    return b"SELECT %s FROM %s%s%s" % (columns, name, index, where)
+
+
+class ChunkSource:
+    """One reader's connections to the source. Methods raise catalogue errors; then :meth:`close` it."""
+
+    def __init__(self, endpoint: Endpoint, source_id: str) -> None:
+        self._endpoint = endpoint
+        self._source_id = source_id
+        self._session: Session | None = None
+        self._info: ServerInfo | None = None
+        self._tells_position: bool | None = None
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session._force_close()  # pyright: ignore[reportPrivateUsage]  # also mid-answer
+
+    def _opened(self) -> tuple[Session, ServerInfo]:
+        if self._session is None or self._info is None:
+            session = self._session = self._connect()
+            with self._coding():
+                self._info = server_info(session)
+        return self._session, self._info
+
+    def _connect(self) -> Session:
+        return connect(self._endpoint, Side.SOURCE, name=self._source_id, raw=True)
+
+    @contextmanager
+    def _coding(self) -> Generator[None]:
+        try:
+            yield
+        except pymysql.MySQLError as error:
+            raise self.coded(error) from error
+
+    def coded(self, error: pymysql.MySQLError) -> ShardmergeError:
+        return coded(error, self._endpoint, Side.SOURCE, self._source_id)
+
+    @property
+    def tells_position(self) -> bool:
+        """Whether a consistent snapshot of this server tells its own position."""
+        if self._tells_position is None:
+            session, _ = self._opened()
+            with self._coding():
+                self._tells_position = open_consistent(session) is not None
+                session.rollback()
+        return self._tells_position
+
+    @contextmanager
+    def exact(self, plan: TablePlan, chunk: Chunk) -> Generator[tuple[SourcePosition, Iterator[list[Literals]]]]:
+        """A chunk at one exact position: that, and its mapped rows in batches as they arrive.
+
+        By consistent snapshot where the server tells the position and the engine keeps versions, else locked.
+        """
+        if is_versioned(plan.table) and self.tells_position:
+            session, _ = self._opened()
+            with self._coding():
+                position = open_consistent(session)
+                assert position is not None  # the server has told before
+                yield position, self._rows(session, plan, chunk)
+                session.rollback()
+            return
+        with self._locked(plan, chunk) as found:
+            yield found
+
+    @contextmanager
+    def _locked(
+        self, plan: TablePlan, chunk: Chunk
+    ) -> Generator[tuple[SourcePosition, Iterator[list[Literals]]]]:
+        """While the lock is held no writer of the table is under way: what it shows is the state at that position."""
+        session, info = self._opened()
+        locker = self._connect()
+        try:
+            with self._coding():
+                name = f"{quote_name(plan.table.schema)}.{quote_name(plan.table.name)}"
+                with locker.cursor() as cursor:
+                    cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}")
+                    cursor.execute(f"LOCK TABLES {name} READ")
+                if is_versioned(plan.table):
+                    with session.cursor() as cursor:
+                        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+                    position = current_position(locker, info)
+                    locker.close()
+                    yield position, self._rows(session, plan, chunk)
+                    session.rollback()
+                else:
+                    position = current_position(locker, info)
+                    yield position, self._rows(locker, plan, chunk)
+        finally:
+            locker._force_close()  # pyright: ignore[reportPrivateUsage]  # ends the lock, also mid-answer
+
+    def _rows(self, session: Session, plan: TablePlan, chunk: Chunk) -> Iterator[list[Literals]]:
+        literals = RowWriter(plan, self._source_id).literals
+        for batch in raw_rows(session, chunk_select(plan, chunk)):
+            yield [literals(values) for values in batch]
+
+    def between_watermarks(
+        self, plan: TablePlan, chunk: Chunk
+    ) -> tuple[SourcePosition, list[Literals], SourcePosition]:
+        """(low watermark, the chunk's mapped rows at some moment after it, high watermark)."""
+        session, info = self._opened()
+        with self._coding():
+            low = low_watermark(session, info)
+            hooks.reach("snapshot.after_low")
+            found: list[Literals] = []
+            for batch in self._rows(session, plan, chunk):
+                found += batch
+            hooks.reach("snapshot.after_select")
+            return low, found, high_watermark(session, info)
+
+    def inside(self, plan: TablePlan, chunk: Chunk, keys: Sequence[Literals]) -> list[bool]:
+        """For each source key (unmapped literals of all key columns): does it belong to the chunk?"""
+        columns = bound_columns(plan.table)
+        bounds = [bound for bound in (chunk.lower, chunk.upper) if bound]
+        places = self.places(columns, bounds, [key_bound(columns, key) for key in keys])
+        wanted = 1 if chunk.lower else 0
+        return [place == wanted for place in places]
+
+    def places(self, columns: Sequence[Column], bounds: Sequence[Bound], keys: Sequence[Bound]) -> list[int]:
+        """For each key how many of the ascending ``bounds`` are not above it, by the server's order.
+
+        The server compares, in one statement per step of a binary search over all keys.
+        """
+        if not bounds or is_numeric(columns):
+            return numeric_places(bounds, keys) if bounds else [0] * len(keys)
+        session, _ = self._opened()
+        found: list[int] = []
+        with self._coding():
+            for start in range(0, len(keys), _KEYS_PER_QUESTION):
+                found += _search(session, columns, bounds, keys[start : start + _KEYS_PER_QUESTION])
+        return found
+
+
+def _search(
+    session: Session, columns: Sequence[Column], bounds: Sequence[Bound], keys: Sequence[Bound]
+) -> list[int]:
+    low = [0] * len(keys)
+    high = [len(bounds)] * len(keys)
+    while True:
+        open_keys = [index for index in range(len(keys)) if low[index] < high[index]]
+        if not open_keys:
+            return low
+        middles = [(low[index] + high[index]) // 2 for index in open_keys]
+        asked = b", ".join(
+            typed_from_on(columns, keys[index], bounds[middle])
+            for index, middle in zip(open_keys, middles, strict=True)
+        )
+        [answers] = rows(session, (b"SELECT " + asked).decode("utf-8", "surrogateescape"))
+        for index, middle, answer in zip(open_keys, middles, answers, strict=True):
+            if text_of(answer) == "1":
+                low[index] = middle + 1
+            else:
+                high[index] = middle

@@ -1,0 +1,259 @@
+"""The snapshot's records at the target: tables, chunks, their state and high watermarks.
+
+A chunk's rows and its state commit in one target transaction that holds a share lock on the subtask's epoch row
+until its end: a process of an older epoch commits nothing (I3), and a restart loads a chunk again only if nothing
+of it is there.
+
+    snapshot_table   one row per source table of the snapshot; written when it begins
+    snapshot_chunk   one row per planned chunk; written by the planner before the chunk is handed out,
+                     changed once, from PLANNED to LOADED, by the reader that commits its rows
+
+``worker/meta.py`` deletes both for start-task --remove-meta.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proto import errors
+from worker import meta
+from worker.connection import Session
+from worker.plan import TablePlan
+from worker.position import RelayOffset, SourcePosition
+from worker.snapshot.chunks import Bound, Chunk
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS {schema}.`snapshot_table` (
+        `task` VARCHAR(191) NOT NULL,
+        `source` VARCHAR(64) NOT NULL,
+        `shard` INT NOT NULL,
+        `source_schema` VARCHAR(64) NOT NULL,
+        `source_table` VARCHAR(64) NOT NULL,
+        `target_schema` VARCHAR(64) NOT NULL,
+        `target_table` VARCHAR(64) NOT NULL,
+        PRIMARY KEY (`task`, `source`, `shard`)
+    ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
+    """CREATE TABLE IF NOT EXISTS {schema}.`snapshot_chunk` (
+        `task` VARCHAR(191) NOT NULL,
+        `source` VARCHAR(64) NOT NULL,
+        `shard` INT NOT NULL,
+        `number` BIGINT NOT NULL,
+        `lower_bound` MEDIUMTEXT NOT NULL,
+        `upper_bound` MEDIUMTEXT NOT NULL,
+        `state` TINYINT NOT NULL,
+        `row_count` BIGINT NOT NULL,
+        `byte_count` BIGINT NOT NULL,
+        `seconds` DOUBLE NOT NULL,
+        `source_file` VARCHAR(255) NOT NULL,
+        `source_pos` BIGINT UNSIGNED NOT NULL,
+        `gtid_set` LONGTEXT NOT NULL,
+        `relay_id` VARCHAR(64) NOT NULL,
+        `segment` BIGINT UNSIGNED NOT NULL,
+        `byte` BIGINT UNSIGNED NOT NULL,
+        PRIMARY KEY (`task`, `source`, `shard`, `number`)
+    ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
+)
+_PLANNED = 0
+_LOADED = 1
+_ROWS_PER_INSERT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A chunk's high watermark; ``offset`` in relay log ``relay_id`` where the reader learned it, else None."""
+
+    position: SourcePosition
+    relay_id: str = ""
+    offset: RelayOffset | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a finished chunk came to: rows, bytes of SQL, seconds."""
+
+    rows: int
+    bytes: int
+    seconds: float
+    high: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """``loaded``: None while the chunk is only planned."""
+
+    shard: int
+    chunk: Chunk
+    loaded: Loaded | None
+
+
+def _dump(bound: Bound) -> str:
+    # Literals are mostly ASCII; the rest survives as JSON escapes, one per byte.
+    return json.dumps([value.decode("latin-1") for value in bound])
+
+
+def _parse(text: str) -> Bound:
+    return tuple(str(value).encode("latin-1") for value in json.loads(text))
+
+
+class SnapshotStore:
+    """The records of one subtask's snapshot under one epoch. Holds no connection.
+
+    Every method raises ``pymysql.MySQLError``; those that write raise FENCED once a newer epoch has taken over.
+    """
+
+    def __init__(self, schema: str, task: str, source: str, epoch: int) -> None:
+        self.schema = schema
+        self.task = task
+        self.source = source
+        self.epoch = epoch
+        self._chunk = f"{meta.quoted(schema)}.`snapshot_chunk`"
+        self._table = f"{meta.quoted(schema)}.`snapshot_table`"
+        self._who = (task, source)
+
+    def ensure(self, session: Session) -> None:
+        """Make the tables when missing."""
+        with session.cursor() as cursor:
+            for statement in _TABLES:
+                cursor.execute(statement.format(schema=meta.quoted(self.schema)))
+
+    def fence(self, session: Session) -> None:
+        """Keep the epoch from changing until the transaction ends. Raises FENCED."""
+        with session.cursor() as cursor:
+            cursor.execute(
+                f"SELECT 1 FROM {meta.quoted(self.schema)}.`subtask` "
+                "WHERE `task` = %s AND `source` = %s AND `epoch` = %s LOCK IN SHARE MODE",
+                (*self._who, self.epoch),
+            )
+            found = cursor.fetchone()
+        if found is None:
+            raise errors.replicate.FENCED(task=self.task, source=self.source, epoch=self.epoch)
+
+    def begin(self, session: Session, plans: Iterable[TablePlan]) -> None:
+        """Record the snapshot's tables. One transaction; the same again changes nothing."""
+        session.begin()
+        try:
+            self.fence(session)
+            with session.cursor() as cursor:
+                cursor.execute(
+                    f"SELECT `shard` FROM {self._table} WHERE `task` = %s AND `source` = %s", self._who
+                )
+                present = {int(row[0]) for row in cursor.fetchall()}
+                for plan in plans:
+                    if plan.shard not in present:
+                        names = (
+                            plan.table.schema,
+                            plan.table.name,
+                            plan.target_schema,
+                            plan.target_table,
+                        )
+                        cursor.execute(
+                            f"INSERT INTO {self._table} VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                            (*self._who, plan.shard, *names),
+                        )
+            session.commit()
+        finally:
+            session.rollback()
+
+    def add_chunks(self, session: Session, shard: int, chunks: Sequence[Chunk]) -> None:
+        """Record planned chunks of one table. One transaction."""
+        session.begin()
+        try:
+            self.fence(session)
+            with session.cursor() as cursor:
+                for start in range(0, len(chunks), _ROWS_PER_INSERT):
+                    cursor.executemany(
+                        f"INSERT INTO {self._chunk} VALUES "
+                        "(%s, %s, %s, %s, %s, %s, %s, 0, 0, 0, '', 0, '', '', 0, 0)",
+                        [
+                            (*self._who, shard, chunk.number, _dump(chunk.lower), _dump(chunk.upper), _PLANNED)
+                            for chunk in chunks[start : start + _ROWS_PER_INSERT]
+                        ],
+                    )
+            session.commit()
+        finally:
+            session.rollback()
+
+    def read_chunks(self, session: Session) -> list[StoredChunk]:
+        """Every recorded chunk, by table and number."""
+        with session.cursor() as cursor:
+            cursor.execute(
+                "SELECT `shard`, `number`, `lower_bound`, `upper_bound`, `state`, `row_count`, `byte_count`, `seconds`, "
+                "`source_file`, `source_pos`, `gtid_set`, `relay_id`, `segment`, `byte` "
+                f"FROM {self._chunk} WHERE `task` = %s AND `source` = %s ORDER BY `shard`, `number`",
+                self._who,
+            )
+            return [_stored(row) for row in cursor.fetchall()]
+
+    def lock_chunk(self, session: Session, plan: TablePlan, number: int) -> Loaded | None:
+        """Lock a chunk's record until the transaction ends; what it came to if it is loaded already.
+
+        The lock makes an attempt wait for an earlier one whose COMMIT was sent but not answered.
+        Raises CHUNK_FORGOTTEN.
+        """
+        with session.cursor() as cursor:
+            cursor.execute(
+                "SELECT `shard`, `number`, `lower_bound`, `upper_bound`, `state`, `row_count`, `byte_count`, `seconds`, "
+                "`source_file`, `source_pos`, `gtid_set`, `relay_id`, `segment`, `byte` "
+                f"FROM {self._chunk} WHERE `task` = %s AND `source` = %s AND `shard` = %s AND `number` = %s FOR UPDATE",
+                (*self._who, plan.shard, number),
+            )
+            row = cursor.fetchone()
+        if row is None:
+            raise self._forgotten(plan, number)
+        return _stored(row).loaded
+
+    def mark_loaded(self, session: Session, plan: TablePlan, number: int, loaded: Loaded) -> None:
+        """Record a chunk as loaded, in the transaction that holds its rows, as its last statements.
+
+        Raises FENCED or CHUNK_FORGOTTEN: the caller rolls back.
+        """
+        self.fence(session)
+        high = loaded.high
+        offset = high.offset or RelayOffset(0, 0)
+        with session.cursor() as cursor:
+            changed = cursor.execute(
+                f"UPDATE {self._chunk} SET `state` = %s, `row_count` = %s, `byte_count` = %s, `seconds` = %s, "
+                "`source_file` = %s, `source_pos` = %s, `gtid_set` = %s, `relay_id` = %s, `segment` = %s, `byte` = %s "
+                "WHERE `task` = %s AND `source` = %s AND `shard` = %s AND `number` = %s AND `state` = %s",
+                (
+                    _LOADED,
+                    loaded.rows,
+                    loaded.bytes,
+                    loaded.seconds,
+                    high.position.file,
+                    high.position.pos,
+                    high.position.gtid_set,
+                    high.relay_id if high.offset is not None else "",
+                    offset.segment,
+                    offset.byte,
+                    *self._who,
+                    plan.shard,
+                    number,
+                    _PLANNED,
+                ),
+            )
+        if changed != 1:
+            raise self._forgotten(plan, number)
+
+    def _forgotten(self, plan: TablePlan, number: int) -> Exception:
+        return errors.snapshot.CHUNK_FORGOTTEN(
+            task=self.task,
+            source=self.source,
+            number=number,
+            schema=plan.table.schema,
+            table=plan.table.name,
+            meta_schema=self.schema,
+        )
+
+
+def _stored(row: Sequence[Any]) -> StoredChunk:
+    shard, number, lower, upper, state, count, size, seconds, file, pos, gtid_set, relay_id, segment, byte = row
+    loaded = None
+    if int(state) == _LOADED:
+        offset = RelayOffset(int(segment), int(byte)) if relay_id else None
+        high = Mark(SourcePosition(str(file), int(pos), str(gtid_set)), str(relay_id), offset)
+        loaded = Loaded(int(count), int(size), float(seconds), high)
+    return StoredChunk(int(shard), Chunk(int(number), _parse(str(lower)), _parse(str(upper))), loaded)

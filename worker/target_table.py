@@ -1,0 +1,248 @@
+"""The merged table: made from its shard tables when missing, checked against every one of them when there.
+
+One CREATE TABLE IF NOT EXISTS does the making, so two workers (or two tasks) that find the table missing at
+the same moment end up with one table, and each then checks it. Only statements that TiDB has are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pymysql
+
+from proto import errors
+from proto.errors import ShardmergeError
+from worker.connection import Session, Side, coded, execute, quote_name, rows, text_of
+from worker.create_table import UnreadableCreateTable, merged_create_table
+from worker.endpoint import Endpoint
+from worker.fit import misfit
+from worker.plan import TablePlan
+from worker.schema import read_table
+from worker.table import Column, Table, ValueKind
+from worker.trouble import Trouble, errno_of, reason_of, trouble
+
+_EXACT_KINDS = frozenset(
+    {
+        ValueKind.INTEGER,
+        ValueKind.DECIMAL,
+        ValueKind.BIT,
+        ValueKind.DATE,
+        ValueKind.TIME,
+        ValueKind.DATETIME,
+        ValueKind.TIMESTAMP,
+        ValueKind.YEAR,
+        ValueKind.BINARY,
+        ValueKind.ENUM,
+        ValueKind.SET,
+    }
+)
+_NO_SUCH_SCHEMA = 1049
+_NO_SUCH_TABLE = 1146
+_SHOWN_TABLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """What the replicate unit must know of a target table.
+
+    ``key``: the target's columns of the key that identifies a row; () without one. ``further_keys``: its
+    other unique keys. ``exact_key``: equal keys have equal bytes; not so for text, where 'a' = 'A' under a
+    collation, and for floats, where 0 = -0.
+    """
+
+    created: bool
+    key: tuple[str, ...]
+    further_keys: tuple[tuple[str, ...], ...]
+    exact_key: bool
+
+    @property
+    def unique_keys(self) -> int:
+        """How many unique keys the target table has, the identifying one included."""
+        return len(self.further_keys) + bool(self.key)
+
+    @property
+    def one_lane(self) -> bool:
+        """Whether the order of changes to *different* key bytes matters, so that one lane must apply them all."""
+        return bool(self.further_keys) or not self.key or not self.exact_key
+
+
+def ensure_target(source: Session, target: Session, plans: Sequence[TablePlan], *, meta_schema: str) -> TargetFacts:
+    """Make the target table of ``plans`` (one or more plans with the same target) unless it exists; check it.
+
+    Nothing is ever altered or dropped. Raises errors.replicate.TARGET_TABLE_DIFFERS with every difference,
+    TARGET_NOT_TRANSACTIONAL, TARGET_CREATE_REFUSED, TARGET_IS_META, SOURCE_TABLE_GONE, or what
+    :func:`worker.connection.coded` makes of a server's error. ``target`` may be inside no transaction.
+    """
+    first = plans[0]
+    if first.target_schema.lower() == meta_schema.lower():
+        raise errors.replicate.TARGET_IS_META(source=first.source, **_names(first))
+    try:
+        found = read_table(target, first.target_schema, first.target_table, source="target")
+        created = found is None
+        if found is None:
+            _create(source, target, first)
+            found = read_table(target, first.target_schema, first.target_table, source="target")
+        if found is None:
+            # Created a moment ago and gone: somebody drops it. Or the server folds the name's case.
+            raise _differs(first, ["it cannot be found under this name after its creation"])
+        return _check(target, plans, found, created)
+    except pymysql.MySQLError as error:
+        raise coded(error, _endpoint(target), Side.TARGET, first.source) from error
+
+
+def compare_target(target: Session, plans: Sequence[TablePlan]) -> TargetFacts | None:
+    """As :func:`ensure_target` for a table that exists; None (and nothing made) if it does not.
+
+    Raises ``pymysql.MySQLError`` too.
+    """
+    first = plans[0]
+    found = read_table(target, first.target_schema, first.target_table, source="target")
+    return None if found is None else _check(target, plans, found, created=False)
+
+
+def _endpoint(session: Session) -> Endpoint:
+    return Endpoint(text_of(session.host), session.port, text_of(session.user))
+
+
+def _names(plan: TablePlan) -> dict[str, str]:
+    return {
+        "schema": plan.table.schema,
+        "table": plan.table.name,
+        "target_schema": plan.target_schema,
+        "target_table": plan.target_table,
+    }
+
+
+def _quoted(plan: TablePlan) -> str:
+    return f"{quote_name(plan.target_schema)}.{quote_name(plan.target_table)}"
+
+
+def _create(source: Session, target: Session, plan: TablePlan) -> None:
+    statement, collation = _describe(source, plan)
+    try:
+        creation = merged_create_table(statement, plan.table.columns, plan.columns, _quoted(plan), collation)
+    except UnreadableCreateTable as error:
+        raise _refused(plan, str(error), 0, statement) from error
+    if not rows(target, "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s", (plan.target_schema,)):
+        # Asked first: IF NOT EXISTS wants the global CREATE privilege even if the schema is there.
+        execute(target, f"CREATE DATABASE IF NOT EXISTS {quote_name(plan.target_schema)}")
+    try:
+        execute(target, creation)
+    except pymysql.MySQLError as error:
+        if trouble(errno_of(error)) not in (Trouble.STATEMENT, Trouble.SESSION):
+            raise
+        raise _refused(plan, reason_of(error), errno_of(error), creation) from error
+
+
+def _refused(plan: TablePlan, reason: str, errno: int, statement: str) -> ShardmergeError:
+    return errors.replicate.TARGET_CREATE_REFUSED(
+        source=plan.source, reason=reason, errno=errno, statement=statement, **_names(plan)
+    )
+
+
+def _describe(source: Session, plan: TablePlan) -> tuple[str, str]:
+    """The shard table's CREATE TABLE and its default collation."""
+    table = plan.table
+    try:
+        execute(source, "SET SESSION sql_quote_show_create = 1")
+        found = rows(source, f"SHOW CREATE TABLE {quote_name(table.schema)}.{quote_name(table.name)}")
+        collation = rows(
+            source,
+            "SELECT TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+            (table.schema, table.name),
+        )
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in (_NO_SUCH_SCHEMA, _NO_SUCH_TABLE):
+            raise coded(error, _endpoint(source), Side.SOURCE, plan.source) from error
+        found = collation = []
+    if not found or not collation:
+        raise errors.replicate.SOURCE_TABLE_GONE(source=plan.source, **_names(plan))
+    return text_of(found[0][1]), text_of(collation[0][0])
+
+
+def _differs(plan: TablePlan, differences: Iterable[str]) -> ShardmergeError:
+    return errors.replicate.TARGET_TABLE_DIFFERS(source=plan.source, differences="; ".join(differences), **_names(plan))
+
+
+def _check(target: Session, plans: Sequence[TablePlan], found: Table, created: bool) -> TargetFacts:
+    first = plans[0]
+    _check_engine(target, first, found.engine)
+    # Many shards mostly differ in the same way: each difference is said once, with the tables that have it.
+    tables_of: dict[str, list[str]] = {}
+    required = _required_columns(target, found)
+    for plan in plans:
+        for difference in _differences(plan, found, required):
+            tables_of.setdefault(difference, []).append(f"{plan.table.schema}.{plan.table.name}")
+    if tables_of:
+        raise _differs(first, (f"{what} ({_some(tables)})" for what, tables in tables_of.items()))
+    return _facts(plans, found, created)
+
+
+def _some(tables: list[str]) -> str:
+    more = len(tables) - _SHOWN_TABLES
+    return ", ".join(tables[:_SHOWN_TABLES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _check_engine(target: Session, plan: TablePlan, engine: str) -> None:
+    answer = rows(target, "SELECT TRANSACTIONS FROM information_schema.ENGINES WHERE ENGINE = %s", (engine,))
+    if not answer or text_of(answer[0][0]).upper() != "YES":
+        raise errors.replicate.TARGET_NOT_TRANSACTIONAL(engine=engine or "?", **_names(plan))
+
+
+def _required_columns(target: Session, found: Table) -> frozenset[str]:
+    """Lower-case names of the target's columns that an INSERT must name."""
+    answer = rows(
+        target,
+        "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s "
+        "AND IS_NULLABLE = 'NO' AND COLUMN_DEFAULT IS NULL AND EXTRA NOT LIKE '%%auto_increment%%'",
+        (found.schema, found.name),
+    )
+    generated = {column.name.lower() for column in found.columns if column.generated}
+    return frozenset(text_of(name).lower() for (name,) in answer) - generated
+
+
+def _differences(plan: TablePlan, found: Table, required: frozenset[str]) -> list[str]:
+    by_name = {column.name.lower(): column for column in found.columns}
+    differences: list[str] = []
+    for written in plan.columns:
+        column = by_name.get(written.target_name.lower())
+        if column is None:
+            differences.append(f"column {written.target_name} is missing at the target")
+            continue
+        reason = misfit(written, column)
+        if reason is not None:
+            differences.append(f"column {written.target_name}: {reason}")
+    names = {written.target_name.lower() for written in plan.columns}
+    differences.extend(f"target column {name} has no default and is not written" for name in sorted(required - names))
+    if plan.key and not _has_key(plan, found):
+        columns = ", ".join(plan.columns[index].target_name for index in plan.key)
+        differences.append(f"the target has no unique key over exactly ({columns})")
+    return differences
+
+
+def _key_names(plan: TablePlan) -> frozenset[str]:
+    return frozenset(plan.columns[index].target_name.lower() for index in plan.key)
+
+
+def _has_key(plan: TablePlan, found: Table) -> bool:
+    wanted = _key_names(plan)
+    return any(frozenset(name.lower() for name in unique) == wanted for unique in found.unique_keys)
+
+
+def _facts(plans: Sequence[TablePlan], found: Table, created: bool) -> TargetFacts:
+    by_name: dict[str, Column] = {column.name.lower(): column for column in found.columns}
+    keyed = [plan for plan in plans if plan.key]
+    keys = {_key_names(plan) for plan in keyed}
+    if len(keyed) < len(plans) or len(keys) > 1:
+        # Shards that identify their rows differently: no single key speaks for the target table.
+        return TargetFacts(created, (), found.unique_keys, False)
+    [wanted] = keys
+    further = tuple(unique for unique in found.unique_keys if frozenset(name.lower() for name in unique) != wanted)
+    key = tuple(plans[0].columns[index].target_name for index in plans[0].key)
+    exact = all(
+        by_name[name].kind in _EXACT_KINDS
+        and all(plan.columns[index].column.kind in _EXACT_KINDS for plan in plans for index in plan.key)
+        for name in wanted
+    )
+    return TargetFacts(created, key, further, exact)
