@@ -107,9 +107,7 @@ def _literal(text: str) -> str:
 # --- servers
 
 
-def make_server(
-    max_workers: int, services: Sequence[str], program: str = "", *, reflect: bool = True
-) -> grpc.Server:
+def make_server(max_workers: int, services: Sequence[str], program: str = "", *, reflect: bool = True) -> grpc.Server:
     """A server with health and reflection; the caller adds its servicers, listens and starts it.
 
     ``max_workers``: threads; a stream holds one as long as it lasts. ``services``: full names such as

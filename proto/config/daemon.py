@@ -64,10 +64,15 @@ class Daemon(FileModel):
 
 
 class MasterFile(Daemon):
-    """dm-master's configuration. ``worker_ttl``: seconds of the lease behind leadership and membership."""
+    """dm-master's configuration.
+
+    ``worker_ttl``: seconds of the lease behind leadership and membership. ``rpc_timeout``: seconds for which
+    a command waits until workers have done what was decided.
+    """
 
     master_addr: ListenAddress = "127.0.0.1:8261"
-    worker_ttl: Count = 10
+    worker_ttl: Count = 5
+    rpc_timeout: Count = 60
 
 
 class WorkerFile(Daemon):

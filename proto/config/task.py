@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proto import common_pb2
 from proto import config_pb2 as pb
@@ -38,7 +38,7 @@ class TaskFile:
 
     model: TaskModel
     notes: tuple[str, ...]
-    environ: Mapping[str, str] | None
+    environ: Mapping[str, str] | None = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -90,7 +90,12 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
         raise problem
     if model is None:
         raise config.INVALID(finding=file_name, more="")
-    return TaskFile(model, (*notes_of(document, TASK_NOTES), *_meta_notes(document, model)), environ)
+    notes = (
+        *notes_of(document, TASK_NOTES),
+        *_meta_notes(document, model),
+        *_instance_number_notes(document, model),
+    )
+    return TaskFile(model, notes, environ)
 
 
 def _meta_notes(document: Document, task: TaskModel) -> tuple[str, ...]:
@@ -103,6 +108,22 @@ def _meta_notes(document: Document, task: TaskModel) -> tuple[str, ...]:
             line = document.line(("mysql-instances", index, "meta"))
             notes.append(f"line {line}: meta: no effect with task-mode: {task.task_mode}")
     return tuple(notes)
+
+
+def _instance_number_notes(document: Document, task: TaskModel) -> tuple[str, ...]:
+    """Sources that share an instance number: right only if schema or table numbers tell them apart."""
+    sources: dict[str, list[str]] = {}
+    for instance in task.mysql_instances:
+        rules = [task.column_mappings[name] for name in instance.column_mapping_rules]
+        for number in dict.fromkeys(rule.arguments[0] for rule in rules if rule.expression == "partition id"):
+            sources.setdefault(number.lstrip("0"), []).append(instance.source_id)
+    line = document.line(("column-mappings",))
+    return tuple(
+        f"line {line}: column-mappings: sources {', '.join(names)} share the instance number {number or '0 or none'} "
+        "in partition id: no schema and table number may occur at two of them"
+        for number, names in sources.items()
+        if len(names) > 1
+    )
 
 
 def _start(meta: Meta | None) -> common_pb2.SourcePosition:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from proto.config.database import check_database
 from proto.config.finding import ConfigFinding, KeyPath, nearest
+from proto.config.names import SYSTEM_SCHEMAS
 from proto.config.task_model import Instance, Mydumper, TaskModel
 from proto.config.yamlfile import Document
 from proto.errors import config
@@ -14,6 +15,8 @@ from proto.errors import config
 CHECKING_ITEMS = frozenset(
     {
         "all",
+        "connection",
+        "target_connection",
         "dump_privilege",
         "replication_privilege",
         "version",
@@ -38,20 +41,8 @@ CHECKING_ITEMS = frozenset(
         "downstream_table_empty",
     }
 )
-"""Values of ``ignore-checking-items``; those of DM's physical import name checks that never run here."""
-
-SYSTEM_SCHEMAS = frozenset(
-    {
-        "mysql",
-        "information_schema",
-        "performance_schema",
-        "sys",
-        "metrics_schema",
-        "inspection_schema",
-        "dm_heartbeat",
-    }
-)
-"""Lower-case names of schemas that belong to the server, or to DM's heartbeat, and are never merged."""
+"""Values of ``ignore-checking-items``: the names of the worker's checks and the rest of DM's, whose checks
+never run here."""
 
 _HARMLESS_ARGUMENTS = ("--consistency", "--no-locks", "--skip-tz-utc", "--params", "--status-addr", "--loglevel")
 

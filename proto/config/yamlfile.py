@@ -90,7 +90,8 @@ def read(text: str, file: str) -> Document:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         # Names of aliases and anchors are cut off: an unquoted password may begin with * or &.
-        what = re.sub(r"(alias|anchor) '.*", r"\1", error.problem or error.context or "cannot be read")
+        what = ", ".join(filter(None, (error.context, error.problem))) or "cannot be read"
+        what = re.sub(r"(alias|anchor) '.*", r"\1", what)
         raise config.NOT_YAML(finding=ConfigFinding(file, line, column, "", f"not YAML: {what}")) from None
     # Beside its own errors the scanner lets out chr()'s for escapes beyond Unicode, and deep nesting
     # ends the stack. Their text may quote the file, which holds passwords: it is not passed on.

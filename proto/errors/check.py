@@ -36,3 +36,175 @@ UNTESTED_VERSION = _define(
     message="source {source}: server version {version} is newer than what was tested",
     workaround="Nothing to do; compare the target after the copy.",
 )
+SOURCE_CONNECTION = _define(
+    12003,
+    "source-connection",
+    scope=Scope.SOURCE,
+    message="source {source}: no check could run: {reason}",
+    workaround="{way_out}",
+)
+FLAVOR = _define(
+    12004,
+    "source-flavor",
+    scope=Scope.CONFIG,
+    message="source {source}: `flavor` is {wanted}, but the server is {version}",
+    workaround="Set `flavor: {found}` (or leave it out) in the source's file.",
+)
+SERVER_ID = _define(
+    12005,
+    "source-server-id",
+    scope=Scope.SOURCE,
+    message="source {source}: {reason}",
+    workaround="{way_out}",
+)
+BINLOG_OFF = _define(
+    12006,
+    "source-binlog-off",
+    scope=Scope.SOURCE,
+    message="source {source}: the server writes no binary log",
+    workaround="Set log_bin=mysql-bin, binlog_format=ROW and binlog_row_image=FULL in the source's configuration "
+    "file and restart it.",
+)
+BINLOG_FORMAT = _define(
+    12007,
+    "source-binlog-format",
+    scope=Scope.SOURCE,
+    message="source {source}: binlog_format is {value}; changes of rows are only in the log under ROW",
+    workaround="SET GLOBAL binlog_format = 'ROW'; open sessions keep the old format: restart the applications "
+    "(or kill their connections). Keep it with binlog_format=ROW in the server's configuration file.",
+)
+BINLOG_ROW_IMAGE = _define(
+    12008,
+    "source-binlog-row-image",
+    scope=Scope.SOURCE,
+    message="source {source}: {variable} is {value}; row events do not hold every column",
+    workaround="SET GLOBAL {variable} = '{needed}'; open sessions keep the old value: restart the applications "
+    "(or kill their connections). Keep it in the server's configuration file.",
+)
+REPLICATED_CHANGES = _define(
+    12009,
+    "source-replica-changes-not-logged",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: {variable} is OFF; if the source is itself a replica, what it replicates is missing from "
+    "its binary log",
+    workaround="Set {variable}=ON in the source server's configuration file and restart it, or take the replica's own "
+    "source as the source. A server that replicates from nobody may ignore this.",
+)
+NO_KEY = _define(
+    12012,
+    "table-without-key",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: without a primary or unique NOT NULL key: {tables}",
+    workaround="They are copied as one chunk and kept by comparing whole rows, which is slow for large tables. Add a "
+    "primary key at the source.",
+)
+CASCADES = _define(
+    12013,
+    "foreign-key-cascades",
+    scope=Scope.SOURCE,
+    message="source {source}: a foreign key changes rows by cascade, which the binary log does not show: {tables}",
+    workaround="Make the foreign key RESTRICT or NO ACTION, or leave the table out with the block-allow list.",
+)
+NOT_TRANSACTIONAL = _define(
+    12014,
+    "source-table-not-transactional",
+    scope=Scope.SOURCE,
+    message="source {source}: an engine without transactions cannot be read consistently: {tables}",
+    workaround="ALTER TABLE … ENGINE=InnoDB at the source, or leave the table out with the block-allow list.",
+)
+NO_TABLES = _define(
+    12015,
+    "no-table-matches",
+    scope=Scope.CONFIG,
+    message="source {source}: the block-allow list lets none of the {count} tables through that user {user} can see",
+    workaround="Correct the block-allow list, or grant: {grant}",
+)
+RULES = _define(
+    12016,
+    "rules-do-not-fit",
+    scope=Scope.CONFIG,
+    message="{reason}",
+    workaround="{way_out}",
+)
+PRIVILEGE = _define(
+    12017,
+    "privilege-missing",
+    scope=Scope.SOURCE,
+    message="{server}: user {user} lacks {missing}",
+    workaround="{grant}",
+)
+HIDDEN_TABLES = _define(
+    12018,
+    "tables-may-be-hidden",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: user {user} may only read single tables of {schemas}: other tables of these schemas are "
+    "invisible to it and would be left out without a word",
+    workaround="{grant}",
+)
+ID_RANGE = _define(
+    12020,
+    "id-out-of-range",
+    scope=Scope.SOURCE,
+    message="source {source}: `partition id` leaves {bits} bits for {schema}.{table}.{column} (0 to {highest}), which "
+    "holds {low} to {high}",
+    workaround='Widen the original id by giving "" for an unused part of the mapping\'s arguments, or leave the table '
+    "out of the task.",
+)
+ID_COLLISION_RISK = _define(
+    12021,
+    "auto-increment-may-collide",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: {count} tables with AUTO_INCREMENT keys go to {target} without a column mapping of the "
+    "key: {tables}",
+    workaround="If the applications do not keep the ids apart themselves, map the key with `partition id`: the task "
+    "stops at the first id that two tables use.",
+)
+TARGET_CONNECTION = _define(
+    12030,
+    "target-connection",
+    scope=Scope.TARGET,
+    message="the target cannot be checked: {reason}",
+    workaround="{way_out}",
+)
+TARGET_TABLE = _define(
+    12031,
+    "target-table",
+    scope=Scope.TARGET,
+    message="{reason}",
+    workaround="{way_out}",
+)
+POSITION_GONE = _define(
+    12040,
+    "start-position-gone",
+    scope=Scope.SOURCE,
+    message="source {source}: {key} {position} is not in the source's binary logs ({first} to {last}): {reason}",
+    workaround="Give a position that the source still has, or use task-mode all.",
+)
+CHECK_BROKEN = _define(
+    12050,
+    "check-failed-to-run",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="{server}: this check could not run: {reason}",
+    workaround="{way_out}",
+)
+BINLOG_UNREADABLE = _define(
+    12041,
+    "source-binlog-option-unsupported",
+    scope=Scope.SOURCE,
+    message="source {source}: {variable} is {value}; the events it makes cannot be read yet",
+    workaround="SET GLOBAL {variable} = {needed}; keep it in the server's configuration file; open sessions keep "
+    "the old value: restart the applications (or kill their connections).",
+)
+BINLOG_FILTERED = _define(
+    12042,
+    "source-binlog-filtered",
+    scope=Scope.SOURCE,
+    message="source {source}: {option} keeps changes of {schemas} out of the binary log",
+    workaround="Remove the option from the source server's configuration file and restart it, or leave the schemas out "
+    "with the block-allow list.",
+)

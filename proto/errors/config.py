@@ -113,10 +113,3 @@ PARTITION_CLASH = _define(
     "rename one of them: numbers 1 and 01 are the same number, and a name that is only the prefix has "
     "number 0.",
 )
-META_SCHEMA_TARGET = _define(
-    11009,
-    "routed-into-meta-schema",
-    scope=Scope.CONFIG,
-    message="source {source}: {schema}.{table} would be written into the meta schema {meta_schema}",
-    workaround="Route the table to another schema, or give the task another meta-schema.",
-)

@@ -149,6 +149,13 @@ SOURCE_CHECK_FAILED = _define(
     message="source {source} cannot be used: {reason}",
     workaround="{instruction}",
 )
+BAD_PLACEMENT = _define(
+    60210,
+    "bad-placement",
+    scope=Scope.INTERNAL,
+    message="a placement was not carried out because it would break a rule: {reason}",
+    workaround="This is a bug: please report it with the output of list-member. Bound sources go on.",
+)
 
 TASK_EXISTS = _define(
     60301,

@@ -143,3 +143,41 @@ NO_START = _define(
     message="task {task}, source {source}: phase is {phase}, but there are no lane checkpoints in {schema}",
     workaround="The task's records at the target were changed by hand: start the task again with --remove-meta.",
 )
+TARGET_TABLE_DIFFERS = _define(
+    40030,
+    "target-table-differs",
+    scope=Scope.TARGET,
+    message="source {source}: target table {target_schema}.{target_table} does not fit: {differences}",
+    workaround="Change the target table (or the column mapping) so that it holds every value and has a unique key over "
+    "the mapped key, or drop it and let it be created; then resume-task.",
+)
+TARGET_NOT_TRANSACTIONAL = _define(
+    40031,
+    "target-not-transactional",
+    scope=Scope.TARGET,
+    message="target table {target_schema}.{target_table} has engine {engine}, which has no transactions",
+    workaround="ALTER TABLE {target_schema}.{target_table} ENGINE=InnoDB at the target, then resume-task.",
+)
+TARGET_CREATE_REFUSED = _define(
+    40032,
+    "target-create-refused",
+    scope=Scope.TARGET,
+    message="source {source}: target table {target_schema}.{target_table} cannot be created like {schema}.{table}: "
+    "{reason} (errno {errno}); the statement was: {statement}",
+    workaround="Create the target table by hand, then resume-task.",
+)
+TARGET_IS_META = _define(
+    40033,
+    "target-is-meta-schema",
+    scope=Scope.CONFIG,
+    message="source {source}: {schema}.{table} is routed into the task's meta schema {target_schema}",
+    workaround="Choose another `meta-schema` for the task, or route the table elsewhere.",
+)
+SOURCE_TABLE_GONE = _define(
+    40034,
+    "source-table-gone",
+    scope=Scope.SOURCE,
+    message="source {source}: {schema}.{table} is not there any more, so target {target_schema}.{target_table} cannot "
+    "be created like it",
+    workaround="Create the target table by hand, or start the task again with --remove-meta.",
+)

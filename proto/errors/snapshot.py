@@ -69,27 +69,17 @@ CHUNK_FORGOTTEN = _define(
     workaround="Somebody removed the task's records while it ran. Empty the target tables and start the task again "
     "with start-task --remove-meta.",
 )
-WORKER_LOST = _define(
-    30008,
-    "reader-lost-worker",
-    scope=Scope.INTERNAL,
-    level=Level.MEDIUM,
-    message="chunk reader {reader} of task {task} lost its worker at {address}: {reason}",
-    workaround="Nothing to do: the uncommitted chunk was rolled back and is loaded again by the next run.",
-    retryable=True,
-)
 RELAY_STREAM_ENDED = _define(
-    30009,
+    30008,
     "relay-stream-ended",
     scope=Scope.INTERNAL,
     level=Level.LOW,
-    message="source {source}: the relay stream for chunk {number} of {schema}.{table} ended before its high "
-    "watermark",
+    message="source {source}: the relay stream for chunk {number} of {schema}.{table} ended before its high watermark",
     workaround="Nothing to do: the chunk is read again.",
     retryable=True,
 )
 PLAN_STUCK = _define(
-    30010,
+    30009,
     "chunk-plan-stuck",
     scope=Scope.SOURCE,
     message="source {source}: {schema}.{table}: the server orders {found} not after {last} although it was asked for "

@@ -142,9 +142,7 @@ class Etcd:
         request = rpc.LeaseGrantRequest(TTL=asked)
         sent_at = time.monotonic()
         answer = self._write(
-            lambda connection, seconds: connection.lease.LeaseGrant(
-                request, timeout=seconds, wait_for_ready=True
-            )
+            lambda connection, seconds: connection.lease.LeaseGrant(request, timeout=seconds, wait_for_ready=True)
         )
         return Lease(self, answer.ID, answer.TTL, sent_at)
 
@@ -168,9 +166,7 @@ class Etcd:
         request = rpc.LeaseRevokeRequest(ID=lease)
         try:
             self._write(
-                lambda connection, seconds: connection.lease.LeaseRevoke(
-                    request, timeout=seconds, wait_for_ready=True
-                ),
+                lambda connection, seconds: connection.lease.LeaseRevoke(request, timeout=seconds, wait_for_ready=True),
                 lease,
             )
         except ShardmergeError as error:
@@ -179,9 +175,7 @@ class Etcd:
 
     # --- watches
 
-    def watch(
-        self, prefix: str, start_revision: int, stop: Stop, resync_seconds: float = 5.0
-    ) -> Iterator[None]:
+    def watch(self, prefix: str, start_revision: int, stop: Stop, resync_seconds: float = 5.0) -> Iterator[None]:
         """Yields whenever something under ``prefix`` may have changed; see :func:`proto.etcd.watch.watch`."""
         return watch(self, prefix, start_revision, stop, resync_seconds)
 
@@ -287,22 +281,16 @@ def _compare(condition: Condition) -> rpc.Compare:
                 mod_revision=condition.mod_revision,
             )
         case KeyAbsent():
-            return rpc.Compare(
-                key=key, target=rpc.Compare.CREATE, result=rpc.Compare.EQUAL, create_revision=0
-            )
+            return rpc.Compare(key=key, target=rpc.Compare.CREATE, result=rpc.Compare.EQUAL, create_revision=0)
         case KeyPresent():
-            return rpc.Compare(
-                key=key, target=rpc.Compare.CREATE, result=rpc.Compare.GREATER, create_revision=0
-            )
+            return rpc.Compare(key=key, target=rpc.Compare.CREATE, result=rpc.Compare.GREATER, create_revision=0)
 
 
 def _operation(operation: Operation) -> rpc.RequestOp:
     match operation:
         case Put():
             return rpc.RequestOp(
-                request_put=rpc.PutRequest(
-                    key=operation.key.encode(), value=operation.value, lease=operation.lease
-                )
+                request_put=rpc.PutRequest(key=operation.key.encode(), value=operation.value, lease=operation.lease)
             )
         case Delete():
             return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=operation.key.encode()))

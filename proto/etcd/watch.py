@@ -54,11 +54,10 @@ def watch(etcd: Etcd, prefix: str, start_revision: int, stop: Stop, resync_secon
         stream.close()
 
 
-class _Stream(threading.Thread):
+class _Stream:
     """Holds a watch stream open and sets ``changed``."""
 
     def __init__(self, etcd: Etcd, prefix: str, start_revision: int, changed: threading.Event) -> None:
-        super().__init__(name=f"etcd-watch-{prefix}", daemon=True)
         self._etcd = etcd
         self._prefix = prefix
         self._next = start_revision + 1 if start_revision else 0
@@ -66,8 +65,12 @@ class _Stream(threading.Thread):
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._call: grpc.Call | None = None
+        self._thread = threading.Thread(target=self._run, name=f"etcd-watch-{prefix}", daemon=True)
 
-    def run(self) -> None:
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
         while not self._closed.is_set() and not self._etcd.closed:
             connection = self._etcd.connection()
             try:

@@ -1,0 +1,84 @@
+"""Files of dm-master and dm-worker, flags over them, and the samples that are shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proto import errors
+from proto.config.daemon import load_master, load_worker, parse_master, parse_worker
+from proto.config.source import parse_source_file
+from proto.config.task import parse_task
+from proto.errors import ShardmergeError
+
+EXAMPLES = Path(__file__).parents[3] / "deploy" / "examples"
+
+
+def test_defaults_and_identity() -> None:
+    master = parse_master("", "m", {})
+    assert master.master_addr == master.advertise_addr == "127.0.0.1:8261"
+    assert master.etcd == ("127.0.0.1:2379",)
+    assert master.name.endswith("-8261")
+    worker = parse_worker("worker-addr: :8300\n", "w", {})
+    assert worker.advertise_addr.endswith(":8300")
+    assert not worker.advertise_addr.startswith(":")
+    assert (worker.keepalive_ttl, worker.drain_seconds) == (10, 10)
+    assert worker.spark_settings() == {"spark.master": "local[16]"}
+
+
+def test_flags_win_over_the_file() -> None:
+    worker = parse_worker("name: a\netcd: [h:1]\n", "w", {"name": "b", "etcd": "x:1,y:2", "drain-seconds": "3"})
+    assert (worker.name, worker.etcd, worker.drain_seconds) == ("b", ("x:1", "y:2"), 3)
+
+
+def test_spark_settings() -> None:
+    worker = parse_worker("spark: {master: 'local[4]', spark.driver.memory: 1g}\n", "w")
+    assert worker.spark_settings() == {"spark.master": "local[4]", "spark.driver.memory": "1g"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("worker-addr: 8262", "w:1:14: worker-addr: must be host:port"),
+        ("worker-addr: ::1:8262", "an IPv6 address needs brackets"),
+        ("advertise-addr: :8262", "must name a host that the other processes can reach"),
+        ("etcd: []", "w:1:7: etcd: needs at least 1"),
+        ("log-level: loud", "must be one of 'debug', 'info', 'warn' or 'error'"),
+        ("keepalive-ttl: 0", "keepalive-ttl: must be at least 1"),
+        ("spark: {mster: x}", "spark.mster: must be master or the full name of a Spark setting"),
+        ("relay_dir: x", "w:1:1: relay_dir: unknown key; did you mean relay-dir?"),
+    ],
+)
+def test_refused(text: str, says: str) -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        parse_worker(text, "w")
+    assert caught.value.spec is errors.config.INVALID
+    assert says in caught.value.message
+
+
+def test_a_wrong_flag_is_not_blamed_on_the_file() -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        parse_master("name: x\n", "m", {"log-level": "loud"})
+    assert caught.value.message.startswith("command line: log-level:")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for path, content in ((tmp_path / "none", None), (tmp_path / "latin", b"name: \xe9")):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ShardmergeError) as caught:
+            load_master(path)
+        assert caught.value.spec is errors.config.UNREADABLE
+
+
+def test_the_shipped_samples_are_valid() -> None:
+    environ = {"TARGET_PASSWORD": "t", "SOURCE_PASSWORD": "s"}
+    task = parse_task((EXAMPLES / "task.yaml").read_text(), "task.yaml", environ)
+    assert [subtask.source_id for subtask in task.to_subtasks()] == ["mysql-01", "mysql-02"]
+    assert all(subtask.target.password == "t" for subtask in task.to_subtasks())
+    source = parse_source_file((EXAMPLES / "source.yaml").read_text(), "source.yaml", environ)
+    assert source.config.source_id == "mysql-01"
+    assert not source.notes
+    assert load_master(EXAMPLES / "master.yaml").name == "master-1"
+    assert load_worker(EXAMPLES / "worker.yaml").spark_settings()["spark.driver.memory"] == "512m"

@@ -1,0 +1,238 @@
+"""Task files: what DM's keys become, what is refused and where, what is noted."""
+
+from __future__ import annotations
+
+import pytest
+
+from proto import config_pb2 as pb
+from proto import errors
+from proto.config.task import TaskFile, parse_task
+from proto.config.task_checks import CHECKING_ITEMS
+from proto.errors import ErrorSpec, ShardmergeError
+from tests.unit.config.samples import TASK
+from worker.check.findings import DESCRIPTIONS
+
+
+def task(text: str, environ: dict[str, str] | None = None) -> TaskFile:
+    return parse_task(text, "task.yaml", environ or {})
+
+
+def refused(text: str, spec: ErrorSpec = errors.config.INVALID) -> str:
+    with pytest.raises(ShardmergeError) as caught:
+        task(text)
+    assert caught.value.spec is spec, caught.value
+    return caught.value.message
+
+
+def changed(old: str, new: str) -> str:
+    assert TASK.count(old) >= 1
+    return TASK.replace(old, new, 1)
+
+
+def line_of(text: str, needle: str) -> int:
+    return text[: text.index(needle)].count("\n") + 1
+
+
+def test_every_field_of_the_subtasks() -> None:
+    file = task(TASK)
+    assert file.name == "merge"
+    assert file.source_ids == ("mysql-01", "mysql-02")
+    one, two = file.to_subtasks()
+    route = pb.RouteRule(name="r1", schema_pattern="s_*", table_pattern="t_*", target_schema="s", target_table="t")
+    assert one == pb.SubTaskConfig(
+        task="merge",
+        source_id="mysql-01",
+        mode=pb.TASK_MODE_ALL,
+        meta_schema="dm_meta",
+        target=pb.Endpoint(host="10.0.0.9", port=4000, user="root", password="p: w"),
+        start={},
+        block_allow_list=pb.BlockAllowList(name="shards", do_dbs=["s_*"]),
+        routes=[route, pb.RouteRule(name="r2", schema_pattern="s_*", target_schema="s")],
+        column_mappings=[
+            pb.ColumnMappingRule(
+                name="m1",
+                schema_pattern="s_*",
+                table_pattern="t_*",
+                source_column="id",
+                target_column="id",
+                expression="partition id",
+                arguments=["1", "s", "t", "_"],
+            )
+        ],
+        snapshot=pb.SnapshotConfig(threads=8, chunk_rows=1000, position="auto"),
+        replicate=pb.ReplicateConfig(lanes=4, batch_rows=500, batch_bytes=4194304),
+    )
+    assert list(two.routes) == [route]
+    assert not two.column_mappings
+    assert two.snapshot == pb.SnapshotConfig(threads=4, chunk_rows=8096, position="auto")
+    assert two.replicate == pb.ReplicateConfig(lanes=2, batch_rows=2048, batch_bytes=4194304)
+
+
+def test_own_blocks_win_over_dms() -> None:
+    own = (
+        "snapshot: {threads: 3, chunk-rows: 7, position: watermark}\n"
+        "replicate: {lanes: 9, batch-rows: 5, batch-bytes: 6}\n"
+    )
+    one, _ = task(TASK + own).to_subtasks()
+    assert one.snapshot == pb.SnapshotConfig(threads=3, chunk_rows=7, position="watermark")
+    assert one.replicate == pb.ReplicateConfig(lanes=9, batch_rows=5, batch_bytes=6)
+
+
+def test_thread_keys_win_over_blocks_and_inline_blocks_work() -> None:
+    text = changed(
+        "    route-rules:\n      - r1\n",
+        "    route-rules: [r1]\n    mydumper: {threads: 2}\n    mydumper-thread: 6\n"
+        "    syncer: {safe-mode: true}\n    syncer-thread: 3\n",
+    )
+    _, two = task(text).to_subtasks()
+    assert two.snapshot.threads == 6
+    assert two.replicate.lanes == 3
+    assert two.replicate.safe_mode
+
+
+def test_meta_counts_for_incremental_only() -> None:
+    meta = "    meta: {binlog-name: mysql-bin.000002, binlog-pos: 120, binlog-gtid: 0-1-5}\n"
+    text = changed("    route-rules: [r1, r2]\n", "    route-rules: [r1, r2]\n" + meta)
+    file = task(text)
+    assert not file.to_subtasks()[0].HasField("start") or not file.to_subtasks()[0].start.file
+    assert any("meta: no effect with task-mode: all" in note for note in file.notes)
+    one, two = task(text.replace("task-mode: all", "task-mode: incremental")).to_subtasks()
+    assert (one.start.file, one.start.pos, one.start.gtid_set) == ("mysql-bin.000002", 120, "0-1-5")
+    assert two.start.file == ""
+    assert "needs binlog-name or binlog-gtid" in refused(
+        text.replace("binlog-name", "binlog-pos", 1).replace(
+            "binlog-pos: mysql-bin.000002, binlog-pos: 120, binlog-gtid: 0-1-5", "binlog-pos: 120"
+        )
+    )
+
+
+def test_null_values_count_as_absent() -> None:
+    text = changed("mydumpers:\n  global:\n    threads: 8\n    rows: 1000\n", "mydumpers:\n  global:\n")
+    one, _ = task(text + "timezone:\nfilters:\nexperimental:\n").to_subtasks()
+    assert one.snapshot.threads == 4
+
+
+def test_password_references() -> None:
+    text = changed('"p: w"', "${PW_OF_TARGET}")
+    assert task(text, {"PW_OF_TARGET": "x"}).to_subtasks()[0].target.password == "x"
+    assert parse_task(text, "f", None).to_subtasks()[0].target.password == "${PW_OF_TARGET}"
+    message = refused(text, errors.config.SECRET_MISSING)
+    assert "task.yaml:7:13: target-database.password: environment variable PW_OF_TARGET is not set" in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("task-mode: all", "task-mod: all", "task-mod: unknown key; did you mean task-mode?"),
+        ("task-mode: all", "task-mode: al", "task-mode: must be one of 'full', 'incremental', 'all'"),
+        ("    threads: 8", "    thread: 8", "mydumpers.global.thread: unknown key; did you mean threads?"),
+        ("    threads: 8", "    threads: many", "mydumpers.global.threads: must be a whole number"),
+        ("    do-dbs: [s_*]", "    do-db: [s_*]", "block-allow-list.shards.do-db: unknown key; did you mean do-dbs?"),
+        ("[r1, r2]", "[r1, r3]", "mysql-instances[0].route-rules[1]: there is no r3 in routes"),
+        ("[r1, r2]", "[r1, r2, r1]", "mysql-instances[0].route-rules[2]: r1 is listed twice"),
+        ("[r1, r2]", "[r1]", "routes.r2: is used by no source of the task"),
+        ("[m1]", "[]", "column-mappings.m1: is used by no source of the task"),
+        ("mysql-02", "mysql-01", "source mysql-01 is given twice, see line 9"),
+        ("block-allow-list: shards\n    route-rules: [", "block-allow-list: shrds\n    route-rules: [",
+         "did you mean shards"),
+        ("    syncer-config-name: global", "    syncer-config-name: global\n    syncer: {}",
+         "stands beside syncer-config-name"),
+        ("    batch: 500", "    batch: 500\n    safe-mode: true\n    safe-mode-duration: 0s", "contradicts"),
+        ("do-dbs: [s_*]", "do-dbs: [s_*x]", "pattern 's_*x': * may only stand at the end"),
+        ("do-dbs: [s_*]", "do-dbs: ['~(']", "not a regular expression"),
+        ("schema-pattern: s_*\n    table", "schema-pattern: '[b-a]'\n    table", "the range b-a is empty"),
+        ("target-schema: s\n    target", "target-schema: dm_meta\n    target", "is the task's meta schema"),
+        ("target-schema: s\n    target", "target-schema: mysql\n    target", "is a system schema"),
+        ('["1", "s", "t", "_"]', '["16", "s", "t"]', "the instance number must be 0 to 15"),
+        ('["1", "s", "t", "_"]', '["1", "s"]', "needs 3 or 4 arguments"),
+        ('["1", "s", "t", "_"]', '["", "", ""]', "needs an instance number, a schema prefix or a table prefix"),
+        ("source-column: id", "source-column: no", "must be the same column"),
+        ("name: merge", "name: a/b", "must not hold /"),
+        ("name: merge", "name: merge\nignore-checking-items: [versoin]", "did you mean version?"),
+        ("name: merge", "x: 1", "name: required key is missing"),
+        ("  port: 4000", "  port: 70000", "target-database.port: must be at most 65535"),
+        ("name: merge", "name: merge\nstrict-optimistic-shard-mode: true", "needs shard-mode: optimistic"),
+        ("  host: 10.0.0.9", "  host: 10.0.0.9\n  session: [a]", "target-database.session: must be a mapping"),
+    ],
+)  # fmt: skip
+def test_wrong_files_are_refused_with_a_place(old: str, new: str, says: str) -> None:
+    message = refused(changed(old, new))
+    assert says in message
+    assert message.startswith("task.yaml:")
+
+
+def test_places_are_lines_and_columns_of_the_file() -> None:
+    text = changed("    threads: 8", "    thread: 8")
+    assert f"task.yaml:{line_of(text, 'thread: 8')}:5: mydumpers.global.thread" in refused(text)
+    text = changed("[r1, r2]", "[r1, zz]")
+    assert f"task.yaml:{line_of(text, 'zz')}:23: mysql-instances[0].route-rules[1]" in refused(text)
+
+
+def test_all_findings_are_reported_at_once() -> None:
+    text = changed("    threads: 8", "    thread: 8").replace("port: 4000", "port: x").replace("batch: 500", "bach: 5")
+    message = refused(text)
+    assert "(and 2 more: " in message
+    assert all(key in message for key in ("mydumpers.global.thread", "target-database.port", "syncers.global.bach"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("name: merge", "name: merge\nfilters: {f: {events: [delete]}}", "filters.f: event filters"),
+        ("name: merge", "name: merge\nexpression-filter: {e: {schema: s}}", "expression-filter.e: expression"),
+        ("    rows: 1000", "    where: id > 5", "mydumpers.global.where: a row filter"),
+        ("    rows: 1000", '    extra-args: "--consistency none --filter a.b"', "--filter is not supported yet"),
+        ("    target-table: t\n", "    target-table: t\n    extract-table: {table-regexp: t, target-column: c}\n",
+         "routes.r1.extract-table"),
+        ("  port: 4000", "  port: 4000\n  security: {ssl-ca: /ca.pem}", "TLS is not supported yet"),
+        ("task-mode: all", "task-mode: dump", "task-mode: dump is not supported yet"),
+    ],
+)  # fmt: skip
+def test_what_would_change_data_is_refused(old: str, new: str, says: str) -> None:
+    text = changed(old, new)
+    if "filters: {f" in new:
+        text = text.replace("    route-rules: [r1, r2]", "    route-rules: [r1, r2]\n    filter-rules: [f]")
+    if "expression-filter: {e" in new:
+        text = text.replace("    route-rules: [r1, r2]", "    route-rules: [r1, r2]\n    expression-filters: [e]")
+    assert says in refused(text, errors.config.NOT_SUPPORTED)
+
+
+def test_common_dm_keys_are_accepted_with_notes() -> None:
+    text = TASK + (
+        "shard-mode: pessimistic\nis-sharding: true\nonline-ddl: true\ntimezone: Asia/Shanghai\n"
+        "clean-dump-file: true\nenable-heartbeat: false\ncollation_compatible: strict\nremove-meta: false\n"
+        "experimental: {async-checkpoint-flush: true}\nansi-quotes: false\nonline-ddl-scheme: gh-ost\n"
+    )
+    text = text.replace(
+        "    rows: 1000", '    rows: 1000\n    chunk-filesize: "64"\n    extra-args: "--consistency none"'
+    )
+    notes = task(text).notes
+    assert f"line {line_of(text, 'timezone')}: timezone: no effect: both sides always speak UTC" in notes
+    assert any("mydumpers.global.chunk-filesize" in note for note in notes)
+    assert any("shard-mode: parsed only" in note for note in notes)
+    numbers = [int(note.split()[1].rstrip(":")) for note in notes]
+    assert numbers == sorted(numbers)
+
+
+def test_sources_that_share_an_instance_number_are_noted() -> None:
+    text = changed("    route-rules:\n      - r1\n", "    route-rules: [r1]\n    column-mapping-rules: [m1]\n")
+    shared = [note for note in task(text).notes if "share the instance number 1 in partition id" in note]
+    assert len(shared) == 1
+    assert "mysql-01, mysql-02" in shared[0]
+    assert not [note for note in task(TASK).notes if "share the instance number" in note]
+
+
+def test_every_check_can_be_ignored() -> None:
+    assert DESCRIPTIONS.keys() <= CHECKING_ITEMS
+
+
+def test_old_spelling_of_the_block_allow_list() -> None:
+    one, two = task(TASK.replace("block-allow-list", "black-white-list")).to_subtasks()
+    assert one.block_allow_list.name == two.block_allow_list.name == "shards"
+
+
+def test_messages_never_hold_the_password() -> None:
+    text = changed('password: "p: w"', "password: [hidden-thing]")
+    assert "hidden-thing" not in refused(text)
+    assert "p: w" not in repr(task(TASK))
+    assert "of-the-environment" not in repr(task(TASK, {"PW": "of-the-environment"}))

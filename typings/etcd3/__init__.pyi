@@ -1,0 +1,1 @@
+from etcd3 import etcdrpc as etcdrpc

@@ -1,0 +1,11 @@
+class StringMark:
+    line: int
+    column: int
+
+class YAMLError(Exception): ...
+
+class MarkedYAMLError(YAMLError):
+    context: str | None
+    context_mark: StringMark | None
+    problem: str | None
+    problem_mark: StringMark | None

@@ -1,0 +1,14 @@
+from ruamel.yaml.error import StringMark
+
+class Node:
+    tag: str
+    start_mark: StringMark
+
+class ScalarNode(Node):
+    value: str
+
+class SequenceNode(Node):
+    value: list[Node]
+
+class MappingNode(Node):
+    value: list[tuple[Node, Node]]
