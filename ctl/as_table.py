@@ -1,0 +1,162 @@
+"""Answers as rich tables for a terminal; pure: the same answer gives the same renderable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ctl import look
+from ctl.report import Report
+from ctl.verdict import Answer, source_failures
+from ctl.words import check_word
+from proto import master_pb2 as pb
+from proto import worker_pb2
+
+_CHECK_STYLES = {"success": "green", "warn": "yellow", "fail": "bold red"}
+_CHECK_MARKS = {"success": "✓ pass", "warn": "! warn", "fail": "✗ fail"}
+
+
+def operate_source(answer: pb.OperateSourceResponse) -> RenderableType:
+    """Sources with the workers they are bound to."""
+    if not answer.sources and answer.result:
+        return Text("There is no source yet: dmctl operate-source create <file>", style="dim")
+    return _by_source(answer, answer.sources)
+
+
+def start_task(answer: pb.StartTaskResponse) -> RenderableType:
+    """Per source: did its subtask start; plus the checks that say something."""
+    parts: list[RenderableType] = []
+    telling = [check for check in answer.check_result if check.state != worker_pb2.CHECK_STATE_PASS]
+    if telling:
+        parts.append(checks(telling))
+    if answer.sources:
+        parts.append(_by_source(answer, answer.sources))
+    return Group(*parts, *notes(answer.msg))
+
+
+def operate_task(answer: pb.OperateTaskResponse) -> RenderableType:
+    """Per source: was its subtask stopped, paused or resumed."""
+    return _by_source(answer, answer.sources)
+
+
+def _by_source(answer: Answer, parts: Sequence[pb.SourceResult]) -> RenderableType:
+    made = look.table("source", "worker", "result", "message")
+    for part in parts:
+        said = f"[{part.error.code} {part.error.name}]" if part.HasField("error") else part.msg
+        made.add_row(
+            look.cell(part.source, "bold"),
+            look.cell(part.worker or "–"),
+            look.outcome(result=part.result),
+            look.cell(said),
+        )
+    return Group(made, *problems(answer)) if parts else Group(*problems(answer))
+
+
+def problems(answer: Answer) -> list[RenderableType]:
+    """Every failure in full; none when there is only one, because stderr then says exactly that one."""
+    failures = source_failures(answer)
+    if len(failures) < 2:
+        return []
+    return [
+        look.problem(Report.of_detail(failure.error), failure.where)
+        for failure in failures
+        if failure.error is not None
+    ]
+
+
+def check_task(answer: pb.CheckTaskResponse, *, max_errors: int = 10, max_warnings: int = 10) -> RenderableType:
+    """All checks that failed or warn (up to the limits, the rest counted), then a count of each state."""
+    failed = _in_state(answer.check_result, worker_pb2.CHECK_STATE_FAIL)
+    warned = _in_state(answer.check_result, worker_pb2.CHECK_STATE_WARN)
+    passed = _in_state(answer.check_result, worker_pb2.CHECK_STATE_PASS)
+    parts: list[RenderableType] = []
+    shown = [*failed[:max_errors], *warned[:max_warnings], *passed]
+    if shown:
+        parts.append(checks(shown))
+    hidden = len(failed) + len(warned) + len(passed) - len(shown)
+    count = Text.assemble(
+        (f"{len(passed)} passed", "green"),
+        "  ",
+        (f"{len(warned)} warned", "yellow" if warned else "dim"),
+        "  ",
+        (f"{len(failed)} failed", "bold red" if failed else "dim"),
+    )
+    if hidden:
+        count.append(f"  ({hidden} not shown: see --error and --warn)", style="dim")
+    parts.append(count)
+    return Group(*parts, *notes(answer.msg.partition("\n")[2]))  # the first line is the verdict, counted above
+
+
+def notes(msg: str) -> list[RenderableType]:
+    """What the master says besides: notes on the task file, each on its line.
+
+    A line that is a coded error (``[60307 pre-check-failed] …``) is left to stderr and the tables.
+    """
+    return [look.cell(f"note: {line}", "yellow") for line in msg.splitlines() if line and not line.startswith("[")]
+
+
+def _in_state(results: Sequence[worker_pb2.CheckResult], state: worker_pb2.CheckState) -> list[worker_pb2.CheckResult]:
+    return [result for result in results if result.state == state]
+
+
+def checks(results: Sequence[worker_pb2.CheckResult]) -> RenderableType:
+    """One row per check; what it found and what to do stand below each other."""
+    made = look.table("check", "source", "state", "finding")
+    for result in results:
+        word = check_word(result.state)
+        style = _CHECK_STYLES.get(word, "magenta")
+        finding = look.cell(result.error_msg or result.desc)
+        if result.code:
+            finding = Text.assemble((f"[{result.code}] ", style), finding)
+        if result.instruction:
+            finding = Text.assemble(finding, "\n", ("what to do: ", "bold"), look.cell(result.instruction))
+        made.add_row(
+            look.cell(result.name, "bold"),
+            look.cell(result.source or "–"),
+            Text(_CHECK_MARKS.get(word, word), style=style),
+            finding,
+        )
+    return made
+
+
+def list_member(answer: pb.ListMemberResponse) -> RenderableType:
+    """Masters (the leader marked) and workers, each only if asked for."""
+    parts: list[RenderableType] = []
+    masters = list(answer.masters)
+    if answer.HasField("leader") and not masters:
+        masters = [answer.leader]
+    if masters:
+        made = look.table("master", "address", "state")
+        for member in masters:
+            leads = answer.HasField("leader") and member.name == answer.leader.name
+            state = look.stage("leader" if leads else "alive" if member.alive else "offline")
+            state.stylize("green" if member.alive or leads else "red")
+            made.add_row(look.cell(member.name, "bold"), look.cell(member.addr), state)
+        parts.append(made)
+    if answer.workers:
+        made = look.table("worker", "address", "state", "source")
+        for worker in answer.workers:
+            state = look.stage(worker.stage)
+            state.stylize({"bound": "green", "free": "cyan"}.get(worker.stage, "red"))
+            made.add_row(look.cell(worker.name, "bold"), look.cell(worker.addr), state, look.cell(worker.source or "–"))
+        parts.append(Text("") if parts else Text("", end=""))
+        parts.append(made)
+    if not parts:
+        return Text("There is no such member.", style="dim")
+    return Group(*parts)
+
+
+def task_list(answer: pb.QueryStatusResponse) -> RenderableType:
+    """query-status without a task: one row per task."""
+    if not answer.tasks and answer.result:
+        return Text("There is no task yet: dmctl start-task <file>", style="dim")
+    made = look.table("task", "status", "sources")
+    for task in sorted(answer.tasks, key=lambda task: task.task_name):
+        made.add_row(
+            look.cell(task.task_name, "bold"),
+            look.stage(task.task_status),
+            look.cell(", ".join(task.sources)),
+        )
+    return made

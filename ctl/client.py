@@ -1,0 +1,172 @@
+"""The connection to the masters: finds one that answers, follows it to the leader."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import grpc
+
+from proto import errors, rpc
+from proto.errors import ShardmergeError
+from proto.master_pb2_grpc import MasterStub
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+_CONNECT_SECONDS = 3.0
+_ELECTION_SECONDS = 10.0  # so long a command waits for a leader; an election takes about a lease, 3–5 s
+_HOPS = 5
+
+
+class _NoConnectionError(Exception):
+    """One address cannot be used; the text says why."""
+
+
+class MasterClient:
+    """Calls the leader among ``addresses``. Not for use by several threads; close it, or use ``with``.
+
+    A command is sent again only if it cannot have been done: the connection could not be made, or the
+    master said that it is not the leader.
+    """
+
+    def __init__(self, addresses: tuple[str, ...], timeout: float) -> None:
+        self._addresses = addresses
+        self._timeout = timeout
+        self._channel: grpc.Channel | None = None
+        self._address = ""
+
+    def __enter__(self) -> MasterClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def address(self) -> str:
+        """The master that answered last; "" before the first answer."""
+        return self._address
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def call(
+        self,
+        command: str,
+        method: Callable[[MasterStub], grpc.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        *,
+        timeout: float | None = None,
+    ) -> Response:
+        """The leader's answer within ``timeout`` seconds (default: the client's).
+
+        Raises errors.ctl.MASTER_UNREACHABLE, CONNECTION_LOST, DEADLINE_EXCEEDED, MASTER_DIFFERS, or
+        the master's own coded error.
+        """
+        began = time.monotonic()
+        deadline = began + (self._timeout if timeout is None else timeout)
+        hops = 0
+        while True:
+            channel = self._connected(deadline)
+            try:
+                return self._once(channel, command, method, request, deadline - time.monotonic())
+            except ShardmergeError as error:
+                self.close()
+                if rpc.same_error(error, errors.master.NOT_LEADER) and hops < _HOPS:
+                    hops += 1
+                    if self._moved_to(error.values.get("address", ""), deadline):
+                        continue
+                waits = rpc.same_error(error, errors.master.NO_LEADER) or rpc.same_error(
+                    error, errors.master.NOT_LEADER
+                )
+                if not waits or time.monotonic() > min(began + _ELECTION_SECONDS, deadline):
+                    raise
+                time.sleep(0.3 + random.random() * 0.4)  # noqa: S311 — only spreads the clients
+
+    def _once(
+        self,
+        channel: grpc.Channel,
+        command: str,
+        method: Callable[[MasterStub], grpc.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        seconds: float,
+    ) -> Response:
+        try:
+            return method(MasterStub(channel))(request, timeout=max(seconds, 0.001))
+        except grpc.RpcError as error:
+            raise self._coded(error, command) from error
+
+    def _coded(self, error: grpc.RpcError, command: str) -> ShardmergeError:
+        if not isinstance(error, grpc.Call) or _from_the_master(error):
+            return rpc.coded_from_rpc(error, f"master ({self._address})")
+        reason = error.details() or error.code().name
+        match error.code():
+            case grpc.StatusCode.DEADLINE_EXCEEDED:
+                return errors.ctl.DEADLINE_EXCEEDED(
+                    command=command, address=self._address, timeout=f"{self._timeout:g} s"
+                )
+            case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
+                return errors.ctl.CONNECTION_LOST(command=command, address=self._address, reason=reason)
+            case grpc.StatusCode.UNIMPLEMENTED:
+                return errors.ctl.MASTER_DIFFERS(command=command, address=self._address)
+            case _:
+                return rpc.coded_from_rpc(error, f"master ({self._address})")
+
+    def _connected(self, deadline: float) -> grpc.Channel:
+        """The channel in use, or one to the first address that takes a connection."""
+        if self._channel is not None:
+            return self._channel
+        attempts: list[str] = []
+        for address in self._addresses:
+            try:
+                return self._open(address, deadline)
+            except _NoConnectionError as error:
+                attempts.append(f"{address}: {error}")
+        raise errors.ctl.MASTER_UNREACHABLE(attempts="; ".join(attempts))
+
+    def _moved_to(self, leader: str, deadline: float) -> bool:
+        """Whether the leader that a master named can be reached: if not, ask the others again."""
+        try:
+            self._open(leader, deadline)
+        except _NoConnectionError:
+            return False
+        return True
+
+    def _open(self, address: str, deadline: float) -> grpc.Channel:
+        """Make ``address`` the one in use.
+
+        A plain TCP connection goes first: it tells refused from unknown host from silence at once,
+        where a gRPC channel only says that it is not ready yet.
+        """
+        self.close()
+        seconds = max(0.001, min(_CONNECT_SECONDS, deadline - time.monotonic()))
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), seconds).close()
+        except TimeoutError as error:
+            raise _NoConnectionError(f"no answer within {seconds:.0f} s") from error
+        except socket.gaierror as error:
+            raise _NoConnectionError(f"the host name {host} is not known") from error
+        except (OSError, ValueError) as error:
+            raise _NoConnectionError((getattr(error, "strerror", None) or str(error)).lower()) from error
+        channel = rpc.channel(address)
+        try:
+            grpc.channel_ready_future(channel).result(timeout=seconds)
+        except grpc.FutureTimeoutError as error:
+            channel.close()
+            raise _NoConnectionError("something listens there, but it is no dm-master") from error
+        except BaseException:
+            channel.close()
+            raise
+        self._channel, self._address = channel, address
+        return channel
+
+
+def _from_the_master(error: grpc.Call) -> bool:
+    metadata = cast("tuple[tuple[str, object], ...]", error.trailing_metadata() or ())
+    return any(key == rpc.ERROR_METADATA for key, _ in metadata)

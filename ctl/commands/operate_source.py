@@ -1,0 +1,92 @@
+"""`dmctl operate-source`: the servers that rows come from."""
+
+from __future__ import annotations
+
+import click
+
+from ctl import as_table
+from ctl.files import config_file, is_file_argument
+from ctl.options import shared
+from ctl.session import Session
+from proto import errors
+from proto import master_pb2 as pb
+
+SAMPLE = """\
+# A source: one MySQL or MariaDB server whose tables are merged.
+# Create it with:  dmctl operate-source create <this file>
+
+source-id: mysql-01           # unique; at most 32 characters; tasks name the source by it
+
+from:
+  host: 127.0.0.1
+  port: 3306
+  user: dm                    # needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT
+  password: "${DM_PASSWORD}"  # a word in ${…} is taken from dm-master's environment
+
+flavor: auto                  # auto, mysql or mariadb
+server-id: 0                  # 0: a free one is picked
+enable-gtid: false            # true: positions are followed by GTID
+case-sensitive: false
+
+# Where the relay log begins; without these, where the tasks need it.
+# relay-binlog-name: mysql-bin.000001
+# relay-binlog-gtid: ""
+
+# The relay log is never purged below what a task still needs.
+purge:
+  interval: 3600              # seconds between two looks
+  expires: 0                  # hours to keep what no task needs; 0: no limit
+  remain-space: 15            # GiB of free disk below which it is purged sooner
+"""
+
+
+@click.command("operate-source", short_help="create, show or stop sources")
+@click.argument("op", metavar="create|show|stop|update", required=False)
+@click.argument("items", metavar="[FILE|ID]…", nargs=-1)
+@click.option("-w", "--worker", default="", metavar="NAME", help="create: bind the source to this worker")
+@click.option("-p", "--print-sample-config", is_flag=True, help="print a source file to start from")
+@shared()
+def operate_source(op: str | None, items: tuple[str, ...], worker: str, *, print_sample_config: bool) -> int:
+    """Create, show or stop sources.
+
+    create takes one file per source; stop takes files or source ids; show takes source ids or nothing.
+    """
+    if print_sample_config:
+        print(SAMPLE, end="")
+        return 0
+    session = Session.current()
+    ids = session.settings.sources
+    match op:
+        case "create":
+            if not items:
+                raise click.UsageError("operate-source create needs at least one source file")
+            request = pb.OperateSourceRequest(
+                op=pb.OperateSourceRequest.OP_CREATE, files=[config_file(item) for item in items], worker=worker
+            )
+        case "stop":
+            if not items and not ids:
+                raise click.UsageError("operate-source stop needs at least one source file or source id")
+            files = [item for item in items if is_file_argument(item)]
+            names = [item for item in items if item not in files]
+            request = pb.OperateSourceRequest(
+                op=pb.OperateSourceRequest.OP_STOP,
+                files=[config_file(item) for item in files],
+                source_ids=[*names, *ids],
+            )
+        case "show":
+            request = pb.OperateSourceRequest(op=pb.OperateSourceRequest.OP_SHOW, source_ids=[*items, *ids])
+        case "update":
+            raise errors.ctl.NOT_SUPPORTED(
+                what="operate-source update",
+                instead="Stop the source's tasks, then operate-source stop and create it with the new file; "
+                "the tasks go on from their checkpoints.",
+            )
+        case None:
+            raise click.UsageError("operate-source needs one of create, show, stop")
+        case _:
+            raise click.UsageError(f"operate-source knows create, show, stop; not {op!r}")
+    if worker and op != "create":
+        raise click.UsageError("--worker goes with operate-source create only")
+    command = f"operate-source {op}"
+    answer = session.call(command, lambda master: master.OperateSource, request)
+    return session.show(command, answer, lambda: as_table.operate_source(answer))

@@ -1,0 +1,53 @@
+"""`dmctl stop-task`, `pause-task`, `resume-task`: they differ in the word they send."""
+
+from __future__ import annotations
+
+import click
+
+from ctl import as_table
+from ctl.files import task_name
+from ctl.options import shared
+from ctl.session import Session
+from proto import master_pb2 as pb
+
+
+def _operate(command: str, op: pb.OperateTaskRequest.Op, task: str | None) -> int:
+    session = Session.current()
+    if task is None and not session.settings.sources:
+        raise click.UsageError(f"{command} needs a task, or -s: then it means every task of those sources")
+    request = pb.OperateTaskRequest(
+        op=op, name=task_name(task) if task is not None else "", sources=session.settings.sources
+    )
+    answer = session.call(command, lambda master: master.OperateTask, request)
+    return session.show(command, answer, lambda: as_table.operate_task(answer))
+
+
+# DM's dmctl sends subtasks in batches; here one transaction takes them all.
+_batch_size = click.option("--batch-size", type=int, hidden=True, expose_value=False)
+
+
+@click.command("stop-task", short_help="stop a task and forget it")
+@click.argument("task", metavar="[TASK|FILE]", required=False)
+@_batch_size
+@shared()
+def stop_task(task: str | None) -> int:
+    """Stop a task and forget it; its rows and checkpoints at the target stay."""
+    return _operate("stop-task", pb.OperateTaskRequest.OP_STOP, task)
+
+
+@click.command("pause-task", short_help="hold a task")
+@click.argument("task", metavar="[TASK|FILE]", required=False)
+@_batch_size
+@shared()
+def pause_task(task: str | None) -> int:
+    """Hold a task after its last committed batch."""
+    return _operate("pause-task", pb.OperateTaskRequest.OP_PAUSE, task)
+
+
+@click.command("resume-task", short_help="let a paused task go on")
+@click.argument("task", metavar="[TASK|FILE]", required=False)
+@_batch_size
+@shared()
+def resume_task(task: str | None) -> int:
+    """Let a paused task go on, also one that an error has paused."""
+    return _operate("resume-task", pb.OperateTaskRequest.OP_RESUME, task)

@@ -1,0 +1,81 @@
+"""Files named on the command line: task files, source files, or names that are no file at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from proto import errors
+from proto import master_pb2 as pb
+
+_YAML_SUFFIXES = (".yaml", ".yml")
+
+
+def read_text(path: str) -> str:
+    """The file's text. Raises errors.ctl.FILE_NOT_FOUND or FILE_UNREADABLE."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise errors.ctl.FILE_NOT_FOUND(path=path, directory=Path.cwd()) from error
+    except UnicodeDecodeError as error:
+        raise errors.ctl.FILE_UNREADABLE(path=path, reason=f"not UTF-8 text at byte {error.start}") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise errors.ctl.FILE_UNREADABLE(path=path, reason=reason) from error
+
+
+def config_file(path: str) -> pb.ConfigFile:
+    """The file as it stands: the master parses it, so that every client gets the same answer."""
+    return pb.ConfigFile(name=path, content=read_text(path))
+
+
+def is_file_argument(argument: str) -> bool:
+    """Whether an argument that may be a name or a file means a file.
+
+    An existing file does; so does anything that is written like one, so that a mistyped path is
+    reported as such and not as an unknown name.
+    """
+    return Path(argument).is_file() or looks_like_path(argument)
+
+
+def looks_like_path(argument: str) -> bool:
+    return os.sep in argument or argument.lower().endswith(_YAML_SUFFIXES)
+
+
+def task_name(argument: str) -> str:
+    """The task meant by ``argument``: a task's name, or a task file's ``name``.
+
+    A file without a YAML suffix that is no task file is taken for a task of that name, as DM does.
+    Raises errors.ctl.FILE_NOT_FOUND, FILE_UNREADABLE, NO_TASK_NAME.
+    """
+    if not is_file_argument(argument):
+        return argument
+    try:
+        return _name_in(argument, read_text(argument))
+    except errors.ShardmergeError:
+        if looks_like_path(argument):
+            raise
+        return argument
+
+
+def _name_in(path: str, text: str) -> str:
+    try:
+        content = cast("Any", YAML(typ="safe", pure=True)).load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = mark.line + 1 if mark is not None else 1
+        raise errors.ctl.NO_TASK_NAME(path=path, line=line, reason=f"not YAML: {error.problem}") from error
+    except YAMLError as error:
+        raise errors.ctl.NO_TASK_NAME(path=path, line=1, reason=f"not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise errors.ctl.NO_TASK_NAME(path=path, line=1, reason="not a task file: no keys at the top level")
+    name = cast("dict[object, object]", content).get("name")
+    if name is None or name == "":
+        raise errors.ctl.NO_TASK_NAME(path=path, line=1, reason="no `name` at the top level")
+    if isinstance(name, dict | list):
+        raise errors.ctl.NO_TASK_NAME(path=path, line=1, reason="`name` is not a word")
+    return str(name)

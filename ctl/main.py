@@ -1,0 +1,149 @@
+"""dmctl's entry point: reads the command line, runs a command, turns every error into two lines."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import traceback
+from importlib.metadata import version
+
+import click
+
+from ctl.commands.check_task import check_task
+from ctl.commands.list_member import list_member
+from ctl.commands.operate_source import operate_source
+from ctl.commands.operate_task import pause_task, resume_task, stop_task
+from ctl.commands.query_status import query_status
+from ctl.commands.start_task import start_task
+from ctl.options import Line, shared, with_two_dashes
+from ctl.report import Report
+from ctl.session import complain
+from proto import errors
+from proto.errors import ShardmergeError
+
+_LATER = frozenset(
+    {
+        "binlog",
+        "binlog-schema",
+        "config",
+        "encrypt",
+        "get-config",
+        "handle-error",
+        "offline-member",
+        "operate-leader",
+        "operate-schema",
+        "pause-relay",
+        "purge-relay",
+        "resume-relay",
+        "shard-ddl-lock",
+        "show-ddl-locks",
+        "start-relay",
+        "stop-relay",
+        "transfer-source",
+        "unlock-ddl-lock",
+        "validation",
+    }
+)
+"""DM's commands that this version does not have: said so, instead of "unknown"."""
+
+
+class Commands(click.Group):
+    """The group; an unknown command gets a coded answer with the nearest one that exists."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None:
+            if name in _LATER:
+                raise errors.ctl.NOT_SUPPORTED(
+                    what=f"DM's command {name}", instead="See `dmctl --help` for the commands that are."
+                )
+            near = difflib.get_close_matches(name, self.list_commands(ctx), 1)
+            hint = f"; do you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"there is no command {name}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-V", "--version", "show_version", is_flag=True, help="print the version and exit")
+@shared(on_group=True)
+@click.pass_context
+def dmctl(context: click.Context, *, show_version: bool) -> int:
+    """Merge sharded MySQL/MariaDB tables into one: talks to dm-master.
+
+    A task may be given by its name or by its file. On a terminal answers are tables, in a pipe JSON
+    with TiDB DM's field names. Exit code 0 only if every result in the answer is true.
+    """
+    if show_version:
+        print(f"dmctl {version('shardmerge')}")
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+    return 0
+
+
+@click.command("help", short_help="show the help of a command")
+@click.argument("command", required=False)
+@click.pass_context
+def help_command(context: click.Context, command: str | None) -> int:
+    """Show the help of a command."""
+    parent = context.parent or context
+    if command is None:
+        print(parent.get_help())
+        return 0
+    _, found, _ = dmctl.resolve_command(parent, [command])
+    if found is not None:
+        with click.Context(found, info_name=command, parent=parent) as inner:
+            print(found.get_help(inner))
+    return 0
+
+
+for _command in (
+    operate_source,
+    check_task,
+    start_task,
+    query_status,
+    pause_task,
+    resume_task,
+    stop_task,
+    list_member,
+    help_command,
+):
+    dmctl.add_command(_command)
+
+
+def run(arguments: list[str]) -> int:
+    """One command; the exit code: 0 done, 1 failed, 2 not understood, 130 interrupted."""
+    line = Line()
+    try:
+        with dmctl.make_context("dmctl", with_two_dashes(arguments), obj=line) as context:
+            return int(dmctl.invoke(context) or 0)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "dmctl"
+        complain(Report.of(errors.ctl.USAGE(problem=error.format_message(), command=where)))
+        return 2
+    except ShardmergeError as error:
+        complain(Report.of(error))
+        return 1
+    except KeyboardInterrupt:
+        complain(Report.of(errors.ctl.INTERRUPTED()))
+        return 130
+    except BrokenPipeError:
+        # The reader of the pipe has left; nothing more can be said there, also not at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:  # noqa: BLE001 — the last resort: a bug is a coded error too
+        if line.given.debug:
+            traceback.print_exc()
+        complain(Report.of(errors.ctl.INTERNAL(kind=type(error).__name__, reason=error)))
+        return 1
+
+
+def main() -> None:
+    """The console script."""
+    # gRPC's core writes lines of its own to stderr otherwise.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    sys.exit(run(sys.argv[1:]))

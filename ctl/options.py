@@ -1,0 +1,101 @@
+"""The options that every command takes, before or behind the command's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import click
+
+from ctl.settings import Given, Output, no_tls
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+ONE_DASH = ("version", "config", "master-addr", "rpc-timeout", "ssl-ca", "ssl-cert", "ssl-key", "output", "debug")
+"""Long options that DM's dmctl also takes with one dash, and ours besides."""
+
+
+@dataclass(slots=True)
+class Line:
+    """What was read of the command line so far; lives in the outermost click context."""
+
+    given: Given = field(default_factory=Given)
+
+
+def with_two_dashes(arguments: list[str]) -> list[str]:
+    """``-master-addr=x`` → ``--master-addr=x``, for the spellings that DM documents; stops at ``--``."""
+    turned: list[str] = []
+    for at, argument in enumerate(arguments):
+        if argument == "--":
+            return turned + arguments[at:]
+        name = argument[1:].partition("=")[0]
+        turned.append("-" + argument if argument.startswith("-") and name in ONE_DASH else argument)
+    return turned
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    line = context.find_object(Line)
+    if line is None or not value:
+        return
+    match parameter.name:
+        case "master_addr":
+            line.given = replace(line.given, master_addr=value)
+        case "rpc_timeout":
+            line.given = replace(line.given, rpc_timeout=value)
+        case "config":
+            line.given = replace(line.given, config=value)
+        case "output":
+            line.given = replace(line.given, output=value)
+        case "source":
+            line.given = replace(line.given, sources=(*line.given.sources, *value))
+        case "debug":
+            line.given = replace(line.given, debug=True)
+        case _:
+            raise no_tls(f"--{(parameter.name or '').replace('_', '-')}")
+
+
+def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
+    """Add the options; commands show only -s in their help, the group shows all."""
+    hidden = not on_group
+    kept: dict[str, Any] = {"expose_value": False, "callback": _remember}
+    options = (
+        click.option(
+            "--master-addr",
+            metavar="HOST:PORT[,…]",
+            hidden=hidden,
+            help="dm-master to ask; several: the first that answers  [env: DM_MASTER_ADDR; default: 127.0.0.1:8261]",
+            **kept,
+        ),
+        click.option(
+            "--rpc-timeout",
+            metavar="DURATION",
+            hidden=hidden,
+            help="longest wait for an answer  [default: 10m]",
+            **kept,
+        ),
+        click.option(
+            "-s", "--source", multiple=True, metavar="ID[,…]", help="only these sources; may be repeated", **kept
+        ),
+        click.option(
+            "--output",
+            type=click.Choice([kind.value for kind in Output]),
+            hidden=hidden,
+            help="auto: tables on a terminal, JSON in a pipe  [default: auto]",
+            **kept,
+        ),
+        click.option(
+            "--config", metavar="FILE", hidden=hidden, help="TOML file with master-addr and rpc-timeout", **kept
+        ),
+        click.option("--debug", is_flag=True, hidden=hidden, help="show the traceback of an unexpected error", **kept),
+        click.option("--ssl-ca", hidden=True, **kept),
+        click.option("--ssl-cert", hidden=True, **kept),
+        click.option("--ssl-key", hidden=True, **kept),
+    )
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add

@@ -1,0 +1,120 @@
+"""One run of one command: its settings, its connection, where its answer goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+from rich.console import Console, RenderableType
+
+from ctl import as_json
+from ctl.as_json import Json
+from ctl.options import Line
+from ctl.report import Report
+from ctl.settings import Output, Settings, settle
+from ctl.verdict import Answer, judge
+
+if TYPE_CHECKING:
+    import grpc
+
+    from ctl.client import MasterClient
+    from proto.master_pb2_grpc import MasterStub
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+_PIPE_WIDTH = 160  # a table in a pipe or a file: wide enough that nothing wraps early
+
+
+class Session:
+    """Made by a command; ends with the command's click context."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._client: MasterClient | None = None
+        self._stack = ExitStack()
+
+    @classmethod
+    def current(cls) -> Session:
+        """The session of the command that runs. Raises click.UsageError for a malformed shared option."""
+        context = click.get_current_context()
+        line = context.find_object(Line) or Line()
+        try:
+            session = cls(settle(line.given, os.environ))
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+        context.call_on_close(session.close)
+        return session
+
+    def close(self) -> None:
+        self._stack.close()
+
+    @property
+    def client(self) -> MasterClient:
+        if self._client is None:
+            from ctl.client import MasterClient  # gRPC takes 0.2 s to import: only when it is needed
+
+            self._client = self._stack.enter_context(MasterClient(self.settings.addresses, self.settings.timeout))
+        return self._client
+
+    def call(
+        self,
+        command: str,
+        method: Callable[[MasterStub], grpc.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        *,
+        timeout: float | None = None,
+    ) -> Response:
+        """The leader's answer; see :meth:`MasterClient.call`."""
+        return self.client.call(command, method, request, timeout=timeout)
+
+    @property
+    def is_json(self) -> bool:
+        match self.settings.output:
+            case Output.JSON:
+                return True
+            case Output.TABLE:
+                return False
+            case Output.AUTO:
+                return not sys.stdout.isatty()
+
+    def console(self) -> Console:
+        """Where tables go: coloured on a terminal only."""
+        width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+        return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
+
+    def show(
+        self,
+        command: str,
+        answer: Answer,
+        table: Callable[[], RenderableType],
+        value: Callable[[], dict[str, Json]] | None = None,
+    ) -> int:
+        """Print the answer in the wanted form and say on stderr what failed; the exit code."""
+        if self.is_json:
+            print(as_json.to_text(value() if value is not None else as_json.to_value(answer)), flush=True)
+        else:
+            self.console().print(table())
+            sys.stdout.flush()
+        return self.conclude(judge(command, answer))
+
+    @staticmethod
+    def conclude(report: Report | None) -> int:
+        """0 without a report, else its two lines on stderr and 1."""
+        if report is None:
+            return 0
+        complain(report)
+        return 1
+
+
+def complain(report: Report) -> None:
+    """Two lines on stderr, the first word in red on a terminal."""
+    text = report.lines()
+    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        text = "\x1b[1;31merror:\x1b[0m" + text.removeprefix("error:")
+    sys.stderr.write(text)
+    sys.stderr.flush()

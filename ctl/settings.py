@@ -1,0 +1,162 @@
+"""How dmctl was asked to behave: options, environment and --config file in one frozen value."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ctl.files import read_text
+from proto import errors
+
+DEFAULT_ADDRESS = "127.0.0.1:8261"
+DEFAULT_PORT = 8261
+ENVIRONMENT = "DM_MASTER_ADDR"
+
+_UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_KEYS = ("master-addr", "rpc-timeout", "ssl-ca", "ssl-cert", "ssl-key")
+
+
+class Output(enum.Enum):
+    """AUTO is a table on a terminal and JSON in a pipe."""
+
+    AUTO = "auto"
+    TABLE = "table"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the command line says; None: not said. The empty parts are filled by :func:`settle`."""
+
+    master_addr: str | None = None
+    rpc_timeout: str | None = None
+    config: str | None = None
+    output: str | None = None
+    debug: bool = False
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``addresses``: masters to try in turn, each ``host:port``; ``timeout``: seconds for one call."""
+
+    addresses: tuple[str, ...]
+    timeout: float
+    output: Output
+    debug: bool
+    sources: tuple[str, ...]
+
+
+def settle(given: Given, environment: Mapping[str, str]) -> Settings:
+    """Option before environment before --config file before default.
+
+    Raises errors.ctl.BAD_CONFIG, FILE_NOT_FOUND, FILE_UNREADABLE for the file and ValueError (with a
+    sentence for the user) for a malformed address or duration.
+    """
+    file = read_config(given.config) if given.config is not None else {}
+    addresses = given.master_addr or environment.get(ENVIRONMENT) or file.get("master-addr") or DEFAULT_ADDRESS
+    return Settings(
+        addresses=parse_addresses(addresses),
+        timeout=parse_duration(given.rpc_timeout or file.get("rpc-timeout") or "10m"),
+        output=Output(given.output or "auto"),
+        debug=given.debug,
+        sources=split_sources(given.sources),
+    )
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a Go duration (https://pkg.go.dev/time#ParseDuration): ``"10m"``, ``"1h30m"``, ``"500ms"``.
+
+    Raises ValueError; a duration without a unit or not above zero is refused.
+    """
+    parts = list(_DURATION_PART.finditer(text))
+    if not parts or "".join(part.group() for part in parts) != text:
+        raise ValueError(f"{text!r} is not a duration such as 30s, 10m or 1h30m")
+    seconds = sum(float(part.group(1)) * _UNIT_SECONDS[part.group(2)] for part in parts)
+    if seconds <= 0:
+        raise ValueError(f"a duration must be above zero, not {text!r}")
+    return seconds
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """``"host:port"`` of every master of a comma list; host defaults to 127.0.0.1, port to 8261.
+
+    Raises ValueError.
+    """
+    found: list[str] = []
+    for part in text.split(","):
+        address = part.strip()
+        if not address:
+            continue
+        host, port = _split_address(address)
+        found.append(f"{host or '127.0.0.1'}:{port}")
+    if not found:
+        raise ValueError(f"{text!r} names no master address")
+    return tuple(dict.fromkeys(found))
+
+
+def _split_address(address: str) -> tuple[str, int]:
+    wrong = ValueError(f"{address!r} is not an address of the form host:port")
+    if "/" in address or any(mark.isspace() for mark in address):
+        raise wrong
+    if address.startswith("["):  # IPv6 in brackets
+        host, bracket, rest = address.partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise wrong
+        host, port = host + bracket, rest[1:]
+    elif address.count(":") > 1:
+        raise ValueError(f"{address!r}: write an IPv6 address in brackets, [::1]:{DEFAULT_PORT}")
+    else:
+        host, _, port = address.partition(":")
+        if ":" in address and not port:
+            raise wrong
+    if not port:
+        return host, DEFAULT_PORT
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r}: the port must be a number from 1 to 65535")
+    return host, int(port)
+
+
+def split_sources(values: Iterable[str]) -> tuple[str, ...]:
+    """Source ids of repeated options and comma lists, each once, in order."""
+    parts = (part.strip() for value in values for part in value.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def read_config(path: str) -> dict[str, str]:
+    """dmctl's own TOML file (DM's ``dmctl.toml``): master-addr and rpc-timeout, both strings."""
+    text = read_text(path)
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise errors.ctl.BAD_CONFIG(path=path, problem=error) from error
+    for key, value in content.items():
+        if key not in _KEYS:
+            near = difflib.get_close_matches(key, _KEYS, 1)
+            hint = f", do you mean {near[0]}?" if near else f"; known are {', '.join(_KEYS[:2])}"
+            raise errors.ctl.BAD_CONFIG(path=path, problem=f"unknown key {key}{hint}")
+        if not isinstance(value, str):
+            raise errors.ctl.BAD_CONFIG(path=path, problem=f'{key} must be a string, e.g. {key} = "…"')
+        if key.startswith("ssl-") and value:
+            raise no_tls(f"{key} in {path}")
+        try:
+            if key == "master-addr" and value:
+                parse_addresses(value)
+            if key == "rpc-timeout" and value:
+                parse_duration(value)
+        except ValueError as error:
+            raise errors.ctl.BAD_CONFIG(path=path, problem=f"{key}: {error}") from error
+    return {key: str(value) for key, value in content.items()}
+
+
+def no_tls(what: str) -> errors.ShardmergeError:
+    """TLS asked for is never silently left out."""
+    return errors.ctl.NOT_SUPPORTED(
+        what=f"{what}: TLS between dmctl and the master",
+        instead="Leave it out and reach the master over a trusted network or a tunnel (e.g. ssh -L).",
+    )

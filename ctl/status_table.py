@@ -1,0 +1,152 @@
+"""The answer to `query-status <task>` as tables for a terminal; pure."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ctl import figures, look
+from ctl.progress import problems
+from ctl.words import stage_word, unit_word
+from proto import master_pb2 as pb
+from proto.worker_pb2 import LoadStatus, RelayStatus, SubTaskStatus, SyncStatus
+
+
+def detail(answer: pb.QueryStatusResponse, *, more: bool = False) -> RenderableType:
+    """One row per subtask, then every error in full; ``more``: positions, relay, tables and lanes too."""
+    made = look.table(
+        "task",
+        "source",
+        "worker",
+        "stage",
+        "unit",
+        "progress",
+        "rows",
+        "rows/s",
+        "lag",
+        "doing",
+        right=("rows", "rows/s", "lag"),
+    )
+    for part in answer.sources:
+        for status in part.sub_task_status:
+            made.add_row(
+                look.cell(status.name, "bold"),
+                look.cell(part.source_status.source, "bold"),
+                look.cell(part.source_status.worker or "–"),
+                look.stage(stage_word(status.stage), failed=len(status.result.errors) > 0),
+                *_figures(status),
+            )
+        if not part.sub_task_status:
+            made.add_row(
+                look.cell("–"),
+                look.cell(part.source_status.source, "bold"),
+                look.cell(part.source_status.worker or "–"),
+                look.outcome(result=part.result) if not part.result else Text("no task", style="dim"),
+            )
+    parts: list[RenderableType] = [made] if answer.sources else [Text("There is no subtask.", style="dim")]
+    parts += [look.problem(problem.report, problem.where) for problem in problems(answer)]
+    if more:
+        for part in answer.sources:
+            parts += _more(part)
+    return Group(*parts)
+
+
+def _figures(status: SubTaskStatus) -> tuple[Text, ...]:
+    """Unit, progress, rows, rows/s, lag, doing."""
+    unit = look.cell(unit_word(status.unit) if status.unit else "–")
+    doing = look.cell(status.waiting_for, "dim")
+    if status.HasField("load"):
+        load = status.load
+        progress = load.progress or figures.percent(figures.share(load.finished_rows, load.total_rows))
+        left = f", {figures.duration(load.eta_seconds)} left" if load.eta_seconds else ""
+        rows = f"{figures.rows(load.finished_rows)} / {figures.rows(max(load.finished_rows, load.total_rows))}"
+        return (
+            unit,
+            look.cell(progress + left),
+            look.cell(rows),
+            look.cell(figures.rate(load.rows_per_second)),
+            look.cell("–"),
+            doing,
+        )
+    if status.HasField("sync"):
+        sync = status.sync
+        progress = (
+            Text("✓ synced", style="green")
+            if sync.synced
+            else Text(f"{figures.size(sync.bytes_behind)} behind", style="yellow")
+        )
+        return (
+            unit,
+            progress,
+            look.cell(figures.rows(sync.total_rows)),
+            look.cell(figures.rate(sync.recent_rps)),
+            look.cell(figures.duration(sync.seconds_behind_master)),
+            doing,
+        )
+    return (unit, look.cell("–"), look.cell("–"), look.cell("–"), look.cell("–"), doing)
+
+
+def _more(part: pb.SourceSubTasks) -> list[RenderableType]:
+    source = part.source_status.source
+    parts: list[RenderableType] = []
+    if part.source_status.HasField("relay_status"):
+        parts += [look.heading(f"Relay of {look.flat(source)}"), _relay(part.source_status.relay_status)]
+    for status in part.sub_task_status:
+        if status.HasField("load"):
+            parts += [
+                look.heading(f"Snapshot of {look.flat(status.name)} on {look.flat(source)}"),
+                _tables(status.load),
+            ]
+        if status.HasField("sync"):
+            parts += [
+                look.heading(f"Replicate of {look.flat(status.name)} on {look.flat(source)}"),
+                *_sync(status.sync),
+            ]
+    return parts
+
+
+def _relay(relay: RelayStatus) -> RenderableType:
+    made = look.table("stage", "source at", "relay at", "caught up", "on disk", right=("on disk",))
+    made.add_row(
+        look.stage(stage_word(relay.stage), failed=relay.HasField("result")),
+        look.cell(relay.master_binlog_gtid or relay.master_binlog),
+        look.cell(relay.relay_binlog_gtid or relay.relay_binlog),
+        Text("yes", style="green") if relay.relay_catch_up_master else Text("not yet", style="yellow"),
+        look.cell(figures.size(relay.bytes_on_disk)),
+    )
+    return made
+
+
+def _tables(load: LoadStatus) -> RenderableType:
+    made = look.table("shard table", "target table", "rows", "share", "chunks", right=("rows", "share", "chunks"))
+    for table in load.tables:
+        made.add_row(
+            look.cell(table.source_table),
+            look.cell(table.target_table),
+            look.cell(
+                f"{figures.rows(table.finished_rows)} / {figures.rows(max(table.finished_rows, table.total_rows))}"
+            ),
+            look.cell(figures.percent(figures.share(table.finished_rows, table.total_rows))),
+            look.cell(f"{table.finished_chunks} / {table.total_chunks}"),
+        )
+    return made
+
+
+def _sync(sync: SyncStatus) -> list[RenderableType]:
+    places = Text.assemble(
+        ("source at ", "dim"),
+        look.flat(sync.master_binlog_gtid or sync.master_binlog),
+        ("   applied to ", "dim"),
+        look.flat(sync.syncer_binlog_gtid or sync.syncer_binlog),
+    )
+    made = look.table("lane", "phase", "rows", "lag", "behind", right=("lane", "rows", "lag", "behind"))
+    for lane in sync.lanes:
+        made.add_row(
+            look.cell(str(lane.lane)),
+            look.cell(lane.phase),
+            look.cell(figures.rows(lane.rows)),
+            look.cell(figures.duration(lane.lag_ms / 1000)),
+            look.cell(figures.size(lane.bytes_behind)),
+        )
+    blocking = [look.cell(f"blocking DDL: {ddl}", "yellow") for ddl in sync.blocking_ddls]
+    return [places, *blocking, made]

@@ -1,0 +1,110 @@
+"""Whether an answer is a success; pure.
+
+A command exits with 0 only if every result in the answer is true (for check-task: no check failed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ctl.report import Report
+from proto import errors, worker_pb2
+from proto import master_pb2 as pb
+from proto.common_pb2 import ErrorDetail
+
+_NAMED = 5  # so many sources are named in one line of text
+
+Answer = (
+    pb.OperateSourceResponse
+    | pb.StartTaskResponse
+    | pb.OperateTaskResponse
+    | pb.QueryStatusResponse
+    | pb.CheckTaskResponse
+    | pb.ListMemberResponse
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFailure:
+    """A source's (or worker's) part of an answer that is false."""
+
+    where: str
+    error: ErrorDetail | None
+    msg: str
+
+
+def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
+    """Every false part of ``answer``, in the master's order."""
+    match answer:
+        case pb.OperateSourceResponse() | pb.StartTaskResponse() | pb.OperateTaskResponse():
+            return tuple(
+                SourceFailure(part.source or part.worker, part.error if part.HasField("error") else None, part.msg)
+                for part in answer.sources
+                if not part.result
+            )
+        case pb.QueryStatusResponse():
+            return tuple(
+                SourceFailure(
+                    part.source_status.source or part.source_status.worker,
+                    part.error if part.HasField("error") else None,
+                    part.msg,
+                )
+                for part in answer.sources
+                if not part.result
+            )
+        case _:
+            return ()
+
+
+def judge(command: str, answer: Answer) -> Report | None:
+    """None for a success, else the one error to report: the only failure itself, or a count of several."""
+    failed_checks = [check for check in _checks(answer) if check.state == worker_pb2.CHECK_STATE_FAIL]
+    if failed_checks and (not answer.result or isinstance(answer, pb.CheckTaskResponse)):
+        first = failed_checks[0]
+        where = f" on source {first.source}" if first.source else ""
+        return Report.of(
+            errors.ctl.CHECKS_FAILED(
+                command=command,
+                failed=len(failed_checks),
+                total=len(list(_checks(answer))),
+                which=f"{first.name}{where}: {first.error_msg or first.desc}",
+            )
+        )
+    failures = source_failures(answer)
+    if len(failures) == 1 and failures[0].error is not None:
+        return Report.of_detail(failures[0].error, failures[0].where)
+    if len(failures) > 1:
+        return Report.of(
+            errors.ctl.SOME_FAILED(
+                command=command,
+                failed=len(failures),
+                total=_parts(answer),
+                which=_names(failure.where for failure in failures),
+            )
+        )
+    if failures or not answer.result:
+        said = answer.msg or (failures[0].msg if failures else "") or "result is false, without a reason"
+        where = f"source {failures[0].where}: " if failures and failures[0].where else ""
+        return Report.of(errors.ctl.REFUSED(command=command, answer=where + said))
+    return None
+
+
+def _checks(answer: Answer) -> Iterable[worker_pb2.CheckResult]:
+    if isinstance(answer, pb.StartTaskResponse | pb.CheckTaskResponse):
+        return answer.check_result
+    return ()
+
+
+def _parts(answer: Answer) -> int:
+    match answer:
+        case pb.CheckTaskResponse() | pb.ListMemberResponse():
+            return 0
+        case _:
+            return len(answer.sources)
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return ", ".join(listed[:_NAMED]) + more

@@ -1,0 +1,166 @@
+"""Answers as tables."""
+
+from __future__ import annotations
+
+from ctl import as_table, status_table
+from proto import common_pb2
+from proto import master_pb2 as pb
+from proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CHECK_STATE_WARN, CheckResult
+from tests.support import canned_master as canned
+from tests.unit.ctl.drawing import draw
+
+
+def _result(source: str, *, failed: bool = False) -> pb.SourceResult:
+    if failed:
+        return pb.SourceResult(result=False, source=source, error=canned.detail(message=f"boom [red]{source}"))
+    return pb.SourceResult(result=True, source=source, worker="w1", msg="started")
+
+
+def test_one_row_per_source() -> None:
+    text = draw(as_table.operate_source(pb.OperateSourceResponse(result=True, sources=[_result("a"), _result("b")])))
+    assert text.count("✓ done") == 2
+    assert "started" in text
+
+
+def test_markup_in_names_is_text() -> None:
+    answer = pb.OperateTaskResponse(result=True, sources=[pb.SourceResult(result=True, source="[bold]x[/]\x1b[31m")])
+    text = draw(as_table.operate_task(answer))
+    assert "[bold]x[/] [31m" in text
+    assert "\x1b" not in text
+
+
+def test_several_failures_are_explained_below_a_single_one_on_stderr_only() -> None:
+    one = pb.StartTaskResponse(result=False, sources=[_result("a"), _result("b", failed=True)])
+    assert "what to do" not in draw(as_table.start_task(one))
+    assert "[40001 key-collision]" in draw(as_table.start_task(one))
+    two = pb.StartTaskResponse(result=False, sources=[_result("a", failed=True), _result("b", failed=True)])
+    text = draw(as_table.start_task(two))
+    assert text.count("what to do: keep the shards' keys apart") == 2
+    assert "boom [red]a" in text
+
+
+def test_nothing_yet_says_what_to_do() -> None:
+    assert "operate-source create" in draw(as_table.operate_source(pb.OperateSourceResponse(result=True)))
+    assert "start-task" in draw(as_table.task_list(pb.QueryStatusResponse(result=True)))
+    assert "no such member" in draw(as_table.list_member(pb.ListMemberResponse(result=True)))
+
+
+def _checks() -> pb.CheckTaskResponse:
+    return pb.CheckTaskResponse(
+        check_result=[
+            CheckResult(name="version", desc="MariaDB 10.11", state=CHECK_STATE_PASS, source="a"),
+            *(CheckResult(name=f"warn_{n}", state=CHECK_STATE_WARN, source="a", error_msg="hm") for n in range(3)),
+            *(
+                CheckResult(
+                    name=f"fail_{n}", state=CHECK_STATE_FAIL, source="a", error_msg="no", code=12001,
+                    instruction="GRANT SELECT ON *.* TO 'dm'",
+                )
+                for n in range(4)
+            ),
+        ]
+    )  # fmt: skip
+
+
+def test_checks_failures_first_with_their_instruction() -> None:
+    text = draw(as_table.check_task(_checks()))
+    assert text.index("fail_0") < text.index("warn_0") < text.index("version")
+    assert "[12001] no" in text
+    assert "what to do: GRANT SELECT ON *.* TO 'dm'" in text
+    assert "1 passed  3 warned  4 failed" in text
+
+
+def test_limits_never_hide_that_there_is_more() -> None:
+    text = draw(as_table.check_task(_checks(), max_errors=1, max_warnings=0))
+    assert "fail_1" not in text
+    assert "warn_0" not in text
+    assert "4 failed  (6 not shown" in text
+
+
+def test_start_task_shows_the_checks_that_say_something() -> None:
+    answer = pb.StartTaskResponse(result=True, sources=[_result("a")], check_result=_checks().check_result)
+    text = draw(as_table.start_task(answer))
+    assert "warn_0" in text
+    assert "version" not in text
+
+
+def test_notes_on_the_task_file_are_shown_and_coded_errors_left_to_stderr() -> None:
+    msg = "[60307 pre-check-failed] task merge: 1\nline 3: loaders.dir: not used here"
+    for answer in (
+        as_table.start_task(pb.StartTaskResponse(msg=msg)),
+        as_table.check_task(pb.CheckTaskResponse(msg=msg)),
+    ):
+        text = draw(answer)
+        assert "note: line 3: loaders.dir: not used here" in text
+        assert "60307" not in text
+
+
+def test_members() -> None:
+    answer = pb.ListMemberResponse(
+        result=True,
+        leader=pb.MasterMember(name="m1", alive=True, addr="h:1"),
+        masters=[pb.MasterMember(name="m1", alive=True, addr="h:1"), pb.MasterMember(name="m2", addr="h:2")],
+        workers=[pb.WorkerMember(name="w1", addr="h:3", stage="bound", source="mysql-01")],
+    )
+    lines = draw(as_table.list_member(answer)).splitlines()
+    assert any("m1" in line and "leader" in line for line in lines)
+    assert any("m2" in line and "offline" in line for line in lines)
+    assert any("w1" in line and "bound" in line and "mysql-01" in line for line in lines)
+    only = pb.ListMemberResponse(result=True, leader=answer.leader)
+    assert "leader" in draw(as_table.list_member(only))
+
+
+def test_task_list_colours_an_error() -> None:
+    answer = pb.QueryStatusResponse(
+        result=True,
+        tasks=[
+            pb.TaskSummary(task_name="b", task_status="Error - Some error occurred in subtask", sources=["s1"]),
+            pb.TaskSummary(task_name="a", task_status="Running", sources=["s1", "s2"]),
+        ],
+    )
+    text = draw(as_table.task_list(answer), colour=True)
+    assert text.index("Running") < text.index("Error")
+    assert "\x1b[1;31mError - Some" in text
+    assert "s1, s2" in text
+
+
+def test_subtasks_of_both_units_and_their_errors() -> None:
+    answer = canned.status(
+        canned.subtask(canned.loading(0.5)),
+        canned.subtask(canned.syncing(synced=True)),
+        canned.subtask(
+            canned.syncing(synced=False, behind=2048), stage=common_pb2.STAGE_PAUSED, errors=(canned.detail(),)
+        ),
+        canned.subtask(None, stage=common_pb2.STAGE_NEW, doing="starting Spark"),
+    )
+    text = draw(status_table.detail(answer), width=160)
+    load, synced, paused, new = (line for line in text.splitlines() if "merge  " in line and "worker-" in line)
+    assert "Load" in load
+    assert "50.00 %, 10.0 s left" in load
+    assert "499,998" in load or "500,000 / 1,000,000" in load
+    assert "Sync" in synced
+    assert "✓ synced" in synced
+    assert "7 ms" in synced
+    assert "● Paused" in paused
+    assert "2.0 KiB behind" in paused
+    assert "starting Spark" in new
+    assert "[40001 key-collision] row collides" in text
+    assert "what to do: keep the shards' keys apart" in text
+
+
+def test_more_shows_relay_lanes_and_tables() -> None:
+    answer = canned.status(canned.subtask(canned.loading(0.5)), canned.subtask(canned.syncing(synced=True)))
+    brief, full = draw(status_table.detail(answer)), draw(status_table.detail(answer, more=True))
+    assert "Relay of" not in brief
+    assert "Relay of mysql-01" in full
+    assert "3.0 GiB" in full
+    assert "shop_01.orders_01" in full
+    assert "source at 0-1-99   applied to 0-1-98" in full
+    assert "60,001" in full
+
+
+def test_a_source_without_a_subtask() -> None:
+    answer = pb.QueryStatusResponse(
+        result=True, sources=[pb.SourceSubTasks(result=True, source_status=pb.SourceStatus(source="idle"))]
+    )
+    assert "no task" in draw(status_table.detail(answer))
+    assert "no subtask" in draw(status_table.detail(pb.QueryStatusResponse(result=True)))
