@@ -16,7 +16,7 @@ from proto.etcd import Etcd, Snapshot
 from proto.log import get_logger
 from worker.lane_service import LaneService
 from worker.registration import Registration
-from worker.relay import Relay
+from worker.relay.relay import Relay
 from worker.service import WorkerService
 from worker.source_runner import SourceRunner
 from worker.spark import SparkRunner

@@ -8,7 +8,7 @@ from typing import Protocol
 from proto import config_pb2
 from worker.lane_service import LaneService
 from worker.position import SourcePosition
-from worker.relay import Relay
+from worker.relay.relay import Relay
 from worker.spark import SparkRunner
 
 

@@ -16,7 +16,8 @@ from proto import errors, relay_pb2, relay_pb2_grpc, rpc
 from proto.errors import ShardmergeError
 from worker.context import ChunkDispenser
 from worker.position import RelayOffset, SourcePosition
-from worker.relay import AtHead, AtStatement, BlockData, Relay, Statement
+from worker.relay.model import AtHead, AtStatement, BlockData, Statement
+from worker.relay.relay import Relay
 from worker.replicate.board import LaneBoard
 from worker.unit import StopSignal
 

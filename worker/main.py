@@ -8,6 +8,7 @@ import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -90,7 +91,7 @@ def _catch_signals() -> threading.Event:
     return stop
 
 
-def _fail(error: ShardmergeError, code: int) -> None:
+def _fail(error: ShardmergeError, code: int) -> NoReturn:
     click.echo(f"error: {error}\n       what to do: {error.workaround}", err=True)
     sys.exit(code)
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pymysql
 
-from proto import common_pb2, config_pb2, rpc, worker_pb2
+from proto import config_pb2, rpc, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Endpoint, ServerInfo, Session, Side, coded, connect, current_position, server_info
 from worker.host import Epochs, Host
 from worker.lane_service import LaneService
 from worker.position import RelayOffset, SourcePosition
-from worker.relay import PurgePolicy, Relay
+from worker.relay.model import PurgePolicy
+from worker.relay.relay import Relay
 from worker.spark import SparkRunner
 from worker.subtask import Decision, SubTask
 from worker.unit import StopSignal
@@ -161,17 +162,15 @@ class SourceRunner:
         status = worker_pb2.RelayStatus(
             master_binlog=str(source),
             master_binlog_gtid=source.gtid_set,
+            relay_binlog=str(head.position),
+            relay_binlog_gtid=head.position.gtid_set,
+            relay_catch_up_master=head.position.file_order() >= source.file_order(),
             stage=state.stage,
+            head=head.offset.to_proto(),
             bytes_on_disk=state.bytes_on_disk,
-            relay_sub_dir=self.relay.relay_id,
+            relay_sub_dir=state.relay_id,
         )
-        if head is not None:
-            status.head.CopyFrom(head.offset.to_proto())
-            status.relay_binlog = str(head.position)
-            status.relay_binlog_gtid = head.position.gtid_set
-            status.relay_catch_up_master = head.position.file_order() >= source.file_order()
         if state.error is not None:
-            status.stage = common_pb2.STAGE_PAUSED
             status.result.CopyFrom(rpc.error_to_proto(state.error))
         return status
 

@@ -6,8 +6,8 @@ from worker.plan import ColumnPlan, Mapping, TablePlan
 from worker.table import Column, Table, ValueKind
 
 
-def integer(name: str = "id", **more: bool) -> Column:
-    return Column(name, ValueKind.INTEGER, "bigint(20)", nullable=False, **more)
+def integer(name: str = "id") -> Column:
+    return Column(name, ValueKind.INTEGER, "bigint(20)", nullable=False)
 
 
 def text(name: str, collation: str = "utf8mb4_general_ci") -> Column:

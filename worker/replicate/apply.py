@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pymysql
 from pymysql.constants import ER
@@ -246,8 +246,7 @@ def _find(session: Session, plan: TablePlan, keys: tuple[Literals, ...], *, pres
 
 def _run(session: Session, statement: bytes) -> int:
     """Send one statement as bytes (literals are in the column's bytes, not text); affected rows."""
-    query: Any = session.query
-    return int(query(statement))
+    return int(cast("Any", session).query(statement))
 
 
 def _is_retryable(error: BaseException) -> bool:

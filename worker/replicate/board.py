@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from proto import common_pb2, errors, relay_pb2, worker_pb2
 from proto.errors import ShardmergeError
 from worker.position import RelayOffset, SourcePosition
-from worker.relay import Head, Statement
+from worker.relay.model import Head, Statement
 from worker.unit import StopSignal
 
 

@@ -16,7 +16,8 @@ from worker.ddl.scope import classify, touches
 from worker.lane_service import LaneService, RunningReplicate
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
-from worker.relay import Relay, Statement
+from worker.relay.model import Statement
+from worker.relay.relay import Relay
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.apply import ApplySettings
 from worker.replicate.board import BarrierReached, LaneBoard, LaneGone
