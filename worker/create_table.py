@@ -6,9 +6,11 @@ single quotes, items separated by commas at the first level of parentheses, then
 What is not named below is passed through as the server printed it.
 
 * Foreign keys go: the target holds other tables, and rows arrive in another order than at the source.
+* Names of CHECK constraints go: on MySQL they are unique per schema, and one target schema takes in many.
 * AUTO_INCREMENT goes: ids come from the sources. A `partition id` column becomes BIGINT; a CHAR or VARCHAR
   column with a prefix or suffix becomes longer by it.
-* Collations are written out: a charset's default collation differs between servers and versions.
+* Collations are written out: a charset's default collation differs between servers and versions. One that the
+  target lacks is replaced (:func:`stand_ins`).
 * Storage options and partitions go: they were chosen for one shard. The engine is InnoDB, for the target must
   be transactional. Create the target table by hand to choose otherwise.
 """
@@ -17,7 +19,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from worker.connection import quote_name
 from worker.plan import AddPrefix, AddSuffix, ColumnPlan, PartitionId
@@ -26,8 +30,10 @@ from worker.table import Column
 _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 _IDENTIFIER = re.compile(r"`((?:[^`]|``)*)`")
 _FOREIGN_KEY = re.compile(r"\s*(CONSTRAINT\s+\S+\s+)?FOREIGN\s+KEY\b", re.IGNORECASE)
+_CHECK = re.compile(r"\s*CONSTRAINT\s+\S+\s+(?=CHECK\b)", re.IGNORECASE)
 _AUTO_INCREMENT = re.compile(r"\s+AUTO_INCREMENT\b", re.IGNORECASE)
 _CHARSET = re.compile(r"\bCHARACTER\s+SET\s+\w+(?!\s+COLLATE|\w)", re.IGNORECASE)
+_COLLATE = re.compile(r"\bCOLLATE\s+(\w+)", re.IGNORECASE)
 _COMMENT = re.compile(r"\bCOMMENT='", re.IGNORECASE)
 _SIZED_TEXT = re.compile(r"((?:var)?char)\((\d+)\)")
 
@@ -77,12 +83,19 @@ def parse_create_table(statement: str) -> CreateTable:
 
 
 def merged_create_table(
-    statement: str, columns: tuple[Column, ...], written: tuple[ColumnPlan, ...], target: str, collation: str
+    statement: str,
+    columns: tuple[Column, ...],
+    written: tuple[ColumnPlan, ...],
+    target: str,
+    collation: str,
+    replaced: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The statement that makes the target table unless it exists.
 
     ``columns``: of the shard table; ``written``: its plan's; ``target``: quoted name; ``collation``: the shard
-    table's default. Raises :class:`UnreadableCreateTable`.
+    table's default; ``replaced``: collations that the target lacks and what stands in for each.
+
+    Raises :class:`UnreadableCreateTable`.
     """
     parsed = parse_create_table(statement)
     by_name = {column.name: column for column in columns}
@@ -93,14 +106,16 @@ def merged_create_table(
         if _FOREIGN_KEY.match(_masked(item)):
             continue
         own = _IDENTIFIER.match(item)
-        text = item
+        check = _CHECK.match(_masked(item))
+        text = item[check.end() :] if check is not None else item
         if own is not None:
             name = own.group(1).replace("``", "`")
             if name not in by_name:
                 raise UnreadableCreateTable(f"column {name} is not among the table's columns")
-            text = _column_item(item, own.end(), by_name[name], plans.get(name))
+            text = _column_item(item, own.end(), by_name[name], plans.get(name), replaced)
         items.append(_rename(text, renamed) if renamed else text)
-    options = f"ENGINE=InnoDB DEFAULT CHARSET={collation.split('_', 1)[0]} COLLATE={collation}"
+    default = replaced.get(collation, collation)
+    options = f"ENGINE=InnoDB DEFAULT CHARSET={default.split('_', 1)[0]} COLLATE={default}"
     if parsed.comment:
         options += f" COMMENT={parsed.comment}"
     body = ",\n  ".join(items)
@@ -122,7 +137,25 @@ def widened_type(plan: ColumnPlan) -> str:
             return f"{sized.group(1)}({int(sized.group(2)) + len(text)})"
 
 
-def _column_item(item: str, at: int, column: Column, plan: ColumnPlan | None) -> str:
+def stand_ins(collation: str) -> tuple[str, ...]:
+    """Collations that may stand in for one that the target lacks, best first, all of the same charset.
+
+    Each keeps apart what the source keeps apart, as far as the target has such a one: MySQL's 0900 collations
+    do not ignore trailing spaces, which MariaDB calls nopad. The last is always the charset's own bytes.
+    """
+    charset, _, rest = collation.partition("_")
+    found: list[str] = []
+    if charset in ("utf8", "utf8mb3"):  # the same charset under its old and new name
+        found.append(f"{'utf8mb3' if charset == 'utf8' else 'utf8'}_{rest}")
+    if rest.startswith("0900_"):
+        found += [f"{charset}_uca1400_nopad_{rest.removeprefix('0900_')}", f"{charset}_nopad_bin"]
+    if rest.startswith("uca1400_"):
+        found.append(f"{charset}_0900_{rest.removeprefix('uca1400_').removeprefix('nopad_')}")
+    found.append(f"{charset}_bin")
+    return tuple(each for each in found if each != collation)
+
+
+def _column_item(item: str, at: int, column: Column, plan: ColumnPlan | None, replaced: Mapping[str, str]) -> str:
     """One column's definition; ``at``: where its name ends."""
     if plan is not None and plan.mapping is not None:
         old = " " + column.type_text
@@ -135,6 +168,9 @@ def _column_item(item: str, at: int, column: Column, plan: ColumnPlan | None) ->
     found = _CHARSET.search(_masked(item))
     if found is not None and column.collation:
         item = f"{item[: found.end()]} COLLATE {column.collation}{item[found.end() :]}"
+    found = _COLLATE.search(_masked(item))
+    if found is not None and found.group(1) in replaced:
+        item = item[: found.start(1)] + replaced[found.group(1)] + item[found.end(1) :]
     return item
 
 

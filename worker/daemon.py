@@ -42,7 +42,8 @@ class Daemon:
         self._etcd = Etcd(config.etcd)
         self._registration = Registration(self._etcd, config.name, config.advertise_addr, float(config.keepalive_ttl))
         self._runner: SourceRunner | None = None
-        self._observed = 0
+        self._seen = 0  # revision of the records last read and handed on
+        self._observed = 0  # revision whose decisions are all acted on
 
     def start(self) -> None:
         """Listen and register. Raises CANNOT_LISTEN; what was begun is undone by :meth:`close`."""
@@ -87,13 +88,15 @@ class Daemon:
     # --- for the services
 
     def report(self, task: str) -> worker_pb2.WorkerStatusResponse:
+        runner, seen = self._runner, self._seen
+        if runner is None or runner.settled():
+            self._observed = max(self._observed, seen)
         answer = worker_pb2.WorkerStatusResponse(
             worker=self._config.name,
             incarnation=self._registration.incarnation,
             observed_revision=self._observed,
             spark_ui=self._spark.ui_url,
         )
-        runner = self._runner
         if runner is not None:
             answer.source = runner.config.source_id
             relay, subtasks = runner.status(task)
@@ -147,7 +150,7 @@ class Daemon:
             self._runner = runner
         if runner is not None:
             runner.reconcile(_decisions(snapshot, runner.config.source_id))
-        self._observed = snapshot.revision
+        self._seen = snapshot.revision
 
     def _bound_source(self, snapshot: Snapshot) -> state_pb2.SourceRecord | None:
         for record in snapshot.records:

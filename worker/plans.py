@@ -7,7 +7,7 @@ from itertools import groupby
 
 from worker.connection import Session
 from worker.plan import TablePlan
-from worker.rules import Rules
+from worker.rules import Rules, check_partitions
 from worker.schema import list_tables, read_tables
 from worker.table import Table
 from worker.target_table import ensure_target
@@ -29,6 +29,7 @@ def make_plans(
 ) -> tuple[TablePlan, ...]:
     """One plan per table, its target made or checked. Raises the rules' and the target's coded errors."""
     plans = [rules.plan(shard, source_id, table) for shard, table in enumerate(tables)]
+    check_partitions(plans)
     made: list[TablePlan] = []
     for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
         merged = list(group)

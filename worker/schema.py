@@ -11,14 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from proto import errors
+from proto.config.names import SYSTEM_SCHEMAS
 from proto.errors import ShardmergeError
 from worker.connection import Session, quote_name, rows, text_of
 from worker.table import Column, Table, ValueKind
-
-SYSTEM_SCHEMAS = frozenset(
-    {"information_schema", "mysql", "performance_schema", "sys", "metrics_schema", "inspection_schema"}
-)
-"""Schemas that belong to the server (the last two: TiDB)."""
 
 _KINDS = {
     "tinyint": ValueKind.INTEGER,

@@ -121,7 +121,8 @@ class SourceRunner:
                 with self._lock:
                     del self._subtasks[task]
                     self._ending.append(subtask)
-        self._ending = [subtask for subtask in self._ending if not subtask.join(0)]
+        with self._lock:
+            self._ending = [subtask for subtask in self._ending if not subtask.join(0)]
 
     def _join_ended(self, task: str, seconds: float) -> None:
         for subtask in self._ending:
@@ -147,9 +148,19 @@ class SourceRunner:
         self.relay.stop()
         return not late
 
+    def settled(self) -> bool:
+        """Whether every subtask has acted on its newest decision."""
+        return all(subtask.settled for subtask in self._present())
+
     def status(self, task: str) -> tuple[worker_pb2.RelayStatus, list[worker_pb2.SubTaskStatus]]:
         """The relay's status and those of the subtasks (of ``task`` only, unless it is "")."""
-        return self._relay_status(), [subtask.status() for subtask in self._all() if task in ("", subtask.name)]
+        return self._relay_status(), [subtask.status() for subtask in self._present() if task in ("", subtask.name)]
+
+    def _present(self) -> list[SubTask]:
+        """The subtasks, and those without a record whose last run is not over yet."""
+        with self._lock:
+            ending = [subtask for subtask in self._ending if not subtask.join(0)]
+        return [*self._all(), *ending]
 
     def _all(self) -> list[SubTask]:
         with self._lock:

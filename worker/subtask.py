@@ -115,6 +115,16 @@ class SubTask:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
+    @property
+    def settled(self) -> bool:
+        """Whether it has acted on the newest decision: a run has begun, or the last one is over."""
+        with self._condition:
+            if self._ending:
+                return self._stage == pb.STAGE_STOPPED
+            if self._decision.expected == pb.STAGE_RUNNING:
+                return self._tried_revision >= self._decision.revision
+            return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
+
     def needed(self) -> RelayOffset | None:
         """The lowest relay offset it may read again; None while unknown."""
         unit = self._unit

@@ -13,8 +13,9 @@ import pymysql
 
 from proto import errors
 from proto.errors import ShardmergeError
+from proto.log import get_logger
 from worker.connection import Session, Side, coded, execute, quote_name, rows, text_of
-from worker.create_table import UnreadableCreateTable, merged_create_table
+from worker.create_table import UnreadableCreateTable, merged_create_table, stand_ins
 from worker.endpoint import Endpoint
 from worker.fit import misfit
 from worker.plan import TablePlan
@@ -39,6 +40,7 @@ _EXACT_KINDS = frozenset(
 )
 _NO_SUCH_SCHEMA = 1049
 _NO_SUCH_TABLE = 1146
+_NO_SUCH_COLLATION = (1115, 1253, 1273)  # unknown charset, collation of another charset, unknown collation
 _SHOWN_TABLES = 3
 
 
@@ -78,13 +80,12 @@ def ensure_target(source: Session, target: Session, plans: Sequence[TablePlan], 
     if first.target_schema.lower() == meta_schema.lower():
         raise errors.replicate.TARGET_IS_META(source=first.source, **_names(first))
     try:
-        found = read_table(target, first.target_schema, first.target_table, source="target")
+        found = _find(target, first)
         created = found is None
         if found is None:
             _create(source, target, first)
-            found = read_table(target, first.target_schema, first.target_table, source="target")
+            found = _find(target, first)
         if found is None:
-            # Created a moment ago and gone: somebody drops it. Or the server folds the name's case.
             raise _differs(first, ["it cannot be found under this name after its creation"])
         return _check(target, plans, found, created)
     except pymysql.MySQLError as error:
@@ -96,9 +97,22 @@ def compare_target(target: Session, plans: Sequence[TablePlan]) -> TargetFacts |
 
     Raises ``pymysql.MySQLError`` too.
     """
-    first = plans[0]
-    found = read_table(target, first.target_schema, first.target_table, source="target")
+    found = _find(target, plans[0])
     return None if found is None else _check(target, plans, found, created=False)
+
+
+def _find(target: Session, plan: TablePlan) -> Table | None:
+    """The target table, also under another case where the server does not tell names apart by case."""
+    found = read_table(target, plan.target_schema, plan.target_table, source="target")
+    if found is not None or text_of(rows(target, "SELECT @@GLOBAL.lower_case_table_names")[0][0]) == "0":
+        return found
+    names = rows(
+        target,
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES "
+        "WHERE LOWER(TABLE_SCHEMA) = %s AND LOWER(TABLE_NAME) = %s",
+        (plan.target_schema.lower(), plan.target_table.lower()),
+    )
+    return read_table(target, text_of(names[0][0]), text_of(names[0][1]), source="target") if names else None
 
 
 def _endpoint(session: Session) -> Endpoint:
@@ -120,8 +134,9 @@ def _quoted(plan: TablePlan) -> str:
 
 def _create(source: Session, target: Session, plan: TablePlan) -> None:
     statement, collation = _describe(source, plan)
+    replaced = _replaced(target, plan, collation)
     try:
-        creation = merged_create_table(statement, plan.table.columns, plan.columns, _quoted(plan), collation)
+        creation = merged_create_table(statement, plan.table.columns, plan.columns, _quoted(plan), collation, replaced)
     except UnreadableCreateTable as error:
         raise _refused(plan, str(error), 0, statement) from error
     if not rows(target, "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s", (plan.target_schema,)):
@@ -133,6 +148,35 @@ def _create(source: Session, target: Session, plan: TablePlan) -> None:
         if trouble(errno_of(error)) not in (Trouble.STATEMENT, Trouble.SESSION):
             raise
         raise _refused(plan, reason_of(error), errno_of(error), creation) from error
+
+
+def _replaced(target: Session, plan: TablePlan, default: str) -> dict[str, str]:
+    """What stands in for each of the shard table's collations that the target lacks."""
+    wanted = {default, *(column.collation for column in plan.table.columns if column.collation)}
+    replaced: dict[str, str] = {}
+    for collation in sorted(wanted):
+        if _has_collation(target, collation):
+            continue
+        found = next((each for each in stand_ins(collation) if _has_collation(target, each)), None)
+        if found is None:
+            continue  # the target lacks the charset: its refusal of the whole statement says so best
+        replaced[collation] = found
+        get_logger(source=plan.source, table=_quoted(plan)).warning(
+            "the target lacks a collation; the new table has another", collation=collation, stand_in=found
+        )
+    return replaced
+
+
+def _has_collation(target: Session, collation: str) -> bool:
+    # Asked by use: lists of collations have different columns (and names) on every server.
+    charset = collation.split("_", 1)[0]
+    try:
+        rows(target, f"SELECT CONVERT('' USING {charset}) COLLATE {collation}")
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in _NO_SUCH_COLLATION:
+            raise
+        return False
+    return True
 
 
 def _refused(plan: TablePlan, reason: str, errno: int, statement: str) -> ShardmergeError:

@@ -62,10 +62,10 @@ ROLLED_BACK_ROWS = _define(
     21007,
     "rolled-back-rows",
     scope=Scope.SOURCE,
-    message="source {source}: the transaction ending at binlog position {position} changed {schema}.{table} and ends "
-    "with {statement}: it mixed transactional and other tables, so which rows stayed cannot be told",
-    workaround="Nothing of this transaction may count as applied. Change the tables of the task to a "
-    "transactional engine and start the task again with a new snapshot.",
+    message="source {source}: the transaction that holds binlog position {position} changed {schema}.{table}, then "
+    "came {statement}: which of its rows stayed cannot be told",
+    workaround="The transaction was too large to be held, changed a table that cannot roll back, or went back to "
+    "a savepoint. Start the task again with a new snapshot; let such tables use a transactional engine.",
 )
 PREPARED_ROWS = _define(
     21008,

@@ -1,0 +1,86 @@
+"""Pre-checks: asked of the workers that would do the work, from where the data will be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from master.state import State
+from master.workers import Workers
+from proto import config_pb2 as config
+from proto import errors
+from proto import worker_pb2 as pb
+from proto.errors import ShardmergeError
+from proto.rpc import error_from_proto
+
+ALL_ITEMS = "all"
+"""In ``ignore-checking-items``: no check at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """Every check result of a task; what could not be checked is among them as a failure."""
+
+    results: tuple[pb.CheckResult, ...]
+
+    @property
+    def failed(self) -> int:
+        return sum(one.state == pb.CHECK_STATE_FAIL for one in self.results)
+
+    def notable(self) -> tuple[pb.CheckResult, ...]:
+        """Failures and warnings."""
+        return tuple(one for one in self.results if one.state != pb.CHECK_STATE_PASS)
+
+
+def check_subtasks(subtasks: Sequence[config.SubTaskConfig], state: State, workers: Workers, seconds: float) -> Checks:
+    """Run every check of every subtask on the worker its source is bound to, all at the same time.
+
+    Raises ``errors.master.SOURCE_UNKNOWN``. A source without a live worker, or a worker that does not
+    answer within ``seconds``, is a failed check with the error's code.
+    """
+    for subtask in subtasks:
+        if subtask.source_id not in state.sources:
+            raise errors.master.SOURCE_UNKNOWN(source=subtask.source_id)
+
+    def check(subtask: config.SubTaskConfig) -> list[pb.CheckResult]:
+        if ALL_ITEMS in subtask.ignore_checking_items:
+            return []
+        source = subtask.source_id
+        holder = state.worker_of(source)
+        if holder is None:
+            return [as_result(errors.master.SOURCE_UNBOUND(source=source), source)]
+        try:
+            answer = workers.check_subtask(holder, state.sources[source].value.config, subtask, seconds)
+        except ShardmergeError as error:
+            return [as_result(error, source)]
+        return flattened(answer, source)
+
+    return Checks(tuple(one for results in workers.for_each(subtasks, check) for one in results))
+
+
+def flattened(answer: pb.CheckResponse, source: str) -> list[pb.CheckResult]:
+    """The answer's results, each with its source, and its errors as failed checks."""
+    results: list[pb.CheckResult] = []
+    for one in answer.results:
+        result = pb.CheckResult()
+        result.CopyFrom(one)
+        result.source = result.source or source
+        results.append(result)
+    return results + [as_result(error_from_proto(error), source) for error in answer.errors]
+
+
+def as_result(error: ShardmergeError, source: str) -> pb.CheckResult:
+    """An error that kept a check from being made."""
+    return pb.CheckResult(
+        name=error.spec.name,
+        desc="the check could be made",
+        state=pb.CHECK_STATE_FAIL,
+        source=source,
+        error_msg=str(error),
+        instruction=error.workaround,
+        code=error.code,
+    )
+
+
+def first_failure(results: Iterable[pb.CheckResult]) -> pb.CheckResult | None:
+    return next((one for one in results if one.state == pb.CHECK_STATE_FAIL), None)

@@ -1,0 +1,42 @@
+"""list-member: masters and workers, alive or bound to something while they are not. Pure."""
+
+from __future__ import annotations
+
+from master.state import State
+from proto import master_pb2 as pb
+
+OFFLINE, FREE, BOUND = "offline", "free", "bound"
+
+
+def list_members(request: pb.ListMemberRequest, state: State) -> pb.ListMemberResponse:
+    """What ``request`` asks for: no kind means every kind, no name every name."""
+    every = not (request.leader or request.master or request.worker)
+    names = frozenset(request.names)
+    answer = pb.ListMemberResponse(result=True)
+    if (every or request.leader) and state.leader:
+        leader = state.leader.value
+        answer.leader.CopyFrom(
+            pb.MasterMember(name=leader.name, addr=leader.address, alive=leader.name in state.masters)
+        )
+    if every or request.master:
+        answer.masters.extend(
+            pb.MasterMember(name=name, addr=entry.value.address, alive=True)
+            for name, entry in sorted(state.masters.items())
+            if not names or name in names
+        )
+    if every or request.worker:
+        answer.workers.extend(one for one in _workers(state) if not names or one.name in names)
+    return answer
+
+
+def _workers(state: State) -> list[pb.WorkerMember]:
+    known = sorted({*state.workers, *state.bindings().values()})
+    return [_worker(name, state) for name in known]
+
+
+def _worker(name: str, state: State) -> pb.WorkerMember:
+    source = state.source_of(name)
+    entry = state.workers.get(name)
+    if entry is None:
+        return pb.WorkerMember(name=name, stage=OFFLINE, source=source)
+    return pb.WorkerMember(name=name, addr=entry.value.address, stage=BOUND if source else FREE, source=source)

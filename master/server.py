@@ -1,0 +1,80 @@
+"""One master: its parts, put together, started and ended in order."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from master.election import Election
+from master.scheduler import Scheduler
+from master.service import SERVICE, Service
+from master.settings import Settings
+from master.sources import Sources
+from master.stages import Waiter
+from master.status import Status
+from master.store import Store
+from master.tasks import Tasks
+from master.workers import Workers
+from proto.etcd import Etcd
+from proto.log import get_logger
+from proto.master_pb2_grpc import add_MasterServicer_to_server
+from proto.rpc import listen, make_server
+
+# A command holds a thread for as long as it waits for workers.
+_THREADS = 64
+
+
+class Master:
+    """Holds nothing that a restart would miss: etcd has it all. Start and stop it once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._ending = threading.Event()
+        self._etcd = Etcd(settings.etcd)
+        self._workers = Workers()
+        self._election = Election(self._etcd, settings.name, settings.advertise, settings.member_ttl)
+        self._store = Store(self._etcd, self._election)
+        self._scheduler = Scheduler(self._etcd, self._store, self._election, self._workers)
+        waiter = Waiter(self._store.read, self._workers, settings.rpc_timeout, self._ending)
+        service = Service(
+            self._store,
+            Sources(self._store, self._workers, waiter, settings.rpc_timeout),
+            Tasks(self._store, self._workers, waiter, settings.rpc_timeout),
+            Status(self._store, self._workers),
+        )
+        self._server = make_server(_THREADS, (SERVICE,), f"dm-master {settings.name}")
+        add_MasterServicer_to_server(service, self._server)
+
+    def start(self) -> Master:
+        """Listen, then join. etcd may be away: the master joins when it is back.
+
+        Raises ``errors.master.CANNOT_LISTEN``.
+        """
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._etcd.close)
+            listen(self._server, self._settings.listen)
+            undo.pop_all()
+        self._server.start()
+        self._election.start()
+        self._scheduler.start()
+        get_logger().info(
+            "listening",
+            master=self._settings.name,
+            address=self._settings.listen,
+            advertised=self._settings.advertise,
+        )
+        return self
+
+    def stop(self) -> None:
+        """Finish answers under way (those that wait say what they know), give up leadership, close."""
+        self._ending.set()
+        self._server.stop(self._settings.drain).wait()
+        self._scheduler.end()
+        self._election.end()
+        self._workers.close()
+        self._etcd.close()
+        get_logger().info("ended", master=self._settings.name)
+
+    @property
+    def leads(self) -> bool:
+        return self._election.leads

@@ -1,0 +1,45 @@
+"""The gRPC service of a master: every request to the part that answers it."""
+
+from __future__ import annotations
+
+import grpc
+
+from master.members import list_members
+from master.sources import Sources
+from master.status import Status
+from master.store import Store
+from master.tasks import Tasks
+from proto import master_pb2 as pb
+from proto.master_pb2_grpc import MasterServicer
+
+SERVICE = "shardmerge.v1.Master"
+
+
+class Service(MasterServicer):
+    """Questions are answered by every master, decisions by the leader (others answer NOT_LEADER)."""
+
+    def __init__(self, store: Store, sources: Sources, tasks: Tasks, status: Status) -> None:
+        self._store = store
+        self._sources = sources
+        self._tasks = tasks
+        self._status = status
+
+    def OperateSource(
+        self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
+    ) -> pb.OperateSourceResponse:
+        return self._sources.operate(request)
+
+    def StartTask(self, request: pb.StartTaskRequest, context: grpc.ServicerContext) -> pb.StartTaskResponse:
+        return self._tasks.start(request)
+
+    def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> pb.OperateTaskResponse:
+        return self._tasks.operate(request)
+
+    def QueryStatus(self, request: pb.QueryStatusRequest, context: grpc.ServicerContext) -> pb.QueryStatusResponse:
+        return self._status.query(request)
+
+    def CheckTask(self, request: pb.CheckTaskRequest, context: grpc.ServicerContext) -> pb.CheckTaskResponse:
+        return self._tasks.check(request)
+
+    def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> pb.ListMemberResponse:
+        return list_members(request, self._store.read())

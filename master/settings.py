@@ -1,0 +1,23 @@
+"""What one master is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``listen`` and ``advertise`` are "host:port"; times are seconds.
+
+    ``member_ttl``: lease behind leadership and membership; a dead leader is followed by another one after
+    that long. ``rpc_timeout``: how long a command waits for workers. ``drain``: how long a stop may take to
+    finish answers under way.
+    """
+
+    name: str
+    listen: str
+    advertise: str
+    etcd: tuple[str, ...]
+    member_ttl: float = 10.0
+    rpc_timeout: float = 60.0
+    drain: float = 10.0

@@ -1,0 +1,147 @@
+"""operate-source: create, show, stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from master.checks import first_failure, flattened
+from master.placement import free_workers
+from master.stages import Waiter, failed
+from master.state import State
+from master.store import Store
+from master.workers import Workers
+from proto import config_pb2 as config
+from proto import errors
+from proto import master_pb2 as pb
+from proto import state_pb2 as state_pb
+from proto.config.source import parse_source
+from proto.errors import ShardmergeError
+from proto.rpc import error_from_proto
+
+_Request = pb.OperateSourceRequest
+_NOT_LEADING = frozenset({errors.master.NOT_LEADER.code, errors.master.NO_LEADER.code})
+_UNBOUND = "the source is stored, but no worker is free to take it; start another dm-worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    store: Store
+    workers: Workers
+    waiter: Waiter
+    check_seconds: float
+
+    def operate(self, request: _Request) -> pb.OperateSourceResponse:
+        match request.op:
+            case _Request.OP_CREATE:
+                results = self._create(request)
+            case _Request.OP_STOP:
+                results = self._stop(request)
+            case _Request.OP_SHOW:
+                results = self._show(request)
+            case _:
+                raise errors.master.BAD_REQUEST(reason="operate-source: which operation?")
+        if results and all(one.error.code in _NOT_LEADING for one in results):
+            raise error_from_proto(results[0].error)  # nothing was done: dmctl may ask the leader
+        bad = next((one.msg for one in results if not one.result), "")
+        return pb.OperateSourceResponse(result=all(one.result for one in results), msg=bad, sources=results)
+
+    def _create(self, request: _Request) -> list[pb.SourceResult]:
+        """All files are read before anything is stored; then each source stands for itself."""
+        if not request.files:
+            raise errors.master.BAD_REQUEST(reason="operate-source create: give a source file")
+        if request.worker and len(request.files) > 1:
+            raise errors.master.BAD_REQUEST(reason="a worker holds one source: give one file with --worker")
+        configs = [parse_source(file.content, file.name) for file in request.files]
+        return [self._create_one(one, request.worker) for one in configs]
+
+    def _create_one(self, source: config.SourceConfig, wanted: str) -> pb.SourceResult:
+        source_id = source.source_id
+        try:
+            with self.store.deciding() as state:
+                asked = _checker(source_id, wanted, state)
+            self._check(source, asked)
+            with self.store.deciding() as state:
+                _refuse_known(source_id, state)
+                holder = wanted or next(iter(_free(state)), "")
+                if wanted:
+                    _refuse_busy(wanted, state)
+                revision = self.store.add_source(source, holder)
+        except ShardmergeError as error:
+            return failed(source_id, wanted, error)
+        if not holder:
+            return pb.SourceResult(result=True, msg=_UNBOUND, source=source_id)
+        return self.waiter.taken_up([source_id], revision)[0]
+
+    def _check(self, source: config.SourceConfig, asked: state_pb.WorkerRecord) -> None:
+        answer = self.workers.check_source(asked, source, self.check_seconds)
+        failure = first_failure(flattened(answer, source.source_id))
+        if failure is not None:
+            raise errors.master.SOURCE_CHECK_FAILED(
+                source=source.source_id,
+                reason=f"{failure.name}: {failure.error_msg}",
+                instruction=failure.instruction or "Mend it and give the command again.",
+            )
+
+    def _stop(self, request: _Request) -> list[pb.SourceResult]:
+        named = [*(parse_source(file.content, file.name).source_id for file in request.files), *request.source_ids]
+        if not named:
+            raise errors.master.BAD_REQUEST(reason="operate-source stop: name a source or its file")
+        return [self._stop_one(source_id) for source_id in dict.fromkeys(named)]
+
+    def _stop_one(self, source_id: str) -> pb.SourceResult:
+        holder = ""
+        try:
+            with self.store.deciding() as state:
+                if source_id not in state.sources:
+                    raise errors.master.SOURCE_UNKNOWN(source=source_id)
+                holder = state.bound_name(source_id)
+                tasks = state.tasks_of(source_id)
+                if tasks:
+                    raise errors.master.SOURCE_IN_USE(source=source_id, tasks=", ".join(tasks))
+                revision = self.store.drop_source(source_id, state)
+        except ShardmergeError as error:
+            return failed(source_id, holder, error)
+        return self.waiter.released(source_id, holder, revision)
+
+    def _show(self, request: _Request) -> list[pb.SourceResult]:
+        named = [*(parse_source(file.content, file.name).source_id for file in request.files), *request.source_ids]
+        state = self.store.read()
+        return [_shown(source_id, state) for source_id in (named or sorted(state.sources))]
+
+
+def _checker(source_id: str, wanted: str, state: State) -> state_pb.WorkerRecord:
+    """The worker to check a new source: the one it is meant for, else a free one, else any."""
+    _refuse_known(source_id, state)
+    if wanted:
+        _refuse_busy(wanted, state)
+        return state.workers[wanted].value
+    names: Sequence[str] = (*_free(state), *sorted(state.workers))
+    if not names:
+        raise errors.master.NO_WORKER(source=source_id)
+    return state.workers[names[0]].value
+
+
+def _refuse_known(source_id: str, state: State) -> None:
+    if source_id in state.sources:
+        raise errors.master.SOURCE_EXISTS(source=source_id)
+
+
+def _refuse_busy(worker: str, state: State) -> None:
+    if worker not in state.workers:
+        raise errors.master.WORKER_UNKNOWN(worker=worker)
+    held = state.source_of(worker)
+    if held:
+        raise errors.master.WORKER_NOT_FREE(worker=worker, source=held)
+
+
+def _free(state: State) -> tuple[str, ...]:
+    return free_workers(frozenset(state.workers), state.bindings())
+
+
+def _shown(source_id: str, state: State) -> pb.SourceResult:
+    if source_id not in state.sources:
+        return failed(source_id, "", errors.master.SOURCE_UNKNOWN(source=source_id))
+    name = state.bound_name(source_id)
+    msg = "" if state.worker_of(source_id) else f"worker {name} is offline" if name else "bound to no worker"
+    return pb.SourceResult(result=True, msg=msg, source=source_id, worker=name)

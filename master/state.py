@@ -1,0 +1,109 @@
+"""All records of etcd at one revision, parsed: what every decision is taken from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from proto import keys
+from proto import state_pb2 as pb
+from proto.etcd import Record, Snapshot
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[M]):
+    """A record and the revision that wrote it. The message is read, never changed."""
+
+    value: M
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Records by name; subtasks by (task, source). Members that are not alive have no record."""
+
+    revision: int
+    leader: Entry[pb.LeaderRecord] | None
+    masters: Mapping[str, Entry[pb.MasterRecord]]
+    workers: Mapping[str, Entry[pb.WorkerRecord]]
+    sources: Mapping[str, Entry[pb.SourceRecord]]
+    bounds: Mapping[str, Entry[pb.BindingRecord]]
+    tasks: Mapping[str, Entry[pb.TaskRecord]]
+    subtasks: Mapping[tuple[str, str], Entry[pb.SubTaskRecord]]
+
+    def bindings(self) -> dict[str, str]:
+        """Source → worker, dead workers included."""
+        return {source: entry.value.worker for source, entry in self.bounds.items()}
+
+    def worker_of(self, source: str) -> pb.WorkerRecord | None:
+        """The live worker that ``source`` is bound to."""
+        bound = self.bounds.get(source)
+        entry = self.workers.get(bound.value.worker) if bound else None
+        return entry.value if entry else None
+
+    def bound_name(self, source: str) -> str:
+        """The name of the worker that ``source`` is bound to, alive or not; "" for none."""
+        bound = self.bounds.get(source)
+        return bound.value.worker if bound else ""
+
+    def source_of(self, worker: str) -> str:
+        """The source bound to ``worker``; "" for none."""
+        return next((source for source, entry in self.bounds.items() if entry.value.worker == worker), "")
+
+    def sources_of(self, task: str) -> tuple[str, ...]:
+        """Sources on which the task has a subtask, sorted."""
+        return tuple(sorted(source for name, source in self.subtasks if name == task))
+
+    def tasks_of(self, source: str) -> tuple[str, ...]:
+        """Tasks that have a subtask on the source, sorted."""
+        return tuple(sorted(name for name, where in self.subtasks if where == source))
+
+
+def parse(snapshot: Snapshot) -> State:
+    """Read a snapshot of ``keys.PREFIX``.
+
+    Raises ``errors.master.BAD_RECORD``: a record that cannot be read must not look as if it were absent,
+    or its source would lose its worker. Folders of a newer version are left alone.
+    """
+    leader = [record for record in snapshot.records if record.key == keys.LEADER]
+    return State(
+        revision=snapshot.revision,
+        leader=_entry(pb.LeaderRecord, leader[0]) if leader else None,
+        masters=_folder(snapshot, keys.MASTERS, pb.MasterRecord),
+        workers=_folder(snapshot, keys.WORKERS, pb.WorkerRecord),
+        sources=_folder(snapshot, keys.SOURCES, pb.SourceRecord),
+        bounds=_folder(snapshot, keys.BOUNDS, pb.BindingRecord),
+        tasks=_folder(snapshot, keys.TASKS, pb.TaskRecord),
+        subtasks=MappingProxyType(
+            {
+                _pair(keys.names(record.key, keys.SUBTASKS)): _entry(pb.SubTaskRecord, record)
+                for record in snapshot.records
+                if record.key.startswith(keys.SUBTASKS)
+            }
+        ),
+    )
+
+
+def _entry(kind: type[M], record: Record) -> Entry[M]:
+    return Entry(keys.decode(kind, record.value, record.key), record.mod_revision)
+
+
+def _folder(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[str, Entry[M]]:
+    return MappingProxyType(
+        {
+            keys.names(record.key, folder)[0]: _entry(kind, record)
+            for record in snapshot.records
+            if record.key.startswith(folder)
+        }
+    )
+
+
+def _pair(names: tuple[str, ...]) -> tuple[str, str]:
+    task, source = names
+    return task, source

@@ -1,0 +1,171 @@
+"""Reads and writes of the records. One method per transaction, named after what it decides.
+
+Every write carries the condition that this master's leader record is unchanged: a master that lost the
+leadership without noticing writes nothing. RECORDS.md lists the transactions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from typing import Protocol
+
+from master.placement import Bind, Step, Unbind
+from master.state import State, parse
+from proto import common_pb2, errors, keys
+from proto import config_pb2 as config
+from proto import state_pb2 as pb
+from proto.etcd import Condition, Delete, Etcd, KeyAbsent, KeyIs, KeyPresent, Operation, Put
+
+
+class Leadership(Protocol):
+    """master/election.py's side; both raise NOT_LEADER or NO_LEADER."""
+
+    @property
+    def leads(self) -> bool: ...
+    def condition(self) -> Condition: ...
+    def confirm(self) -> None: ...
+
+
+class Store:
+    def __init__(self, etcd: Etcd, leadership: Leadership) -> None:
+        self._etcd = etcd
+        self._leadership = leadership
+        self._deciding = threading.Lock()
+
+    def read(self) -> State:
+        """Everything, of one revision. Any master may read."""
+        return parse(self._etcd.get_prefix(keys.PREFIX))
+
+    @contextlib.contextmanager
+    def deciding(self) -> Generator[State]:
+        """The state to decide from; no other decision of this process comes between it and the write.
+
+        Keep it short: no call to a worker inside.
+        """
+        self._leadership.condition()
+        with self._deciding:
+            yield self.read()
+
+    # --- transactions
+
+    def place(self, step: Step, state: State) -> None:
+        """Do one step of the placement."""
+        key = keys.bound(step.source)
+        bound = state.bounds.get(step.source)
+        as_read = KeyIs(key, bound.revision) if bound else KeyAbsent(key)
+        match step:
+            case Bind():
+                self._commit(
+                    f"the binding of source {step.source}",
+                    [as_read, KeyPresent(keys.worker(step.worker)), KeyPresent(keys.source(step.source))],
+                    [_binding(step.source, step.worker)],
+                )
+            case Unbind():
+                self._commit(f"the binding of source {step.source}", [as_read], [Delete(key)])
+
+    def add_source(self, source: config.SourceConfig, worker: str) -> int:
+        """Store a new source and bind it to a live, free ``worker`` ("": to none yet); the revision."""
+        key = keys.source(source.source_id)
+        conditions: list[Condition] = [KeyAbsent(key), KeyAbsent(keys.bound(source.source_id))]
+        operations: list[Operation] = [Put(key, keys.encode(pb.SourceRecord(config=source)))]
+        if worker:
+            conditions.append(KeyPresent(keys.worker(worker)))
+            operations.append(_binding(source.source_id, worker))
+        return self._commit(f"source {source.source_id}", conditions, operations)
+
+    def drop_source(self, source_id: str, state: State) -> int:
+        """Delete a source with its binding; the revision."""
+        return self._commit(
+            f"source {source_id}",
+            [KeyIs(keys.source(source_id), state.sources[source_id].revision)],
+            [Delete(keys.source(source_id)), Delete(keys.bound(source_id))],
+        )
+
+    def add_subtasks(self, task: pb.TaskRecord, subtasks: Sequence[pb.SubTaskRecord], state: State) -> int:
+        """Store new subtasks and the task that now covers them; the revision."""
+        configs = [record.config for record in subtasks]
+        return self._commit(
+            f"task {task.name}",
+            [
+                self._task_as_read(task.name, state),
+                *(KeyAbsent(keys.subtask(task.name, one.source_id)) for one in configs),
+                *(KeyPresent(keys.source(one.source_id)) for one in configs),
+            ],
+            [
+                Put(keys.task(task.name), keys.encode(task)),
+                *(Put(keys.subtask(task.name, one.config.source_id), keys.encode(one)) for one in subtasks),
+            ],
+        )
+
+    def expect(self, stage: common_pb2.Stage, subtasks: Sequence[tuple[str, str]], state: State) -> int:
+        """Set the expected stage of existing subtasks (task, source); the revision.
+
+        A record whose stage is ``stage`` already is written again: the new revision tells the worker to try
+        anew.
+        """
+        conditions: list[Condition] = []
+        operations: list[Operation] = []
+        for task, source in subtasks:
+            entry = state.subtasks[task, source]
+            record = pb.SubTaskRecord()
+            record.CopyFrom(entry.value)
+            record.expected = stage
+            conditions.append(KeyIs(keys.subtask(task, source), entry.revision))
+            operations.append(Put(keys.subtask(task, source), keys.encode(record)))
+        return self._commit("a subtask", conditions, operations)
+
+    def drop_subtasks(self, subtasks: Sequence[tuple[str, str]], state: State) -> int:
+        """Delete subtasks (task, source) with their epochs, and tasks that have none left; the revision."""
+        gone = set(subtasks)
+        conditions: list[Condition] = [KeyIs(keys.subtask(*pair), state.subtasks[pair].revision) for pair in subtasks]
+        operations: list[Operation] = []
+        for task, source in subtasks:
+            operations += [Delete(keys.subtask(task, source)), Delete(keys.epoch(task, source))]
+        for task in sorted({name for name, _ in subtasks}):
+            conditions.append(self._task_as_read(task, state))
+            left = [source for source in state.sources_of(task) if (task, source) not in gone]
+            operations.append(_task_with(task, left, state))
+        return self._commit("a task", conditions, operations)
+
+    def _task_as_read(self, task: str, state: State) -> Condition:
+        entry = state.tasks.get(task)
+        return KeyIs(keys.task(task), entry.revision) if entry else KeyAbsent(keys.task(task))
+
+    def _commit(self, what: str, conditions: Sequence[Condition], operations: Sequence[Operation]) -> int:
+        """Raises CONFLICT when a condition failed, NOT_LEADER or NO_LEADER when that was the leadership."""
+        result = self._etcd.txn([self._leadership.condition(), *conditions], operations)
+        if not result.ok:
+            self._leadership.confirm()
+            raise errors.master.CONFLICT(what=what)
+        return result.revision
+
+
+def merged_task(task: pb.TaskRecord, state: State) -> pb.TaskRecord:
+    """``task`` with the sources it covers already added."""
+    record = pb.TaskRecord()
+    record.CopyFrom(task)
+    del record.sources[:]
+    record.sources.extend(sorted({*task.sources, *state.sources_of(task.name)}))
+    return record
+
+
+def addresses(state: State) -> Mapping[str, str]:
+    """Live workers' addresses by name."""
+    return {name: entry.value.address for name, entry in state.workers.items()}
+
+
+def _binding(source: str, worker: str) -> Put:
+    return Put(keys.bound(source), keys.encode(pb.BindingRecord(source_id=source, worker=worker)))
+
+
+def _task_with(task: str, sources: Sequence[str], state: State) -> Operation:
+    entry = state.tasks.get(task)
+    if not sources or entry is None:
+        return Delete(keys.task(task))
+    record = pb.TaskRecord()
+    record.CopyFrom(entry.value)
+    del record.sources[:]
+    record.sources.extend(sources)
+    return Put(keys.task(task), keys.encode(record))

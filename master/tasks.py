@@ -1,0 +1,173 @@
+"""start-task, check-task, stop-task, pause-task, resume-task."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from master.checks import Checks, check_subtasks
+from master.stages import Goal, Waiter, failed
+from master.state import State
+from master.store import Store, merged_task
+from master.workers import Workers
+from proto import common_pb2, errors
+from proto import config_pb2 as config
+from proto import master_pb2 as pb
+from proto import state_pb2 as state_pb
+from proto.config.task import TaskFile, parse_task
+
+_Op = pb.OperateTaskRequest.Op
+
+_PASSED = "pre-check is passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a task file is to be started: ``new`` has no record yet, ``running`` has one."""
+
+    new: tuple[config.SubTaskConfig, ...]
+    running: tuple[str, ...]
+
+
+def select(file: TaskFile, wanted: Sequence[str], state: State) -> Selection:
+    """Pick the subtasks to start; ``wanted`` empty: all of the file. Pure.
+
+    Raises SOURCE_NOT_IN_TASK, SOURCE_UNKNOWN, TASK_EXISTS when every chosen source has the task already,
+    TASK_DIFFERS when one that has it was started from another configuration: starting the rest would leave
+    a task whose file tells the truth about some sources only.
+    """
+    subtasks = file.to_subtasks()
+    for source in wanted:
+        if source not in file.source_ids:
+            raise errors.master.SOURCE_NOT_IN_TASK(task=file.name, source=source)
+    chosen = [one for one in subtasks if not wanted or one.source_id in wanted]
+    for one in chosen:
+        if one.source_id not in state.sources:
+            raise errors.master.SOURCE_UNKNOWN(source=one.source_id)
+    new = tuple(one for one in chosen if (file.name, one.source_id) not in state.subtasks)
+    running = tuple(one.source_id for one in chosen if one not in new)
+    if not new:
+        raise errors.master.TASK_EXISTS(task=file.name, sources=", ".join(running))
+    differing = [
+        one.source_id
+        for one in subtasks
+        if (record := state.subtasks.get((file.name, one.source_id))) and record.value.config != one
+    ]
+    if differing:
+        raise errors.master.TASK_DIFFERS(task=file.name, sources=", ".join(differing))
+    return Selection(new, running)
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    store: Store
+    workers: Workers
+    waiter: Waiter
+    check_seconds: float
+
+    def check(self, request: pb.CheckTaskRequest) -> pb.CheckTaskResponse:
+        """Every pre-check of every source of the file; changes nothing."""
+        file = parse_task(request.file.content, request.file.name)
+        checks = check_subtasks(file.to_subtasks(), self.store.read(), self.workers, self.check_seconds)
+        verdict = _PASSED if not checks.failed else _refusal(file.name, checks)
+        return pb.CheckTaskResponse(
+            result=not checks.failed, msg="\n".join((verdict, *file.notes)), check_result=checks.results
+        )
+
+    def start(self, request: pb.StartTaskRequest) -> pb.StartTaskResponse:
+        """Check, store, wait until the workers run it."""
+        file = parse_task(request.file.content, request.file.name)
+        with self.store.deciding() as state:
+            selection = select(file, request.sources, state)
+        checks = check_subtasks(selection.new, state, self.workers, self.check_seconds)
+        if checks.failed:
+            return pb.StartTaskResponse(result=False, msg=_refusal(file.name, checks), check_result=checks.notable())
+        # The checks took their time: what was selected must still be what there is to start.
+        with self.store.deciding() as state:
+            selection = select(file, request.sources, state)
+            task = state_pb.TaskRecord(
+                name=file.name,
+                file_name=request.file.name,
+                yaml=request.file.content,
+                sources=[one.source_id for one in selection.new],
+            )
+            token = uuid.uuid4().hex if request.remove_meta else ""
+            records = [
+                state_pb.SubTaskRecord(config=one, expected=common_pb2.STAGE_RUNNING, meta_token=token)
+                for one in selection.new
+            ]
+            revision = self.store.add_subtasks(merged_task(task, state), records, state)
+        pairs = [(file.name, one.source_id) for one in selection.new]
+        results = self.waiter.subtasks(Goal.RUNNING, pairs, revision)
+        results += [
+            pb.SourceResult(result=True, msg="runs already", source=source, worker=state.bound_name(source))
+            for source in selection.running
+        ]
+        return pb.StartTaskResponse(
+            result=_all(results),
+            msg="\n".join((*_first_message(results), *file.notes)),
+            sources=results,
+            check_result=checks.notable(),
+        )
+
+    def operate(self, request: pb.OperateTaskRequest) -> pb.OperateTaskResponse:
+        """Stop, pause or resume one task (on some of its sources), or all tasks of some sources."""
+        goals = {
+            pb.OperateTaskRequest.OP_STOP: Goal.GONE,
+            pb.OperateTaskRequest.OP_PAUSE: Goal.PAUSED,
+            pb.OperateTaskRequest.OP_RESUME: Goal.RUNNING,
+        }
+        goal = goals.get(request.op)
+        if goal is None:
+            raise errors.master.BAD_REQUEST(reason="operate-task: which operation?")
+        with self.store.deciding() as state:
+            pairs, refused = _pairs(request, state)
+            revision = self._decide(goal, pairs, state) if pairs else state.revision
+        results = [*self.waiter.subtasks(goal, pairs, revision), *refused]
+        return pb.OperateTaskResponse(
+            result=_all(results),
+            msg="\n".join(_first_message(results)),
+            op=_Op.Name(request.op).removeprefix("OP_").capitalize(),
+            sources=results,
+        )
+
+    def _decide(self, goal: Goal, pairs: Sequence[tuple[str, str]], state: State) -> int:
+        match goal:
+            case Goal.GONE:
+                return self.store.drop_subtasks(pairs, state)
+            case Goal.PAUSED:
+                return self.store.expect(common_pb2.STAGE_PAUSED, pairs, state)
+            case Goal.RUNNING:
+                return self.store.expect(common_pb2.STAGE_RUNNING, pairs, state)
+
+
+def _pairs(request: pb.OperateTaskRequest, state: State) -> tuple[list[tuple[str, str]], list[pb.SourceResult]]:
+    """The subtasks (task, source) that a request names, and an answer for each source that has none."""
+    wanted = sorted(set(request.sources))
+    if not request.name:
+        if not wanted:
+            raise errors.master.BAD_REQUEST(reason="name a task, or a source with -s")
+        unknown = [source for source in wanted if source not in state.sources]
+        pairs = [(task, source) for source in wanted for task in state.tasks_of(source)]
+        return pairs, [failed(one, "", errors.master.SOURCE_UNKNOWN(source=one)) for one in unknown]
+    present = state.sources_of(request.name)
+    if not present:
+        raise errors.master.TASK_UNKNOWN(task=request.name)
+    missing = [source for source in wanted if source not in present]
+    return (
+        [(request.name, source) for source in present if not wanted or source in wanted],
+        [failed(one, "", errors.master.SUBTASK_UNKNOWN(task=request.name, source=one)) for one in missing],
+    )
+
+
+def _refusal(task: str, checks: Checks) -> str:
+    return str(errors.master.PRECHECK_FAILED(task=task, count=checks.failed))
+
+
+def _all(results: Sequence[pb.SourceResult]) -> bool:
+    return all(one.result for one in results)
+
+
+def _first_message(results: Sequence[pb.SourceResult]) -> tuple[str, ...]:
+    return next(((one.msg,) for one in results if not one.result), ())

@@ -1,0 +1,85 @@
+"""The masters' questions to workers, each with a deadline and a coded error."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import grpc
+
+from proto import config_pb2 as config
+from proto import errors
+from proto import state_pb2 as state
+from proto import worker_pb2 as pb
+from proto.rpc import channel, coded_from_rpc
+from proto.worker_pb2_grpc import WorkerStub
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+STATUS_SECONDS = 5.0
+_FAN_OUT = 32
+
+
+class Workers:
+    """Thread-safe. Every method raises the worker's own coded error, or ``errors.master.PEER_*``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def status(
+        self, worker: state.WorkerRecord, task: str = "", seconds: float = STATUS_SECONDS
+    ) -> pb.WorkerStatusResponse:
+        """Its source, relay and subtasks (of one ``task``; "" for all)."""
+        request = pb.WorkerStatusRequest(task=task)
+        return self._ask(worker, lambda stub: stub.QueryStatus(request, timeout=seconds))
+
+    def check_source(self, worker: state.WorkerRecord, source: config.SourceConfig, seconds: float) -> pb.CheckResponse:
+        request = pb.CheckSourceRequest(source=source)
+        return self._ask(worker, lambda stub: stub.CheckSource(request, timeout=seconds))
+
+    def check_subtask(
+        self,
+        worker: state.WorkerRecord,
+        source: config.SourceConfig,
+        subtask: config.SubTaskConfig,
+        seconds: float,
+    ) -> pb.CheckResponse:
+        request = pb.CheckSubTaskRequest(source=source, subtask=subtask)
+        return self._ask(worker, lambda stub: stub.CheckSubTask(request, timeout=seconds))
+
+    def for_each(self, items: Sequence[Item], work: Callable[[Item], T]) -> list[T]:
+        """``work`` on the items at the same time, results in their order; ``work`` must end by itself.
+
+        Threads of their own for every call: a command that waits must not hold up a question.
+        """
+        if not items:
+            return []
+        with ThreadPoolExecutor(min(len(items), _FAN_OUT), thread_name_prefix="ask-worker") as pool:
+            return list(pool.map(work, items))
+
+    def keep_only(self, addresses: Set[str]) -> None:
+        """Close connections to workers that are gone."""
+        with self._lock:
+            gone = [self._channels.pop(address) for address in self._channels.keys() - addresses]
+        for one in gone:
+            one.close()
+
+    def close(self) -> None:
+        self.keep_only(frozenset())
+
+    def _ask(self, worker: state.WorkerRecord, send: Callable[[WorkerStub], T]) -> T:
+        with self._lock:
+            connected = self._channels.get(worker.address)
+            if connected is None:
+                connected = self._channels[worker.address] = channel(worker.address)
+        peer = f"worker {worker.name} ({worker.address})"
+        try:
+            return send(WorkerStub(connected))
+        except grpc.RpcError as error:
+            raise coded_from_rpc(error, peer) from error
+        except ValueError as error:  # the channel was closed meanwhile: the worker is gone
+            raise errors.master.PEER_UNREACHABLE(peer=peer, reason="it has left") from error

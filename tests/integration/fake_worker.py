@@ -1,0 +1,126 @@
+"""A worker that obeys the records in etcd and moves no data: what a master sees of a worker."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass, field
+
+import grpc
+
+from proto import common_pb2, keys
+from proto import state_pb2 as state
+from proto import worker_pb2 as pb
+from proto.common_pb2 import ErrorDetail, Stage
+from proto.errors import ShardmergeError
+from proto.etcd import Etcd
+from proto.rpc import listen, make_server
+from proto.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
+
+
+@dataclass
+class Behaviour:
+    """What a test wants of the worker. ``paused_with``: every subtask that is to run pauses with it."""
+
+    paused_with: ErrorDetail | None = None
+    check_results: list[pb.CheckResult] = field(default_factory=list[pb.CheckResult])
+    check_errors: list[ErrorDetail] = field(default_factory=list[ErrorDetail])
+    deaf: bool = False
+
+
+class FakeWorker(WorkerServicer):
+    def __init__(self, name: str, endpoint: str, ttl: float = 3.0) -> None:
+        self.name = name
+        self.behaviour = Behaviour()
+        self.checked: list[pb.CheckSubTaskRequest] = []
+        self._etcd = Etcd((endpoint,))
+        self._ttl = ttl
+        self._lock = threading.Lock()
+        self._status = pb.WorkerStatusResponse(worker=name)
+        self._stop = threading.Event()
+        self._server = make_server(8, ("shardmerge.v1.Worker",), name)
+        add_WorkerServicer_to_server(self, self._server)
+        self._port = listen(self._server, "127.0.0.1:0")
+        self._thread = threading.Thread(target=self._obey, name=name, daemon=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> FakeWorker:
+        self._server.start()
+        self._lease = self._etcd.lease(self._ttl)
+        record = state.WorkerRecord(name=self.name, address=self.address, incarnation="1")
+        self._etcd.put(keys.worker(self.name), keys.encode(record), self._lease.id)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """The clean end: the record goes at once."""
+        self._stop.set()
+        self._thread.join()
+        self._lease.revoke()
+        self._server.stop(0).wait()
+        self._etcd.close()
+
+    def vanish(self) -> None:
+        """As kill -9: no answer from now on, the record stays until its lease ends."""
+        self._stop.set()
+        self._thread.join()
+        self._lease.abandon()
+        self._server.stop(0).wait()
+        self._etcd.close()
+
+    @property
+    def source(self) -> str:
+        with self._lock:
+            return self._status.source
+
+    def _obey(self) -> None:
+        for _ in self._etcd.watch(keys.PREFIX, 0, self._stop, 1.0):
+            if not self.behaviour.deaf:
+                with contextlib.suppress(ShardmergeError):  # etcd is away: the next report tries again
+                    self._act()
+
+    def _act(self) -> None:
+        snapshot = self._etcd.get_prefix(keys.PREFIX)
+        status = pb.WorkerStatusResponse(worker=self.name, observed_revision=snapshot.revision)
+        for record in snapshot.records:
+            if record.key.startswith(keys.BOUNDS):
+                binding = keys.decode(state.BindingRecord, record.value, record.key)
+                if binding.worker == self.name:
+                    status.source = binding.source_id
+        for record in snapshot.records:
+            if record.key.startswith(keys.SUBTASKS):
+                subtask = keys.decode(state.SubTaskRecord, record.value, record.key)
+                if subtask.config.source_id == status.source:
+                    self._obey_subtask(subtask, status.subtasks.add(name=subtask.config.task))
+        status.relay.stage = common_pb2.STAGE_RUNNING
+        with self._lock:
+            self._status = status
+
+    def _obey_subtask(self, record: state.SubTaskRecord, status: pb.SubTaskStatus) -> None:
+        wanted: Stage = record.expected
+        status.unit = common_pb2.UNIT_SNAPSHOT
+        if wanted == common_pb2.STAGE_RUNNING and self.behaviour.paused_with is not None:
+            status.stage = common_pb2.STAGE_PAUSED
+            status.result.errors.append(self.behaviour.paused_with)
+        else:
+            status.stage = wanted
+
+    def QueryStatus(self, request: pb.WorkerStatusRequest, context: grpc.ServicerContext) -> pb.WorkerStatusResponse:
+        answer = pb.WorkerStatusResponse()
+        with self._lock:
+            answer.CopyFrom(self._status)
+        if request.task:
+            kept = [one for one in answer.subtasks if one.name == request.task]
+            del answer.subtasks[:]
+            answer.subtasks.extend(kept)
+        return answer
+
+    def CheckSource(self, request: pb.CheckSourceRequest, context: grpc.ServicerContext) -> pb.CheckResponse:
+        return pb.CheckResponse(results=self.behaviour.check_results, errors=self.behaviour.check_errors)
+
+    def CheckSubTask(self, request: pb.CheckSubTaskRequest, context: grpc.ServicerContext) -> pb.CheckResponse:
+        self.checked.append(request)
+        return pb.CheckResponse(results=self.behaviour.check_results, errors=self.behaviour.check_errors)

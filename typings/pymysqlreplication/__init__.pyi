@@ -1,0 +1,20 @@
+"""What the differential tests use of mysql-replication."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+class BinLogStreamReader:
+    def __init__(
+        self,
+        connection_settings: Mapping[str, object],
+        server_id: int,
+        *,
+        only_events: Sequence[type[Any]] | None = ...,
+        blocking: bool = ...,
+        log_file: str | None = ...,
+        log_pos: int | None = ...,
+        resume_stream: bool = ...,
+        is_mariadb: bool = ...,
+    ) -> None: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def close(self) -> None: ...
