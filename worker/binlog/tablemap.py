@@ -79,9 +79,8 @@ _NUMERIC = frozenset((_TINY, _SHORT, _INT24, _LONG, _LONGLONG, _FLOAT, _DOUBLE, 
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """The head of a TABLE_MAP event. ``columns_at``: byte of the event where its columns begin."""
+    """The head of a TABLE_MAP event. ``columns_at``: byte of the body where its columns begin."""
 
-    table_id: int
     schema: str
     table: str
     columns_at: int
@@ -97,12 +96,12 @@ class WireColumn:
 
 
 class _Reader:
-    """Bounds-checked reading of one event's bytes at..end."""
+    """Bounds-checked reading of one event's body."""
 
-    def __init__(self, event: bytes, at: int, end: int, source: str, position: int) -> None:
-        self._event = event
+    def __init__(self, body: bytes, source: str, position: int, at: int = 0) -> None:
+        self._body = body
         self._at = at
-        self._end = end
+        self._end = len(body)
         self._source = source
         self._position = position
 
@@ -121,7 +120,7 @@ class _Reader:
         if size > self._end - self._at:
             raise self.fail("a field exceeds the event")
         self._at += size
-        return self._event[self._at - size : self._at]
+        return self._body[self._at - size : self._at]
 
     def number(self, size: int) -> int:
         return int.from_bytes(self.take(size), "little")
@@ -137,7 +136,7 @@ class _Reader:
 
     def within(self, part: bytes) -> _Reader:
         """A reader of a field's own bytes."""
-        return _Reader(part, 0, len(part), self._source, self._position)
+        return _Reader(part, self._source, self._position)
 
     def name(self) -> str:
         """A name with its length in one byte before it and a zero byte behind it."""
@@ -150,27 +149,26 @@ class _Reader:
             raise self.fail("a name that is not UTF-8") from None
 
 
-def parse_names(event: bytes, at: int, end: int, id_bytes: int, source: str, position: int) -> TableMap:
-    """The table a TABLE_MAP names: its body is event[at:end]; ``id_bytes`` 4 or 6. Raises MALFORMED_EVENT."""
-    reader = _Reader(event, at, end, source, position)
-    table_id = reader.number(id_bytes)
-    reader.number(2)
-    return TableMap(table_id, reader.name(), reader.name(), reader.at)
+def parse_names(body: bytes, id_bytes: int, source: str, position: int) -> TableMap:
+    """The table a TABLE_MAP names. ``body``: behind the header, without checksum. Raises MALFORMED_EVENT."""
+    reader = _Reader(body, source, position)
+    reader.take(id_bytes + 2)
+    return TableMap(reader.name(), reader.name(), reader.at)
 
 
 def make_reader(
-    table_map: TableMap, event: bytes, end: int, plan: TablePlan, source_keys: bool, source: str, position: int
+    table_map: TableMap, body: bytes, plan: TablePlan, source_keys: bool, is_mariadb: bool, source: str, position: int
 ) -> ImageReader:
     """The reader of this table's row images, if they fit what ``plan`` knows of the table.
 
     Raises MALFORMED_EVENT, STRUCTURE_MISMATCH, UNSUPPORTED_TYPE.
     """
-    reader = _Reader(event, table_map.columns_at, end, source, position)
+    reader = _Reader(body, source, position, table_map.columns_at)
     wires = _parse_columns(reader)
     known = plan.table.columns
     try:
         pairs = _pairs(wires, known)
-        _check_optional(reader, pairs)
+        _check_optional(reader, pairs, is_mariadb)
         written = {column_plan.index: (slot, column_plan) for slot, column_plan in enumerate(plan.columns)}
         codecs: list[ColumnCodec] = []
         for index, (wire, column) in enumerate(pairs):
@@ -232,17 +230,19 @@ def _pairs(wires: list[WireColumn], known: tuple[Column, ...]) -> tuple[tuple[Wi
     return tuple(zip(wires, known, strict=True))
 
 
-def _check_optional(reader: _Reader, pairs: tuple[tuple[WireColumn, Column], ...]) -> None:
+def _check_optional(reader: _Reader, pairs: tuple[tuple[WireColumn, Column], ...], is_mariadb: bool) -> None:
     """Compare what the optional metadata says with the known table; other kinds of it are passed by."""
     while reader.left:
         kind = reader.number(1)
         value = reader.take(reader.packed())
         if kind == _SIGNEDNESS:
-            numeric = [column for wire, column in pairs if wire.type in _NUMERIC]
+            # MariaDB counts YEAR among the numbers (seen on 10.11), MySQL does not (is_numeric_type in log_event.cc).
+            numeric = [column for wire, column in pairs if wire.type in _NUMERIC or (is_mariadb and wire.type == _YEAR)]
             if len(value) != (len(numeric) + 7) // 8:
                 raise reader.fail("signedness of another number of columns")
             for bit, column in enumerate(numeric):
-                if bool(value[bit >> 3] << (bit & 7) & 0x80) != column.unsigned:
+                unsigned = bool(value[bit >> 3] << (bit & 7) & 0x80)
+                if column.kind != ValueKind.YEAR and unsigned != column.unsigned:
                     raise _Mismatch(f"column {column.name} is {'signed' if column.unsigned else 'unsigned'} there")
         elif kind == _COLUMN_NAMES:
             names = reader.within(value)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from proto import config_pb2 as pb
+from proto.common_pb2 import Stage
 from proto.errors import ShardmergeError
 from worker.position import RelayOffset, SourcePosition
 
@@ -101,24 +101,16 @@ class PurgePolicy:
         return PurgePolicy(message.interval_seconds or 3600, message.expires_hours, message.remain_space_gib)
 
 
-class RelayStage(enum.Enum):
-    """PAUSED: nothing is fetched; the state's error says why and whether it goes on by itself."""
-
-    RUNNING = 1
-    PAUSED = 2
-    STOPPED = 3
-
-
 @dataclass(frozen=True, slots=True)
 class RelayState:
-    """The relay now. ``master``: where the source's binlog ended when last asked, None before the first answer.
+    """The relay now.
 
-    ``error`` beside RUNNING: the last attempt failed and the next one is under way.
+    ``stage``: STAGE_RUNNING, STAGE_PAUSED (nothing is fetched until :meth:`Relay.start`, or until there is disk space
+    again) or STAGE_STOPPED. ``error`` beside STAGE_RUNNING: the last attempt failed and it tries again.
     """
 
-    stage: RelayStage
+    stage: Stage
     error: ShardmergeError | None
     relay_id: str
     head: Head
-    master: SourcePosition | None
     bytes_on_disk: int

@@ -11,10 +11,19 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from proto import errors
-from worker.relay.files import index_path, relay_path, remove_segment, segment_numbers, sync_directory
+from worker.position import RelayOffset
+from worker.relay.files import (
+    FIRST_BYTE,
+    relay_path,
+    remove_segment,
+    segment_numbers,
+    statements_path,
+    sync_directory,
+    sync_file,
+)
 from worker.relay.generation import Generation
 from worker.relay.model import Head
+from worker.relay.records import Entry, EntryKind
 from worker.relay.segment import (
     Scanned,
     Segment,
@@ -25,52 +34,101 @@ from worker.relay.segment import (
     scan,
     write_index,
 )
-from worker.position import RelayOffset
-from worker.relay.files import FIRST_BYTE
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """``cut``: bytes of a torn tail that were removed."""
+    """What a directory holds. ``cut``: bytes of a torn tail that were removed."""
 
     segments: list[Segment]
     head: Head
     cut: int
 
 
-def recover(directory: Path, source: str, generation: Generation) -> Recovered:
-    """Bring the directory to a whole state and say what it holds. Raises OSError, errors.relay.RELAY_DAMAGED."""
-    for number in segment_numbers(directory):
-        if number < generation.first:  # a removal that was cut short
-            remove_segment(directory, number)
+def recover(directory: Path, source: str, generation: Generation, spacing: int) -> Recovered:
+    """Bring the directory to a whole state and say what it holds. Raises OSError."""
     segments: list[Segment] = []
     head = Head(RelayOffset(generation.first, FIRST_BYTE), generation.begin, 0.0)
     number = generation.first
     cut = 0
-    while relay_path(directory, number).exists() or index_path(directory, number).exists():
-        begin = read_begin(directory, number)
-        if begin is None and number == generation.first:
-            begin = begin_entry(generation.begin, 0.0)
-        end = read_sealed(directory, number)
-        if begin is not None and end is not None:
-            segments.append(Segment(number, begin, end))
-            head = head_at(number, end)
-            number += 1
-            continue
-        found = scan(directory, source, number, begin) if begin is not None else None
-        if found is None or begin is None:
-            break
-        sealed_later = relay_path(directory, number + 1).exists()
-        if sealed_later and _sealed_size(directory, number) is not None:
-            pass
-        cut += _keep(directory, number, found)
+    while sealed := _sealed(directory, source, number, generation, spacing):
+        begin, end = sealed
+        segments.append(Segment(number, begin, end))
+        head = head_at(number, end)
+        number += 1
+    begin = _begin(directory, number, generation)
+    found = scan(directory, source, number, begin, spacing) if begin else None
+    if begin and found:
+        cut += _cut(directory, number, found)
         segments.append(Segment(number, begin, None, found.index))
         head = found.head
         number += 1
-        break
-    for left_over in segment_numbers(directory):
-        if left_over >= number:
-            cut += _size(relay_path(directory, left_over))
-            remove_segment(directory, left_over)
+    for other in segment_numbers(directory):
+        # Below: a purge that was cut short. Above: behind what had to be cut.
+        if not generation.first <= other < number:
+            cut += _size(relay_path(directory, other)) if other >= number else 0
+            remove_segment(directory, other)
     sync_directory(directory)
     return Recovered(segments, head, cut)
+
+
+def _begin(directory: Path, number: int, generation: Generation) -> Entry | None:
+    found = read_begin(directory, number)
+    if found is None and number == generation.first:
+        return begin_entry(generation.begin, 0.0)
+    return found
+
+
+def _sealed(
+    directory: Path, source: str, number: int, generation: Generation, spacing: int
+) -> tuple[Entry, Entry] | None:
+    """Begin and end of the segment if it is sealed, or can be: its index is damaged, but its events lead right
+    to the next segment.
+    """
+    begin = _begin(directory, number, generation)
+    if begin is None:
+        return None
+    end = read_sealed(directory, number)
+    if end is not None:
+        return begin, end
+    following = read_begin(directory, number + 1)
+    if following is None:
+        return None
+    found = scan(directory, source, number, begin, spacing)
+    if found is None or found.head.offset.byte != _size(relay_path(directory, number)):
+        return None
+    ours, theirs = found.head.position, following.position
+    if (ours.file, ours.pos) != (theirs.file, theirs.pos):
+        return None
+    return begin, _seal(directory, number, found.head, found)
+
+
+def _seal(directory: Path, number: int, head: Head, found: Scanned) -> Entry:
+    """Write a scanned segment's index as that of a sealed one."""
+    write_index(directory, number, found.index, None)
+    end = sealed_entry_of(directory, number, head)
+    write_index(directory, number, found.index, end)
+    return end
+
+
+def sealed_entry_of(directory: Path, number: int, head: Head) -> Entry:
+    """The SEALED entry for a segment that ends at ``head`` and whose statements are written."""
+    length = _size(statements_path(directory, number))
+    return Entry(EntryKind.SEALED, head.offset.byte, head.offset.byte, length, head.position, head.commit_time)
+
+
+def _cut(directory: Path, number: int, found: Scanned) -> int:
+    """Cut the segment behind its last whole group and write its index anew; the bytes cut."""
+    path = relay_path(directory, number)
+    torn = _size(path) - found.head.offset.byte
+    os.truncate(path, found.head.offset.byte)
+    sync_file(path)
+    write_index(directory, number, found.index, None)
+    return torn
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

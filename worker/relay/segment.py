@@ -20,7 +20,7 @@ from worker.binlog.events import (
 )
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.files import FIRST_BYTE, MAGIC, index_path, relay_path, statements_path, write_at
-from worker.relay.groups import GroupWalker
+from worker.relay.groups import SPACING, GroupWalker
 from worker.relay.model import Head, Statement
 from worker.relay.records import (
     Entry,
@@ -164,10 +164,9 @@ class Scanned:
 
     head: Head
     index: Index
-    last_entry: int
 
 
-def scan(directory: Path, source: str, number: int, begin: Entry) -> Scanned | None:
+def scan(directory: Path, source: str, number: int, begin: Entry, spacing: int = SPACING) -> Scanned | None:
     """Read a segment event by event, up to the last whole group before anything torn or damaged.
 
     None when not even its format description is whole.
@@ -178,17 +177,17 @@ def scan(directory: Path, source: str, number: int, begin: Entry) -> Scanned | N
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         data = memoryview(mapped)
         try:
-            walker = _walk(data, source, head_at(number, begin))
+            walker = _walk(data, source, head_at(number, begin), spacing)
         finally:
             data.release()
     if walker is None:
         return None
     entries, statements = walker.drain()
-    return Scanned(walker.end, Index([begin, *entries], statements), entries[-1].byte if entries else begin.byte)
+    return Scanned(walker.end, Index([begin, *entries], statements))
 
 
-def _walk(data: memoryview, source: str, begin: Head) -> GroupWalker | None:
-    walker = GroupWalker(source, begin, checksum=False)
+def _walk(data: memoryview, source: str, begin: Head, spacing: int) -> GroupWalker | None:
+    walker = GroupWalker(source, begin, checksum=False, spacing=spacing)
     if bytes(data[:FIRST_BYTE]) != MAGIC:
         return None
     try:

@@ -6,7 +6,9 @@ Plain INSERT, never REPLACE or IGNORE: a key that exists already is another shar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
 import pymysql
 from pymysql.constants import ER
@@ -29,14 +31,14 @@ from worker.plan import TablePlan
 from worker.rows import Literals
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.fixup import key_of
-from worker.snapshot.store import Loaded, SnapshotStore
+from worker.snapshot.records import Loaded
+from worker.snapshot.store import SnapshotStore
 from worker.trouble import reason_of
 
 STATEMENT_BYTES = 1 << 20
 """INSERT statements are cut at about this size, or below the target's max_allowed_packet if that is less."""
 
 _PACKET_MARGIN = 1024
-_DUPLICATE_KEY = (ER.DUP_ENTRY, ER.DUP_ENTRY_WITH_KEY_NAME)
 _SHOWN_COLUMNS = 4
 
 
@@ -75,7 +77,8 @@ class ChunkLoader:
         """Drop the connection; what was not committed is rolled back by the server."""
         session, self._session = self._session, None
         if session is not None:
-            session._force_close()  # pyright: ignore[reportPrivateUsage]  # also mid-answer
+            with suppress(pymysql.MySQLError):
+                session.close()
 
     def __enter__(self) -> ChunkLoader:
         return self
@@ -183,7 +186,7 @@ class ChunkTransaction:
                 limit=self._packet,
             )
         try:
-            taken = self._session.query(statement)
+            taken = _send(self._session, statement)
         except pymysql.MySQLError as error:
             raise self._refused(error, sent) from error
         if taken != len(sent):
@@ -204,7 +207,7 @@ class ChunkTransaction:
     def _refused(self, error: pymysql.MySQLError, sent: Sequence[Literals]) -> ShardmergeError:
         """The coded error of a refused INSERT."""
         plan = self._plan
-        if errno_of(error) in _DUPLICATE_KEY:
+        if errno_of(error) == ER.DUP_ENTRY:
             return errors.replicate.COLLISION(
                 source=plan.source,
                 schema=plan.table.schema,
@@ -228,14 +231,21 @@ class ChunkTransaction:
 
     def _collided(self, sent: Sequence[Literals]) -> str:
         """The key of the row that collides: the refused rows one by one, in the transaction that is rolled back."""
-        try:
-            for row in sent:
-                self._session.query(self._head + b",".join(row) + b")")
-        except pymysql.MySQLError as error:
-            if errno_of(error) in _DUPLICATE_KEY:
-                return self._shown(row)
+        for row in sent:
+            try:
+                _send(self._session, self._head + b",".join(row) + b")")
+            except pymysql.MySQLError as error:
+                if errno_of(error) == ER.DUP_ENTRY:
+                    return self._shown(row)
+                break
         return "(it could not be told which)"
 
     def _shown(self, row: Literals) -> str:
         key = key_of(self._plan, row) or row[:_SHOWN_COLUMNS]
         return ", ".join(value.decode("utf-8", "replace") for value in key)
+
+
+def _send(session: Session, statement: bytes) -> int:
+    """Run a statement as bytes: literals are not text of one charset. The affected rows."""
+    untyped: Any = session  # the published stubs know no bytes
+    return untyped.query(statement)

@@ -88,9 +88,7 @@ class TablePlanner:
         if len(self._table.key) != 1 or self._columns[0].kind is not ValueKind.INTEGER:
             return None
         name = self._names[0].decode()
-        [(minimum, maximum)] = ask(
-            self._session, f"SELECT MIN({name}), MAX({name}) FROM {_full_name(self._table)}"
-        )
+        [(minimum, maximum)] = ask(self._session, f"SELECT MIN({name}), MAX({name}) FROM {_full_name(self._table)}")
         if minimum is None or maximum is None:
             return None
         first, final = int(minimum), int(maximum)
@@ -118,14 +116,10 @@ class TablePlanner:
             where = b" WHERE " + b" AND ".join(b"(" + part + b")" for part in parts) if parts else b""
             # The chunk holds the row at `lower`, too.
             offset = self._chunk_rows - 1 if lower else self._chunk_rows
-            found = _query(
-                self._session, head + where + b" ORDER BY %s LIMIT 1 OFFSET %d" % (order, offset)
-            )
+            found = _query(self._session, head + where + b" ORDER BY %s LIMIT 1 OFFSET %d" % (order, offset))
             if not found:
                 return
-            bound = tuple(
-                bound_literal(column, value) for column, value in zip(columns, found[0], strict=True)
-            )
+            bound = tuple(bound_literal(column, value) for column, value in zip(columns, found[0], strict=True))
             if bound == lower:
                 raise errors.snapshot.PLAN_STUCK(
                     source=self._plan.source,

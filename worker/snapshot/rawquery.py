@@ -12,7 +12,7 @@ import pymysql
 from pymysql.constants import COMMAND, CR
 
 from worker.connection import Session
-from worker.snapshot.textrows import END, FAILED, ROWS, split_rows
+from worker.snapshot.textrows import END, ROWS, split_rows
 
 RawRow = list[bytes | None]
 
@@ -46,13 +46,12 @@ def raw_rows(session: Session, statement: bytes) -> Iterator[list[RawRow]]:
             continue
         if state == END:
             return
-        assert state == FAILED
         _raise_error(pending[used + 4 :])
 
 
 def _read_on(reader: Any, pending: bytes) -> bytes:
-    """``pending`` and what follows: at least one whole packet, so that a large row is joined once."""
-    wanted = len(pending) + 1 if len(pending) < 4 else 4 + int.from_bytes(pending[:3], "little")
+    """``pending`` and what follows: a whole packet if it began one, so that a large row is not joined many times."""
+    wanted = max(_row_end(pending), len(pending) + 1)
     parts = [pending]
     got = len(pending)
     while got < wanted:
@@ -65,6 +64,17 @@ def _read_on(reader: Any, pending: bytes) -> bytes:
         parts.append(data)
         got += len(data)
     return b"".join(parts)
+
+
+def _row_end(pending: bytes) -> int:
+    """Where the row that ``pending`` begins with ends, or at least reaches."""
+    end = 0
+    while end + 4 <= len(pending):
+        length = int.from_bytes(pending[end : end + 3], "little")
+        end += 4 + length
+        if length < 0xFFFFFF:
+            break
+    return end
 
 
 def _raise_error(packet: bytes) -> None:

@@ -13,15 +13,15 @@ from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
 from worker.connection import Endpoint
 from worker.plan import TablePlan
-from worker.position import SourcePosition
-from worker.rows import Literals, RowChange
+from worker.rows import RowChange
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.fixup import fix_up, key_of
 from worker.snapshot.link import GrpcLink, Located, ReaderLink
 from worker.snapshot.load import ChunkLoader, ChunkTransaction
 from worker.snapshot.plan import is_whole
+from worker.snapshot.records import Loaded, Mark
 from worker.snapshot.source import ChunkSource
-from worker.snapshot.store import Loaded, Mark, SnapshotStore
+from worker.snapshot.store import SnapshotStore
 from worker.spark import TaskDone, TaskFailed, TaskOutcome, TaskStopped
 
 log = get_logger()
@@ -113,18 +113,7 @@ class _Reader:
         plan = self._plans[(spec.source_schema, spec.source_table)]
         chunk = Chunk(spec.number, tuple(spec.lower), tuple(spec.upper))
         self._reported_at = time.monotonic()
-        for attempt in range(_ATTEMPTS):
-            try:
-                done = self._load(spec, plan, chunk)
-                break
-            except ShardmergeError as error:
-                self._source.close()
-                self._loader.close()
-                if not error.spec.retryable or attempt == _ATTEMPTS - 1:
-                    self._report(relay_pb2.ChunkReport(chunk=spec, failed=rpc.error_to_proto(error)))
-                    raise
-                log.warning("chunk is tried again", table=plan.table.full_name, chunk=chunk.number, error=str(error))
-                self._pause(spec, _BACKOFF_SECONDS * 2**attempt)
+        done = self._load_stubbornly(spec, plan, chunk)
         report = relay_pb2.ChunkReport(
             chunk=spec,
             rows=done.rows,
@@ -134,6 +123,21 @@ class _Reader:
         )
         if self._report(report):
             raise _StopReading
+
+    def _load_stubbornly(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> Loaded:
+        attempt = 0
+        while True:
+            try:
+                return self._load(spec, plan, chunk)
+            except ShardmergeError as error:
+                self._source.close()
+                self._loader.close()
+                attempt += 1
+                if not error.spec.retryable or attempt == _ATTEMPTS:
+                    self._report(relay_pb2.ChunkReport(chunk=spec, failed=rpc.error_to_proto(error)))
+                    raise
+                log.warning("chunk is tried again", table=plan.table.full_name, chunk=chunk.number, error=str(error))
+                self._pause(spec, _BACKOFF_SECONDS * 2**attempt)
 
     def _report(self, report: relay_pb2.ChunkReport) -> bool:
         return self._link.report(report)
@@ -231,6 +235,3 @@ def _commit(transaction: ChunkTransaction, high: Mark, started: float) -> Loaded
     loaded = Loaded(transaction.count, transaction.bytes, time.monotonic() - started, high)
     transaction.commit(loaded)
     return loaded
-
-
-__all__ = ["Literals", "ReaderSpec", "ReaderTask", "SourcePosition", "read_chunks"]

@@ -8,9 +8,10 @@ locked       no way around it: the shortest possible LOCK TABLES of that one tab
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pymysql
+from pymysql.constants import CR
 
 from proto import hooks
 from proto.errors import ShardmergeError
@@ -76,8 +77,9 @@ class ChunkSource:
 
     def close(self) -> None:
         session, self._session = self._session, None
+        self._tells_position = None
         if session is not None:
-            session._force_close()  # pyright: ignore[reportPrivateUsage]  # also mid-answer
+            _close(session)
 
     def _opened(self) -> tuple[Session, ServerInfo]:
         if self._session is None or self._info is None:
@@ -119,7 +121,8 @@ class ChunkSource:
             session, _ = self._opened()
             with self._coding():
                 position = open_consistent(session)
-                assert position is not None  # the server has told before
+                if position is None:  # it told before: a fail-over to another kind of server
+                    raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server no longer tells binlog_snapshot_*")
                 yield position, self._rows(session, plan, chunk)
                 session.rollback()
             return
@@ -127,9 +130,7 @@ class ChunkSource:
             yield found
 
     @contextmanager
-    def _locked(
-        self, plan: TablePlan, chunk: Chunk
-    ) -> Generator[tuple[SourcePosition, Iterator[list[Literals]]]]:
+    def _locked(self, plan: TablePlan, chunk: Chunk) -> Generator[tuple[SourcePosition, Iterator[list[Literals]]]]:
         """While the lock is held no writer of the table is under way: what it shows is the state at that position."""
         session, info = self._opened()
         locker = self._connect()
@@ -143,14 +144,14 @@ class ChunkSource:
                     with session.cursor() as cursor:
                         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
                     position = current_position(locker, info)
-                    locker.close()
+                    _close(locker)
                     yield position, self._rows(session, plan, chunk)
                     session.rollback()
                 else:
                     position = current_position(locker, info)
                     yield position, self._rows(locker, plan, chunk)
         finally:
-            locker._force_close()  # pyright: ignore[reportPrivateUsage]  # ends the lock, also mid-answer
+            _close(locker)  # ends the lock, too
 
     def _rows(self, session: Session, plan: TablePlan, chunk: Chunk) -> Iterator[list[Literals]]:
         literals = RowWriter(plan, self._source_id).literals
@@ -194,9 +195,13 @@ class ChunkSource:
         return found
 
 
-def _search(
-    session: Session, columns: Sequence[Column], bounds: Sequence[Bound], keys: Sequence[Bound]
-) -> list[int]:
+def _close(session: Session) -> None:
+    """Close a connection that may be closed already, or in the middle of an answer."""
+    with suppress(pymysql.MySQLError):
+        session.close()
+
+
+def _search(session: Session, columns: Sequence[Column], bounds: Sequence[Bound], keys: Sequence[Bound]) -> list[int]:
     low = [0] * len(keys)
     high = [len(bounds)] * len(keys)
     while True:

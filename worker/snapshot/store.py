@@ -15,15 +15,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.constants import ER
 
 from proto import errors
 from worker import meta
-from worker.connection import Session
+from worker.connection import Endpoint, Session, errno_of
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
+from worker.replicate import checkpoint
 from worker.snapshot.chunks import Bound, Chunk
+from worker.snapshot.handover import Handover, build_handover
+from worker.snapshot.records import Loaded, Mark, StoredChunk
+from worker.unit import StopSignal
+
+if TYPE_CHECKING:
+    from worker.relay.relay import Relay
+
+_LOCATE_SECONDS = 600.0
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS {schema}.`snapshot_table` (
@@ -56,37 +67,13 @@ _TABLES = (
         PRIMARY KEY (`task`, `source`, `shard`, `number`)
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
 )
+_COLUMNS = (
+    "`shard`, `number`, `lower_bound`, `upper_bound`, `state`, `row_count`, `byte_count`, `seconds`, "
+    "`source_file`, `source_pos`, `gtid_set`, `relay_id`, `segment`, `byte`"
+)
 _PLANNED = 0
 _LOADED = 1
 _ROWS_PER_INSERT = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A chunk's high watermark; ``offset`` in relay log ``relay_id`` where the reader learned it, else None."""
-
-    position: SourcePosition
-    relay_id: str = ""
-    offset: RelayOffset | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """What a finished chunk came to: rows, bytes of SQL, seconds."""
-
-    rows: int
-    bytes: int
-    seconds: float
-    high: Mark
-
-
-@dataclass(frozen=True, slots=True)
-class StoredChunk:
-    """``loaded``: None while the chunk is only planned."""
-
-    shard: int
-    chunk: Chunk
-    loaded: Loaded | None
 
 
 def _dump(bound: Bound) -> str:
@@ -137,9 +124,7 @@ class SnapshotStore:
         try:
             self.fence(session)
             with session.cursor() as cursor:
-                cursor.execute(
-                    f"SELECT `shard` FROM {self._table} WHERE `task` = %s AND `source` = %s", self._who
-                )
+                cursor.execute(f"SELECT `shard` FROM {self._table} WHERE `task` = %s AND `source` = %s", self._who)
                 present = {int(row[0]) for row in cursor.fetchall()}
                 for plan in plans:
                     if plan.shard not in present:
@@ -165,8 +150,7 @@ class SnapshotStore:
             with session.cursor() as cursor:
                 for start in range(0, len(chunks), _ROWS_PER_INSERT):
                     cursor.executemany(
-                        f"INSERT INTO {self._chunk} VALUES "
-                        "(%s, %s, %s, %s, %s, %s, %s, 0, 0, 0, '', 0, '', '', 0, 0)",
+                        f"INSERT INTO {self._chunk} VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 0, 0, '', 0, '', '', 0, 0)",
                         [
                             (*self._who, shard, chunk.number, _dump(chunk.lower), _dump(chunk.upper), _PLANNED)
                             for chunk in chunks[start : start + _ROWS_PER_INSERT]
@@ -180,9 +164,7 @@ class SnapshotStore:
         """Every recorded chunk, by table and number."""
         with session.cursor() as cursor:
             cursor.execute(
-                "SELECT `shard`, `number`, `lower_bound`, `upper_bound`, `state`, `row_count`, `byte_count`, `seconds`, "
-                "`source_file`, `source_pos`, `gtid_set`, `relay_id`, `segment`, `byte` "
-                f"FROM {self._chunk} WHERE `task` = %s AND `source` = %s ORDER BY `shard`, `number`",
+                f"SELECT {_COLUMNS} FROM {self._chunk} WHERE `task` = %s AND `source` = %s ORDER BY `shard`, `number`",
                 self._who,
             )
             return [_stored(row) for row in cursor.fetchall()]
@@ -195,9 +177,8 @@ class SnapshotStore:
         """
         with session.cursor() as cursor:
             cursor.execute(
-                "SELECT `shard`, `number`, `lower_bound`, `upper_bound`, `state`, `row_count`, `byte_count`, `seconds`, "
-                "`source_file`, `source_pos`, `gtid_set`, `relay_id`, `segment`, `byte` "
-                f"FROM {self._chunk} WHERE `task` = %s AND `source` = %s AND `shard` = %s AND `number` = %s FOR UPDATE",
+                f"SELECT {_COLUMNS} FROM {self._chunk} "
+                "WHERE `task` = %s AND `source` = %s AND `shard` = %s AND `number` = %s FOR UPDATE",
                 (*self._who, plan.shard, number),
             )
             row = cursor.fetchone()
@@ -257,3 +238,38 @@ def _stored(row: Sequence[Any]) -> StoredChunk:
         high = Mark(SourcePosition(str(file), int(pos), str(gtid_set)), str(relay_id), offset)
         loaded = Loaded(int(count), int(size), float(seconds), high)
     return StoredChunk(int(shard), Chunk(int(number), _parse(str(lower)), _parse(str(upper))), loaded)
+
+
+def read_handover(
+    session: Session,
+    schema: str,
+    task: str,
+    source_id: str,
+    plans: Sequence[TablePlan],
+    relay: Relay,
+    source: Endpoint,
+    stop: StopSignal,
+) -> Handover | None:
+    """The hand-over of a subtask's finished snapshot, in offsets of ``relay``; None when it had none.
+
+    Once there are lane checkpoints the relay need not reach back to the watermarks any more: those before its
+    beginning count as its beginning. Raises ``pymysql.MySQLError``, INCOMPLETE and what Relay.locate raises.
+    """
+    try:
+        stored = SnapshotStore(schema, task, source_id, 0).read_chunks(session)
+    except pymysql.ProgrammingError as error:
+        if errno_of(error) != ER.NO_SUCH_TABLE:
+            raise
+        return None
+    if not stored:
+        return None
+    replicating = bool(checkpoint.read_all(session, schema, task, source_id))
+    return build_handover(
+        stored,
+        plans,
+        source,
+        task,
+        source_id,
+        relay.relay_id,
+        lambda position: relay.locate(position, _LOCATE_SECONDS, stop, first_if_before=replicating),
+    )

@@ -20,8 +20,7 @@ def consistent_position(session: Session) -> SourcePosition | None:
     CONSISTENT SNAPSHOT". Raises ``pymysql.MySQLError``.
     """
     found = {
-        text_of(name).lower(): text_of(value)
-        for name, value in rows(session, "SHOW STATUS LIKE 'binlog_snapshot_%'")
+        text_of(name).lower(): text_of(value) for name, value in rows(session, "SHOW STATUS LIKE 'binlog_snapshot_%'")
     }
     file, position = found.get("binlog_snapshot_file", ""), found.get("binlog_snapshot_position", "")
     return SourcePosition(file, int(position)) if file and position else None

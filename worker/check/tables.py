@@ -1,0 +1,247 @@
+"""Checks of the tables that the rules let through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pymysql
+
+from proto import errors
+from proto import worker_pb2 as pb
+from proto.errors import ErrorSpec, ShardmergeError
+from worker.check.findings import Checklist, failed, some, warned
+from worker.check.source import SourceView
+from worker.connection import quote_name, rows, text_of
+from worker.plan import ColumnPlan, PartitionId, TablePlan
+from worker.rules import Rules, check_partitions
+from worker.schema import inspect_tables, list_tables
+from worker.table import Table, ValueKind
+from worker.trouble import Trouble, errno_of, trouble
+
+# In these a chunk is not read as of one moment.
+_NOT_TRANSACTIONAL = frozenset({"myisam", "aria", "memory", "csv", "archive", "blackhole", "mrg_myisam", "federated"})
+
+
+@dataclass(frozen=True, slots=True)
+class TablesView:
+    """The routed tables: their names, and plans or errors for each that can be described."""
+
+    names: tuple[tuple[str, str], ...]
+    visible: int  # tables that the user can see at all
+    tables: tuple[Table, ...]
+    plans: tuple[TablePlan, ...]
+    errors: tuple[ShardmergeError, ...]
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        return tuple(sorted({schema for schema, _ in self.names}))
+
+
+def look_at_tables(view: SourceView, rules: Rules) -> TablesView:
+    """Apply the rules to what the source has. Raises ``pymysql.MySQLError``."""
+    names: list[tuple[str, str]] = []
+    refused: list[ShardmergeError] = []
+    visible = list_tables(view.session)
+    for schema, name in visible:
+        try:
+            if rules.route(schema, name) is not None:
+                names.append((schema, name))
+        except ShardmergeError as error:
+            refused.append(error)
+    tables: list[Table] = []
+    plans: list[TablePlan] = []
+    for table in inspect_tables(view.session, names, source=view.source_id):
+        if isinstance(table, ShardmergeError):
+            refused.append(table)
+            continue
+        tables.append(table)
+        try:
+            plans.append(rules.plan(len(plans), view.source_id, table))
+        except ShardmergeError as error:
+            refused.append(error)
+    return TablesView(tuple(names), len(visible), tuple(tables), tuple(plans), tuple(refused))
+
+
+def check_tables(checklist: Checklist, view: SourceView, tables: TablesView, *, snapshot: bool) -> None:
+    """``snapshot``: the task copies what is there (not task-mode incremental)."""
+    checklist.run("dump_privilege", lambda: _dump_privilege(view, tables))
+    checklist.run("table_schema", lambda: _table_schema(view, tables, snapshot))
+    checklist.run("auto_increment_ID", lambda: _ids(view, tables))
+
+
+def _dump_privilege(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+    """The server is asked for no row of each table: what a grant means is its business."""
+    source, grants = view.source_id, view.grants
+    unreadable: dict[str, list[str]] = {}
+    for schema, name in tables.names:
+        try:
+            rows(view.session, f"SELECT * FROM {quote_name(schema)}.{quote_name(name)} LIMIT 0")
+        except pymysql.MySQLError as error:
+            if trouble(errno_of(error)) is not Trouble.PRIVILEGE:
+                raise
+            unreadable.setdefault(schema, []).append(f"{schema}.{name}")
+    if unreadable:
+        names = [name for in_schema in unreadable.values() for name in in_schema]
+        yield failed(
+            "dump_privilege",
+            source,
+            errors.check.PRIVILEGE(
+                server=f"source {source}",
+                user=grants.account,
+                missing=f"SELECT on {some(names)}",
+                grant=" ".join(grants.schema_statement(["SELECT"], schema) for schema in unreadable),
+            ),
+        )
+    # information_schema shows only tables of which one may do something: a schema read table by table
+    # may have shards that nobody here can see.
+    partly = [s for s in tables.schemas if s not in unreadable and not grants.has("SELECT", s)]
+    if partly:
+        yield warned(
+            "dump_privilege",
+            source,
+            errors.check.HIDDEN_TABLES(
+                source=source,
+                user=grants.account,
+                schemas=some(partly),
+                grant=" ".join(grants.schema_statement(["SELECT"], schema) for schema in partly),
+            ),
+        )
+
+
+def _table_schema(view: SourceView, tables: TablesView, snapshot: bool) -> Iterator[pb.CheckResult]:
+    source = view.source_id
+    if not tables.names and not tables.errors:
+        yield failed(
+            "table_schema",
+            source,
+            errors.check.NO_TABLES(
+                source=source,
+                count=tables.visible,
+                user=view.grants.account,
+                grant=view.grants.statement(["SELECT"], "*.*"),
+            ),
+        )
+        return
+    for error in tables.errors:
+        yield failed("table_schema", source, _own(error))
+    for table in tables.tables:
+        for column in table.columns:
+            if column.kind is ValueKind.JSON:
+                yield failed(
+                    "table_schema",
+                    source,
+                    errors.check.UNSUPPORTED_COLUMN(
+                        source=source,
+                        schema=table.schema,
+                        table=table.name,
+                        column=column.name,
+                        type=column.type_text,
+                        reason="the binary JSON of row events cannot be read yet",
+                    ),
+                )
+    try:
+        check_partitions(tables.plans)
+    except ShardmergeError as error:
+        yield failed("table_schema", source, _own(error))
+    cascading = _cascading(view, tables)
+    if cascading:
+        yield failed("table_schema", source, _listed(errors.check.CASCADES, source, cascading))
+    plain = [_name(table) for table in tables.tables if table.engine.lower() in _NOT_TRANSACTIONAL]
+    if plain:
+        report = failed if snapshot else warned
+        yield report("table_schema", source, _listed(errors.check.NOT_TRANSACTIONAL, source, plain))
+    keyless = [_name(plan.table) for plan in tables.plans if not plan.key]
+    if keyless:
+        yield warned("table_schema", source, _listed(errors.check.NO_KEY, source, keyless))
+
+
+def _name(table: Table) -> str:
+    return f"{table.schema}.{table.name}"
+
+
+def _listed(spec: ErrorSpec, source: str, names: list[str]) -> ShardmergeError:
+    return spec(source=source, tables=some(names))
+
+
+def _own(error: ShardmergeError) -> ShardmergeError:
+    """An error of the check class; another class's (the rules') is told within one."""
+    if error.spec.error_class == "check":
+        return error
+    return errors.check.RULES(reason=str(error), way_out=error.workaround)
+
+
+def _cascading(view: SourceView, tables: TablesView) -> list[str]:
+    """Tables whose rows the storage engine changes by itself, below the binary log.
+
+    Source: MySQL 8.4 Reference Manual, "FOREIGN KEY Constraints": cascaded operations are not logged.
+    """
+    if not any(table.has_foreign_keys for table in tables.tables):
+        return []
+    routed = {(table.schema, table.name) for table in tables.tables}
+    found = rows(
+        view.session,
+        "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS "
+        "WHERE DELETE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT') "
+        "OR UPDATE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT')",
+    )
+    names = [(text_of(schema), text_of(table), text_of(constraint)) for schema, table, constraint in found]
+    return [
+        f"{schema}.{table} ({constraint})" for schema, table, constraint in sorted(names) if (schema, table) in routed
+    ]
+
+
+def _ids(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+    for plan in tables.plans:
+        for column in plan.columns:
+            if isinstance(column.mapping, PartitionId):
+                yield from _id_range(view, plan, column, column.mapping)
+    by_target: dict[str, list[TablePlan]] = {}
+    for plan in tables.plans:
+        by_target.setdefault(plan.target_name, []).append(plan)
+    for target, plans in by_target.items():
+        risky = [_name(plan.table) for plan in plans if _counts_by_itself(plan)]
+        if len(risky) > 1:
+            yield warned(
+                "auto_increment_ID",
+                view.source_id,
+                errors.check.ID_COLLISION_RISK(
+                    source=view.source_id, count=len(risky), target=target, tables=some(risky)
+                ),
+            )
+
+
+def _counts_by_itself(plan: TablePlan) -> bool:
+    """Whether the key is a counter of its own table that goes to the target as it is."""
+    key: Sequence[ColumnPlan] = [plan.columns[index] for index in plan.key]
+    return len(key) == 1 and key[0].column.auto_increment and key[0].mapping is None
+
+
+def _id_range(view: SourceView, plan: TablePlan, column: ColumnPlan, mapping: PartitionId) -> Iterator[pb.CheckResult]:
+    table, name = plan.table, column.column.name
+    leading = {unique[0] for unique in table.unique_keys}
+    if name not in leading:
+        return  # it would take a full scan; the copy checks every value anyway
+    [(low, high)] = rows(
+        view.session,
+        f"SELECT MIN({quote_name(name)}), MAX({quote_name(name)}) "
+        f"FROM {quote_name(table.schema)}.{quote_name(table.name)}",
+    )
+    if low is None:
+        return
+    highest = (1 << mapping.bits) - 1
+    if int(low) < 0 or int(high) > highest:
+        yield failed(
+            "auto_increment_ID",
+            view.source_id,
+            errors.check.ID_RANGE(
+                source=view.source_id,
+                bits=mapping.bits,
+                schema=table.schema,
+                table=table.name,
+                column=name,
+                highest=highest,
+                low=low,
+                high=high,
+            ),
+        )

@@ -1,0 +1,339 @@
+"""Storing what the source sends: the writing side of the relay log.
+
+Bytes of an unfinished group are on disk but never served. Whatever goes wrong, :meth:`Appender.connect` cuts
+the log back to what is published and says where to fetch from again.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+
+from proto import errors
+from proto.hooks import reach
+from proto.log import get_logger
+from worker.binlog.events import (
+    CHECKSUM_SIZE,
+    FLAG_ARTIFICIAL,
+    HEADER_SIZE,
+    EventType,
+    FormatDescription,
+    checksum_matches,
+    event_name,
+    parse_rotate,
+)
+from worker.position import SourcePosition
+from worker.relay.files import (
+    FIRST_BYTE,
+    MAGIC,
+    disk_error,
+    index_path,
+    relay_path,
+    remove_segment,
+    segment_numbers,
+    statements_path,
+    sync_directory,
+    write_at,
+)
+from worker.relay.groups import GroupWalker
+from worker.relay.log import RelayLog
+from worker.relay.records import Entry, EntryKind, pack_entry, pack_statement
+from worker.relay.segment import Index, Segment, begin_entry
+
+_HEADER = struct.Struct("<IBIIIH")
+_CRC = struct.Struct("<I")
+_LARGEST_DUMP_POSITION = (1 << 32) - 1
+_HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
+
+
+@dataclass(slots=True)
+class _Open:
+    """The three files of the segment that is written to and how far each of them counts."""
+
+    number: int
+    events: int
+    index: int
+    statements: int
+    written: int
+    index_bytes: int
+    statements_bytes: int
+
+    def close(self) -> None:
+        for fd in (self.events, self.index, self.statements):
+            os.close(fd)
+
+
+class Appender:
+    """Used by one thread: ``connect``, then ``feed`` and ``flush`` until something fails, then again.
+
+    Raises coded errors: of the disk (DISK_FULL, DISK_FAILED), of the events (EVENT_CHECKSUM, EVENT_OVERLAP,
+    GROUP_BROKEN, decode.MALFORMED_EVENT), SOURCE_LOG_GONE when the source's files begin anew.
+    """
+
+    def __init__(self, log: RelayLog) -> None:
+        self._log = log
+        self._source = log.source
+        self._directory = log.directory
+        self._logger = get_logger(source=log.source)
+        self._open: _Open | None = None
+        self._pending: list[memoryview | bytes] = []
+        self._description = b""
+        self._checksum = False
+        self._skipped_to: int | None = None
+        self._segment_bytes = 0
+        self._walker = GroupWalker(log.source, log.head(), checksum=False, spacing=log.spacing)
+
+    @property
+    def position(self) -> SourcePosition:
+        """The source position behind the last event."""
+        return SourcePosition(self._walker.file, self._walker.pos)
+
+    def connect(self) -> SourcePosition:
+        """Forget what is not published; where the source's dump has to begin."""
+        self._segment_bytes = self._log.require().segment_bytes
+        try:
+            self._cut()
+        except OSError as error:
+            raise self._disk_error(error) from error
+        head = self._log.head().position
+        self._skipped_to = None
+        if head.pos > _LARGEST_DUMP_POSITION:
+            # The dump command has 32 bits for the position: read the file from its start and leave out what is known.
+            self._skipped_to = FIRST_BYTE
+            return SourcePosition(head.file, FIRST_BYTE, head.gtid_set)
+        return head
+
+    def feed(self, event: memoryview) -> None:
+        """Take one event as the source sent it. ``event`` must stay valid until :meth:`flush`."""
+        if len(event) < HEADER_SIZE:
+            raise self._garbled(f"an event of {len(event)} bytes")
+        timestamp, kind, _, size, log_pos, flags = _HEADER.unpack_from(event)
+        if size != len(event):
+            raise self._garbled(f"an event of {size} bytes came as {len(event)}")
+        if kind == EventType.FORMAT_DESCRIPTION:
+            self._format_description(bytes(event))
+            return
+        if log_pos == 0 or flags & FLAG_ARTIFICIAL or kind in _HEARTBEATS:
+            self._made_up(event, kind, log_pos)
+            return
+        if not self._description:
+            raise self._garbled("an event before the format description")
+        if self._checksum and zlib.crc32(event[:-CHECKSUM_SIZE]) != _CRC.unpack_from(event, size - CHECKSUM_SIZE)[0]:
+            raise self._damaged(kind, size)
+        if self._skipped_to is not None and self._is_known(log_pos):
+            return
+        walker = self._walker
+        if walker.at_group_end and walker.byte >= self._segment_bytes:
+            self._roll()
+        walker.step(event, kind, size, log_pos, timestamp)
+        self._pending.append(event)
+
+    def flush(self) -> None:
+        """Write what was fed and publish its whole groups."""
+        try:
+            self._write()
+        except OSError as error:
+            raise self._disk_error(error) from error
+        entries, statements = self._walker.drain()
+        head = self._walker.end
+        if head == self._log.head():
+            return
+        try:
+            self._write_index(b"".join(map(pack_entry, entries)), b"".join(map(pack_statement, statements)))
+        except OSError as error:
+            raise self._disk_error(error) from error
+        reach("relay.before_publish")
+        self._log.publish(head, entries, statements)
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _garbled(self, reason: str) -> errors.ShardmergeError:
+        return errors.relay.BAD_PACKET(source=self._source, position=self.position, reason=reason)
+
+    def _damaged(self, kind: int, size: int) -> errors.ShardmergeError:
+        return errors.relay.EVENT_CHECKSUM(
+            source=self._source, position=self.position, type=event_name(kind), size=size
+        )
+
+    def _disk_error(self, error: OSError) -> errors.ShardmergeError:
+        return disk_error(error, self._source, relay_path(self._directory, self._log.head().offset.segment))
+
+    def _is_known(self, log_pos: int) -> bool:
+        """While a file is read from its start: whether this event is stored already."""
+        before = self._skipped_to or 0
+        pos = before - before % (1 << 32) + log_pos
+        pos += (1 << 32) if pos < before else 0
+        known = pos <= self._walker.pos
+        self._skipped_to = pos if known else None
+        return known
+
+    def _format_description(self, event: bytes) -> None:
+        """The source goes on to another file, or began to send inside one."""
+        description = FormatDescription.parse(event, self._source)
+        if description.checksum and not checksum_matches(event):
+            raise self._damaged(EventType.FORMAT_DESCRIPTION, len(event))
+        self._description = event
+        self._checksum = self._walker.checksum = description.checksum
+        last = self._last_segment()
+        if last is None or last.begin.position.file != self._walker.file:
+            self._roll()
+
+    def _last_segment(self) -> Segment | None:
+        segments = self._log.segments()
+        return segments[-1] if segments else None
+
+    def _made_up(self, event: memoryview, kind: int, log_pos: int) -> None:
+        """An event of the dump thread, which no file holds."""
+        if kind == EventType.ROTATE:
+            # Whether it has a checksum depends on the server's version and on what came before.
+            target = parse_rotate(bytes(event), checksum_matches(event), self._source)
+            if target.file != self._walker.file:
+                self._next_file(SourcePosition(target.file, target.position))
+        elif kind == EventType.HEARTBEAT and self._walker.at_group_end:
+            name = bytes(event[HEADER_SIZE:])
+            file = self._walker.file.encode()
+            named = name == file or (len(name) == len(file) + CHECKSUM_SIZE and name.startswith(file))
+            if named and log_pos > self._walker.pos:
+                # The source passed events that it does not send.
+                self._walker.move(self._walker.file, log_pos)
+
+    def _next_file(self, target: SourcePosition) -> None:
+        """The source went to its next file without a ROTATE event: it was killed and started again."""
+        if target.file_order() <= self.position.file_order():
+            raise errors.relay.SOURCE_LOG_GONE(
+                source=self._source,
+                file=self.position.file,
+                pos=self.position.pos,
+                reason=f"the source's binlog files begin anew with {target}",
+                errno=0,
+            )
+        self.flush()
+        if not self._walker.at_group_end:
+            # The file ends inside a transaction, which therefore was never committed.
+            self._logger.warning("source's binlog ends inside a transaction", position=str(self.position))
+            try:
+                self._cut()
+            except OSError as error:
+                raise self._disk_error(error) from error
+        self._walker.move(target.file, target.pos)
+        self.flush()
+
+    def _cut(self) -> None:
+        """Back to what is published: files, and the state of the walk."""
+        self._pending.clear()
+        head = self._log.head()
+        last = self._last_segment()
+        if self._open is not None and (last is None or self._open.number != last.number or last.end is not None):
+            self.close()
+        for number in segment_numbers(self._directory):
+            if last is None or number > last.number:
+                remove_segment(self._directory, number)
+        last_entry = None
+        if last is not None and last.end is None:
+            self._open = opened = self._open or self._reopen(last.number)
+            opened.written = head.offset.byte
+            os.ftruncate(opened.events, opened.written)
+            os.ftruncate(opened.index, opened.index_bytes)
+            os.ftruncate(opened.statements, opened.statements_bytes)
+            last_entry = self._log.index_of(last).entries[-1].byte
+        self._walker = GroupWalker(self._source, head, self._checksum, self._log.spacing, last_entry)
+
+    def _reopen(self, number: int) -> _Open:
+        """The files of a segment as recovery left them."""
+        made = _Open(
+            number,
+            os.open(relay_path(self._directory, number), os.O_WRONLY),
+            os.open(index_path(self._directory, number), os.O_WRONLY),
+            os.open(statements_path(self._directory, number), os.O_WRONLY),
+            0,
+            0,
+            0,
+        )
+        made.index_bytes = os.fstat(made.index).st_size
+        made.statements_bytes = os.fstat(made.statements).st_size
+        return made
+
+    def _write(self) -> None:
+        if not self._pending:
+            return
+        opened = self._opened()
+        data = b"".join(self._pending)
+        write_at(opened.events, data, opened.written)
+        opened.written += len(data)
+        self._pending.clear()
+
+    def _opened(self) -> _Open:
+        if self._open is None:
+            raise self._garbled("an event for a segment that is closed")
+        return self._open
+
+    def _write_index(self, entries: bytes, statements: bytes) -> None:
+        if entries:
+            opened = self._opened()
+            write_at(opened.index, entries, opened.index_bytes)
+            opened.index_bytes += len(entries)
+        if statements:
+            opened = self._opened()
+            write_at(opened.statements, statements, opened.statements_bytes)
+            opened.statements_bytes += len(statements)
+
+    def _roll(self) -> None:
+        """At a group end: close the segment for good and begin the next one with the format description."""
+        self.flush()
+        head = self._log.head()
+        last = self._last_segment()
+        number = self._log.require().first if last is None else last.number + 1
+        begin = begin_entry(head.position, head.commit_time)
+        try:
+            end = self._seal()
+            self._create(number, begin)
+        except OSError as error:
+            raise self._disk_error(error) from error
+        timestamp, kind, _, size, log_pos, _ = _HEADER.unpack_from(self._description)
+        self._walker.enter(number, FIRST_BYTE)
+        self._walker.step(self._description, kind, size, log_pos, timestamp)
+        reach("relay.before_publish")
+        self._log.add_segment(Segment(number, begin, None, Index([begin])), end, self._walker.end)
+
+    def _seal(self) -> Entry | None:
+        """Bring the current segment to disk as a whole, then say so in its index."""
+        opened, head = self._open, self._log.head()
+        if opened is None:
+            return None
+        os.fsync(opened.events)
+        os.fsync(opened.statements)
+        end = Entry(
+            EntryKind.SEALED,
+            head.offset.byte,
+            head.offset.byte,
+            opened.statements_bytes,
+            head.position,
+            head.commit_time,
+        )
+        write_at(opened.index, pack_entry(end), opened.index_bytes)
+        os.fsync(opened.index)
+        return end
+
+    def _create(self, number: int, begin: Entry) -> None:
+        """Where the segment begins is on disk before its first event is."""
+        fds: list[int] = []
+        record, data = pack_entry(begin), MAGIC + self._description
+        try:
+            for path in (relay_path, index_path, statements_path):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+                fds.append(os.open(path(self._directory, number), flags, 0o640))
+            write_at(fds[1], record, 0)
+            os.fsync(fds[1])
+            write_at(fds[0], data, 0)
+            sync_directory(self._directory)
+        except OSError:
+            for fd in fds:
+                os.close(fd)
+            raise
+        self.close()
+        self._open = _Open(number, fds[0], fds[1], fds[2], len(data), len(record), 0)

@@ -1,0 +1,190 @@
+"""The dump connection: asks a source for its binlog and cuts the socket's bytes into events.
+
+Formats: MySQL Internals Manual, "Client/Server Protocol" (packets, ERR, EOF) and "Replication Protocol"
+(COM_BINLOG_DUMP); MariaDB knowledge base, "Replication Protocol" and "COM_BINLOG_DUMP".
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Protocol, cast
+
+import pymysql
+from pymysql.constants import CR
+
+from proto import errors
+from proto.errors import ShardmergeError
+from worker.connection import (
+    Endpoint,
+    ServerInfo,
+    Session,
+    Side,
+    coded,
+    connect,
+    execute,
+    server_info,
+)
+from worker.position import SourcePosition
+
+HEARTBEAT_SECONDS = 1.0
+"""The source says that it is alive when it has sent nothing for so long."""
+
+_SILENCE_SECONDS = 20.0
+_BUFFER_BYTES = 1 << 20
+_LARGEST_PACKET = 0xFFFFFF
+_COM_BINLOG_DUMP = 0x12
+_READING_BINLOG_FAILED = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
+_OK, _EOF, _ERR = 0x00, 0xFE, 0xFF
+_ERR_BODY = struct.Struct("<H")
+_SQL_STATE_BYTES = 6  # '#' and five characters
+
+
+class _Socket(Protocol):
+    """What is needed of a socket, plain or TLS."""
+
+    def recv_into(self, buffer: memoryview) -> int: ...
+    def sendall(self, data: bytes) -> None: ...
+    def settimeout(self, value: float | None) -> None: ...
+    def shutdown(self, how: int) -> None: ...
+
+
+class Dump:
+    """One connection that dumps. ``receive`` and ``events`` are one thread's; ``interrupt`` is anybody's."""
+
+    def __init__(self, session: Session, info: ServerInfo, source: str, endpoint: Endpoint) -> None:
+        self.info = info
+        self._session = session
+        self._source = source
+        self._endpoint = endpoint
+        self._socket = cast("_Socket", vars(session)["_sock"])
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end: int = 0
+        self._parts: list[bytes] = []
+        self._from = SourcePosition("", 0)
+
+    @staticmethod
+    def connect(source: str, endpoint: Endpoint) -> Dump:
+        """Connect and ask who the server is; raises what worker.connection.coded makes of a failure."""
+        session = connect(endpoint, Side.SOURCE, name=source)
+        try:
+            info = server_info(session)
+        except pymysql.MySQLError as error:
+            session.close()
+            raise coded(error, endpoint, Side.SOURCE, source) from error
+        return Dump(session, info, source, endpoint)
+
+    def begin(self, position: SourcePosition, server_id: int, replica_uuid: str) -> None:
+        """Ask for everything from ``position`` on, an event's start.
+
+        ``server_id`` must differ from every other replica's of this source: the source ends an older dump with
+        the same one (that of a connection it has not yet noticed to be gone). MySQL goes by ``replica_uuid``.
+        """
+        nanoseconds = int(HEARTBEAT_SECONDS * 1e9)
+        settings = [
+            "SET @master_binlog_checksum = @@GLOBAL.binlog_checksum",
+            f"SET @master_heartbeat_period = {nanoseconds}",
+        ]
+        if self.info.is_mariadb:
+            # 4: knows MariaDB's GTID events, so that none is replaced by a dummy.
+            settings.append("SET @mariadb_slave_capability = 4")
+        else:
+            settings += [
+                "SET @source_binlog_checksum = @@GLOBAL.binlog_checksum",
+                f"SET @source_heartbeat_period = {nanoseconds}",
+                f"SET @slave_uuid = '{replica_uuid}', @replica_uuid = '{replica_uuid}'",
+            ]
+        try:
+            for statement in settings:
+                execute(self._session, statement)
+        except pymysql.MySQLError as error:
+            raise coded(error, self._endpoint, Side.SOURCE, self._source) from error
+        self._from = position
+        payload = struct.pack("<BIHI", _COM_BINLOG_DUMP, position.pos, 0, server_id) + position.file.encode()
+        try:
+            self._socket.settimeout(_SILENCE_SECONDS)
+            self._socket.sendall(struct.pack("<I", len(payload)) + payload)
+        except OSError as error:
+            raise self._lost(str(error)) from error
+
+    def receive(self) -> None:
+        """Wait until bytes have come. Whatever :meth:`events` gave before is no longer valid."""
+        if self._start:
+            # Less than one packet is left: to the front with it.
+            left = self._end - self._start
+            self._view[:left] = self._view[self._start : self._end]
+            self._start, self._end = 0, left
+        if self._end == len(self._buffer):
+            grown = bytearray(2 * len(self._buffer))
+            grown[: self._end] = self._view
+            self._buffer, self._view = grown, memoryview(grown)
+        try:
+            got: int = self._socket.recv_into(self._view[self._end :])
+        except TimeoutError as error:
+            raise self._lost(f"nothing came for {_SILENCE_SECONDS:.0f} s") from error
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        if got == 0:
+            raise self._lost("the source closed the connection")
+        self._end += got
+
+    def events(self) -> Iterator[memoryview]:
+        """The whole events that have come, each header and all, valid until the next :meth:`receive`.
+
+        Raises SOURCE_LOG_GONE or what the server's ERR packet says, DUMP_ENDED at its EOF, BAD_PACKET.
+        """
+        view = self._view
+        while self._end - self._start >= 4:
+            at = self._start + 4
+            size = int.from_bytes(view[self._start : self._start + 3], "little")
+            if at + size > self._end:
+                return
+            self._start = at + size
+            if size == _LARGEST_PACKET:  # the packet goes on in the next one
+                self._parts.append(bytes(view[at : at + size]))
+                continue
+            packet = view[at : at + size]
+            if self._parts:
+                packet = memoryview(b"".join((*self._parts, packet)))
+                self._parts.clear()
+            if not packet or packet[0] != _OK:
+                raise self._ended(bytes(packet))
+            yield packet[1:]
+
+    def interrupt(self) -> None:
+        """Make a waiting :meth:`receive` fail."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # gone already
+
+    def close(self) -> None:
+        """Close the connection; the server, which is busy sending, ends its side when it notices."""
+        self._session.close()
+
+    def _ended(self, packet: bytes) -> ShardmergeError:
+        if len(packet) >= 3 and packet[0] == _ERR:
+            (errno,) = _ERR_BODY.unpack_from(packet, 1)
+            text = packet[3:]
+            if text[:1] == b"#":
+                text = text[_SQL_STATE_BYTES:]
+            reason = text.decode("utf-8", "replace")
+            if errno == _READING_BINLOG_FAILED:
+                return errors.relay.SOURCE_LOG_GONE(
+                    source=self._source, file=self._from.file, pos=self._from.pos, reason=reason, errno=errno
+                )
+            failure = pymysql.OperationalError(errno, reason)
+            return coded(failure, self._endpoint, Side.SOURCE, self._source)
+        if packet[:1] == bytes([_EOF]):
+            return errors.relay.DUMP_ENDED(source=self._source, position=self._from, reason="end of stream")
+        first = packet[0] if packet else -1
+        return errors.relay.BAD_PACKET(
+            source=self._source, position=self._from, reason=f"a packet begins with byte {first}"
+        )
+
+    def _lost(self, reason: str) -> ShardmergeError:
+        failure = pymysql.OperationalError(CR.CR_SERVER_LOST, reason)
+        return coded(failure, self._endpoint, Side.SOURCE, self._source)

@@ -1,0 +1,314 @@
+"""The relay log of one source as its readers see it: segments, published head, waiting for more.
+
+One thread appends (worker/relay/appender.py); any number of threads read. Everything that readers look at
+changes under one condition variable, which is notified at each change.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+from proto import errors
+from proto.log import get_logger
+from worker.position import RelayOffset, SourcePosition
+from worker.relay import generation as generations
+from worker.relay.files import FIRST_BYTE, disk_error, remove_segment, segment_numbers
+from worker.relay.generation import Generation
+from worker.relay.groups import SPACING
+from worker.relay.model import Head, Statement
+from worker.relay.records import Entry, EntryKind
+from worker.relay.recover import recover
+from worker.relay.segment import Index, Segment, head_at, read_index, scan
+
+SEGMENT_BYTES = 128 << 20
+_INDEXES_IN_MEMORY = 16
+
+NOTHING = Head(RelayOffset(0, 0), SourcePosition("", 0), 0.0)
+"""Both ends of a relay log that has not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How far the next block may go. PIECE: ``group_start`` and ``first_event`` of what follows it."""
+
+    end: int
+    ends_group: bool
+    group_start: int
+    first_event: int
+    position: SourcePosition
+    commit_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What follows a place: a cut in its segment, the start of the next segment, or (neither) the head."""
+
+    cut: Cut | None = None
+    segment: int | None = None
+
+
+class RelayLog:
+    """Opens the directory at once (and mends it). Raises coded errors of the disk or of damage.
+
+    ``segment_bytes`` of generations that are begun from now on; ``spacing``: bytes between index entries.
+    """
+
+    def __init__(
+        self, directory: Path, source: str, segment_bytes: int = SEGMENT_BYTES, spacing: int = SPACING
+    ) -> None:
+        self.directory = directory
+        self.source = source
+        self.changed = threading.Condition()
+        self.spacing = spacing
+        self._new_segment_bytes = segment_bytes
+        self._log = get_logger(source=source)
+        self._segments: list[Segment] = []
+        self._head = NOTHING
+        self._generation: Generation | None = None
+        self._readers: dict[int, int] = {}
+        self._next_reader = 0
+        try:
+            self._open()
+        except OSError as error:
+            raise disk_error(error, source, directory / "relay.json") from error
+
+    def _open(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._generation = generations.load(self.directory, self.source)
+        if self._generation is None:
+            return
+        found = recover(self.directory, self.source, self._generation, self.spacing)
+        self._segments, self._head = found.segments, found.head
+        if found.cut:
+            self._log.info("relay log: torn tail cut", bytes=found.cut, position=str(found.head.position))
+
+    @property
+    def generation(self) -> Generation | None:
+        return self._generation
+
+    def head(self) -> Head:
+        """The published end: always a group end."""
+        return self._head
+
+    def first(self) -> Head:
+        """The oldest group end kept."""
+        with self.changed:
+            return self._first()
+
+    def _first(self) -> Head:
+        if self._generation is None:
+            return NOTHING
+        if self._segments:
+            return head_at(self._segments[0].number, self._segments[0].begin)
+        return self._head
+
+    def bytes_on_disk(self) -> int:
+        """Bytes of published events on disk."""
+        with self.changed:
+            return sum(self._end_byte(segment) for segment in self._segments)
+
+    def bytes_between(self, start: RelayOffset, end: RelayOffset) -> int:
+        """Bytes of the segments' files from ``start`` to ``end``, 0 when ``end`` is not behind ``start``."""
+        with self.changed:
+            total = 0
+            for segment in self._segments:
+                if start.segment <= segment.number <= end.segment:
+                    first = start.byte if segment.number == start.segment else 0
+                    last = end.byte if segment.number == end.segment else self._end_byte(segment)
+                    total += max(0, last - first)
+            return total
+
+    def segments(self) -> list[Segment]:
+        """All segments, ascending; the list is the caller's, the segments are not."""
+        with self.changed:
+            return list(self._segments)
+
+    def begin(self, position: SourcePosition) -> None:
+        """Begin a new generation at ``position``; whatever was there goes. Nobody may be appending.
+
+        Segment numbers go on, so that no offset of the old generation can be taken for one of the new.
+        """
+        old = self._generation
+        numbers = [*segment_numbers(self.directory), self._head.offset.segment, old.first if old else 0]
+        new = Generation(uuid.uuid4().hex, max(numbers) + 1, position, self._new_segment_bytes)
+        try:
+            generations.store(self.directory, new)
+        except OSError as error:
+            raise disk_error(error, self.source, self.directory / generations.FILE_NAME) from error
+        with self.changed:
+            self._generation = new
+            self._segments = []
+            self._head = Head(RelayOffset(new.first, FIRST_BYTE), position, 0.0)
+            self.changed.notify_all()
+        for number in numbers:
+            if number < new.first:
+                remove_segment(self.directory, number)
+        self._log.info("relay log begins", relay_id=new.relay_id, position=str(position))
+
+    def set_server(self, server: str) -> None:
+        """Record which server this generation is written from. Raises OSError."""
+        self._generation = self.require().with_server(server)
+        generations.store(self.directory, self._generation)
+
+    # The appender's side.
+
+    def publish(self, head: Head, entries: list[Entry], statements: list[Statement]) -> None:
+        """Let readers see everything up to ``head``, a group end."""
+        with self.changed:
+            if entries or statements:
+                index = self.index_of(self._segments[-1])
+                index.entries += entries
+                index.statements += statements
+            self._head = head
+            self.changed.notify_all()
+
+    def add_segment(self, segment: Segment, end_of_last: Entry | None, head: Head) -> None:
+        """A new segment to append to, which holds its beginning up to ``head``.
+
+        ``end_of_last``: the SEALED entry of the segment before; None when there is none or it has it already.
+        """
+        with self.changed:
+            if self._segments and end_of_last is not None:
+                self._segments[-1].end = end_of_last
+            self._segments.append(segment)
+            for old in self._segments[:-_INDEXES_IN_MEMORY]:
+                old.index = None
+            self._head = head
+            self.changed.notify_all()
+
+    # The readers' side.
+
+    def require(self, relay_id: str | None = None) -> Generation:
+        """The generation; raises RELAY_NOT_BEGUN, or RELAY_RESTARTED when it is not ``relay_id``."""
+        found = self._generation
+        if found is None:
+            raise errors.relay.RELAY_NOT_BEGUN(source=self.source)
+        if relay_id is not None and found.relay_id != relay_id:
+            raise errors.relay.RELAY_RESTARTED(source=self.source, relay_id=relay_id)
+        return found
+
+    def segment(self, relay_id: str, number: int) -> Segment:
+        """Raises RELAY_RESTARTED, OFFSET_PURGED when it is gone, OFFSET_NOT_GROUP_END when it never was."""
+        with self.changed:
+            self.require(relay_id)
+            return self._segment(number)
+
+    def _segment(self, number: int) -> Segment:
+        if self._segments:
+            at = number - self._segments[0].number
+            if 0 <= at < len(self._segments):
+                return self._segments[at]
+        offset = RelayOffset(number, FIRST_BYTE)
+        first = self._first().offset
+        if number < first.segment:
+            raise errors.relay.OFFSET_PURGED(source=self.source, offset=offset, first=first)
+        raise errors.relay.OFFSET_NOT_GROUP_END(source=self.source, offset=offset, relay_id=self.require().relay_id)
+
+    def segment_holding(self, position: SourcePosition) -> Segment | None:
+        """The last segment that begins at or before a source position; None when there is none yet."""
+        with self.changed:
+            at = bisect_right(
+                self._segments, position.file_order(), key=lambda segment: segment.begin.position.file_order()
+            )
+            return self._segments[at - 1] if at else None
+
+    def _end_byte(self, segment: Segment) -> int:
+        if segment.end is not None:
+            return segment.end.byte
+        return self._head.offset.byte if self._head.offset.segment == segment.number else 0
+
+    def end_byte(self, segment: Segment) -> int:
+        """The published end of a segment."""
+        with self.changed:
+            return self._end_byte(segment)
+
+    def index_of(self, segment: Segment) -> Index:
+        """The segment's index, from disk if need be. That of the last segment grows: look under ``changed``.
+
+        Raises RELAY_DAMAGED, and FileNotFoundError when the segment was removed meanwhile.
+        """
+        index = segment.index
+        if index is not None:
+            return index
+        found = read_index(self.directory, segment.number)
+        if found is not None:
+            return found
+        scanned = scan(self.directory, self.source, segment.number, segment.begin)
+        if scanned is None or segment.end is None or scanned.head.offset.byte != segment.end.byte:
+            raise errors.relay.RELAY_DAMAGED(
+                source=self.source,
+                path=self.directory / f"{segment.number:010d}.relay",
+                reason="it does not hold what it held when it was closed",
+                directory=self.directory,
+            )
+        return scanned.index
+
+    def next_after(self, relay_id: str, segment: Segment, index: Index, byte: int) -> Next:
+        """What follows group end or piece end ``byte`` of ``segment``."""
+        with self.changed:
+            self.require(relay_id)
+            end = segment.end
+            bound = self._end_byte(segment)
+            if byte < bound:
+                entry = index.after(byte)
+                if entry is not None and entry.byte <= bound:
+                    piece = entry.kind is EntryKind.PIECE
+                    cut = Cut(
+                        entry.byte, not piece, entry.group_start, entry.first_event, entry.position, entry.commit_time
+                    )
+                    return Next(cut)
+                last = head_at(segment.number, end) if end is not None else self._head
+                return Next(Cut(bound, True, bound, 0, last.position, last.commit_time))
+            if byte > bound:
+                raise errors.relay.OFFSET_NOT_GROUP_END(
+                    source=self.source, offset=RelayOffset(segment.number, byte), relay_id=relay_id
+                )
+            # A sealed segment whose successor is not there yet is the head's.
+            return Next(segment=segment.number + 1 if segment is not self._segments[-1] else None)
+
+    def wait_beyond(self, head: Head, seconds: float) -> bool:
+        """Wait until the head is another than ``head``; False when ``seconds`` were not enough."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self._head is not head, seconds)
+
+    # Retention.
+
+    def enter_reader(self, segment: int) -> int:
+        """Keep ``segment`` and what follows; the answer is for :meth:`move_reader` and :meth:`leave_reader`."""
+        with self.changed:
+            self._next_reader += 1
+            self._readers[self._next_reader] = segment
+            return self._next_reader
+
+    def move_reader(self, reader: int, segment: int) -> None:
+        with self.changed:
+            self._readers[reader] = segment
+
+    def leave_reader(self, reader: int) -> None:
+        with self.changed:
+            self._readers.pop(reader, None)
+
+    def drop_before(self, number: int) -> list[int]:
+        """Remove the segments below ``number``, never one that is being read nor the last; their numbers.
+
+        Raises OSError.
+        """
+        with self.changed:
+            if self._generation is None or len(self._segments) < 2:
+                return []
+            number = min([number, self._segments[-1].number, *self._readers.values()])
+            gone = [segment.number for segment in self._segments if segment.number < number]
+            if not gone:
+                return []
+            kept = self._segments[len(gone) :]
+            # First the promise that they are not needed, then the files.
+            generation = self._generation.from_segment(kept[0].number, kept[0].begin.position)
+            generations.store(self.directory, generation)
+            self._generation, self._segments = generation, kept
+        for old in gone:
+            remove_segment(self.directory, old)
+        return gone

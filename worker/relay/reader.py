@@ -1,0 +1,154 @@
+"""The relay's reader thread: connects, stores, connects again."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+
+from proto import errors
+from proto.common_pb2 import Stage
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker.connection import Endpoint, ServerInfo
+from worker.relay.appender import Appender
+from worker.relay.dump import Dump
+from worker.relay.files import disk_error, has_space
+from worker.relay.log import RelayLog
+
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 10.0
+_SPACE_CHECK_SECONDS = 1.0
+_STEADY_SECONDS = 3.0
+"""A connection that lived so long (heartbeats at least) has overcome the error before it."""
+_NAMESPACE = uuid.UUID("6f1f1f0e-6f0b-4f0e-9a52-3c9df5c06b10")
+
+
+class Reader:
+    """One run of the thread: from :meth:`start` to :meth:`stop` or an error that does not mend itself.
+
+    ``stage`` and ``error`` are for status: an error beside STAGE_RUNNING is being retried. ``failed``: the error
+    that ended the run, None while it goes on or was stopped.
+    """
+
+    def __init__(self, log: RelayLog, endpoint: Endpoint, server_id: int) -> None:
+        self._log = log
+        self._endpoint = endpoint
+        self._server_id = server_id
+        self._logger = get_logger(source=log.source)
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._dump: Dump | None = None
+        self._progress = False
+        self._thread = threading.Thread(target=self._run, name=f"relay-{log.source}", daemon=True)
+        self.stage: Stage = Stage.STAGE_RUNNING
+        self.error: ShardmergeError | None = None
+        self.failed: ShardmergeError | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; returns when it has ended."""
+        self._stop.set()
+        with self._lock:
+            if self._dump is not None:
+                self._dump.interrupt()
+        with self._log.changed:
+            self._log.changed.notify_all()
+        self._thread.join()
+
+    def _run(self) -> None:
+        appender = Appender(self._log)
+        pause = _FIRST_PAUSE_SECONDS
+        try:
+            while not self._stop.is_set():
+                self._progress = False
+                error = self._session(appender)
+                if self._stop.is_set():
+                    break
+                pause = _FIRST_PAUSE_SECONDS if self._progress else min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                self.error = error
+                if not error.spec.retryable:
+                    self._logger.error("relay stopped", error=str(error))
+                    self.stage, self.failed = Stage.STAGE_PAUSED, error
+                    return
+                self._logger.warning("relay interrupted", error=str(error), again_in=pause)
+                if error.spec is errors.relay.DISK_FULL:
+                    self._wait_for_space()
+                else:
+                    self._stop.wait(pause)
+            self.stage = Stage.STAGE_STOPPED
+        finally:
+            appender.close()
+            with self._log.changed:
+                self._log.changed.notify_all()
+
+    def _session(self, appender: Appender) -> ShardmergeError:
+        """Dump until something ends it; what did."""
+        try:
+            return self._copy(appender)
+        except ShardmergeError as error:
+            return error
+        except OSError as error:
+            return disk_error(error, self._log.source, self._log.directory / "relay.json")
+        except Exception as error:
+            self._logger.exception("relay reader failed")
+            return errors.relay.RELAY_CRASHED(
+                source=self._log.source, position=appender.position, reason=f"{type(error).__name__}: {error}"
+            )
+
+    def _copy(self, appender: Appender) -> ShardmergeError:
+        self._wait_for_beginning()
+        if self._stop.is_set():
+            return errors.relay.RELAY_NOT_BEGUN(source=self._log.source)
+        position = appender.connect()
+        dump = Dump.connect(self._log.source, self._endpoint)
+        try:
+            with self._lock:
+                self._dump = dump
+            self._check_server(dump.info)
+            dump.begin(position, self._server_id, str(uuid.uuid5(_NAMESPACE, f"{self._server_id}")))
+            began, since = self._log.head().offset, time.monotonic()
+            while not self._stop.is_set():
+                dump.receive()
+                for event in dump.events():
+                    appender.feed(event)
+                appender.flush()
+                if not self._progress and (
+                    self._log.head().offset != began or time.monotonic() - since > _STEADY_SECONDS
+                ):
+                    self._progress = True
+                    self.error = None
+        finally:
+            with self._lock:
+                self._dump = None
+            dump.close()
+        return errors.relay.DUMP_ENDED(source=self._log.source, position=position, reason="stopped")
+
+    def _wait_for_beginning(self) -> None:
+        with self._log.changed:
+            self._log.changed.wait_for(lambda: self._log.generation is not None or self._stop.is_set())
+
+    def _check_server(self, info: ServerInfo) -> None:
+        """One relay log holds one server's binlog."""
+        found = info.server_uuid or f"server-id {info.server_id}"
+        expected = self._log.require().server
+        if not expected:
+            self._log.set_server(found)
+        elif found != expected:
+            raise errors.relay.SOURCE_CHANGED(
+                source=self._log.source,
+                host=self._endpoint.host,
+                port=self._endpoint.port,
+                found=found,
+                expected=expected,
+                directory=self._log.directory,
+            )
+
+    def _wait_for_space(self) -> None:
+        self.stage = Stage.STAGE_PAUSED
+        while not self._stop.wait(_SPACE_CHECK_SECONDS):
+            if has_space(self._log.directory):
+                break
+        self.stage = Stage.STAGE_RUNNING

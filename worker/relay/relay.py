@@ -1,0 +1,297 @@
+"""The relay of one source: what the rest of the worker uses."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from proto import errors
+from proto.common_pb2 import Stage
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker.connection import Endpoint
+from worker.position import RelayOffset, SourcePosition
+from worker.relay.files import FIRST_BYTE, free_bytes, relay_path, sync_file
+from worker.relay.log import NOTHING, SEGMENT_BYTES, RelayLog
+from worker.relay.model import (
+    AtHead,
+    AtStatement,
+    BlockData,
+    Head,
+    OpenedData,
+    PurgePolicy,
+    ReachedUntil,
+    RelayState,
+    Statement,
+    SubscriptionItem,
+)
+from worker.relay.positions import end_at, locate, wait_for
+from worker.relay.purge import OldSegment, first_to_keep
+from worker.relay.reader import Reader
+from worker.relay.segment import read_description
+from worker.relay.subscription import subscribe
+from worker.unit import StopSignal
+
+__all__ = [
+    "NOTHING",
+    "AtHead",
+    "AtStatement",
+    "BlockData",
+    "Head",
+    "OpenedData",
+    "PurgePolicy",
+    "ReachedUntil",
+    "Relay",
+    "RelayState",
+    "Statement",
+    "SubscriptionItem",
+]
+
+_SYNC_SECONDS = 1.0
+
+
+def _derived_server_id(directory: Path) -> int:
+    """A replica's id that stays the same: high enough to stay clear of those that people give."""
+    return 0x8000_0000 | zlib.crc32(f"{socket.gethostname()}:{directory.resolve()}".encode())
+
+
+class Relay:
+    """Copies one source's binlog to disk and serves it to any number of readers, all methods from any thread.
+
+    ``directory`` is this source's alone. ``server_id`` must be unique among the source's replicas; 0: one is derived
+    from the machine and the directory. The log on disk is opened (and mended) at once and can be read before
+    :meth:`start`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        source_id: str,
+        endpoint: Endpoint,
+        flavor: str,
+        server_id: int,
+        purge: PurgePolicy,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self.source_id = source_id
+        self.flavor = flavor
+        self._endpoint = endpoint
+        self._server_id = server_id or _derived_server_id(directory)
+        self._purge = purge
+        self._logger = get_logger(source=source_id)
+        self._log = RelayLog(directory, source_id, segment_bytes)
+        self._needed: Callable[[], RelayOffset | None] = lambda: self._log.first().offset
+        self._lock = threading.RLock()
+        self._reader: Reader | None = None
+        self._ended = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self._sync_error: ShardmergeError | None = None
+
+    def start(self) -> None:
+        """Begin to fetch, or fetch again after an error that does not mend itself. Running already: nothing."""
+        with self._lock:
+            if self._reader is not None:
+                if self._reader.failed is None and self._reader.stage != Stage.STAGE_STOPPED:
+                    return
+                self._reader.stop()
+            self._reader = Reader(self._log, self._endpoint, self._server_id)
+            self._reader.start()
+            if self._keeper is None:
+                self._ended.clear()
+                self._keeper = threading.Thread(target=self._keep, name=f"relay-keep-{self.source_id}", daemon=True)
+                self._keeper.start()
+
+    def stop(self) -> None:
+        """End all threads; what was published stays readable."""
+        with self._lock:
+            self._ended.set()
+            if self._reader is not None:
+                self._reader.stop()
+                self._reader = None
+            if self._keeper is not None:
+                self._keeper.join()
+                self._keeper = None
+
+    @property
+    def relay_id(self) -> str:
+        """Names the generation: relay offsets of another one mean nothing here. "" before it has begun."""
+        generation = self._log.generation
+        return generation.relay_id if generation else ""
+
+    def head(self) -> Head:
+        """The published end, always a group end; NOTHING before the log has begun."""
+        return self._log.head()
+
+    def first(self) -> Head:
+        """The oldest offset kept."""
+        return self._log.first()
+
+    def bytes_between(self, start: RelayOffset, end: RelayOffset) -> int:
+        """Bytes of events from ``start`` to ``end``, as far as they are kept."""
+        return self._log.bytes_between(start, end)
+
+    def status(self) -> RelayState:
+        """Never blocks on a server."""
+        reader = self._reader
+        return RelayState(
+            stage=reader.stage if reader else Stage.STAGE_STOPPED,
+            error=(reader.error if reader else None) or self._sync_error,
+            relay_id=self.relay_id,
+            head=self._log.head(),
+            bytes_on_disk=self._log.bytes_on_disk(),
+        )
+
+    def failure(self) -> ShardmergeError | None:
+        """The error that stopped the relay until :meth:`start` is called again; None while it tries."""
+        reader = self._reader
+        return reader.failed if reader else None
+
+    def ensure_from(self, position: SourcePosition) -> bool:
+        """Make the log reach back to ``position``; True when that needed a new generation.
+
+        Then there is a new ``relay_id``, everything fetched before is gone, and open subscriptions end with
+        RELAY_RESTARTED. A log that stands at a purged file of the source also begins anew, if no checkpoint
+        needs what it has. Raises POSITION_WITHOUT_FILE and errors of the disk.
+        """
+        if not position.file:
+            raise errors.relay.POSITION_WITHOUT_FILE(source=self.source_id, given=position.gtid_set or "nothing")
+        position = SourcePosition(position.file, max(position.pos, FIRST_BYTE), position.gtid_set)
+        with self._lock:
+            if self._log.generation is not None:
+                reaches = self._log.first().position.file_order() <= position.file_order()
+                if reaches and not self._is_stranded(position):
+                    return False
+            reader, self._reader = self._reader, None
+            if reader is not None:
+                reader.stop()
+            try:
+                self._log.begin(position)
+            finally:
+                if reader is not None:
+                    self.start()
+            return True
+
+    def _is_stranded(self, position: SourcePosition) -> bool:
+        """Whether fetching cannot go on from the head, nobody needs the log, and ``position`` is beyond it."""
+        failure = self.failure()
+        return (
+            failure is not None
+            and failure.spec is errors.relay.SOURCE_LOG_GONE
+            and position.file_order() > self._log.head().position.file_order()
+            and self._needed() is None
+        )
+
+    def locate(
+        self,
+        position: SourcePosition,
+        deadline_seconds: float,
+        stop: StopSignal,
+        *,
+        first_if_before: bool = False,
+    ) -> RelayOffset:
+        """The group end at a source position, once the relay has passed it.
+
+        ``first_if_before``: a position older than the log is its first offset, not an error.
+        Raises POSITION_BEFORE_RELAY, POSITION_INSIDE_GROUP, LOCATE_TIMEOUT (retryable), WAIT_INTERRUPTED, and at
+        once the error that has stopped the relay.
+        """
+        return locate(self._log, position, deadline_seconds, stop, self.failure, first_if_before=first_if_before)
+
+    def subscribe(
+        self,
+        start: RelayOffset,
+        until: RelayOffset | None,
+        in_scope: Callable[[Statement], bool] | None,
+        stop: StopSignal,
+    ) -> Iterator[SubscriptionItem]:
+        """See worker/relay/subscription.py."""
+        return subscribe(self._log, start, until, in_scope, stop)
+
+    def opened(self, offset: RelayOffset, deadline_seconds: float = 30) -> OpenedData:
+        """What a decoder needs to begin at ``offset``, a group end.
+
+        An offset behind the head is waited for (see :meth:`subscribe`). Raises OFFSET_PURGED,
+        OFFSET_NOT_GROUP_END, LOCATE_TIMEOUT (retryable), and the error that has stopped the relay.
+        """
+        relay_id = self._log.require().relay_id
+        wait_for(
+            self._log,
+            relay_id,
+            lambda head: head.offset >= offset and head.offset.byte > FIRST_BYTE,
+            f"relay offset {offset}",
+            deadline_seconds,
+            StopSignal(),
+            self.failure,
+        )
+        reader = self._log.enter_reader(offset.segment)
+        try:
+            segment = self._log.segment(relay_id, offset.segment)
+            end = end_at(self._log, relay_id, segment, offset.byte)
+            description = read_description(self._log.directory, offset.segment)
+        finally:
+            self._log.leave_reader(reader)
+        return OpenedData(relay_id, description, end.position)
+
+    def set_needed(self, provider: Callable[[], RelayOffset | None]) -> None:
+        """Who knows the lowest checkpoint of any subtask (I7); it answers None when there is no subtask.
+
+        Until this is called everything counts as needed. A provider that raises stops that purge.
+        """
+        self._needed = provider
+
+    def purge_now(self) -> list[int]:
+        """Remove segments by the policy; their numbers. Raises errors of the disk and of the provider."""
+        needed = self._needed()
+        now = time.time()
+        closed: list[OldSegment] = []
+        path = self._log.directory
+        try:
+            for segment in self._log.segments():
+                if segment.end is not None:
+                    path = relay_path(self._log.directory, segment.number)
+                    age = now - path.stat().st_mtime
+                    closed.append(OldSegment(segment.number, segment.end.byte, age))
+            keep = first_to_keep(closed, needed, self._purge, free_bytes(self._log.directory))
+            gone = self._log.drop_before(keep) if keep is not None else []
+        except OSError as error:
+            raise errors.relay.DISK_FAILED(
+                source=self.source_id, path=path, reason=error.strerror, errno=error.errno
+            ) from error
+        if gone:
+            self._logger.info("relay log purged", segments=gone, needed=str(needed))
+        return gone
+
+    def _keep(self) -> None:
+        """The thread that brings bytes to disk every second and purges in its time."""
+        synced: Head | None = None
+        purge_at = time.monotonic() + self._purge.interval_seconds
+        while not self._ended.wait(_SYNC_SECONDS):
+            head = self._log.head()
+            if head is not synced and head.offset.byte > FIRST_BYTE:
+                synced = head if self._sync(head) else synced
+            reader = self._reader
+            out_of_space = reader is not None and reader.stage == Stage.STAGE_PAUSED and reader.failed is None
+            if time.monotonic() >= purge_at or out_of_space:
+                purge_at = time.monotonic() + self._purge.interval_seconds
+                try:
+                    self.purge_now()
+                except ShardmergeError as error:
+                    self._logger.warning("relay log not purged", error=str(error))
+
+    def _sync(self, head: Head) -> bool:
+        path = relay_path(self._log.directory, head.offset.segment)
+        try:
+            sync_file(path)
+        except FileNotFoundError:
+            return False  # purged or replaced meanwhile
+        except OSError as error:
+            self._sync_error = errors.relay.DISK_FAILED(
+                source=self.source_id, path=path, reason=error.strerror, errno=error.errno
+            )
+            return False
+        self._sync_error = None
+        return True

@@ -1,0 +1,197 @@
+"""Serving the relay log to one reader: blocks of whole events, in order, each byte once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from proto import errors
+from worker.position import RelayOffset
+from worker.relay.files import FIRST_BYTE, relay_path
+from worker.relay.log import Cut, RelayLog
+from worker.relay.model import (
+    AtHead,
+    AtStatement,
+    BlockData,
+    ReachedUntil,
+    Statement,
+    SubscriptionItem,
+)
+from worker.relay.positions import STOP_CHECK_SECONDS, end_at
+from worker.relay.segment import Index, Segment
+from worker.unit import StopSignal
+
+IDLE_SECONDS = 1.0
+"""Between two AtHead while nothing comes."""
+
+InScope = Callable[[Statement], bool]
+
+
+def subscribe(
+    log: RelayLog, start: RelayOffset, until: RelayOffset | None, in_scope: InScope | None, stop: StopSignal
+) -> Iterator[SubscriptionItem]:
+    """Everything from group end ``start`` on, up to group end ``until``.
+
+    Each statement for which ``in_scope`` holds is announced by AtStatement before its group is served (several in
+    one group: one after the other). The iterator ends after ReachedUntil, or silently when ``stop`` is set.
+    Closing it frees its file and lets purge go on. A ``start`` behind the head is waited for: the head falls
+    back when a machine failure takes what was not yet on disk, and comes back with the same offsets.
+
+    Raises OFFSET_PURGED, OFFSET_NOT_GROUP_END, RELAY_DAMAGED, and RELAY_RESTARTED (retryable) as soon as the relay
+    log was replaced.
+    """
+    relay_id = log.require().relay_id
+    reader = log.enter_reader(start.segment)
+    try:
+        yield from _Subscription(log, relay_id, reader, until, in_scope, stop).run(start)
+    finally:
+        log.leave_reader(reader)
+
+
+@dataclass(slots=True)
+class _Place:
+    """The segment that is being served, up to ``byte``."""
+
+    segment: Segment
+    index: Index
+    file: int
+    byte: int
+    group_start: int  # of the group that goes on at ``byte``; ``byte`` between groups
+    events: int  # of that group before ``byte``
+    statement: int  # number of the next statement to look at
+
+
+class _Subscription:
+    def __init__(
+        self,
+        log: RelayLog,
+        relay_id: str,
+        reader: int,
+        until: RelayOffset | None,
+        in_scope: InScope | None,
+        stop: StopSignal,
+    ) -> None:
+        self._log = log
+        self._relay_id = relay_id
+        self._reader = reader
+        self._until = until
+        self._in_scope = in_scope
+        self._stop = stop
+
+    def run(self, start: RelayOffset) -> Iterator[SubscriptionItem]:
+        if self._until is not None and start >= self._until:
+            yield ReachedUntil(start)
+            return
+        yield from self._wait(lambda: self._is_there(start))
+        if self._stop.is_set:
+            return
+        place = self._enter(start.segment, start.byte)
+        try:
+            # A place between two groups, or the checkpoint belongs to other bytes.
+            end_at(self._log, self._relay_id, place.segment, start.byte)
+            while not self._stop.is_set:
+                at = RelayOffset(place.segment.number, place.byte)
+                if self._until is not None and at >= self._until:
+                    yield ReachedUntil(at)
+                    return
+                head = self._log.head()
+                found = self._log.next_after(self._relay_id, place.segment, place.index, place.byte)
+                if found.segment is not None:
+                    os.close(place.file)
+                    place.file = -1
+                    place = self._enter(found.segment, FIRST_BYTE)
+                elif found.cut is not None:
+                    yield from self._serve(place, found.cut)
+                else:
+                    yield from self._wait(lambda head=head: self._log.head() is not head)
+        finally:
+            if place.file >= 0:
+                os.close(place.file)
+
+    def _is_there(self, start: RelayOffset) -> bool:
+        """Whether ``start`` can be entered; it cannot before the relay's first event came."""
+        self._log.require(self._relay_id)
+        head = self._log.head().offset
+        return start <= head and (head.byte > FIRST_BYTE or start < head)
+
+    def _wait(self, ready: Callable[[], bool]) -> Iterator[AtHead]:
+        """AtHead at once and about every second until ``ready`` (or a stop)."""
+        while not self._stop.is_set:
+            head = self._log.head()
+            if ready():
+                return
+            yield AtHead(head)
+            again = time.monotonic() + IDLE_SECONDS
+            while not self._stop.is_set and (left := again - time.monotonic()) > 0:
+                if self._log.wait_beyond(head, min(left, STOP_CHECK_SECONDS)):
+                    break
+
+    def _enter(self, number: int, byte: int) -> _Place:
+        segment = self._log.segment(self._relay_id, number)
+        self._log.move_reader(self._reader, number)
+        try:
+            index = self._log.index_of(segment)
+            file = os.open(relay_path(self._log.directory, number), os.O_RDONLY)
+        except FileNotFoundError:
+            self._log.segment(self._relay_id, number)  # says that it was purged, or the relay log replaced
+            raise self._damaged(number, "a file of it is missing") from None
+        statement = 0
+        while statement < len(index.statements) and index.statements[statement].group_start.byte < byte:
+            statement += 1
+        return _Place(segment, index, file, byte, byte, 0, statement)
+
+    def _serve(self, place: _Place, cut: Cut) -> Iterator[SubscriptionItem]:
+        """The bytes up to ``cut``, in parts if statements in scope or ``until`` lie before it."""
+        until = self._until
+        if until is not None and until.segment == place.segment.number and until.byte < cut.end:
+            cut = self._cut_at(place, until.byte)
+        while not self._stop.is_set and place.byte < cut.end:
+            statement = self._next_in_scope(place, cut.end)
+            if statement is None:
+                yield self._block(place, cut)
+                return
+            if statement.group_start.byte > place.byte:
+                yield self._block(place, self._cut_at(place, statement.group_start.byte))
+            yield AtStatement(statement)
+
+    def _next_in_scope(self, place: _Place, end: int) -> Statement | None:
+        """The next statement whose group begins before ``end``; asked about once."""
+        statements = place.index.statements
+        while place.statement < len(statements) and statements[place.statement].group_start.byte < end:
+            statement = statements[place.statement]
+            place.statement += 1
+            if self._in_scope is not None and self._in_scope(statement):
+                return statement
+        return None
+
+    def _cut_at(self, place: _Place, byte: int) -> Cut:
+        end = end_at(self._log, self._relay_id, place.segment, byte)
+        return Cut(byte, True, byte, 0, end.position, end.commit_time)
+
+    def _block(self, place: _Place, cut: Cut) -> BlockData:
+        number = place.segment.number
+        data = os.pread(place.file, cut.end - place.byte, place.byte)
+        if len(data) != cut.end - place.byte:
+            raise self._damaged(number, f"it is shorter than {cut.end} bytes")
+        block = BlockData(
+            start=RelayOffset(number, place.byte),
+            end=RelayOffset(number, cut.end),
+            events=data,
+            ends_group=cut.ends_group,
+            group_start=RelayOffset(number, place.group_start),
+            first_event=place.events,
+            end_position=cut.position,
+            commit_time=cut.commit_time,
+        )
+        place.byte, place.group_start, place.events = cut.end, cut.group_start, cut.first_event
+        return block
+
+    def _damaged(self, number: int, reason: str) -> errors.ShardmergeError:
+        return errors.relay.RELAY_DAMAGED(
+            source=self._log.source,
+            path=relay_path(self._log.directory, number),
+            reason=reason,
+            directory=self._log.directory,
+        )

@@ -1,0 +1,138 @@
+"""Hands planned chunks to the readers, and hears how they do. Thread-safe.
+
+A reader that asks again without having reported its chunk gets that chunk again: its answer was lost, or
+Spark has started the reader a second time. Two readers at one chunk do no harm: its record lets only one commit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proto import relay_pb2, rpc
+from proto.errors import ShardmergeError
+from worker.plan import TablePlan
+from worker.snapshot.chunks import Chunk
+from worker.snapshot.progress import Progress
+from worker.unit import StopSignal
+
+_WAIT_SECONDS = 1.0
+_LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChunk:
+    plan: TablePlan
+    chunk: Chunk
+
+
+class Dispenser:
+    """``stop``: the unit's signal; once it is set every reader is told to stop."""
+
+    def __init__(self, progress: Progress, stop: StopSignal) -> None:
+        self._progress = progress
+        self._stop = stop
+        self._changed = threading.Condition()
+        self._waiting: deque[PlannedChunk] = deque()
+        self._taken: dict[int, PlannedChunk] = {}
+        self._complete = False
+        self._closed = False
+        self._failure: ShardmergeError | None = None
+
+    # --- the planner's side
+
+    def offer(self, chunks: Iterable[PlannedChunk]) -> None:
+        """More chunks, recorded in the store already."""
+        with self._changed:
+            self._waiting.extend(chunks)
+            self._changed.notify_all()
+
+    def complete(self) -> None:
+        """The plan has no more chunks."""
+        with self._changed:
+            self._complete = True
+            self._changed.notify_all()
+
+    def fail(self, error: ShardmergeError) -> None:
+        """The snapshot cannot go on: every reader is to stop. The first error stays."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """The unit ends: every reader is to stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    @property
+    def failure(self) -> ShardmergeError | None:
+        with self._changed:
+            return self._failure
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether everybody is to stop."""
+        return self._stop.is_set or self._closed or self._failure is not None
+
+    # --- the readers' side
+
+    def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse:
+        """The next chunk for reader ``who.index``; waits up to a second while the plan has none."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        with self._changed:
+            while True:
+                if self.is_ending:
+                    return relay_pb2.TakeChunkResponse(stop=True)
+                mine = self._taken.get(who.index)
+                if mine is None and self._waiting:
+                    mine = self._taken[who.index] = self._waiting.popleft()
+                if mine is not None:
+                    self._progress.idle(who.index)
+                    return relay_pb2.TakeChunkResponse(chunk=_spec(mine))
+                if self._complete:
+                    return relay_pb2.TakeChunkResponse(finished=True)
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return relay_pb2.TakeChunkResponse(wait=True)
+                # The stop signal does not wake this condition.
+                self._changed.wait(min(left, _LOOK_SECONDS))
+
+    def report(self, report: relay_pb2.ChunkReport) -> bool:
+        """True: the reader is to stop. A report of a chunk that the reader does not hold changes nothing."""
+        index = report.who.index
+        if report.HasField("failed"):
+            self.fail(rpc.error_from_proto(report.failed))
+            return True
+        with self._changed:
+            mine = self._taken.get(index)
+            if mine is not None and _is(mine, report.chunk):
+                if report.HasField("high"):
+                    del self._taken[index]
+                    self._progress.loaded(index, mine.plan.shard, report.rows, report.bytes)
+                else:
+                    self._progress.reading(index, mine.plan.shard, report.rows, report.bytes)
+            return self.is_ending
+
+
+def _spec(planned: PlannedChunk) -> relay_pb2.ChunkSpec:
+    table, chunk = planned.plan.table, planned.chunk
+    return relay_pb2.ChunkSpec(
+        source_schema=table.schema,
+        source_table=table.name,
+        number=chunk.number,
+        lower=chunk.lower,
+        upper=chunk.upper,
+    )
+
+
+def _is(planned: PlannedChunk, spec: relay_pb2.ChunkSpec) -> bool:
+    table = planned.plan.table
+    return (spec.source_schema, spec.source_table, spec.number) == (
+        table.schema,
+        table.name,
+        planned.chunk.number,
+    )

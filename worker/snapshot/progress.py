@@ -1,0 +1,142 @@
+"""How far a snapshot has come: per table and in all, kept over restarts by the store. Thread-safe."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from proto import worker_pb2 as pb
+from worker.plan import TablePlan
+from worker.snapshot.records import StoredChunk
+
+_RATE_SECONDS = 30.0
+"""The rate is that of the last so many seconds."""
+
+
+@dataclass(slots=True)
+class _TableCount:
+    plan: TablePlan
+    rows: int = 0
+    bytes: int = 0
+    chunks: int = 0
+    planned: int = 0
+    plan_complete: bool = False
+
+    def total_rows(self) -> int:
+        """An estimate until the table is done: then the truth."""
+        left = self.planned - self.chunks
+        if self.plan_complete and not left:
+            return self.rows
+        estimate = max(self.plan.table.row_estimate, self.rows)
+        if self.plan_complete and self.chunks:
+            # What the loaded chunks hold on average tells more than the server's estimate.
+            return self.rows + self.rows * left // self.chunks
+        return estimate
+
+
+class Progress:
+    """Counts of one run, begun with what earlier runs have loaded. ``clock``: seconds, monotonic."""
+
+    def __init__(
+        self,
+        plans: Iterable[TablePlan],
+        stored: Iterable[StoredChunk] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._tables = {plan.shard: _TableCount(plan) for plan in plans}
+        self._under_way: dict[int, tuple[int, int, int]] = {}
+        self._samples: deque[tuple[float, int]] = deque()
+        for item in stored:
+            self._plan(item.shard, 1, complete=item.chunk.is_last)
+            if item.loaded is not None:
+                self._load(item.shard, item.loaded.rows, item.loaded.bytes)
+        self._sample()
+
+    def _plan(self, shard: int, count: int, *, complete: bool) -> None:
+        table = self._tables[shard]
+        table.planned += count
+        table.plan_complete = table.plan_complete or complete
+
+    def _load(self, shard: int, rows: int, size: int) -> None:
+        table = self._tables[shard]
+        table.rows += rows
+        table.bytes += size
+        table.chunks += 1
+
+    def planned(self, shard: int, count: int, *, complete: bool) -> None:
+        """``count`` more chunks of a table; ``complete``: the last is among them."""
+        with self._lock:
+            self._plan(shard, count, complete=complete)
+
+    def reading(self, reader: int, shard: int, rows: int, size: int) -> None:
+        """A reader has so many rows and bytes of the chunk at hand."""
+        with self._lock:
+            self._under_way[reader] = (shard, rows, size)
+
+    def idle(self, reader: int) -> None:
+        """A reader begins anew: what it had under way is void."""
+        with self._lock:
+            self._under_way.pop(reader, None)
+
+    def loaded(self, reader: int, shard: int, rows: int, size: int) -> None:
+        """A reader has committed a chunk."""
+        with self._lock:
+            self._under_way.pop(reader, None)
+            self._load(shard, rows, size)
+            self._sample()
+
+    def _sample(self) -> None:
+        now = self._clock()
+        self._samples.append((now, sum(table.rows for table in self._tables.values())))
+        while len(self._samples) > 2 and self._samples[1][0] < now - _RATE_SECONDS:
+            self._samples.popleft()
+
+    def status(self) -> pb.LoadStatus:
+        """All of it, now."""
+        with self._lock:
+            return self._status()
+
+    def _status(self) -> pb.LoadStatus:
+        partial: dict[int, tuple[int, int]] = {}
+        for shard, rows, size in self._under_way.values():
+            before = partial.get(shard, (0, 0))
+            partial[shard] = (before[0] + rows, before[1] + size)
+        status = pb.LoadStatus(plan_complete=all(table.plan_complete for table in self._tables.values()))
+        for shard, table in self._tables.items():
+            rows, size = partial.get(shard, (0, 0))
+            rows, size = rows + table.rows, size + table.bytes
+            total = max(table.total_rows(), rows)
+            status.tables.append(
+                pb.TableProgress(
+                    source_table=table.plan.table.full_name,
+                    target_table=table.plan.target_name,
+                    finished_rows=rows,
+                    total_rows=total,
+                    finished_chunks=table.chunks,
+                    total_chunks=table.planned,
+                )
+            )
+            status.finished_rows += rows
+            status.total_rows += total
+            status.finished_bytes += size
+            # Bytes are those of the statements sent: the rest is taken to be as wide as what was sent.
+            status.total_bytes += size * total // rows if rows else table.plan.table.byte_estimate
+            status.finished_chunks += table.chunks
+            status.total_chunks += table.planned
+        done = status.plan_complete and status.finished_chunks == status.total_chunks
+        share = 1.0 if done else min(status.finished_rows / status.total_rows, 0.9999) if status.total_rows else 0.0
+        status.progress = f"{share * 100:.2f} %"
+        status.rows_per_second = self._rate(status.finished_rows)
+        if not done and status.rows_per_second > 0:
+            status.eta_seconds = int((status.total_rows - status.finished_rows) / status.rows_per_second) + 1
+        return status
+
+    def _rate(self, rows: int) -> float:
+        since, before = self._samples[0]
+        elapsed = self._clock() - since
+        return max(0.0, (rows - before) / elapsed) if elapsed > 0 else 0.0

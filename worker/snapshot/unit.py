@@ -1,0 +1,267 @@
+"""The snapshot unit: plans, dispenses, reads and loads every table of a subtask, then is Finished."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+import pymysql
+
+from proto import errors
+from proto import worker_pb2 as pb
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker.connection import Endpoint, Session, Side, coded, connect
+from worker.context import SubTaskContext
+from worker.plan import TablePlan
+from worker.schema import read_tables
+from worker.snapshot.chunks import Chunk
+from worker.snapshot.dispenser import Dispenser, PlannedChunk
+from worker.snapshot.plan import TablePlanner
+from worker.snapshot.progress import Progress
+from worker.snapshot.reader import ReaderSpec, ReaderTask
+from worker.snapshot.records import StoredChunk
+from worker.snapshot.store import SnapshotStore
+from worker.spark import TaskFailed
+from worker.table import Column, Table
+from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
+
+log = get_logger()
+
+_DEFAULT_THREADS = 4
+_DEFAULT_CHUNK_ROWS = 8096
+_BATCH_CHUNKS = 1000
+_BATCH_SECONDS = 0.2
+
+
+class SnapshotUnit:
+    """A ProcessUnit (see worker/unit.py). The relay must reach back to the subtask's start already."""
+
+    def __init__(self, context: SubTaskContext, plans: tuple[TablePlan, ...]) -> None:
+        """``plans``: of ``context.tables``, in their order, with their targets made (worker/plans.py)."""
+        config = context.config
+        self._context = context
+        self._plans = plans
+        self._source_id = config.source_id
+        self._store = SnapshotStore(config.meta_schema, config.task, config.source_id, context.epoch)
+        self._progress = Progress(())
+
+    def status(self) -> pb.LoadStatus:
+        return self._progress.status()
+
+    def run(self, stop: StopSignal) -> Outcome:
+        try:
+            return self._run(stop)
+        except ShardmergeError as error:
+            return Stopped() if stop.is_set else Failed(error)
+        except Exception as error:
+            log.exception("snapshot unit", task=self._context.config.task, source=self._source_id)
+            return Failed(errors.worker.INTERNAL(kind=type(error).__name__, where="the snapshot unit", reason=error))
+
+    def _run(self, stop: StopSignal) -> Outcome:
+        context, config = self._context, self._context.config
+        plans, stored = self._plans, self._prepare()
+        progress = self._progress = Progress(plans, stored)
+        dispenser = Dispenser(progress, stop)
+        dispenser.offer(PlannedChunk(plans[item.shard], item.chunk) for item in stored if item.loaded is None)
+        planner = _Planner(context, self._store, plans, stored, dispenser, progress)
+        spec = ReaderSpec(
+            address=context.lane_address,
+            task=config.task,
+            source_id=self._source_id,
+            epoch=context.epoch,
+            source=context.source_endpoint,
+            target=context.target_endpoint,
+            meta_schema=config.meta_schema,
+            plans=plans,
+            always_watermarks=config.snapshot.position == "watermark",
+        )
+        context.registry.register_dispenser(config.task, context.epoch, dispenser)
+        try:
+            planner.start()
+            outcomes = context.spark.run(
+                f"snapshot {config.task} {self._source_id}",
+                config.snapshot.threads or _DEFAULT_THREADS,
+                ReaderTask(spec),
+                stop,
+            )
+        finally:
+            dispenser.close()
+            planner.join()
+            context.registry.unregister(config.task, context.epoch)
+        if dispenser.failure is not None:
+            raise dispenser.failure
+        for outcome in outcomes:
+            if isinstance(outcome, TaskFailed):
+                raise outcome.error
+        if stop.is_set:
+            return Stopped()
+        self._check_complete(plans)
+        return Finished()
+
+    def _prepare(self) -> list[StoredChunk]:
+        """What earlier runs have recorded."""
+        context = self._context
+        source = connect(context.source_endpoint, Side.SOURCE, name=self._source_id)
+        try:
+            self._check_structures(source)
+        finally:
+            source.close()
+        target = connect(context.target_endpoint, Side.TARGET, name="target")
+        try:
+            self._store.ensure(target)
+            self._store.begin(target, self._plans)
+            return self._store.read_chunks(target)
+        except pymysql.MySQLError as error:
+            raise coded(error, context.target_endpoint, Side.TARGET, "target") from error
+        finally:
+            target.close()
+
+    def _check_structures(self, source: Session) -> None:
+        """Chunks of one table must be read with one structure. Raises TABLE_GONE and STRUCTURE_CHANGED."""
+        context = self._context
+        names = [(table.schema, table.name) for table in context.tables]
+        try:
+            found = {(table.schema, table.name): table for table in read_tables(source, names, source=self._source_id)}
+        except pymysql.MySQLError as error:
+            raise coded(error, context.source_endpoint, Side.SOURCE, self._source_id) from error
+        for table in context.tables:
+            now = found.get((table.schema, table.name))
+            names_of = {
+                "source": self._source_id,
+                "schema": table.schema,
+                "table": table.name,
+                "task": context.config.task,
+            }
+            if now is None:
+                raise errors.snapshot.TABLE_GONE(**names_of)
+            difference = structure_difference(table, now)
+            if difference:
+                raise errors.snapshot.STRUCTURE_CHANGED(**names_of, difference=difference)
+
+    def _check_complete(self, plans: Sequence[TablePlan]) -> None:
+        """Every chunk is loaded and no table was altered meanwhile, asked of the servers."""
+        context, config = self._context, self._context.config
+        target = connect(context.target_endpoint, Side.TARGET, name="target")
+        try:
+            chunks = self._store.read_chunks(target)
+        except pymysql.MySQLError as error:
+            raise coded(error, context.target_endpoint, Side.TARGET, "target") from error
+        finally:
+            target.close()
+        ended = {item.shard for item in chunks if item.chunk.is_last}
+        left = sum(item.loaded is None for item in chunks) + sum(plan.shard not in ended for plan in plans)
+        if left:
+            raise errors.snapshot.INCOMPLETE(task=config.task, source=self._source_id, left=left)
+        source = connect(context.source_endpoint, Side.SOURCE, name=self._source_id)
+        try:
+            self._check_structures(source)
+        finally:
+            source.close()
+
+
+def structure_difference(before: Table, now: Table) -> str:
+    """How the rows of a table changed their form, in words; "" when they did not. Further keys do not matter."""
+    if before.columns != now.columns:
+        old = {column.name: column for column in before.columns}
+        new = {column.name: column for column in now.columns}
+        parts = [f"column {name} is gone" for name in old if name not in new]
+        parts += [f"column {name} is new" for name in new if name not in old]
+        parts += [
+            f"column {name} was {_shown(old[name])}, is {_shown(new[name])}"
+            for name in old
+            if name in new and old[name] != new[name]
+        ]
+        return "; ".join(parts) or "the columns are in another order"
+    if before.key != now.key:
+        return "the key is another one"
+    return ""
+
+
+def _shown(column: Column) -> str:
+    parts = [column.type_text, column.collation, "NULL" if column.nullable else "NOT NULL"]
+    return " ".join(part for part in parts if part)
+
+
+class _Planner(threading.Thread):
+    """Cuts the tables one after the other, records the chunks and offers them, while readers are at work."""
+
+    def __init__(
+        self,
+        context: SubTaskContext,
+        store: SnapshotStore,
+        plans: Sequence[TablePlan],
+        stored: Sequence[StoredChunk],
+        dispenser: Dispenser,
+        progress: Progress,
+    ) -> None:
+        super().__init__(name=f"planner-{context.config.task}", daemon=True)
+        self._source_id = context.config.source_id
+        self._source_endpoint = context.source_endpoint
+        self._target_endpoint = context.target_endpoint
+        self._chunk_rows = context.config.snapshot.chunk_rows or _DEFAULT_CHUNK_ROWS
+        self._store, self._plans = store, plans
+        self._dispenser, self._progress = dispenser, progress
+        self._last: dict[int, Chunk] = {item.shard: item.chunk for item in stored}
+
+    def run(self) -> None:
+        try:
+            self._plan_tables()
+        except ShardmergeError as error:
+            self._dispenser.fail(error)
+        except Exception as error:
+            log.exception("chunk planner", source=self._source_id)
+            self._dispenser.fail(
+                errors.worker.INTERNAL(kind=type(error).__name__, where="the chunk planner", reason=error)
+            )
+
+    def _plan_tables(self) -> None:
+        source = _open(self._source_endpoint, Side.SOURCE, self._source_id, raw=True)
+        try:
+            target = _open(self._target_endpoint, Side.TARGET, "target", raw=False)
+            try:
+                for plan in self._plans:
+                    last = self._last.get(plan.shard)
+                    if last is None or not last.is_last:
+                        self._plan_table(source, target, plan, last)
+                    if self._dispenser.is_ending:
+                        return
+                self._dispenser.complete()
+            finally:
+                target.close()
+        finally:
+            source.close()
+
+    def _plan_table(self, source: Session, target: Session, plan: TablePlan, last: Chunk | None) -> None:
+        """In batches that grow with the time a chunk takes to find: the first goes out at once."""
+        batch: list[Chunk] = []
+        chunks = TablePlanner(source, plan, self._chunk_rows).chunks(last)
+        since = time.monotonic()
+        first = True
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except pymysql.MySQLError as error:
+                raise coded(error, self._source_endpoint, Side.SOURCE, self._source_id) from error
+            if chunk is not None:
+                batch.append(chunk)
+            now = time.monotonic()
+            due = chunk is None or first or len(batch) >= _BATCH_CHUNKS or now - since >= _BATCH_SECONDS
+            if due and batch:
+                self._publish(target, plan, batch)
+                batch, since, first = [], now, False
+            if chunk is None or self._dispenser.is_ending:
+                return
+
+    def _publish(self, target: Session, plan: TablePlan, batch: Sequence[Chunk]) -> None:
+        try:
+            self._store.add_chunks(target, plan.shard, batch)
+        except pymysql.MySQLError as error:
+            raise coded(error, self._target_endpoint, Side.TARGET, "target") from error
+        self._progress.planned(plan.shard, len(batch), complete=batch[-1].is_last)
+        self._dispenser.offer(PlannedChunk(plan, chunk) for chunk in batch)
+
+
+def _open(endpoint: Endpoint, side: Side, name: str, *, raw: bool) -> Session:
+    return connect(endpoint, side, name=name, raw=raw)
