@@ -1,0 +1,252 @@
+"""One subtask's snapshot in this process: real servers, relay, gRPC; threads in place of Spark tasks."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+
+import pymysql
+from pymysql.cursors import Cursor
+
+from proto import config_pb2, relay_pb2_grpc, rpc
+from tests.support.mariadb import MariaDB
+from worker import meta
+from worker.binlog.decoder import BlockDecoder
+from worker.connection import Endpoint, Session, Side, connect, current_position, server_info
+from worker.context import SubTaskContext
+from worker.lane_service import LaneService
+from worker.plan import TablePlan
+from worker.plans import make_plans, read_structures
+from worker.position import RelayOffset
+from worker.relay.relay import BlockData, PurgePolicy, ReachedUntil, Relay
+from worker.rows import RowChange
+from worker.rules import Rules
+from worker.snapshot.handover import Handover
+from worker.snapshot.reader import ReaderSpec
+from worker.snapshot.store import read_handover
+from worker.snapshot.unit import SnapshotUnit
+from worker.spark import TaskBody, TaskFailed, TaskOutcome
+from worker.unit import Outcome, StopSignal
+
+META = "dm_meta"
+TASK = "merge"
+SOURCE = "s1"
+
+
+class Threads:
+    """Runs a unit's task bodies in threads, as SparkRunner runs them in processes."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+
+    def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
+        outcomes: dict[int, TaskOutcome] = {}
+        broken: list[BaseException] = []
+
+        def one(index: int) -> None:
+            try:
+                outcomes[index] = body(index)
+            except BaseException as error:  # noqa: BLE001 - raised below
+                broken.append(error)
+
+        threads = [threading.Thread(target=one, args=(index,), name=f"{name}-{index}") for index in range(count)]
+        for thread in threads:
+            thread.start()
+        self.started.set()
+        for thread in threads:
+            thread.join()
+        if broken:
+            raise broken[0]
+        return [outcomes[index] for index in range(count)]
+
+    @staticmethod
+    def first_error(outcomes: Iterable[TaskOutcome]) -> TaskFailed | None:
+        return next((outcome for outcome in outcomes if isinstance(outcome, TaskFailed)), None)
+
+
+def endpoint(server: MariaDB) -> Endpoint:
+    return Endpoint(server.host, server.port, "root")
+
+
+def subtask_config(target: MariaDB, **snapshot: object) -> config_pb2.SubTaskConfig:
+    """Every schema named ``shard_*`` goes where ``config.routes`` says; none by default: names stay."""
+    config = config_pb2.SubTaskConfig(
+        task=TASK,
+        source_id=SOURCE,
+        mode=config_pb2.TASK_MODE_ALL,
+        meta_schema=META,
+        target=config_pb2.Endpoint(host=target.host, port=target.port, user="root"),
+        case_sensitive=True,
+        block_allow_list=config_pb2.BlockAllowList(name="shards", do_dbs=["~^shard"]),
+    )
+    config.snapshot.CopyFrom(config_pb2.SnapshotConfig(**snapshot))  # pyright: ignore[reportArgumentType]
+    return config
+
+
+class Rig:
+    """Use it with ``with``. The source's tables must exist before."""
+
+    def __init__(
+        self, source: MariaDB, target: MariaDB, directory: Path, config: config_pb2.SubTaskConfig, *, relay: bool = True
+    ) -> None:
+        self.source, self.target, self.config = source, target, config
+        self.source_endpoint, self.target_endpoint = endpoint(source), endpoint(target)
+        self.rules = Rules.from_config(config)
+        self.relay = Relay(directory / "relay", SOURCE, self.source_endpoint, "mariadb", 4000, PurgePolicy())
+        self._relays = relay
+        self.service = LaneService(lambda: self.relay)
+        self._server = rpc.make_server(24, ["shardmerge.v1.Relay"])
+        relay_pb2_grpc.add_RelayServicer_to_server(self.service, self._server)
+        self.address = f"127.0.0.1:{rpc.listen(self._server, '127.0.0.1:0')}"
+        self._epochs = itertools.count(1)
+        self.epoch = 0
+        self.plans: tuple[TablePlan, ...] = ()
+
+    def __enter__(self) -> Rig:
+        self._server.start()
+        session = self.session(Side.SOURCE)
+        try:
+            self.start = current_position(session, server_info(session))
+            self.relay.ensure_from(self.start)
+            if self._relays:
+                self.relay.start()
+            self.tables = read_structures(session, self.rules, SOURCE)
+        finally:
+            session.close()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.stop(None).wait()
+        self.relay.stop()
+
+    def session(self, side: Side, *, raw: bool = False) -> Session:
+        where = self.source_endpoint if side is Side.SOURCE else self.target_endpoint
+        return connect(where, side, name=SOURCE if side is Side.SOURCE else "target", raw=raw)
+
+    def take_over(self) -> int:
+        """A newer epoch owns the subtask."""
+        self.epoch = next(self._epochs)
+        session = self.session(Side.TARGET)
+        try:
+            meta.ensure_meta(session, META)
+            meta.take_over(session, META, TASK, SOURCE, self.epoch, "")
+        finally:
+            session.close()
+        return self.epoch
+
+    def unit(self, spark: Threads | None = None) -> SnapshotUnit:
+        """A unit under a fresh epoch."""
+        self.take_over()
+        source, target = self.session(Side.SOURCE), self.session(Side.TARGET)
+        try:
+            self.plans = make_plans(self.rules, SOURCE, self.tables, source, target, META)
+        finally:
+            source.close()
+            target.close()
+        context = SubTaskContext(
+            config=self.config,
+            source=config_pb2.SourceConfig(source_id=SOURCE),
+            epoch=self.epoch,
+            rules=self.rules,
+            tables=self.tables,
+            source_endpoint=self.source_endpoint,
+            target_endpoint=self.target_endpoint,
+            relay=self.relay,
+            spark=spark or Threads(),  # pyright: ignore[reportArgumentType]
+            lane_address=self.address,
+            registry=self.service,
+        )
+        return SnapshotUnit(context, self.plans)
+
+    def run(self, stop: StopSignal | None = None) -> Outcome:
+        return self.unit().run(stop or StopSignal())
+
+    def spec(self) -> ReaderSpec:
+        """What the readers of the newest unit get."""
+        return ReaderSpec(
+            self.address,
+            TASK,
+            SOURCE,
+            self.epoch,
+            self.source_endpoint,
+            self.target_endpoint,
+            META,
+            self.plans,
+            self.config.snapshot.position == "watermark",
+        )
+
+    def handover(self) -> Handover:
+        session = self.session(Side.TARGET)
+        try:
+            found = read_handover(
+                session, META, TASK, SOURCE, self.plans, self.relay, self.source_endpoint, StopSignal()
+            )
+        finally:
+            session.close()
+        assert found is not None
+        return found
+
+    def follow(self) -> int:
+        """Play the stream from the lowest high watermark to the source's end, strictly; how many changes counted."""
+        handover = self.handover()
+        session = self.session(Side.SOURCE)
+        end = current_position(session, server_info(session))
+        session.close()
+        stop = StopSignal()
+        until = self.relay.locate(end, 60, stop)
+        start = handover.lowest[1]
+        count = 0
+        if until <= start:
+            return 0
+        plans = {(plan.table.schema, plan.table.name): plan for plan in self.plans}
+        decoder = BlockDecoder(lambda schema, name: plans.get((schema, name)), source_keys=True, source=SOURCE)
+        decoder.open(self.relay.opened(start).format_description)
+        target = self.session(Side.TARGET)
+        try:
+            with target.cursor() as cursor:
+                for item in self.relay.subscribe(start, until, None, stop):
+                    if isinstance(item, ReachedUntil):
+                        break
+                    if isinstance(item, BlockData):
+                        for change in handover.apply(decoder.decode(item.events), _offsets(item.start)):
+                            _play(cursor, change)
+                            count += 1
+        finally:
+            target.close()
+        return count
+
+
+def _offsets(start: RelayOffset) -> Callable[[RowChange], RelayOffset]:
+    return lambda change: RelayOffset(start.segment, start.byte + change.byte)
+
+
+def _play(cursor: Cursor, change: RowChange) -> None:
+    """Every row that goes must be there exactly as it was, every row that comes must not."""
+    plan = change.plan
+    names = [f"`{item.target_name}`" for item in plan.columns]
+    if change.before:
+        images = [value.decode("utf-8", "surrogateescape") for value in change.before]
+        where = " AND ".join(f"{name} <=> {value}" for name, value in zip(names, images, strict=True))
+        assert cursor.execute(f"DELETE FROM {plan.target_name} WHERE {where} LIMIT 1") == 1, change
+    if change.after:
+        images = [value.decode("utf-8", "surrogateescape") for value in change.after]
+        cursor.execute(f"INSERT INTO {plan.target_name} ({', '.join(names)}) VALUES ({', '.join(images)})")
+
+
+def count_rows(server: MariaDB, name: str) -> int:
+    [(count,)] = server.query(f"SELECT COUNT(*) FROM {name}")
+    assert isinstance(count, int)
+    return count
+
+
+def is_gone(server: MariaDB, thread: int) -> bool:
+    """Whether the server has ended a connection (and so rolled back what it left)."""
+    try:
+        return not server.query(f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {thread}")
+    except pymysql.MySQLError:
+        return False

@@ -1,0 +1,304 @@
+"""Pre-checks against real servers: every failure names its way out, and the way out works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from proto import config_pb2 as config
+from proto import worker_pb2 as pb
+from tests.support.mariadb import MariaDB
+from tests.support.ports import free_port
+from worker.check import check_source, check_subtask
+
+SOURCE_ITEMS = [
+    "connection",
+    "version",
+    "server_id",
+    "binlog_enable",
+    "binlog_format",
+    "binlog_row_image",
+    "replication_privilege",
+]
+SUBTASK_ITEMS = [
+    *SOURCE_ITEMS,
+    "binlog_db",
+    "dump_privilege",
+    "table_schema",
+    "auto_increment_ID",
+    "target_connection",
+    "target_privilege",
+    "schema_of_shard_tables",
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
+    made = MariaDB(tmp_path_factory.mktemp("check"), 21).start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def fresh(server: MariaDB) -> MariaDB:
+    """The server with empty schemas shard_1, shard_2 and users dm (source) and writer (target) without grants."""
+    for schema in ("shard_1", "shard_2", "merged", "other"):
+        server.execute(f"DROP DATABASE IF EXISTS {schema}")
+    server.execute(
+        "CREATE DATABASE shard_1",
+        "CREATE DATABASE shard_2",
+        "CREATE TABLE shard_1.t_1 (id bigint AUTO_INCREMENT PRIMARY KEY, v int)",
+        "CREATE TABLE shard_2.t_2 (id bigint AUTO_INCREMENT PRIMARY KEY, v int)",
+        "DROP USER IF EXISTS dm@'127.0.0.%'",
+        "DROP USER IF EXISTS writer@'%'",
+        "CREATE USER dm@'127.0.0.%' IDENTIFIED BY 'secret'",
+        "CREATE USER writer@'%' IDENTIFIED BY 'secret'",
+    )
+    return server
+
+
+def source_of(server: MariaDB, user: str = "root", password: str = "", **more: object) -> config.SourceConfig:
+    made = config.SourceConfig(source_id="mysql-01", flavor="auto", **more)  # pyright: ignore[reportArgumentType]
+    getattr(made, "from").CopyFrom(endpoint(server, user, password))
+    return made
+
+
+def endpoint(server: MariaDB, user: str = "root", password: str = "") -> config.Endpoint:
+    return config.Endpoint(host="127.0.0.1", port=server.port, user=user, password=password)
+
+
+def subtask_of(server: MariaDB, user: str = "root", password: str = "", mapped: bool = True) -> config.SubTaskConfig:
+    made = config.SubTaskConfig(
+        task="merge",
+        source_id="mysql-01",
+        mode=config.TASK_MODE_ALL,
+        meta_schema="dm_meta",
+        target=endpoint(server, user, password),
+        block_allow_list=config.BlockAllowList(name="shards", do_dbs=["shard_*"]),
+        routes=[
+            config.RouteRule(
+                name="r", schema_pattern="shard_*", table_pattern="t_*", target_schema="merged", target_table="t"
+            )
+        ],
+    )
+    if mapped:
+        made.column_mappings.add(
+            name="m", schema_pattern="shard_*", table_pattern="t_*", source_column="id", target_column="id",
+            expression="partition id", arguments=["1", "shard", "t", "_"],
+        )  # fmt: skip
+    return made
+
+
+def found(results: list[pb.CheckResult], state: pb.CheckState) -> dict[str, pb.CheckResult]:
+    return {result.name: result for result in results if result.state == state}
+
+
+def failures(results: list[pb.CheckResult]) -> dict[str, pb.CheckResult]:
+    return found(results, pb.CHECK_STATE_FAIL)
+
+
+def warnings(results: list[pb.CheckResult]) -> dict[str, pb.CheckResult]:
+    return found(results, pb.CHECK_STATE_WARN)
+
+
+def test_all_is_well(fresh: MariaDB) -> None:
+    results = check_source(source_of(fresh))
+    assert [result.name for result in results] == SOURCE_ITEMS
+    assert {result.state for result in results} == {pb.CHECK_STATE_PASS}
+
+    results = check_subtask(source_of(fresh), subtask_of(fresh))
+    assert [(result.name, result.error_msg) for result in results] == [(item, "") for item in SUBTASK_ITEMS]
+    assert {result.state for result in results} == {pb.CHECK_STATE_PASS}
+    assert {result.source for result in results} == {"mysql-01"}
+    assert all(result.desc for result in results)
+    assert fresh.query("SHOW DATABASES LIKE 'merged'") == []
+
+
+def test_wrong_password(fresh: MariaDB) -> None:
+    [result] = check_source(source_of(fresh, "dm", "wrong"))
+    assert (result.name, result.state, result.code) == ("connection", pb.CHECK_STATE_FAIL, 12003)
+    assert "20101 source-access-denied" in result.error_msg
+    assert "errno 1045" in result.error_msg
+    assert "wrong" not in result.error_msg
+    assert "password" in result.instruction
+
+    results = check_subtask(source_of(fresh, "dm", "wrong"), subtask_of(fresh, "writer", "wrong"))
+    assert {name: result.code for name, result in failures(results).items()} == {
+        "connection": 12003,
+        "target_connection": 12030,
+    }
+
+
+def test_a_server_that_is_not_there(fresh: MariaDB) -> None:
+    source = source_of(fresh)
+    getattr(source, "from").port = free_port()
+    [result] = check_source(source)
+    assert "20102 source-unreachable" in result.error_msg
+
+
+def test_every_missing_privilege_has_its_grant_and_the_grants_suffice(fresh: MariaDB) -> None:
+    fresh.execute("GRANT INSERT ON shard_1.* TO dm@'127.0.0.%'", "GRANT INSERT ON shard_2.t_2 TO dm@'127.0.0.%'")
+    source, subtask = source_of(fresh, "dm", "secret"), subtask_of(fresh, "writer", "secret")
+    bad = failures(check_subtask(source, subtask))
+    assert {name: result.code for name, result in bad.items()} == {
+        "replication_privilege": 12017,
+        "binlog_db": 12050,
+        "dump_privilege": 12017,
+        "auto_increment_ID": 12050,
+        "target_privilege": 12017,
+    }
+    assert bad["replication_privilege"].instruction == (
+        "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'dm'@'127.0.0.%';"
+    )
+    assert bad["dump_privilege"].instruction == (
+        "GRANT SELECT ON `shard\\_1`.* TO 'dm'@'127.0.0.%'; GRANT SELECT ON `shard\\_2`.* TO 'dm'@'127.0.0.%';"
+    )
+    assert "SELECT on shard_1.t_1, shard_2.t_2" in bad["dump_privilege"].error_msg
+    # The statements are meant to be run as they stand.
+    for result in bad.values():
+        if result.code == 12017:
+            fresh.execute(*(statement for statement in result.instruction.split(";") if statement.strip()))
+    results = check_subtask(source, subtask)
+    assert [(result.name, result.error_msg) for result in results] == [(item, "") for item in SUBTASK_ITEMS]
+
+
+def test_tables_that_the_user_cannot_see_are_warned_of(fresh: MariaDB) -> None:
+    fresh.execute(
+        "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO dm@'127.0.0.%'",
+        "GRANT SELECT ON shard_1.t_1 TO dm@'127.0.0.%'",
+    )
+    results = check_subtask(source_of(fresh, "dm", "secret"), subtask_of(fresh))
+    assert failures(results) == {}
+    result = warnings(results)["dump_privilege"]
+    assert (result.code, result.instruction) == (12018, "GRANT SELECT ON `shard\\_1`.* TO 'dm'@'127.0.0.%';")
+
+
+def test_no_table_matches(fresh: MariaDB) -> None:
+    subtask = subtask_of(fresh)
+    subtask.block_allow_list.do_dbs[:] = ["shart_*"]
+    assert failures(check_subtask(source_of(fresh), subtask))["table_schema"].code == 12015
+
+
+def test_items_can_be_left_out(fresh: MariaDB) -> None:
+    source, subtask = source_of(fresh, "dm", "secret"), subtask_of(fresh)
+    subtask.ignore_checking_items[:] = ["replication_privilege", "binlog_db", "table_schema"]
+    names = [result.name for result in check_subtask(source, subtask)]
+    assert not {"replication_privilege", "binlog_db", "table_schema"} & set(names)
+    subtask.ignore_checking_items[:] = ["all"]
+    assert check_subtask(source, subtask) == []
+
+
+def test_tables_that_cannot_be_merged(fresh: MariaDB) -> None:
+    fresh.execute(
+        "CREATE TABLE shard_1.t_2 (id uuid PRIMARY KEY)",
+        "CREATE TABLE shard_1.t_3 (id bigint, name text)",
+        "CREATE TABLE shard_1.t_4 (id bigint PRIMARY KEY, p bigint, CONSTRAINT up FOREIGN KEY (p)"
+        " REFERENCES t_1 (id) ON DELETE CASCADE)",
+        "CREATE TABLE shard_1.t_5 (id bigint PRIMARY KEY) ENGINE=MyISAM",
+        "CREATE TABLE shard_1.t_6 (id bigint PRIMARY KEY) WITH SYSTEM VERSIONING",
+        "CREATE TABLE shard_1.t_x (id bigint PRIMARY KEY)",
+    )
+    results = [r for r in check_subtask(source_of(fresh), subtask_of(fresh)) if r.name == "table_schema"]
+    assert [(result.code, result.state == pb.CHECK_STATE_FAIL) for result in results] == [
+        (12010, True),
+        (12011, True),
+        (12016, True),
+        (12013, True),
+        (12014, True),
+        (12012, False),
+    ]
+    uuid, versioned, rules, cascade, engine, keyless = results
+    assert "shard_1.t_2.id has type uuid" in uuid.error_msg
+    assert "shard_1.t_6" in versioned.error_msg
+    assert "t_x" in rules.error_msg
+    assert cascade.error_msg.endswith("shard_1.t_4 (up)")
+    assert engine.error_msg.endswith("shard_1.t_5")
+    assert keyless.error_msg.endswith("shard_1.t_3")
+
+
+def test_ids_that_do_not_fit_their_mapping(fresh: MariaDB) -> None:
+    highest = (1 << 44) - 1
+    fresh.execute(f"INSERT INTO shard_1.t_1 (id) VALUES (1), ({highest})", "INSERT INTO shard_2.t_2 (id) VALUES (-1)")
+    results = [r for r in check_subtask(source_of(fresh), subtask_of(fresh)) if r.name == "auto_increment_ID"]
+    assert [result.code for result in results] == [12020]
+    assert f"shard_2.t_2.id (0 to {highest}), which holds -1 to -1" in results[0].error_msg
+    fresh.execute(f"INSERT INTO shard_1.t_1 (id) VALUES ({highest + 1})", "DELETE FROM shard_2.t_2")
+    results = [r for r in check_subtask(source_of(fresh), subtask_of(fresh)) if r.name == "auto_increment_ID"]
+    assert [result.code for result in results] == [12020]
+    assert f"holds 1 to {highest + 1}" in results[0].error_msg
+
+
+def test_counters_that_are_merged_without_a_mapping(fresh: MariaDB) -> None:
+    results = check_subtask(source_of(fresh), subtask_of(fresh, mapped=False))
+    assert failures(results) == {}
+    assert warnings(results)["auto_increment_ID"].code == 12021
+
+
+def test_a_target_table_that_differs_or_has_no_transactions(fresh: MariaDB) -> None:
+    fresh.execute("CREATE DATABASE merged", "CREATE TABLE merged.t (id int PRIMARY KEY, v int)")
+    result = failures(check_subtask(source_of(fresh), subtask_of(fresh)))["schema_of_shard_tables"]
+    assert result.code == 12031
+    assert "column id: bigint is needed for `partition id` (shard_1.t_1, shard_2.t_2)" in result.error_msg
+    fresh.execute("ALTER TABLE merged.t MODIFY id bigint NOT NULL, ENGINE=Aria")
+    result = failures(check_subtask(source_of(fresh), subtask_of(fresh)))["schema_of_shard_tables"]
+    assert "merged.t has engine Aria" in result.error_msg
+    fresh.execute("ALTER TABLE merged.t ENGINE=InnoDB")
+    assert failures(check_subtask(source_of(fresh), subtask_of(fresh))) == {}
+
+
+def test_a_start_position(fresh: MariaDB) -> None:
+    [(file, size, *_)] = fresh.query("SHOW MASTER STATUS")
+    subtask = subtask_of(fresh)
+    subtask.mode = config.TASK_MODE_INCREMENTAL
+    for name, position, good in (
+        (file, size, True),
+        (file, 4, True),
+        (file, 5, False),
+        (file, int(str(size)) + 1, False),
+        ("mysql-bin.000099", 4, False),
+    ):
+        subtask.start.file, subtask.start.pos = str(name), int(str(position))
+        results = check_subtask(source_of(fresh), subtask)
+        assert {name: result.code for name, result in failures(results).items()} == (
+            {} if good else {"meta_position": 12040}
+        ), (name, position)
+        assert "meta_position" in [result.name for result in results]
+
+
+def test_flavor_and_server_id(fresh: MariaDB) -> None:
+    source = source_of(fresh, server_id=21)
+    source.flavor = "mysql"
+    bad = failures(check_source(source))
+    assert {name: result.code for name, result in bad.items()} == {"version": 12004, "server_id": 12005}
+    assert "flavor: mariadb" in bad["version"].instruction
+
+
+@pytest.mark.parametrize(
+    ("options", "item", "code"),
+    [
+        (("--skip-log-bin",), "binlog_enable", 12006),
+        (("--binlog-format=STATEMENT",), "binlog_format", 12007),
+        (("--binlog-format=MIXED",), "binlog_format", 12007),
+        (("--binlog-row-image=MINIMAL",), "binlog_row_image", 12008),
+        (("--binlog-ignore-db=shard_2",), "binlog_db", 12042),
+        (("--binlog-do-db=shard_1",), "binlog_db", 12042),
+    ],
+)
+def test_binlog_options(
+    tmp_path_factory: pytest.TempPathFactory, options: tuple[str, ...], item: str, code: int
+) -> None:
+    server = MariaDB(tmp_path_factory.mktemp("options"), 22, options).start()
+    try:
+        for schema in ("shard_1", "shard_2"):
+            server.execute(
+                f"CREATE DATABASE {schema}", f"CREATE TABLE {schema}.t_{schema[-1]} (id bigint PRIMARY KEY, v int)"
+            )
+        results = check_subtask(source_of(server), subtask_of(server))
+        assert {name: result.code for name, result in failures(results).items()} == {item: code}
+        result = failures(results)[item]
+        if item in ("binlog_format", "binlog_row_image"):
+            server.execute(result.instruction.split(";")[0])
+            assert failures(check_subtask(source_of(server), subtask_of(server))) == {}
+    finally:
+        server.stop()

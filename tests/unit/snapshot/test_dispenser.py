@@ -1,0 +1,108 @@
+"""Chunks go to readers once, come back when a reader dies, and end for everybody at once."""
+
+from __future__ import annotations
+
+import threading
+
+from proto import errors, relay_pb2, rpc
+from proto.common_pb2 import SourcePosition
+from tests.unit.snapshot.shards import PLAN
+from worker.snapshot.chunks import Chunk
+from worker.snapshot.dispenser import Dispenser, PlannedChunk
+from worker.snapshot.progress import Progress
+from worker.unit import StopSignal
+
+_HIGH = SourcePosition(file="f.1", pos=4)
+
+
+def _who(index: int) -> relay_pb2.TaskIdentity:
+    return relay_pb2.TaskIdentity(task="t", source="s1", epoch=1, index=index)
+
+
+def _chunk(number: int) -> PlannedChunk:
+    return PlannedChunk(PLAN, Chunk(number, (b"%d" % number,), (b"%d" % (number + 1),)))
+
+
+class _Scene:
+    def __init__(self, chunks: int) -> None:
+        self.stop = StopSignal()
+        self.progress = Progress([PLAN])
+        self.progress.planned(PLAN.shard, chunks, complete=False)
+        self.dispenser = Dispenser(self.progress, self.stop)
+        self.dispenser.offer(_chunk(number) for number in range(chunks))
+
+    def take(self, index: int) -> relay_pb2.TakeChunkResponse:
+        return self.dispenser.take(_who(index), 1)
+
+    def done(self, index: int, chunk: relay_pb2.ChunkSpec, rows: int = 10) -> bool:
+        return self.dispenser.report(
+            relay_pb2.ChunkReport(who=_who(index), chunk=chunk, rows=rows, bytes=rows * 5, high=_HIGH)
+        )
+
+
+def test_every_chunk_is_handed_out_once() -> None:
+    scene = _Scene(5)
+    scene.dispenser.complete()
+    seen: list[int] = []
+    for turn in range(5):
+        answer = scene.take(turn % 2)
+        seen.append(answer.chunk.number)
+        assert not scene.done(turn % 2, answer.chunk)
+    assert seen == [0, 1, 2, 3, 4]
+    assert scene.take(0).finished
+    assert scene.take(1).finished
+
+
+def test_a_reader_that_did_not_report_gets_its_chunk_again() -> None:
+    scene = _Scene(2)
+    first = scene.take(0)
+    assert scene.take(0) == first
+    assert scene.take(1).chunk.number == 1
+    scene.done(0, first.chunk)
+    scene.dispenser.complete()
+    assert scene.take(0).finished
+
+
+def test_progress_of_a_chunk_does_not_end_it() -> None:
+    scene = _Scene(1)
+    chunk = scene.take(0).chunk
+    assert not scene.dispenser.report(relay_pb2.ChunkReport(who=_who(0), chunk=chunk, rows=3, bytes=9))
+    assert scene.progress.status().finished_rows == 3
+    assert scene.take(0).chunk == chunk
+    assert scene.progress.status().finished_rows == 0, "what was under way is void"
+    scene.done(0, chunk, rows=4)
+    scene.done(0, chunk, rows=4)
+    assert scene.progress.status().finished_rows == 4, "a report that comes twice counts once"
+
+
+def test_a_reader_waits_while_the_plan_has_none_and_hears_of_the_next() -> None:
+    scene = _Scene(0)
+    assert scene.take(0).wait
+    answers: list[relay_pb2.TakeChunkResponse] = []
+    reader = threading.Thread(target=lambda: answers.append(scene.take(0)))
+    reader.start()
+    scene.dispenser.offer([_chunk(7)])
+    reader.join(30)
+    assert answers[0].chunk.number == 7
+
+
+def test_a_failing_reader_stops_everybody() -> None:
+    scene = _Scene(3)
+    mine, other = scene.take(0).chunk, scene.take(1).chunk
+    failed = rpc.error_to_proto(errors.replicate.FENCED(task="t", source="s1", epoch=1))
+    assert scene.dispenser.report(relay_pb2.ChunkReport(who=_who(0), chunk=mine, failed=failed))
+    assert scene.done(1, other), "the chunk counts, the reader ends"
+    assert scene.take(1).stop
+    assert scene.dispenser.failure is not None
+    assert scene.dispenser.failure.spec is errors.replicate.FENCED
+    assert scene.progress.status().finished_chunks == 1
+
+
+def test_stop_reaches_a_reader_that_waits() -> None:
+    scene = _Scene(0)
+    answers: list[relay_pb2.TakeChunkResponse] = []
+    reader = threading.Thread(target=lambda: answers.append(scene.take(0)))
+    reader.start()
+    scene.stop.set()
+    reader.join(30)
+    assert answers[0].stop

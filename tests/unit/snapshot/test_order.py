@@ -1,0 +1,79 @@
+"""Conditions on keys, and keys as numbers."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.snapshot.shards import TABLE
+from worker.snapshot.order import (
+    above,
+    below,
+    bound_columns,
+    from_on,
+    in_range,
+    is_numeric,
+    key_bound,
+    numeric_places,
+    typed,
+)
+from worker.snapshot.watermarks import owned_gtids
+from worker.table import Column, ValueKind
+
+_ENUM = Column("e", ValueKind.ENUM, "enum('b','a')", nullable=False, charset="utf8mb4", labels=("b", "a"))
+_SET = Column("s", ValueKind.SET, "set('b','a')", nullable=False, charset="utf8mb4", labels=("b", "a"))
+_TEXT = Column("k", ValueKind.STRING, "varchar(20)", nullable=False, charset="latin1", collation="latin1_swedish_ci")
+
+
+@given(*[st.lists(st.integers(0, 3), min_size=3, max_size=3)] * 2)
+def test_conditions_compare_like_rows(row: list[int], bound: list[int]) -> None:
+    # SQLite is only a calculator here: AND, OR, <, = mean the same everywhere.
+    names = [b"%d" % value for value in row]
+    literals = tuple(b"%d" % value for value in bound)
+    with sqlite3.connect(":memory:") as calculator:
+        for condition, truth in (
+            (above(names, literals), row > bound),
+            (from_on(names, literals), row >= bound),
+            (below(names, literals), row < bound),
+        ):
+            [(answer,)] = calculator.execute("SELECT " + condition.decode())
+            assert bool(answer) is truth
+
+
+def test_open_ends_need_no_condition() -> None:
+    assert in_range([b"`id`"], (), ()) == b""
+    assert in_range([b"`id`"], (b"-5",), ()) == b" WHERE (`id`>=-5)"
+    assert in_range([b"`id`"], (b"-5",), (b"7",)) == b" WHERE (`id`>=-5) AND (`id`<7)"
+
+
+def test_chunks_are_cut_by_the_key_columns_before_one_that_has_no_index_order() -> None:
+    number = TABLE.columns[0]
+    table = replace(TABLE, columns=(number, _SET, _TEXT), key=(0, 1, 2))
+    assert bound_columns(table) == (number,)
+    assert bound_columns(replace(table, key=(1, 0))) == ()
+    assert bound_columns(replace(table, key=())) == ()
+
+
+def test_enum_keys_compare_by_index() -> None:
+    assert key_bound((_ENUM,), (b"'a'",)) == (b"2",)
+    assert key_bound((_ENUM,), (b"'b'",)) == (b"1",)
+    assert not is_numeric((_ENUM,))
+
+
+def test_places_of_integers() -> None:
+    bounds = [(b"-3",), (b"0",), (b"18446744073709551615",)]
+    keys = [(b"-4",), (b"-3",), (b"-1",), (b"0",), (b"18446744073709551614",), (b"18446744073709551615",)]
+    assert numeric_places(bounds, keys) == [0, 1, 1, 2, 2, 3]
+    assert numeric_places([(b"1", b"5"), (b"2", b"0")], [(b"1", b"4"), (b"1", b"5"), (b"2", b"1")]) == [0, 1, 2]
+
+
+def test_text_compares_in_its_columns_collation() -> None:
+    assert typed(_TEXT, b"_latin1 X'41'") == b"CONVERT(_latin1 X'41' USING latin1) COLLATE latin1_swedish_ci"
+
+
+def test_owned_gtids_are_read_as_the_manual_shows_them() -> None:
+    assert owned_gtids("") == frozenset()
+    assert owned_gtids("3e11fa47-71ca:7#4:8#5,\n9f-1:1#9") == {"3e11fa47-71ca:7", "3e11fa47-71ca:8", "9f-1:1"}

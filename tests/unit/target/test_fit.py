@@ -1,0 +1,115 @@
+"""Which target columns hold which source columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from worker.fit import misfit
+from worker.plan import AddPrefix, ColumnPlan, Mapping, PartitionId
+from worker.schema import parse_labels
+from worker.table import Column, ValueKind
+
+_KINDS = {
+    "decimal": ValueKind.DECIMAL,
+    "float": ValueKind.FLOAT,
+    "double": ValueKind.DOUBLE,
+    "bit": ValueKind.BIT,
+    "date": ValueKind.DATE,
+    "time": ValueKind.TIME,
+    "datetime": ValueKind.DATETIME,
+    "timestamp": ValueKind.TIMESTAMP,
+    "enum": ValueKind.ENUM,
+    "set": ValueKind.SET,
+    "json": ValueKind.JSON,
+    "point": ValueKind.GEOMETRY,
+    "geometry": ValueKind.GEOMETRY,
+}
+
+
+def column(type_text: str, *, nullable: bool = False, generated: bool = False) -> Column:
+    base = type_text.split("(", maxsplit=1)[0].split(" ", maxsplit=1)[0]
+    if base.endswith("int") and base != "point":
+        kind = ValueKind.INTEGER
+    elif base.endswith(("char", "text")):
+        kind = ValueKind.STRING
+    elif base.endswith(("binary", "blob")):
+        kind = ValueKind.BINARY
+    else:
+        kind = _KINDS[base]
+    labels = parse_labels(type_text) if kind in (ValueKind.ENUM, ValueKind.SET) else ()
+    return Column("c", kind, type_text, nullable, unsigned="unsigned" in type_text, labels=labels, generated=generated)
+
+
+def fits(source: str, target: str, mapping: Mapping | None = None) -> bool:
+    return misfit(ColumnPlan(0, column(source), "c", mapping), column(target)) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("int(11)", "int"),
+        ("int unsigned", "bigint"),
+        ("tinyint(1)", "smallint"),
+        ("decimal(10,2)", "decimal(12,4)"),
+        ("decimal(10,2) unsigned", "decimal(10,2)"),
+        ("float", "double"),
+        ("double(10,2)", "double"),
+        ("bit(3)", "bit(8)"),
+        ("datetime", "datetime(3)"),
+        ("char(10)", "varchar(10)"),
+        ("varchar(10)", "varchar(11)"),
+        ("varchar(10)", "text"),
+        ("tinytext", "longtext"),
+        ("binary(4)", "varbinary(4)"),
+        ("varbinary(9)", "blob"),
+        ("blob", "mediumblob"),
+        ("enum('a','b')", "enum('b','c','a')"),
+        ("set('a','b')", "varchar(9)"),
+        ("json", "longtext"),
+        ("point", "geometry"),
+    ],
+)
+def test_wider_is_fine_and_the_way_back_is_not(source: str, target: str) -> None:
+    assert fits(source, target)
+    same_width = {"int(11)": "int"}
+    if same_width.get(source) != target:
+        assert not fits(target, source)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("int", "int unsigned"),
+        ("bigint unsigned", "bigint"),
+        ("decimal(10,2)", "decimal(11,4)"),
+        ("int", "varchar(20)"),
+        ("datetime", "timestamp"),
+        ("timestamp", "datetime"),
+        ("datetime(3)", "datetime"),
+        ("varchar(4)", "char(4)"),
+        ("varbinary(4)", "binary(4)"),
+        ("binary(4)", "binary(5)"),
+        ("longtext", "json"),
+        ("double", "double(10,2)"),
+        ("enum('a','b')", "enum('a')"),
+        ("varchar(9)", "blob"),
+        ("date", "datetime"),
+    ],
+)
+def test_what_a_server_would_change_without_an_error_does_not_fit(source: str, target: str) -> None:
+    assert not fits(source, target)
+
+
+def test_mapped_columns_need_room_for_the_mapped_value() -> None:
+    assert fits("int", "bigint", PartitionId(0, 44))
+    assert fits("int", "bigint unsigned", PartitionId(0, 44))
+    assert not fits("int", "int", PartitionId(0, 44))
+    assert fits("varchar(10)", "varchar(12)", AddPrefix("ab"))
+    assert not fits("varchar(10)", "varchar(11)", AddPrefix("ab"))
+
+
+def test_null_and_generated() -> None:
+    nullable = ColumnPlan(0, column("int", nullable=True), "c")
+    assert misfit(nullable, column("int")) is not None
+    assert misfit(nullable, column("int", nullable=True)) is None
+    assert misfit(ColumnPlan(0, column("int"), "c"), column("int", generated=True)) is not None

@@ -1,0 +1,74 @@
+"""The tests' own tools, as far as they decide anything without a server."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proto import hooks
+from proto.config.daemon import parse_worker
+from tests.support.cluster import parse_position
+from tests.support.daemon import to_yaml
+from tests.support.hooks import Hooks
+from tests.support.judge import PartitionIds
+from tests.support.wait import until
+
+
+def test_partition_ids_have_the_documented_layout() -> None:
+    assert PartitionIds(1, 2, 3)(4) == 1 << 59 | 2 << 52 | 3 << 44 | 4
+    assert PartitionIds(15, 127, 255)((1 << 44) - 1) == (1 << 63) - 1
+
+
+def test_a_part_that_is_not_used_widens_the_id() -> None:
+    assert PartitionIds(None, 2, 3)(1 << 47) == 2 << 56 | 3 << 48 | 1 << 47
+    assert PartitionIds(None, None, None)((1 << 63) - 1) == (1 << 63) - 1
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="44 bits"):
+        PartitionIds(1, 1, 1)(1 << 44)
+    with pytest.raises(ValueError, match="4 bits"):
+        PartitionIds(16, 1, 1)(1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 127), st.integers(0, 255), st.integers(0, 2**44 - 1))))
+def test_different_rows_have_different_ids(rows: list[tuple[int, int, int, int]]) -> None:
+    merged = {PartitionIds(instance, schema, table)(original) for instance, schema, table, original in rows}
+    assert len(merged) == len(set(rows))
+
+
+def test_positions_are_ordered_by_file_then_byte() -> None:
+    assert parse_position("(mysql-bin.000010, 4)") > parse_position("(mysql-bin.000009, 900)") > (0, 0)
+    assert parse_position("") == (0, 0)
+
+
+def test_a_written_configuration_is_read_back() -> None:
+    text = to_yaml(
+        {
+            "name": "worker-1",
+            "worker-addr": "127.0.0.1:8262",
+            "etcd": ["127.0.0.1:2379", "127.0.0.1:2380"],
+            "drain-seconds": 3,
+            "spark": {"master": "local[4]", "spark.ui.enabled": "false"},
+        }
+    )
+    file = parse_worker(text, "worker-1.yaml")
+    assert (file.name, file.drain_seconds, file.etcd) == ("worker-1", 3, ("127.0.0.1:2379", "127.0.0.1:2380"))
+    assert file.spark_settings() == {"spark.master": "local[4]", "spark.ui.enabled": "false"}
+
+
+def test_a_held_moment_is_reached_once_and_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = Hooks(tmp_path)
+    monkeypatch.setenv("SHARDMERGE_HOOKS", moments.environment["SHARDMERGE_HOOKS"])
+    hooks.reach("a.moment")
+    moments.hold("a.moment")
+    program = threading.Thread(target=hooks.reach, args=("a.moment",))
+    program.start()
+    assert moments.reached("a.moment", 10)
+    assert program.is_alive()
+    moments.release("a.moment")
+    until(lambda: not program.is_alive(), "the program goes on", 10)
