@@ -90,6 +90,8 @@ class SubTask:
             self._decision = decision
             if decision.expected != pb.STAGE_RUNNING:
                 self._stop.set()
+            elif self._stage == pb.STAGE_RUNNING and not self._stop.is_set:
+                self._tried_revision = decision.revision  # the run under way is what was asked for
             self._condition.notify_all()
 
     def interrupt(self) -> None:

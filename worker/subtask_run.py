@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import pymysql
 
-from proto import config_pb2
+from proto import config_pb2, errors
 from proto.errors import ShardmergeError
 from worker import meta
 from worker.connection import Endpoint, Session, Side, coded, connect, current_position, server_info
@@ -80,8 +80,9 @@ class SubTaskRun:
             context = self._context(rules, epoch, tables)
             with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
                 plans = make_plans(rules, self._source_id, tables, source, target, config.meta_schema)
+        # Before any offset is asked of the relay: at a worker that is new to the source it has not begun.
+        host.relay.ensure_from(start if phase is Phase.SNAPSHOT else self._lowest_checkpoint())
         if phase is Phase.SNAPSHOT:
-            host.relay.ensure_from(start)
             outcome = self._run_unit(SnapshotUnit(context, plans), stop)
             if not isinstance(outcome, Finished):
                 return outcome
@@ -157,6 +158,19 @@ class SubTaskRun:
                 lambda session: checkpoints.insert(session, *self._who, first),
             )
         return phase, start, tables
+
+    def _lowest_checkpoint(self) -> SourcePosition:
+        """Where the stream must be able to begin again in phase REPLICATE. Raises NO_START."""
+        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+            found = checkpoints.read_all(self._target(sessions), *self._who)
+        if not found:
+            raise errors.replicate.NO_START(
+                task=self._config.task,
+                source=self._source_id,
+                phase=Phase.REPLICATE.value,
+                schema=self._config.meta_schema,
+            )
+        return min((item.position for item in found), key=SourcePosition.file_order)
 
     @property
     def _lanes(self) -> int:

@@ -29,7 +29,7 @@ def _template() -> Path:
                 f"--datadir={scratch}",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
-                "--user=" + ("mysql" if os.getuid() == 0 else os.environ.get("USER", "")),
+                *(["--user=root"] if os.getuid() == 0 else []),
             ],
             check=True,
             stdout=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from proto import errors
@@ -207,7 +207,7 @@ class Relay:
         until: RelayOffset | None,
         in_scope: Callable[[Statement], bool] | None,
         stop: StopSignal,
-    ) -> Iterator[SubscriptionItem]:
+    ) -> Generator[SubscriptionItem, None, None]:
         """See worker/relay/subscription.py."""
         return subscribe(self._log, start, until, in_scope, stop)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from proto import errors
@@ -31,7 +31,7 @@ InScope = Callable[[Statement], bool]
 
 def subscribe(
     log: RelayLog, start: RelayOffset, until: RelayOffset | None, in_scope: InScope | None, stop: StopSignal
-) -> Iterator[SubscriptionItem]:
+) -> Generator[SubscriptionItem, None, None]:
     """Everything from group end ``start`` on, up to group end ``until``.
 
     Each statement for which ``in_scope`` holds is announced by AtStatement before its group is served (several in

@@ -43,7 +43,8 @@ def first_checkpoints(
 
 
 class ReplicateUnit:
-    """See :class:`worker.unit.ProcessUnit`. Needs lane checkpoints at the target."""
+    """See :class:`worker.unit.ProcessUnit`. Needs lane checkpoints at the target, and a relay that reaches back
+    to the lowest of them."""
 
     def __init__(
         self,
@@ -132,8 +133,6 @@ class ReplicateUnit:
     def _starts(self, found: tuple[Checkpoint, ...], stop: StopSignal) -> tuple[RelayOffset, ...]:
         """Checkpoints as offsets of the relay at hand, which may be another one or may have lost its tail."""
         relay = self._context.relay
-        lowest = min((item.position for item in found), key=SourcePosition.file_order)
-        relay.ensure_from(lowest)
         head = relay.head().offset
         return tuple(
             item.offset

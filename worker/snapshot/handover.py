@@ -149,7 +149,7 @@ def build_handover(
         chunks[item.shard].append(item)
         if item.loaded is None:
             left += 1
-        elif item.loaded.high.relay_id != relay_id:
+        elif item.loaded.high.offset is None or item.loaded.high.relay_id != relay_id:
             position = item.loaded.high.position
             marks[(position.file, position.pos, position.gtid_set)] = item.loaded.high
     left += sum(1 for items in chunks.values() if not items or not items[-1].chunk.is_last)

@@ -24,6 +24,8 @@ MAX_WHOLE_BYTES = 1 << 30
 # Engines with consistent reads. Any other is read under a short lock of that one table.
 _VERSIONED_ENGINES = frozenset({"innodb", "rocksdb", "tokudb", "xpand"})
 
+_INEXACT = frozenset({ValueKind.STRING, ValueKind.FLOAT, ValueKind.DOUBLE})
+
 # A chunk cut by arithmetic may hold as many rows as it is wide: one that looks this many times too full is cut again.
 _CROWDED = 2
 
@@ -44,7 +46,14 @@ def is_whole(plan: TablePlan) -> bool:
     table = plan.table
     if not bound_columns(table) or not is_versioned(table):
         return True
-    return plan.one_lane and table.byte_estimate <= MAX_WHOLE_BYTES
+    return _has_further_key(plan) and table.byte_estimate <= MAX_WHOLE_BYTES
+
+
+def _has_further_key(plan: TablePlan) -> bool:
+    """``one_lane`` is also set for keys whose equal values may differ in bytes: those stay in one chunk anyway."""
+    if not plan.one_lane:
+        return False
+    return len(plan.table.unique_keys) > 1 or not any(column.kind in _INEXACT for column in plan.table.key_columns)
 
 
 class TablePlanner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tests.support.binlog import split
 from tests.support.made_source import MadeSource
 from worker.binlog.events import EventType
 from worker.position import RelayOffset, SourcePosition
+from worker.relay import appender, files
 from worker.relay.appender import Appender
 from worker.relay.files import index_path, relay_path, segment_numbers, statements_path
 from worker.relay.log import RelayLog
@@ -533,3 +535,58 @@ def test_stop_ends_a_subscription(rig: Rig) -> None:
     assert isinstance(next(reading), BlockData)
     stop.set()
     assert list(reading) == []
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_a_write_that_fails_anywhere_loses_and_repeats_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reopen: bool
+) -> None:
+    """Each write and fsync of a run with several segments fails once, after half of its bytes."""
+    source = MadeSource()
+    for size in (10, 600, 600, 20):
+        source.transaction(size, size)
+        source.statement(b"ALTER TABLE t FORCE")
+    source.rotate()
+    source.transaction(700, 700)
+    whole = source.committed()
+    write, fsync = files.write_at, os.fsync
+    calls = failing = failed = 0
+    armed = False
+
+    def count() -> bool:
+        nonlocal calls
+        calls += 1
+        return armed and calls == failing
+
+    def write_or_fail(fd: int, data: bytes, at: int) -> None:
+        if count():
+            write(fd, data[: len(data) // 2], at)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(fd, data, at)
+
+    def fsync_or_fail(fd: int) -> None:
+        if count():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(fd)
+
+    monkeypatch.setattr(appender, "write_at", write_or_fail)
+    monkeypatch.setattr(os, "fsync", fsync_or_fail)
+    while failing == failed:
+        rig = Rig(tmp_path / str(failing), source)
+        calls, failing, armed = 0, failing + 1, True
+        try:
+            rig.fetch(at_once=2)
+        except ShardmergeError as error:
+            assert error.spec is errors.relay.DISK_FULL
+            failed += 1
+            assert whole.startswith(bytes_of(rig.served()))
+            if reopen:
+                rig.reopen()
+        armed = False
+        rig.disconnect()
+        rig.fetch(at_once=3)
+        assert bytes_of(rig.served()) == whole
+        rig.reopen()
+        assert bytes_of(rig.served()) == whole
+        rig.appender.close()
+    assert failed > 20

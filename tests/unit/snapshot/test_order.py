@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.snapshot.shards import TABLE
+from tests.unit.snapshot.shards import PLAN, TABLE
 from worker.snapshot.order import (
     above,
     below,
@@ -20,6 +20,7 @@ from worker.snapshot.order import (
     numeric_places,
     typed,
 )
+from worker.snapshot.plan import MAX_WHOLE_BYTES, is_whole
 from worker.snapshot.watermarks import owned_gtids
 from worker.table import Column, ValueKind
 
@@ -77,3 +78,16 @@ def test_text_compares_in_its_columns_collation() -> None:
 def test_owned_gtids_are_read_as_the_manual_shows_them() -> None:
     assert owned_gtids("") == frozenset()
     assert owned_gtids("3e11fa47-71ca:7#4:8#5,\n9f-1:1#9") == {"3e11fa47-71ca:7", "3e11fa47-71ca:8", "9f-1:1"}
+
+
+def test_a_table_is_read_whole_when_the_target_has_a_further_unique_key() -> None:
+    two = replace(TABLE, unique_keys=(("id",), ("v",)))
+    text = replace(TABLE, columns=(_TEXT, TABLE.columns[1]))
+    assert not is_whole(PLAN)
+    assert is_whole(replace(PLAN, one_lane=True)), "one that only the target has"
+    assert is_whole(replace(PLAN, one_lane=True, table=two))
+    assert not is_whole(replace(PLAN, table=two)), "one that only the source has"
+    assert not is_whole(replace(PLAN, one_lane=True, table=text)), "one lane because of the collation"
+    assert not is_whole(replace(PLAN, one_lane=True, table=replace(two, byte_estimate=MAX_WHOLE_BYTES + 1)))
+    assert is_whole(replace(PLAN, table=replace(TABLE, engine="MyISAM")))
+    assert is_whole(replace(PLAN, table=replace(TABLE, key=())))

@@ -1,0 +1,276 @@
+"""A whole shardmerge: etcd, masters and workers as real processes, driven through the real dmctl."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from tests.support.daemon import ROOT, Daemon, Setting, command
+from tests.support.etcd import Etcd
+from tests.support.hooks import Hooks
+from tests.support.mariadb import MariaDB
+from tests.support.wait import until
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What dmctl said: exit code, its JSON ({} when it printed none), all text for messages."""
+
+    code: int
+    json: Json
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubTask:
+    """One subtask as `dmctl query-status <task>` shows it. ``errors``: (code, message)."""
+
+    source: str
+    worker: str
+    stage: str
+    unit: str
+    synced: bool
+    position: tuple[int, int]
+    errors: tuple[tuple[int, str], ...]
+    raw: Json
+
+
+class Cluster:
+    """etcd + ``masters`` × dm-master + ``workers`` × dm-worker under ``directory``.
+
+    ``worker_settings``: further keys of the workers' configuration files. ``environment``: for all
+    daemons and dmctl. Nothing runs before :meth:`start`; after :meth:`stop` nothing does.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        workers: int = 2,
+        masters: int = 1,
+        worker_settings: Mapping[str, Setting] | None = None,
+        master_settings: Mapping[str, Setting] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self.hooks = Hooks(directory / "hooks")
+        self.etcd = Etcd(directory / "etcd")
+        self._environment = {**self.hooks.environment, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        endpoints = [self.etcd.endpoint]
+        self.masters = [
+            self._daemon("master", f"master-{n}", {"etcd": endpoints, **(master_settings or {})})
+            for n in range(1, masters + 1)
+        ]
+        self.workers = [
+            self._daemon(
+                "worker",
+                f"worker-{n}",
+                {
+                    "etcd": endpoints,
+                    "relay-dir": str(directory / f"worker-{n}-relay"),
+                    "spark": {"master": "local[16]"},
+                    **(worker_settings or {}),
+                },
+            )
+            for n in range(1, workers + 1)
+        ]
+
+    def _daemon(self, kind: str, name: str, settings: Mapping[str, Setting]) -> Daemon:
+        return Daemon(kind, name, self.directory, {"log-format": "text", **settings}, self._environment)
+
+    @property
+    def daemons(self) -> list[Daemon]:
+        return [*self.masters, *self.workers]
+
+    # -- life
+
+    def start(self) -> Cluster:
+        """Start all; return when every daemon answers and every worker is known to the leader."""
+        self.etcd.start()
+        for daemon in self.daemons:
+            daemon.start(wait=False)
+        for daemon in self.daemons:
+            daemon.wait_until_ready()
+        self.wait_for_workers(self.workers)
+        return self
+
+    def stop(self) -> None:
+        self.hooks.release_all()
+        for daemon in reversed(self.daemons):
+            daemon.stop()
+        self.etcd.stop()
+
+    def __enter__(self) -> Cluster:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def worker_of(self, source: str) -> Daemon:
+        """The worker that ``source`` is bound to now."""
+        members = _objects(self.dmctl("list-member", "--worker").json.get("workers"))
+        for member in members:
+            if member["source"] == source:
+                return next(worker for worker in self.workers if worker.name == member["name"])
+        raise AssertionError(f"no worker is bound to {source}: {members}")
+
+    def wait_for_workers(self, workers: Sequence[Daemon], seconds: float = 120.0) -> None:
+        """Until the leader lists all of ``workers`` as alive."""
+        names = {worker.name for worker in workers}
+
+        def all_there() -> bool:
+            answer = self.dmctl("list-member", "--worker", check=False)
+            members = _objects(answer.json.get("workers"))
+            return names <= {str(member["name"]) for member in members if member["stage"] != "offline"}
+
+        until(all_there, f"workers {sorted(names)} are members", seconds)
+
+    # -- dmctl
+
+    def dmctl(self, *arguments: str, check: bool = True, seconds: float = 180.0) -> Answer:
+        """Run dmctl with JSON output; with ``check`` anything but success is an AssertionError."""
+        addresses = ",".join(master.address for master in self.masters)
+        ended = subprocess.run(
+            [command("dmctl"), "--master-addr", addresses, "--output", "json", *arguments],
+            cwd=ROOT,
+            env={**os.environ, **self._environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        text = f"dmctl {' '.join(arguments)} → {ended.returncode}\n{ended.stdout}{ended.stderr}"
+        try:
+            parsed: object = json.loads(ended.stdout)
+        except json.JSONDecodeError:
+            parsed = {}
+        answer = Answer(ended.returncode, _object(parsed), text)
+        if check and (answer.code != 0 or answer.json.get("result") is not True):
+            raise AssertionError(text)
+        return answer
+
+    def write(self, name: str, text: str) -> str:
+        """A configuration file in the cluster's directory; its path."""
+        path = self.directory / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def create_source(self, source_id: str, server: MariaDB, *, user: str = "root", extra: str = "") -> None:
+        """`dmctl operate-source create` for ``server``; ``extra``: further lines of the file."""
+        self.dmctl(
+            "operate-source", "create", self.write(f"{source_id}.yaml", source_yaml(source_id, server, user) + extra)
+        )
+
+    def start_task(self, text: str, *options: str) -> None:
+        """`dmctl start-task` with a task file of this text; its name is taken from the text."""
+        match = re.search(r"^name:\s*\"?([\w-]+)", text, re.MULTILINE)
+        assert match, "the task has no name"
+        self.dmctl("start-task", self.write(f"{match.group(1)}.task.yaml", text), *options)
+
+    # -- status
+
+    def subtasks(self, task: str) -> dict[str, SubTask]:
+        """By source; {} while the leader cannot say."""
+        answer = self.dmctl("query-status", task, check=False)
+        found: dict[str, SubTask] = {}
+        for entry in _objects(answer.json.get("sources")):
+            for raw in _objects(entry.get("subTaskStatus")):
+                subtask = _subtask(_object(entry.get("sourceStatus")), raw)
+                found[subtask.source] = subtask
+        return found
+
+    def wait_subtasks(
+        self, task: str, condition: Callable[[SubTask], bool], what: str, seconds: float = 120.0
+    ) -> dict[str, SubTask]:
+        """Until ``condition`` holds for every subtask of ``task`` (of which there is one at least)."""
+        last: dict[str, SubTask] = {}
+
+        def holds() -> dict[str, SubTask] | None:
+            nonlocal last
+            last = self.subtasks(task)
+            return last if last and all(condition(subtask) for subtask in last.values()) else None
+
+        try:
+            return until(holds, f"every subtask of {task} {what}", seconds, every=0.2)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{json.dumps([sub.raw for sub in last.values()], indent=1)}") from None
+
+    def wait_replicating(self, task: str, seconds: float = 180.0) -> dict[str, SubTask]:
+        """Until the snapshot of every subtask is done."""
+        return self.wait_subtasks(
+            task, lambda sub: sub.unit == "Sync" and sub.stage == "Running", "replicates", seconds
+        )
+
+    def wait_paused(self, task: str, seconds: float = 120.0) -> dict[str, SubTask]:
+        return self.wait_subtasks(task, lambda sub: sub.stage == "Paused", "is paused", seconds)
+
+    def wait_caught_up(self, task: str, sources: Mapping[str, MariaDB], seconds: float = 180.0) -> None:
+        """Until every subtask has applied what its source's binlog ends with now.
+
+        Call it when nothing writes any more; it trusts positions, not the word "synced" alone.
+        """
+        ends = {source: binlog_end(server) for source, server in sources.items()}
+        self.wait_subtasks(
+            task,
+            lambda sub: sub.unit == "Sync" and sub.synced and sub.position >= ends[sub.source],
+            f"has applied up to {ends}",
+            seconds,
+        )
+
+
+def _object(value: object) -> Json:
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[Json]:
+    return cast("list[Json]", value) if isinstance(value, list) else []
+
+
+def _subtask(source_status: Json, raw: Json) -> SubTask:
+    sync = _object(raw.get("sync"))
+    result = _object(raw.get("result"))
+    return SubTask(
+        source=str(source_status.get("source", "")),
+        worker=str(source_status.get("worker", "")),
+        stage=str(raw.get("stage", "")),
+        unit=str(raw.get("unit", "")),
+        synced=bool(sync.get("synced", False)),
+        position=parse_position(str(sync.get("syncerBinlog", ""))),
+        errors=tuple(
+            (int(error.get("code", 0)), str(error.get("message", ""))) for error in _objects(result.get("errors"))
+        ),
+        raw=raw,
+    )
+
+
+def parse_position(text: str) -> tuple[int, int]:
+    """``"(mysql-bin.000003, 2022)"`` → (3, 2022), comparable within one server; (0, 0) for no position."""
+    match = re.search(r"\.(\d+),\s*(\d+)\)", text)
+    return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
+
+
+def binlog_end(server: MariaDB) -> tuple[int, int]:
+    """Where the server's binlog ends now, as :func:`parse_position` gives it."""
+    ((file, position, *_),) = server.query("SHOW MASTER STATUS")
+    return parse_position(f"({file}, {position})")
+
+
+def source_yaml(source_id: str, server: MariaDB, user: str = "root", password: str = "") -> str:
+    return (
+        f"source-id: {source_id}\n"
+        "from:\n"
+        f"  host: {server.host}\n"
+        f"  port: {server.port}\n"
+        f"  user: {user}\n"
+        f'  password: "{password}"\n'
+    )

@@ -1,0 +1,222 @@
+"""One of our daemons as a real process: start, kill -9, freeze, thaw, restart, look inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from tests.support.ports import free_port
+from tests.support.wait import until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# What may stand in a daemon's configuration file.
+Setting = str | int | Sequence[str] | Mapping[str, str]
+
+
+def command(name: str) -> str:
+    """Path of one of the project's commands in the environment that runs the tests."""
+    return str(Path(sys.executable).parent / name)
+
+
+class Daemon:
+    """``dm-<kind> --config <name>.yaml`` in a session of its own; ``kind`` is master or worker.
+
+    The configuration file and the log stand in ``directory``; ``address`` is chosen once, so that a
+    restarted daemon is found where it was.
+    """
+
+    def __init__(
+        self, kind: str, name: str, directory: Path, settings: Mapping[str, Setting], environment: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.address = f"127.0.0.1:{free_port()}"
+        self.config = directory / f"{name}.yaml"
+        self.log = directory / f"{name}.log"
+        self._settings = settings
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def write_config(self, **changes: Setting) -> None:
+        """The file anew, with ``changes`` (underscores stand for hyphens); read at the next start."""
+        settings: dict[str, Setting] = {
+            "name": self.name,
+            f"{self.kind}-addr": self.address,
+            "advertise-addr": self.address,
+            **self._settings,
+            **{key.replace("_", "-"): value for key, value in changes.items()},
+        }
+        self.config.write_text(to_yaml(settings), encoding="utf-8")
+
+    def start(self, *, wait: bool = True) -> Daemon:
+        """Start it; with ``wait`` return when its port answers (a worker's: when Spark runs too)."""
+        if not self.config.exists():
+            self.write_config()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [command(f"dm-{self.kind}"), "--config", str(self.config)],
+                cwd=ROOT,
+                env={**os.environ, **self._environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        if wait:
+            self.wait_until_ready()
+        return self
+
+    def wait_until_ready(self) -> None:
+        until(self._answers, f"{self.name} answers on {self.address} (see {self.log})", 180)
+
+    def _answers(self) -> bool:
+        if not self.alive:
+            raise AssertionError(f"{self.name} ended: {self.last_lines()}")
+        host, port = self.address.split(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def last_lines(self, count: int = 15) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join([str(self.log), *lines[-count:]])
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    # -- ways to end and to disturb it
+
+    def kill(self) -> None:
+        """kill -9 of the daemon alone; what it had started must notice by itself."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def kill_all(self) -> None:
+        """kill -9 of the daemon and all it has started: the machine is gone."""
+        for process in self.session():
+            _signal(process, signal.SIGKILL)
+        self._reap()
+
+    def freeze(self) -> None:
+        """SIGSTOP to the daemon and all it has started: the machine hangs."""
+        for process in self.session():
+            _signal(process, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for process in self.session():
+            _signal(process, signal.SIGCONT)
+
+    def terminate(self, seconds: float = 60.0) -> int:
+        """SIGTERM, the clean way; its exit code. AssertionError when it does not end."""
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"{self.name} did not end {seconds:.0f} s after SIGTERM: {self.last_lines()}"
+            ) from None
+
+    def restart(self, *, wait: bool = True) -> Daemon:
+        """kill -9, then start with the same name and address."""
+        self.kill_all()
+        return self.start(wait=wait)
+
+    def stop(self) -> None:
+        """End it whatever its state; nothing it started stays."""
+        if self._process is None:
+            return
+        self.thaw()
+        if self.alive:
+            self._process.terminate()
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self.kill_all()
+
+    def _reap(self) -> None:
+        assert self._process is not None
+        self._process.wait(30)
+
+    # -- what it has started
+
+    def session(self) -> list[psutil.Process]:
+        """Living processes of the daemon's session: itself, the JVM, Spark's Python processes.
+
+        The session outlives the daemon, so that orphans are found as well.
+        """
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (ProcessLookupError, PermissionError, psutil.Error):
+                continue
+        return found
+
+    def jvm_pid(self) -> int:
+        """The JVM of the Spark driver (local mode: also of the executor)."""
+        for process in self.session():
+            if process.name() == "java":
+                return process.pid
+        raise AssertionError(f"{self.name} has no JVM: {self.last_lines()}")
+
+    def spark_task_pids(self) -> list[int]:
+        """Spark's Python task processes, busy or idle: children of `pyspark.daemon`."""
+        daemons = {process.pid for process in self.session() if _is_pyspark(process)}
+        return sorted(process.pid for process in self.session() if _is_pyspark(process) and _parent(process) in daemons)
+
+
+def _is_pyspark(process: psutil.Process) -> bool:
+    try:
+        return "pyspark.daemon" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return process.ppid()
+    except psutil.Error:
+        return 0
+
+
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        return
+
+
+def to_yaml(settings: Mapping[str, Setting]) -> str:
+    """A flat configuration as YAML; scalars are JSON, which YAML contains."""
+    lines: list[str] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            lines.append(f"{key}:")
+            lines.extend(f"  {name}: {json.dumps(inner)}" for name, inner in value.items())
+        elif isinstance(value, str | int):
+            lines.append(f"{key}: {json.dumps(value)}")
+        else:
+            lines.append(f"{key}:")
+            lines.extend(f"  - {json.dumps(item)}" for item in value)
+    return "\n".join(lines) + "\n"

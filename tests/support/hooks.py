@@ -1,0 +1,40 @@
+"""The test's side of proto/hooks.py: hold the program at a named moment, across processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.wait import until
+
+
+class Hooks:
+    """Moments held in ``directory``; give :attr:`environment` to the processes under test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"SHARDMERGE_HOOKS": str(self.directory)}
+
+    def hold(self, moment: str) -> None:
+        """From now on whoever reaches ``moment`` waits there."""
+        for old in self.directory.glob(f"{moment}.reached.*"):
+            old.unlink()
+        (self.directory / f"{moment}.hold").touch()
+
+    def reached(self, moment: str, seconds: float = 60.0) -> list[int]:
+        """Wait until a process stands at ``moment``; the ids of those that do."""
+        return until(lambda: self._standing(moment), f"a process reaches the moment {moment}", seconds)
+
+    def _standing(self, moment: str) -> list[int]:
+        return sorted(int(path.suffix[1:]) for path in self.directory.glob(f"{moment}.reached.*"))
+
+    def release(self, moment: str) -> None:
+        """Let them go on, and nobody waits there any more."""
+        (self.directory / f"{moment}.hold").unlink(missing_ok=True)
+
+    def release_all(self) -> None:
+        for hold in self.directory.glob("*.hold"):
+            hold.unlink(missing_ok=True)

@@ -1,0 +1,56 @@
+"""GTID sets that grow."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.relay.gtid import GtidSet
+
+A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+B = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+@pytest.mark.parametrize(
+    ("start", "added", "result"),
+    [
+        ("", [], ""),
+        ("", ["0-1-5"], "0-1-5"),
+        ("0-1-5,1-2-9", ["0-7-6"], "0-7-6,1-2-9"),
+        ("0-1-5,0-2-6", [], "0-2-6"),
+        ("10-1-5,9-1-2", [], "9-1-2,10-1-5"),
+        ("", [f"{A}:1", f"{A}:2"], f"{A}:1-2"),
+        (f"{A}:1-5", [f"{A}:6"], f"{A}:1-6"),
+        (f"{A}:1-5:8", [f"{A}:6", f"{A}:7"], f"{A}:1-8"),
+        (f"{A.upper()}:1-5,\n{B}:3", [f"{B}:1"], f"{A}:1-5,{B}:1:3"),
+        ("what is this", ["0-1-5"], ""),
+        (f"{A}:tag:1-5", [], ""),
+    ],
+)
+def test_adding(start: str, added: list[str], result: str) -> None:
+    made = GtidSet(start)
+    for text in added:
+        made.add(text)
+    assert str(made) == result
+
+
+@given(st.lists(st.tuples(st.sampled_from([A, B]), st.integers(1, 40)), max_size=60))
+def test_any_order_gives_the_same_set(numbers: list[tuple[str, int]]) -> None:
+    made = GtidSet("")
+    for server, number in numbers:
+        made.add(f"{server}:{number}")
+    again: set[tuple[str, int]] = set()
+    for part in filter(None, str(made).split(",")):
+        server, *spans = part.split(":")
+        assert str(uuid.UUID(server)) == server
+        last = -1
+        for span in spans:
+            first, _, end = span.partition("-")
+            assert int(first) > last + 1
+            last = int(end or first)
+            again |= {(server, number) for number in range(int(first), last + 1)}
+    assert again == set(numbers)
+    assert str(GtidSet(str(made))) == str(made)
