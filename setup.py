@@ -8,17 +8,17 @@ import os
 import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 
-# The modules of worker/binlog that run compiled; each is plain Python that also
-# runs uncompiled (slowly).
+# The modules that run compiled say so in their first lines; each is plain Python that also runs
+# uncompiled (slowly).
 COMPILED = sorted(
     str(path.relative_to(ROOT))
-    for path in (ROOT / "worker" / "binlog").glob("*.py")
+    for path in (ROOT / "worker").rglob("*.py")
     if "# cython: language_level=3" in path.read_text(encoding="utf-8")[:400]
 )
 
@@ -35,8 +35,16 @@ def generate_stubs() -> None:
     os.chdir(ROOT)
     try:
         code = protoc.main(
-            ["protoc", "-I.", f"-I{include}", "--python_out=.", "--pyi_out=.",
-             "--grpc_python_out=.", "--mypy_grpc_out=.", *protos]
+            [
+                "protoc",
+                "-I.",
+                f"-I{include}",
+                "--python_out=.",
+                "--pyi_out=.",
+                "--grpc_python_out=.",
+                "--mypy_grpc_out=.",
+                *protos,
+            ]
         )
     finally:
         os.chdir(before)
@@ -51,21 +59,15 @@ class BuildPy(build_py):
 
 
 class BuildExt(build_ext):
-    def finalize_options(self) -> None:
-        if COMPILED:
-            from Cython.Build import cythonize
+    def build_extension(self, ext: Extension) -> None:
+        """Translate to C here, where it is needed, not each time the build asks for metadata."""
+        from Cython.Build import cythonize
 
-            self.distribution.ext_modules = cythonize(
-                COMPILED, compiler_directives={"language_level": "3"}, build_dir="build/cython"
-            )
-        super().finalize_options()
-
-
-def extension_placeholders() -> list:
-    """Names only, so that setuptools knows that there are extensions before Cython is imported."""
-    from setuptools import Extension
-
-    return [Extension(path[:-3].replace(os.sep, "."), [path]) for path in COMPILED]
+        (translated,) = cythonize(ext.sources, compiler_directives={"language_level": "3"}, build_dir="build/cython")
+        ext.sources = translated.sources
+        super().build_extension(ext)
 
 
-setup(cmdclass={"build_py": BuildPy, "build_ext": BuildExt}, ext_modules=extension_placeholders())
+EXTENSIONS = [Extension(path.removesuffix(".py").replace(os.sep, "."), [path]) for path in COMPILED]
+
+setup(cmdclass={"build_py": BuildPy, "build_ext": BuildExt}, ext_modules=EXTENSIONS)

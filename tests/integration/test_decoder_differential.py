@@ -138,6 +138,8 @@ def library_rows(server: MariaDB, file: str, columns: tuple[ColumnPlan, ...]) ->
     try:
         for event in reader:
             assert isinstance(event, RowsEvent)
+            # The library reconnects silently and replays, for ever if it must.
+            assert len(found) < 2 * ROWS
             for row in event.rows:
                 if isinstance(event, UpdateRowsEvent):
                     found.append((literals(row["before_values"]), literals(row["after_values"])))
@@ -159,7 +161,8 @@ def test_three_readers_agree(server: MariaDB, seed: int) -> None:
     with writer.cursor() as cursor:
         marks = ", ".join(["%s"] * 30)
         made = [random_row(pick, number) for number in range(ROWS)]
-        cursor.executemany(f"INSERT INTO d.random VALUES ({marks})", made)
+        for row in made:
+            cursor.execute(f"INSERT INTO d.random VALUES ({marks})", row)
     endpoint = Endpoint(server.host, server.port, "root")
     session = connect(endpoint, Side.SOURCE, name="s1")
     table = read_table(session, "d", "random")

@@ -455,7 +455,14 @@ def test_a_restart_loads_only_the_chunks_that_are_left(source: MariaDB, target: 
         assert {key: after[key] for key in before} == before, "what was loaded was not loaded again"
         assert again.status().finished_chunks == len(after) == again.status().total_chunks
         assert rows_before < count_rows(target, "merged.t") == 6000
+        # A restart right after the end finds nothing to do.
+        assert rig.unit(_NoSpark()).run(StopSignal()) == Finished()
     _judged(source, target, shards)
+
+
+class _NoSpark(Threads):
+    def run(self, name: str, count: int, body: object, stop: StopSignal) -> list[TaskOutcome]:
+        raise AssertionError("there is nothing left to read")
 
 
 def _read_in_process(spec: ReaderSpec, hooks: str) -> None:
@@ -564,6 +571,27 @@ def test_a_second_attempt_at_a_committed_chunk_loads_nothing(source: MariaDB, ta
         assert report.HasField("high")
         assert report.rows == 100
         assert count_rows(target, "merged.t") == 600
+
+
+def test_a_stop_is_obeyed_while_somebody_holds_the_table(source: MariaDB, target: MariaDB, tmp_path: Path) -> None:
+    shards = _prepared(source, 300)
+    with Rig(source, target, tmp_path, _merging(target, threads=1, chunk_rows=100)) as rig:
+        unit, stop, outcome = rig.unit(), StopSignal(), list[object]()
+        holder = source.connect()
+        try:
+            with holder.cursor() as cursor:
+                cursor.execute("LOCK TABLES shard_1.t_1 WRITE")
+            run = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
+            run.start()
+            waits = "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%'"
+            until(lambda: bool(source.query(waits)), "the planner waits for the table")
+            stop.set()
+            run.join(30)
+            assert outcome == [Stopped()]
+        finally:
+            holder.close()
+        assert rig.run() == Finished()
+    _judged(source, target, shards)
 
 
 # --- errors that stop

@@ -1,0 +1,5 @@
+"""The demonstration behind deploy/demo.sh.
+
+It uses the test suite's servers, writer and judge (tests/support), so that it shows what the tests
+check; none of those shares code with the program that is shown.
+"""

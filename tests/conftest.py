@@ -1,0 +1,98 @@
+"""Fixtures every test may use, and what is kept of a failed one.
+
+Logs and configuration files of clusters and servers that were alive when a test failed are copied
+to ``tests/.run/<test>/``.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster
+from tests.support.daemon import Setting
+from tests.support.mariadb import MariaDB
+
+KEPT = Path(__file__).resolve().parent / ".run"
+_KEPT_SUFFIXES = frozenset({".log", ".yaml"})
+
+_watched: list[Path] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        folder = KEPT / re.sub(r"[^\w.-]+", "_", item.nodeid)
+        for directory in _watched:
+            _keep(directory, folder / directory.name)
+        if folder.exists():
+            report.sections.append(("logs kept", str(folder)))
+    return report
+
+
+def _keep(directory: Path, folder: Path) -> None:
+    for path in directory.rglob("*"):
+        # Servers remove files of their own while this walks.
+        if path.suffix in _KEPT_SUFFIXES and path.is_file():
+            place = folder / path.relative_to(directory)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+
+
+@pytest.fixture
+def watch_logs() -> Iterator[Callable[[Path], None]]:
+    """Call it with a directory: its logs are kept if the test fails."""
+    before = len(_watched)
+    yield _watched.append
+    del _watched[before:]
+
+
+@pytest.fixture
+def make_server(tmp_path: Path, watch_logs: Callable[[Path], None]) -> Iterator[Callable[..., MariaDB]]:
+    """``make_server(name, *options)``: a started MariaDB, stopped after the test."""
+    servers: list[MariaDB] = []
+
+    def make(name: str = "source", *options: str) -> MariaDB:
+        server = MariaDB(tmp_path / name, server_id=101 + len(servers), options=options)
+        watch_logs(server.directory)
+        servers.append(server)
+        return server.start()
+
+    yield make
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path, watch_logs: Callable[[Path], None]) -> Iterator[Callable[..., Cluster]]:
+    """``make_cluster(**arguments of Cluster)``: a started cluster, stopped after the test."""
+    clusters: list[Cluster] = []
+
+    def make(
+        *,
+        workers: int = 2,
+        masters: int = 1,
+        worker_settings: Mapping[str, Setting] | None = None,
+        master_settings: Mapping[str, Setting] | None = None,
+    ) -> Cluster:
+        cluster = Cluster(
+            tmp_path / f"cluster-{len(clusters) + 1}",
+            workers=workers,
+            masters=masters,
+            worker_settings=worker_settings,
+            master_settings=master_settings,
+        )
+        watch_logs(cluster.directory)
+        clusters.append(cluster)
+        return cluster.start()
+
+    yield make
+    for cluster in clusters:
+        cluster.stop()

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# The whole test suite: builds the project in place, checks it, tests it.
+#
+#   bash tests/run.sh                          everything (what CI runs)
+#   bash tests/run.sh check                    ruff, pyright and the wheel only
+#   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay]
+#
+# Uses .venv at the repository's root, or $SHARDMERGE_VENV. Missing system packages are installed
+# (sudo only when not root). Nothing keeps running afterwards: what is left behind fails the run.
+set -uo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=../deploy/system.sh
+. "$ROOT/deploy/system.sh"
+cd "$ROOT" || exit 1
+
+VENV=${SHARDMERGE_VENV:-$ROOT/.venv}
+PART=${1:-all}
+[ $# -gt 0 ] && shift
+case $PART in
+    all | check | unit | integration | cases) ;;
+    *)
+        sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        exit 2
+        ;;
+esac
+
+MARK="SHARDMERGE_RUN=$$-$(date +%s)"
+export SHARDMERGE_RUN=${MARK#*=}
+FAILED=()
+SCRATCH=$(mktemp -d)
+
+clean_up() {
+    trap - EXIT INT TERM
+    end_marked "$MARK"
+    rm -rf "$SCRATCH"
+}
+trap clean_up EXIT
+trap 'say "run: interrupted"; exit 130' INT TERM
+
+step() { # <name> <command...>
+    local name=$1 start=$SECONDS
+    shift
+    say "== $name"
+    # In the background, for a shell acts on a signal only when no foreground command runs.
+    "$@" &
+    if wait $!; then
+        say "== $name: passed in $((SECONDS - start)) s"
+    else
+        say "== $name: FAILED after $((SECONDS - start)) s"
+        FAILED+=("$name")
+    fi
+}
+
+wheel() {
+    # A module that was removed since the last build would be packed from here again.
+    rm -rf "$ROOT/build/lib"
+    python -m build --wheel --outdir "$SCRATCH/dist" . >"$SCRATCH/wheel.log" 2>&1 ||
+        { tail -n 40 "$SCRATCH/wheel.log" >&2; return 1; }
+    python tests/support/wheel.py "$SCRATCH"/dist/*.whl
+}
+
+tests() { # <folder> [pytest options]
+    local folder=tests/$1
+    shift
+    if [ -z "$(find "$folder" -name 'test_*.py' -print -quit)" ]; then
+        say "no tests in $folder"
+        return 0
+    fi
+    # A background command ignores SIGINT, and all that the tests start would inherit that.
+    env --default-signal=INT,QUIT python -m pytest "$folder" --durations=5 "$@"
+}
+
+install_packages && make_venv "$ROOT" "$VENV" "[dev]" || exit 1
+export PATH="$VENV/bin:$PATH"
+
+if [ "$PART" = all ] || [ "$PART" = check ]; then
+    step "ruff check" ruff check .
+    step "ruff format" ruff format --check .
+    step "pyright" pyright
+    step "wheel" wheel
+fi
+for folder in unit integration cases; do
+    if [ "$PART" = all ] || [ "$PART" = "$folder" ]; then
+        step "$folder" tests "$folder" "$@"
+    fi
+done
+
+# A JVM needs a moment to see that its driver is gone.
+if wait_until_gone "$MARK" 10; then
+    say "run: no process left behind"
+else
+    say "run: processes left behind, ended now:"
+    marked_processes "$MARK" | describe_processes >&2
+    FAILED+=("processes left behind")
+fi
+if [ ${#FAILED[@]} -eq 0 ]; then
+    say "run: passed in $SECONDS s"
+else
+    say "run: FAILED in $SECONDS s: $(IFS=,; echo "${FAILED[*]}")"
+    exit 1
+fi
