@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-import pymysql
 from pymysql.cursors import Cursor
 
 from proto import config_pb2, relay_pb2_grpc, rpc
@@ -28,7 +27,7 @@ from worker.snapshot.handover import Handover
 from worker.snapshot.reader import ReaderSpec
 from worker.snapshot.store import read_handover
 from worker.snapshot.unit import SnapshotUnit
-from worker.spark import TaskBody, TaskFailed, TaskOutcome
+from worker.spark import TaskBody, TaskOutcome
 from worker.unit import Outcome, StopSignal
 
 META = "dm_meta"
@@ -38,9 +37,6 @@ SOURCE = "s1"
 
 class Threads:
     """Runs a unit's task bodies in threads, as SparkRunner runs them in processes."""
-
-    def __init__(self) -> None:
-        self.started = threading.Event()
 
     def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
         outcomes: dict[int, TaskOutcome] = {}
@@ -55,16 +51,11 @@ class Threads:
         threads = [threading.Thread(target=one, args=(index,), name=f"{name}-{index}") for index in range(count)]
         for thread in threads:
             thread.start()
-        self.started.set()
         for thread in threads:
             thread.join()
         if broken:
             raise broken[0]
         return [outcomes[index] for index in range(count)]
-
-    @staticmethod
-    def first_error(outcomes: Iterable[TaskOutcome]) -> TaskFailed | None:
-        return next((outcome for outcome in outcomes if isinstance(outcome, TaskFailed)), None)
 
 
 def endpoint(server: MariaDB) -> Endpoint:
@@ -242,11 +233,3 @@ def count_rows(server: MariaDB, name: str) -> int:
     [(count,)] = server.query(f"SELECT COUNT(*) FROM {name}")
     assert isinstance(count, int)
     return count
-
-
-def is_gone(server: MariaDB, thread: int) -> bool:
-    """Whether the server has ended a connection (and so rolled back what it left)."""
-    try:
-        return not server.query(f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {thread}")
-    except pymysql.MySQLError:
-        return False

@@ -475,7 +475,6 @@ class _Elsewhere(Threads):
     """Runs reader 0 in a process that is killed when it stands before its first commit; then reports its loss."""
 
     def __init__(self, rig: Rig, hooks: Hooks, moment: str) -> None:
-        super().__init__()
         self._rig, self._hooks, self._moment = rig, hooks, moment
 
     def run(self, name: str, count: int, body: object, stop: StopSignal) -> list[TaskOutcome]:

@@ -13,6 +13,7 @@ class BinLogStreamReader:
         blocking: bool = ...,
         log_file: str | None = ...,
         log_pos: int | None = ...,
+        end_log_pos: int | None = ...,
         resume_stream: bool = ...,
         is_mariadb: bool = ...,
     ) -> None: ...

@@ -78,6 +78,17 @@ class Dispenser:
         """Whether everybody is to stop."""
         return self._stop.is_set or self._closed or self._failure is not None
 
+    def wait_ending(self, seconds: float) -> bool:
+        """Wait up to ``seconds``; True as soon as everybody is to stop."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while not self.is_ending:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(min(left, _LOOK_SECONDS))
+            return True
+
     # --- the readers' side
 
     def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse:

@@ -23,6 +23,7 @@ from worker.connection import (
     coded,
     connect,
     errno_of,
+    execute,
     quote_name,
     rows,
     trouble,
@@ -39,6 +40,7 @@ STATEMENT_BYTES = 1 << 20
 """INSERT statements are cut at about this size, or below the target's max_allowed_packet if that is less."""
 
 _PACKET_MARGIN = 1024
+_LOCK_WAIT_SECONDS = 10  # for a left-over of an older epoch, say; then the chunk is tried again
 _SHOWN_COLUMNS = 4
 
 
@@ -58,6 +60,7 @@ class ChunkLoader:
             session = connect(self.endpoint, Side.TARGET, name="target", autocommit=False)
             self._session = session
             try:
+                execute(session, f"SET SESSION innodb_lock_wait_timeout = {_LOCK_WAIT_SECONDS}")
                 [(packet,)] = rows(session, "SELECT @@max_allowed_packet")
             except pymysql.MySQLError as error:
                 raise self.coded(error) from error

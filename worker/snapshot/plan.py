@@ -74,8 +74,8 @@ class TablePlanner:
 
         Raises ``pymysql.MySQLError`` and errors.snapshot.PLAN_STUCK.
         """
-        if is_whole(self._plan):
-            return iter((WHOLE,) if last is None else ())
+        if last is None and is_whole(self._plan):
+            return iter((WHOLE,))
         return cut(self._bounds(() if last is None else last.upper), last)
 
     def _bounds(self, lower: Bound) -> Iterator[Bound]:

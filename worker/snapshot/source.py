@@ -24,6 +24,7 @@ from worker.connection import (
     coded,
     connect,
     current_position,
+    execute,
     quote_name,
     rows,
     server_info,
@@ -48,8 +49,9 @@ from worker.snapshot.rawquery import raw_rows
 from worker.snapshot.watermarks import high_watermark, low_watermark, open_consistent
 from worker.table import Column
 
-LOCK_WAIT_SECONDS = 30
-"""How long LOCK TABLES waits for writers of the table before the chunk is tried again later."""
+LOCK_WAIT_SECONDS = 5
+"""How long a statement waits for somebody's lock on the table before it is tried again later. Short: whoever waits
+for LOCK TABLES makes new writers of the table wait, too, and a stop waits for the statement."""
 
 _KEYS_PER_QUESTION = 200
 
@@ -63,6 +65,17 @@ def chunk_select(plan: TablePlan, chunk: Chunk) -> bytes:
     # A range is always read along the key: a full scan per chunk would read the table once per chunk.
     index = b" FORCE INDEX (%s)" % quote_name(table.key_name).encode() if where else b""
     return b"SELECT %s FROM %s%s%s" % (columns, name, index, where)
+
+
+def open_source(endpoint: Endpoint, source_id: str) -> Session:
+    """A raw session to the source that waits for locks LOCK_WAIT_SECONDS at most. Raises what connect() raises."""
+    session = connect(endpoint, Side.SOURCE, name=source_id, raw=True)
+    try:
+        execute(session, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}")
+    except pymysql.MySQLError as error:
+        _close(session)
+        raise coded(error, endpoint, Side.SOURCE, source_id) from error
+    return session
 
 
 class ChunkSource:
@@ -89,7 +102,7 @@ class ChunkSource:
         return self._session, self._info
 
     def _connect(self) -> Session:
-        return connect(self._endpoint, Side.SOURCE, name=self._source_id, raw=True)
+        return open_source(self._endpoint, self._source_id)
 
     @contextmanager
     def _coding(self) -> Generator[None]:
@@ -138,7 +151,6 @@ class ChunkSource:
             with self._coding():
                 name = f"{quote_name(plan.table.schema)}.{quote_name(plan.table.name)}"
                 with locker.cursor() as cursor:
-                    cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}")
                     cursor.execute(f"LOCK TABLES {name} READ")
                 if is_versioned(plan.table):
                     with session.cursor() as cursor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pymysql
 
@@ -12,7 +13,7 @@ from proto import errors
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker.connection import Endpoint, Session, Side, coded, connect
+from worker.connection import Session, Side, coded, connect
 from worker.context import SubTaskContext
 from worker.plan import TablePlan
 from worker.schema import read_tables
@@ -22,6 +23,7 @@ from worker.snapshot.plan import TablePlanner
 from worker.snapshot.progress import Progress
 from worker.snapshot.reader import ReaderSpec, ReaderTask
 from worker.snapshot.records import StoredChunk
+from worker.snapshot.source import open_source
 from worker.snapshot.store import SnapshotStore
 from worker.spark import TaskFailed
 from worker.table import Column, Table
@@ -33,6 +35,8 @@ _DEFAULT_THREADS = 4
 _DEFAULT_CHUNK_ROWS = 8096
 _BATCH_CHUNKS = 1000
 _BATCH_SECONDS = 0.2
+_ATTEMPTS = 5
+_BACKOFF_SECONDS = 0.2
 
 
 class SnapshotUnit:
@@ -63,6 +67,9 @@ class SnapshotUnit:
         context, config = self._context, self._context.config
         plans, stored = self._plans, self._prepare()
         progress = self._progress = Progress(plans, stored)
+        if all(item.loaded is not None for item in stored) and progress.status().plan_complete:
+            self._check_complete(plans)
+            return Finished()
         dispenser = Dispenser(progress, stop)
         dispenser.offer(PlannedChunk(plans[item.shard], item.chunk) for item in stored if item.loaded is None)
         planner = _Planner(context, self._store, plans, stored, dispenser, progress)
@@ -207,7 +214,7 @@ class _Planner(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._plan_tables()
+            self._plan_stubbornly()
         except ShardmergeError as error:
             self._dispenser.fail(error)
         except Exception as error:
@@ -216,10 +223,25 @@ class _Planner(threading.Thread):
                 errors.worker.INTERNAL(kind=type(error).__name__, where="the chunk planner", reason=error)
             )
 
+    def _plan_stubbornly(self) -> None:
+        """Again, from the last recorded chunk on, after errors that pass: a table that somebody has locked, say."""
+        attempt = 0
+        while True:
+            try:
+                self._plan_tables()
+                return  # noqa: TRY300
+            except ShardmergeError as error:
+                attempt += 1
+                if not error.spec.retryable or attempt == _ATTEMPTS:
+                    raise
+                log.warning("planning is tried again", source=self._source_id, error=str(error))
+            if self._dispenser.wait_ending(_BACKOFF_SECONDS * 2**attempt):
+                return
+
     def _plan_tables(self) -> None:
-        source = _open(self._source_endpoint, Side.SOURCE, self._source_id, raw=True)
+        source = open_source(self._source_endpoint, self._source_id)
         try:
-            target = _open(self._target_endpoint, Side.TARGET, "target", raw=False)
+            target = connect(self._target_endpoint, Side.TARGET, name="target")
             try:
                 for plan in self._plans:
                     last = self._last.get(plan.shard)
@@ -229,9 +251,9 @@ class _Planner(threading.Thread):
                         return
                 self._dispenser.complete()
             finally:
-                target.close()
+                _close(target)
         finally:
-            source.close()
+            _close(source)
 
     def _plan_table(self, source: Session, target: Session, plan: TablePlan, last: Chunk | None) -> None:
         """In batches that grow with the time a chunk takes to find: the first goes out at once."""
@@ -259,9 +281,11 @@ class _Planner(threading.Thread):
             self._store.add_chunks(target, plan.shard, batch)
         except pymysql.MySQLError as error:
             raise coded(error, self._target_endpoint, Side.TARGET, "target") from error
+        self._last[plan.shard] = batch[-1]
         self._progress.planned(plan.shard, len(batch), complete=batch[-1].is_last)
         self._dispenser.offer(PlannedChunk(plan, chunk) for chunk in batch)
 
 
-def _open(endpoint: Endpoint, side: Side, name: str, *, raw: bool) -> Session:
-    return connect(endpoint, side, name=name, raw=raw)
+def _close(session: Session) -> None:
+    with suppress(pymysql.MySQLError):  # it was lost
+        session.close()
