@@ -110,13 +110,13 @@ def test_kill_during_the_snapshot(world: World, victim: str) -> None:
     family = world.family(name)
     shards = family.create(4000)
     with Writer(shards, seed=22) as writer:
-        world.cluster.hooks.hold("chunk.before_commit")
+        world.cluster.hooks.hold("snapshot.before_commit")
         world.cluster.start_task(family.task(extra="snapshot:\n  chunk-rows: 500\n  threads: 2\n"))
-        world.cluster.hooks.reached("chunk.before_commit")
+        world.cluster.hooks.reached("snapshot.before_commit")
         try:
             VICTIMS[victim](world)
         finally:
-            world.cluster.hooks.release("chunk.before_commit")
+            world.cluster.hooks.release("snapshot.before_commit")
         world.cluster.wait_replicating(name, 240)
         writer.stop()
     world.settle([name])

@@ -1,0 +1,258 @@
+"""Does the steps of a case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pymysql
+from pymysql.constants import CLIENT
+from pymysql.cursors import Cursor
+
+from tests.cases.case import (
+    Case,
+    Cell,
+    Compare,
+    Do,
+    Place,
+    Refused,
+    Rows,
+    ShardTable,
+    Sql,
+    SqlFile,
+    StartTask,
+    StopWriting,
+    Wait,
+    Write,
+)
+from tests.support import judge, writer
+from tests.support.cluster import SubTask
+from tests.support.mariadb import MariaDB
+from tests.support.wait import until
+from tests.support.world import World
+
+_SECONDS = 120.0
+
+
+class Runner:
+    """One case in ``world``; :meth:`end` after :meth:`run`, whatever came of it."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self._world = world
+        self._cluster = world.cluster
+        self._folder = folder
+        self._task = folder.name
+        self._schema = folder.name.replace("-", "_")
+        self._started = False
+        self._writer: writer.Writer | None = None
+
+    def run(self, case: Case) -> None:
+        """All steps; AssertionError names the step that did not hold."""
+        for number, step in enumerate(case.steps, 1):
+            try:
+                self._step(step)
+            except (AssertionError, pymysql.MySQLError) as error:
+                raise AssertionError(f"{self._task}, step {number}, {step!r}:\n{error}") from error
+
+    def end(self) -> None:
+        if self._writer is not None:
+            self._writer.stop()
+        if self._started:
+            self._cluster.dmctl("stop-task", self._task, check=False)
+
+    def _step(self, step: object) -> None:
+        match step:
+            case Sql(sql=text, at=places):
+                self._sql(text, places)
+            case SqlFile(sql_file=name, at=places):
+                self._sql((self._folder / name).read_text(encoding="utf-8"), places)
+            case StartTask(start_task=fragment, sources=sources, options=options):
+                self._started = True
+                self._cluster.dmctl("start-task", self._task_file(fragment, sources), *options)
+            case Refused():
+                self._refused(step)
+            case Wait():
+                self._wait(step)
+            case Do(do=what):
+                self._cluster.dmctl(f"{what}-task", self._task)
+                if what == "pause":
+                    self._cluster.wait_paused(self._task, _SECONDS)
+            case Compare():
+                self._compare(step)
+            case Rows():
+                self._rows(step)
+            case Write():
+                self._write(step)
+            case StopWriting(stop_writing_after=changes):
+                self._stop_writing(changes)
+            case _:
+                raise AssertionError(f"unknown step {step}")
+
+    # -- servers
+
+    def _server(self, place: Place) -> MariaDB:
+        match place:
+            case "source-1":
+                return self._world.sources[0][1]
+            case "source-2":
+                return self._world.sources[1][1]
+            case "target":
+                return self._world.target
+
+    def _sql(self, text: str, places: Place | list[Place]) -> None:
+        for place in places if isinstance(places, list) else [places]:
+            _execute_all(self._server(place), text)
+
+    def _rows(self, step: Rows) -> None:
+        found = _result(self._server(step.at), step.rows)
+        expected = step.are
+        if step.same_at is not None:
+            expected = _result(self._server(step.same_at), step.as_ or step.rows)
+            assert expected, f"no rows at {step.same_at}: nothing was compared"
+        assert found == expected, f"is:        {_short(found)}\nshould be: {_short(expected or [])}"
+
+    # -- the task
+
+    def _task_file(self, fragment: dict[str, object], sources: Sequence[int]) -> str:
+        routes, mappings, lists = (fragment.get(key) or {} for key in ("routes", "column-mappings", "block-allow-list"))
+        assert isinstance(routes, dict)
+        assert isinstance(mappings, dict)
+        assert isinstance(lists, dict)
+        names = [str(name) for name in mappings]
+        ending = {f"-{number}" for number in (1, 2)}
+        target = self._world.target
+        task: dict[str, object] = {
+            "name": self._task,
+            "task-mode": "all",
+            "meta-schema": "dm_meta",
+            "target-database": {"host": target.host, "port": target.port, "user": "root", "password": ""},
+            "mysql-instances": [
+                {
+                    "source-id": self._world.sources[number - 1][0],
+                    "block-allow-list": next(iter(lists), "case"),
+                    "route-rules": [*routes],
+                    "column-mapping-rules": [
+                        name for name in names if name[-2:] not in ending or name.endswith(f"-{number}")
+                    ],
+                }
+                for number in sources
+            ],
+            **({} if lists else {"block-allow-list": {"case": {"do-dbs": [f"{self._schema}*"]}}}),
+            **fragment,
+        }
+        # JSON is YAML too.
+        return self._cluster.write(f"{self._task}.task.yaml", json.dumps(task, ensure_ascii=False, indent=1))
+
+    def _refused(self, step: Refused) -> None:
+        answer = self._cluster.dmctl("start-task", self._task_file(step.refused, step.sources), check=False)
+        assert answer.code == 1, answer.text
+        assert f'"code": {step.code}' in answer.text or f"[{step.code} " in answer.text, answer.text
+        for words in step.says:
+            assert words in answer.text, f"{words!r} is not in:\n{answer.text}"
+        left = self._cluster.subtasks(self._task)
+        assert left == {}, f"a refused task left subtasks: {left}"
+
+    def _wait(self, step: Wait) -> None:
+        match step.wait:
+            case "replicating":
+                self._cluster.wait_replicating(self._task, _SECONDS)
+            case "caught-up":
+                self._cluster.wait_caught_up(self._task, dict(self._world.sources), _SECONDS)
+            case "finished":
+                self._cluster.wait_subtasks(self._task, lambda sub: sub.stage == "Finished", "is finished", _SECONDS)
+            case "paused":
+                self._wait_paused(step)
+
+    def _wait_paused(self, step: Wait) -> None:
+        wanted = None if step.source is None else self._world.sources[step.source - 1][0]
+
+        def is_paused(subtask: SubTask) -> bool:
+            return subtask.stage == "Paused" or subtask.source != (wanted or subtask.source)
+
+        found = self._cluster.wait_subtasks(self._task, is_paused, "is paused", _SECONDS)
+        paused = next(subtask for subtask in found.values() if subtask.stage == "Paused")
+        assert [code for code, _ in paused.errors] == ([step.code] if step.code else []), paused
+        for words in step.says:
+            assert words in paused.errors[0][1], f"{words!r} is not in: {paused.errors[0][1]}"
+
+    # -- judge and writer
+
+    def _shard(self, shard: ShardTable) -> tuple[MariaDB, str, str]:
+        schema, table = shard.table.split(".")
+        return self._world.sources[shard.source - 1][1], schema, table
+
+    def _compare(self, step: Compare) -> None:
+        shards: list[judge.Shard] = []
+        for shard in step.compare:
+            server, schema, table = self._shard(shard)
+            ids = judge.PartitionIds(*shard.ids) if shard.ids is not None else None
+            shards.append(judge.Shard(server.connect, schema, table, ids, shard.id_column))
+        target = judge.Target(self._world.target.connect, *step.with_.split("."))
+        verdict = judge.compare(shards, target, key=step.key, columns=step.columns)
+        assert verdict.differences == 0, verdict
+        assert verdict.rows >= step.rows, verdict
+
+    def _write(self, step: Write) -> None:
+        shards: list[writer.ShardTable] = []
+        for shard in step.write:
+            server, schema, table = self._shard(shard)
+            shards.append(writer.ShardTable(server.connect, schema, table))
+        writer.create_tables(shards)
+        for number, shard in enumerate(shards):
+            writer.fill(shard, step.rows, step.seed + number)
+        self._writer = writer.Writer(shards, seed=step.seed)
+        self._writer.start()
+
+    def _stop_writing(self, changes: int) -> None:
+        running = self._writer
+        assert running is not None, "nothing writes"
+        seen = running.counts.changes
+        until(lambda: running.counts.changes >= seen + changes, f"the writer makes {changes} further changes")
+        running.stop()
+        self._writer = None
+
+
+def _execute_all(server: MariaDB, text: str) -> None:
+    # The server splits the statements: no second idea of SQL here.
+    connection = pymysql.connect(
+        host=server.host,
+        port=server.port,
+        user="root",
+        autocommit=True,
+        charset="utf8mb4",
+        init_command="SET time_zone='+00:00'",
+        client_flag=CLIENT.MULTI_STATEMENTS,
+    )
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(text)
+            _drain(cursor)
+    finally:
+        connection.close()
+
+
+def _drain(cursor: Cursor) -> None:
+    """Read every result, so that an error of a later statement is raised."""
+    while cursor.nextset():
+        pass
+
+
+def _result(server: MariaDB, query: str) -> list[list[Cell]]:
+    return [[_cell(value) for value in row] for row in server.query(query)]
+
+
+def _cell(value: object) -> Cell:
+    match value:
+        case None | int():
+            return value
+        case bytes():
+            return value.hex().upper()
+        case _:
+            return str(value)
+
+
+def _short(rows: list[list[Cell]]) -> str:
+    """Rows for a message."""
+    text = str(rows)
+    return text if len(text) <= 3000 else f"{text[:3000]}… ({len(text)} characters)"
