@@ -126,6 +126,25 @@ class Rows(Part):
         return self
 
 
+class SameBytes(Part):
+    """The target's table ``with`` (default: of the same name) holds the bytes of source 1's table, in all columns.
+
+    ``key``: what orders the rows; the judge compares values, this their bytes and their text.
+    """
+
+    same_bytes: str
+    with_: Annotated[str | None, Field(alias="with")] = None
+    key: list[str]
+
+
+class AllTypes(Part):
+    """The table of tests/support/all_types.py at source 1: ``create`` it (and its schema), ``insert`` its rows, ``change`` some."""
+
+    all_types: Literal["create", "insert", "change"]
+    table: str
+    keyless: bool = False
+
+
 class Write(Part):
     """Make and fill these shard tables of orders (see tests/support/writer.py) and go on writing to them."""
 
@@ -149,6 +168,8 @@ Step = Annotated[
     | Annotated[Do, Tag("do")]
     | Annotated[Compare, Tag("compare")]
     | Annotated[Rows, Tag("rows")]
+    | Annotated[SameBytes, Tag("same-bytes")]
+    | Annotated[AllTypes, Tag("all-types")]
     | Annotated[Write, Tag("write")]
     | Annotated[StopWriting, Tag("stop-writing-after")],
     Discriminator(lambda value: next(iter(cast("Mapping[str, object]", value)), "") if isinstance(value, dict) else ""),

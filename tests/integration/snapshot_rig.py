@@ -130,8 +130,8 @@ class Rig:
             session.close()
         return self.epoch
 
-    def unit(self, spark: Threads | None = None) -> SnapshotUnit:
-        """A unit under a fresh epoch."""
+    def context(self, spark: Threads | None = None) -> SubTaskContext:
+        """A run under a fresh epoch, with its plans made."""
         self.take_over()
         source, target = self.session(Side.SOURCE), self.session(Side.TARGET)
         try:
@@ -139,7 +139,7 @@ class Rig:
         finally:
             source.close()
             target.close()
-        context = SubTaskContext(
+        return SubTaskContext(
             config=self.config,
             source=config_pb2.SourceConfig(source_id=SOURCE),
             epoch=self.epoch,
@@ -152,6 +152,10 @@ class Rig:
             lane_address=self.address,
             registry=self.service,
         )
+
+    def unit(self, spark: Threads | None = None) -> SnapshotUnit:
+        """A unit under a fresh epoch."""
+        context = self.context(spark)
         return SnapshotUnit(context, self.plans)
 
     def run(self, stop: StopSignal | None = None) -> Outcome:

@@ -137,7 +137,8 @@ def library_rows(
         {"host": server.host, "port": server.port, "user": "root"},
         4711,
         only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
-        # It starts at the first file, whatever is asked for. Not blocking, a fast server resets the connection before a slow reader has read to the end.
+        # It starts at the first file, whatever is asked for. Without blocking, the server resets the
+        # connection before a slow reader has read to the end.
         blocking=True,
         log_file=file,
         log_pos=4,

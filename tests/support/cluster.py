@@ -64,6 +64,7 @@ class Cluster:
         directory.mkdir(parents=True, exist_ok=True)
         self.hooks = Hooks(directory / "hooks")
         self.etcd = Etcd(directory / "etcd")
+        self._sources_of: dict[str, frozenset[str]] = {}
         self._environment = {**self.hooks.environment, "PYTHONUNBUFFERED": "1", **(environment or {})}
         endpoints = [self.etcd.endpoint]
         self.masters = [
@@ -175,6 +176,7 @@ class Cluster:
         """`dmctl start-task` with a task file of this text; its name is taken from the text."""
         match = re.search(r"^name:\s*\"?([\w-]+)", text, re.MULTILINE)
         assert match, "the task has no name"
+        self._sources_of[match.group(1)] = frozenset(re.findall(r"^\s*- source-id:\s*\"?([\w-]+)", text, re.MULTILINE))
         self.dmctl("start-task", self.write(f"{match.group(1)}.task.yaml", text), *options)
 
     # -- status
@@ -192,13 +194,15 @@ class Cluster:
     def wait_subtasks(
         self, task: str, condition: Callable[[SubTask], bool], what: str, seconds: float = 120.0
     ) -> dict[str, SubTask]:
-        """Until ``condition`` holds for every subtask of ``task`` (of which there is one at least)."""
+        """Until ``condition`` holds for the subtasks of ``task`` at all of its sources: a subtask that nobody can
+        speak for now (its worker is starting) is one it does not hold for."""
         last: dict[str, SubTask] = {}
 
         def holds() -> dict[str, SubTask] | None:
             nonlocal last
             last = self.subtasks(task)
-            return last if last and all(condition(subtask) for subtask in last.values()) else None
+            everyone = bool(last) and last.keys() >= self._sources_of.get(task, frozenset())
+            return last if everyone and all(condition(subtask) for subtask in last.values()) else None
 
         try:
             return until(holds, f"every subtask of {task} {what}", seconds, every=0.2)

@@ -26,6 +26,7 @@ from worker.relay.files import index_path, relay_path, segment_numbers, statemen
 from worker.relay.log import RelayLog
 from worker.relay.model import AtHead, AtStatement, BlockData, ReachedUntil, Statement, SubscriptionItem
 from worker.relay.positions import end_at, locate
+from worker.relay.records import EntryKind
 from worker.relay.subscription import subscribe
 from worker.unit import StopSignal
 
@@ -253,10 +254,16 @@ def test_an_unfinished_group_is_never_served(rig: Rig) -> None:
     rig.source.add(EventType.WRITE_ROWS_V1, bytes(1000))
     rig.fetch()
     assert rig.log.head() == before
-    assert relay_path(rig.directory, before.offset.segment).stat().st_size > before.offset.byte
+    path = relay_path(rig.directory, before.offset.segment)
+    assert path.stat().st_size > before.offset.byte
+    assert rig.appender.connect() == before.position
+    assert path.stat().st_size == before.offset.byte
+    rig.disconnect()
+    rig.fetch()
+    assert path.stat().st_size > before.offset.byte
     rig.reopen()
     assert rig.log.head().offset == before.offset
-    assert relay_path(rig.directory, before.offset.segment).stat().st_size == before.offset.byte
+    assert path.stat().st_size == before.offset.byte
 
 
 def test_positions_times_and_gtids_at_group_ends(rig: Rig) -> None:
@@ -341,6 +348,21 @@ def test_a_damaged_closed_segment_is_an_error_not_a_gap(rig: Rig) -> None:
     assert caught.value.spec is errors.relay.RELAY_DAMAGED
     rig.reopen()  # cuts there and fetches the rest again
     assert rig.log.head().offset.segment == numbers[1]
+    rig.fetch()
+    assert bytes_of(rig.served()) == rig.source.committed()
+
+
+def test_groups_missing_at_the_end_of_a_closed_segment_are_noticed(rig: Rig) -> None:
+    """Torn exactly between two groups, with its index gone: only the next segment's begin tells."""
+    for _ in range(20):
+        rig.source.transaction(50, 50)
+    rig.fetch()
+    second = rig.log.segments()[1]
+    ends = [entry.byte for entry in rig.log.index_of(second).entries if entry.kind is EntryKind.GROUP_END]
+    os.truncate(relay_path(rig.directory, second.number), ends[-1])
+    os.truncate(index_path(rig.directory, second.number), index_path(rig.directory, second.number).stat().st_size - 1)
+    rig.reopen()
+    assert rig.log.head().offset == RelayOffset(second.number, ends[-1])
     rig.fetch()
     assert bytes_of(rig.served()) == rig.source.committed()
 

@@ -1,0 +1,144 @@
+"""Every process unit keeps the promises of worker/unit.py."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from proto import errors
+from proto.worker_pb2 import LoadStatus, SyncStatus
+from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, subtask_config
+from tests.support.mariadb import MariaDB
+from tests.support.wait import until
+from worker import meta
+from worker.connection import Side
+from worker.replicate import checkpoint as checkpoints
+from worker.replicate.unit import ReplicateUnit, first_checkpoints
+from worker.unit import Failed, Outcome, ProcessUnit, Stopped, StopSignal
+
+MakeUnit = Callable[[Rig], ProcessUnit]
+
+
+def _snapshot(rig: Rig) -> ProcessUnit:
+    return rig.unit()
+
+
+def _replicate(rig: Rig) -> ProcessUnit:
+    context = rig.context()
+    session = rig.session(Side.TARGET)
+    try:
+        if not checkpoints.read_all(session, META, TASK, SOURCE):
+            offset = rig.relay.locate(rig.start, 60, StopSignal())
+            first = first_checkpoints(2, rig.epoch, rig.relay, rig.start, offset)
+            meta.begin(
+                session,
+                META,
+                TASK,
+                SOURCE,
+                rig.epoch,
+                meta.Phase.REPLICATE,
+                rig.start,
+                rig.tables,
+                lambda inner: checkpoints.insert(inner, META, TASK, SOURCE, first),
+            )
+    finally:
+        session.close()
+    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start)
+
+
+UNITS: dict[str, MakeUnit] = {"snapshot": _snapshot, "replicate": _replicate}
+
+
+@pytest.fixture(params=UNITS)
+def make_unit(request: pytest.FixtureRequest) -> MakeUnit:
+    return UNITS[request.param]
+
+
+@pytest.fixture
+def target(make_server: Callable[..., MariaDB]) -> MariaDB:
+    return make_server("target")
+
+
+@pytest.fixture
+def source(make_server: Callable[..., MariaDB]) -> MariaDB:
+    server = make_server("source")
+    server.execute(
+        "CREATE DATABASE shard_1",
+        "USE shard_1",
+        "CREATE TABLE shard_1.t (id BIGINT PRIMARY KEY, v VARCHAR(20))",
+        "INSERT INTO shard_1.t SELECT seq, 'old' FROM seq_1_to_500",
+    )
+    return server
+
+
+@pytest.fixture
+def rig(source: MariaDB, target: MariaDB, tmp_path: Path) -> Iterator[Rig]:
+    with Rig(source, target, tmp_path, subtask_config(target, chunk_rows=50, threads=2)) as made:
+        source.execute("INSERT INTO shard_1.t VALUES (1000, 'new')")
+        yield made
+
+
+class _Run(threading.Thread):
+    """``run`` in a thread of its own; raises nothing, for that is a promise."""
+
+    def __init__(self, unit: ProcessUnit, stop: StopSignal) -> None:
+        super().__init__()
+        self._unit, self._stop_signal = unit, stop
+        self.outcomes: list[Outcome] = []
+
+    def run(self) -> None:
+        self.outcomes.append(self._unit.run(self._stop_signal))
+
+
+def _is_status(unit: ProcessUnit) -> bool:
+    return isinstance(unit.status(), LoadStatus | SyncStatus)
+
+
+def test_stopped_before_it_began_commits_nothing(rig: Rig, make_unit: MakeUnit) -> None:
+    unit, stop = make_unit(rig), StopSignal()
+    stop.set()
+    assert unit.run(stop) == Stopped()
+    assert rig.target.query("SELECT COUNT(*) FROM shard_1.t") == [(0,)]
+
+
+def test_stop_ends_it_and_status_answers_all_the_time(
+    rig: Rig, make_unit: MakeUnit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Held with rows in hand: it is certainly at work when it is stopped.
+    monkeypatch.setenv("SHARDMERGE_HOOKS", str(tmp_path))
+    moments = ("snapshot.before_commit", "lane0.commit", "lane1.commit")
+    for moment in moments:
+        (tmp_path / f"{moment}.hold").touch()
+    unit, stop = make_unit(rig), StopSignal()
+    assert _is_status(unit)
+    run = _Run(unit, stop)
+    run.start()
+    until(lambda: [path for path in tmp_path.iterdir() if ".reached." in path.name], "it is at work")
+    assert _is_status(unit)
+    stop.set()
+    for moment in moments:
+        (tmp_path / f"{moment}.hold").unlink()
+    run.join(60)
+    assert run.outcomes == [Stopped()]
+    assert _is_status(unit)
+
+
+def test_a_target_that_is_away_is_a_coded_retryable_failure(rig: Rig, make_unit: MakeUnit) -> None:
+    unit = make_unit(rig)
+    rig.target.kill()
+    outcome = unit.run(StopSignal())
+    assert isinstance(outcome, Failed)
+    assert outcome.error.spec is errors.replicate.TARGET_LOST
+    assert outcome.error.spec.retryable
+
+
+def test_an_older_epoch_fails_and_commits_nothing(rig: Rig, make_unit: MakeUnit) -> None:
+    unit = make_unit(rig)
+    rig.take_over()
+    outcome = unit.run(StopSignal())
+    assert isinstance(outcome, Failed)
+    assert outcome.error.spec is errors.replicate.FENCED
+    assert rig.target.query("SELECT COUNT(*) FROM shard_1.t") == [(0,)]

@@ -1,0 +1,377 @@
+"""The decoder on a real server's bytes, kept in a file, and on made-up and damaged ones."""
+
+from __future__ import annotations
+
+import random
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proto import errors
+from proto.errors import ShardmergeError
+from tests.support.all_types import TABLE
+from tests.support.binlog import (
+    Binlog,
+    as_version_2,
+    body_of,
+    forge,
+    only,
+    plan_of,
+    query,
+    read_binlog,
+    without_checksums,
+)
+from worker.binlog.decoder import BlockDecoder
+from worker.binlog.events import EventType
+from worker.plan import PartitionId, TablePlan
+from worker.rows import ChangeKind, RowChange
+from worker.table import Column, Table, ValueKind
+
+FILE = Path(__file__).parent / "data" / "mariadb-10.11.binlog"
+BINLOG = read_binlog(FILE)
+PLAIN = without_checksums(BINLOG)
+PLAN = plan_of(TABLE)
+
+GTID = forge(EventType.MARIADB_GTID, struct.pack("<QIB", 1, 0, 0) + bytes(6))
+XID = forge(EventType.XID, bytes(8))
+SMALL = plan_of(
+    Table(
+        "d",
+        "small",
+        (
+            Column("id", ValueKind.INTEGER, "int(11)", False),
+            Column("v", ValueKind.STRING, "varchar(20)", True, charset="utf8mb4"),
+        ),
+        (0,),
+        "PRIMARY",
+        (),
+        False,
+        "InnoDB",
+    )
+)
+
+
+def table_map(table_id: int = 7, name: bytes = b"small") -> bytes:
+    head = table_id.to_bytes(6, "little") + b"\1\0" + b"\1d\0" + bytes([len(name)]) + name + b"\0"
+    return forge(EventType.TABLE_MAP, head + b"\2" + bytes([3, 15]) + b"\2" + struct.pack("<H", 80) + b"\2")
+
+
+def image(number: int, text: bytes | None = b"x") -> bytes:
+    nulls = b"\xfe" if text is None else b"\xfc"
+    return nulls + struct.pack("<i", number) + (b"" if text is None else bytes([len(text)]) + text)
+
+
+def rows_event(code: EventType, *images: bytes, table_id: int = 7, ends: bool = True, present: bytes = b"\3") -> bytes:
+    bitmaps = present * 2 if code == EventType.UPDATE_ROWS_V1 else present
+    head = table_id.to_bytes(6, "little") + (b"\1\0" if ends else b"\0\0") + b"\2" + bitmaps
+    return forge(code, head + b"".join(images))
+
+
+def insert(*numbers: int, ends: bool = True) -> bytes:
+    return rows_event(EventType.WRITE_ROWS_V1, *(image(number) for number in numbers), ends=ends)
+
+
+def opened(plan: TablePlan = SMALL, **more: bool) -> BlockDecoder:
+    decoder = BlockDecoder(only(plan), source="s1", **more)
+    decoder.open(BINLOG.format_description)
+    return decoder
+
+
+def decode(binlog: Binlog, plan: TablePlan) -> list[RowChange]:
+    decoder = BlockDecoder(only(plan), source="s1")
+    decoder.open(binlog.format_description)
+    return decoder.decode(binlog.events)
+
+
+def numbers(changes: list[RowChange]) -> list[bytes]:
+    return [(change.after or change.before)[0] for change in changes]
+
+
+def fails(decoder: BlockDecoder, *events: bytes) -> ShardmergeError:
+    with pytest.raises(ShardmergeError) as caught:
+        decoder.decode(b"".join(events))
+    return caught.value
+
+
+EXPECTED = decode(BINLOG, PLAN)
+
+
+def test_the_kept_file() -> None:
+    assert [change.kind for change in EXPECTED].count(ChangeKind.INSERT) == 29
+    assert [change.kind for change in EXPECTED].count(ChangeKind.UPDATE) == 4
+    assert [change.kind for change in EXPECTED].count(ChangeKind.DELETE) == 3
+    first = dict(zip((each.column.name for each in PLAN.columns), EXPECTED[15].after, strict=True))
+    assert first["t6"] == b"'838:59:59.999999'"
+    assert first["dt5"] == b"'9999-12-31 23:59:59.99999'"
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_blocks_and_checksums_make_no_difference(cut: int) -> None:
+    expected = [change[2:] for change in EXPECTED]
+    assert [change[2:] for change in decode(PLAIN, PLAN)] == expected
+    second = BINLOG.of(as_version_2(event) for event in BINLOG.each())
+    assert [change[2:] for change in decode(second, PLAN)] == expected
+    decoder, events, found = opened(PLAN), BINLOG.each(), list[RowChange]()
+    for at in range(0, len(events), cut):
+        found += decoder.decode(b"".join(events[at : at + cut]))
+    assert [change[2:] for change in found] == expected
+
+
+def test_byte_and_event_say_where_a_change_stands() -> None:
+    for change in EXPECTED:
+        event = BINLOG.each()[change.event]
+        assert BINLOG.events[change.byte :].startswith(event)
+
+
+def test_it_runs_uncompiled_too(tmp_path: Path) -> None:
+    """The same sources without Cython make the same changes (and so guard the compiled arithmetic)."""
+    script = tmp_path / "uncompiled.py"
+    script.write_text(
+        "import sys, importlib.util as iu, importlib.machinery as im\n"
+        "from pathlib import Path\n"
+        "class Plain:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name in ('worker.binlog.values', 'worker.binlog.decoder'):\n"
+        "            return iu.spec_from_file_location(name, Path(path[0]) / (name.rpartition('.')[2] + '.py'))\n"
+        "sys.meta_path.insert(0, Plain())\n"
+        "from worker.binlog import is_compiled\n"
+        "from worker.binlog.decoder import BlockDecoder\n"
+        "from tests.support.all_types import TABLE\n"
+        "from tests.support.binlog import only, plan_of, read_binlog\n"
+        "assert not is_compiled()\n"
+        "binlog = read_binlog(Path(sys.argv[1]))\n"
+        "decoder = BlockDecoder(only(plan_of(TABLE)))\n"
+        "decoder.open(binlog.format_description)\n"
+        "print([tuple(change)[4:6] for change in decoder.decode(binlog.events)])\n",
+        encoding="utf-8",
+    )
+    root = Path(__file__).parents[3]
+    ran = subprocess.run(
+        [sys.executable, str(script), str(FILE)], capture_output=True, text=True, check=False, cwd=root,
+        env={"PYTHONPATH": str(root), "PATH": ""},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == str([(change.before, change.after) for change in EXPECTED])
+
+
+def test_rows_of_other_tables_are_skipped_and_asked_for_once() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def resolve(schema: str, table: str) -> TablePlan | None:
+        asked.append((schema, table))
+        return SMALL if table == "small" else None
+
+    decoder = BlockDecoder(resolve)
+    decoder.open(BINLOG.format_description)
+    other = table_map(8, b"other")
+    group = [
+        GTID,
+        table_map(),
+        other,
+        insert(1, ends=False),
+        rows_event(EventType.WRITE_ROWS_V1, b"??", table_id=8),
+        XID,
+    ]
+    assert numbers(decoder.decode(b"".join(group * 3))) == [b"1"] * 3
+    assert asked == [("d", "small"), ("d", "other")]
+    # The same id for another table, and a new file.
+    decoder.decode(GTID + table_map(8))
+    decoder.decode(BINLOG.format_description + table_map(8))
+    assert asked[2:] == [("d", "small"), ("d", "small")]
+
+
+def test_what_resolve_raises_comes_through() -> None:
+    def resolve(schema: str, table: str) -> TablePlan | None:
+        raise errors.config.ID_OVERFLOW(schema=schema, table=table)
+
+    decoder = BlockDecoder(resolve)
+    decoder.open(BINLOG.format_description)
+    assert fails(decoder, GTID, table_map()).code == errors.config.ID_OVERFLOW.code
+
+
+def test_a_group_in_pieces_keeps_its_table_maps() -> None:
+    decoder = opened()
+    assert numbers(decoder.decode(GTID + table_map() + insert(1, 2, ends=False))) == [b"1", b"2"]
+    assert numbers(decoder.decode(insert(3, ends=False))) == [b"3"]
+    assert numbers(decoder.decode(insert(4) + XID)) == [b"4"]
+    assert fails(decoder, insert(5)).spec.name == "malformed-event"  # its statement has ended
+
+
+def test_events_to_skip_still_map_tables() -> None:
+    block = [GTID, table_map(), insert(1, ends=False), insert(2, ends=False), insert(3), XID]
+    for skip, expected in ((0, [1, 2, 3]), (2, [1, 2, 3]), (3, [2, 3]), (4, [3]), (5, []), (6, [])):
+        found = opened().decode(b"".join(block), skip)
+        assert numbers(found) == [b"%d" % number for number in expected]
+        assert [change.event for change in found] == list(range(max(skip, 2), 5))
+
+
+def test_updates_deletes_nulls_and_mapped_keys() -> None:
+    plan = plan_of(SMALL.table, {"id": PartitionId(1 << 40, 40)})
+    decoder = opened(plan, source_keys=True)
+    update = rows_event(EventType.UPDATE_ROWS_V1, image(1, None), image(2, b"it's"))
+    delete = rows_event(EventType.DELETE_ROWS_V1, image(2, b""))
+    changed, gone = decoder.decode(GTID + table_map() + update + table_map() + delete + XID)
+    base = 1 << 40
+    assert changed[2:] == (
+        ChangeKind.UPDATE, plan, (b"%d" % (base + 1), b"NULL"), (b"%d" % (base + 2), b"'it\\'s'"), (b"1",), (b"2",)
+    )  # fmt: skip
+    assert gone[2:] == (ChangeKind.DELETE, plan, (b"%d" % (base + 2), b"''"), (), (b"2",), ())
+    assert fails(decoder, GTID, table_map(), insert(-1)).spec.name == "id-overflow"
+
+
+def test_a_column_that_is_not_written_may_be_absent_but_no_other() -> None:
+    plan = plan_of(SMALL.table, leave_out="v")
+    absent = rows_event(EventType.WRITE_ROWS_V1, b"\xfe" + struct.pack("<i", 5), present=b"\1")
+    assert [change.after for change in opened(plan).decode(table_map() + absent)] == [(b"5",)]
+    error = fails(opened(), table_map(), absent)
+    assert (error.spec.name, error.values["column"]) == ("row-image-incomplete", "v")
+
+
+def test_rolled_back_groups() -> None:
+    kept = [GTID, table_map(), insert(1), XID]
+    gone = [GTID, table_map(), insert(2), table_map(), insert(3), query(b"ROLLBACK")]
+    assert numbers(opened().decode(b"".join(kept + gone + kept))) == [b"1", b"1"]
+    # Rows that were given away, that cannot roll back, of which a part stays.
+    decoder = opened()
+    decoder.decode(GTID + table_map() + insert(2))
+    assert fails(decoder, query(b"ROLLBACK")).spec.name == "rolled-back-rows"
+    isam = replace(SMALL, table=replace(SMALL.table, engine="MyISAM"))
+    assert fails(opened(isam), *gone).spec.name == "rolled-back-rows"
+    assert fails(opened(), *gone[:-1], query(b"ROLLBACK TO `p`")).spec.name == "rolled-back-rows"
+    # Nothing of ours in it.
+    assert opened().decode(GTID + query(b"ROLLBACK") + GTID + query(b"ROLLBACK TO `p`")) == []
+
+
+def test_prepared_groups() -> None:
+    group = [GTID, query(b"XA START X'61'"), table_map(), insert(1), query(b"XA END X'61'")]
+    one_phase, prepare = (forge(EventType.XA_PREPARE, flag + bytes(12)) for flag in (b"\1", b"\0"))
+    assert numbers(opened().decode(b"".join([*group, one_phase]))) == [b"1"]
+    assert fails(opened(), *group, prepare).spec.name == "prepared-rows"
+    assert opened().decode(GTID + prepare) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        EventType.TRANSACTION_PAYLOAD,
+        EventType.START_ENCRYPTION,
+        EventType.INCIDENT,
+        EventType.EXECUTE_LOAD_QUERY,
+        EventType.PRE_GA_WRITE_ROWS,
+        EventType.START_V3,
+        99,
+    ],
+)
+def test_events_that_may_change_rows_stop(code: int) -> None:
+    error = fails(opened(), GTID, forge(code, bytes(40), log_pos=4711))
+    assert error.spec.name == "unsupported-event"
+    assert "4711" in error.message
+    assert error.workaround
+    assert "{" not in error.message + error.workaround
+
+
+def test_events_that_may_be_ignored() -> None:
+    ignorable = forge(99, bytes(40), flags=0x80)
+    dummy = forge(EventType.WRITE_ROWS_V1, (0xFFFFFF).to_bytes(6, "little") + b"\1\0\0\0\0")
+    assert opened().decode(GTID + ignorable + dummy + forge(EventType.ANNOTATE_ROWS, b"INSERT") + XID) == []
+
+
+def test_partial_updates_stop_only_for_our_tables() -> None:
+    def partial(table_id: int) -> bytes:
+        return forge(EventType.PARTIAL_UPDATE_ROWS, table_id.to_bytes(6, "little") + b"\1\0\2\0" + bytes(9))
+
+    lengths = bytearray(body_of(BINLOG.format_description))
+    lengths[57 + EventType.PARTIAL_UPDATE_ROWS - 1] = 10
+    decoder = opened()
+    decoder.open(forge(EventType.FORMAT_DESCRIPTION, bytes(lengths)))
+    assert decoder.decode(GTID + table_map(8, b"other") + partial(8)) == []
+    assert fails(decoder, GTID, table_map(), partial(7)).spec.name == "unsupported-event"
+
+
+def test_a_wrong_checksum_is_named_with_its_position() -> None:
+    event = bytearray(insert(1))
+    event[-6] ^= 1
+    error = fails(opened(), GTID, table_map(), bytes(event))
+    assert error.spec.name == "event-checksum-wrong"
+    assert "1000" in error.message
+
+
+def test_events_before_a_format_description_are_refused() -> None:
+    assert fails(BlockDecoder(only(SMALL)), GTID).spec.name == "malformed-event"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        insert(1)[:-1],
+        insert(1) + b"\0",
+        rows_event(EventType.WRITE_ROWS_V1, image(1)[:-1]),
+        rows_event(EventType.WRITE_ROWS_V1, image(1) + b"\0"),
+        rows_event(EventType.WRITE_ROWS_V1, image(1), image(2)[:3]),
+        rows_event(EventType.UPDATE_ROWS_V1, image(1)),
+        rows_event(EventType.WRITE_ROWS_V1, image(1), table_id=9),
+        forge(EventType.WRITE_ROWS_V1, (7).to_bytes(6, "little") + b"\1\0"),
+        forge(EventType.WRITE_ROWS_V1, (7).to_bytes(6, "little") + b"\1\0\3\7" + image(1)),
+        forge(EventType.WRITE_ROWS_V2, (7).to_bytes(6, "little") + b"\1\0\1\0\2\3" + image(1)),
+        forge(EventType.WRITE_ROWS_V2, (7).to_bytes(6, "little") + b"\1\0\xff\0\2\3" + image(1)),
+        forge(EventType.WRITE_ROWS_COMPRESSED_V1, (7).to_bytes(6, "little") + b"\1\0\2\3" + image(1)),
+        forge(EventType.TABLE_MAP, body_of(table_map())[:-3]),
+        forge(EventType.TABLE_MAP, body_of(table_map())[:9]),
+        forge(EventType.QUERY, bytes(5)),
+        forge(EventType.QUERY, struct.pack("<IIBHH", 7, 0, 200, 0, 0)),
+        forge(EventType.XA_PREPARE, b""),
+    ],
+)
+def test_malformed_events(event: bytes) -> None:
+    assert fails(opened(), GTID, table_map(), event).spec.name == "malformed-event"
+
+
+STRETCH = b"".join(PLAIN.each())
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 6))
+def test_damage_ends_in_a_coded_error_or_in_readable_rows(seed: int, hits: int) -> None:
+    """Without checksums nothing but the decoder's own checks stands between damaged bytes and the target."""
+    pick = random.Random(seed)
+    damaged = bytearray(STRETCH)
+    for _ in range(hits):
+        at = pick.randrange(len(damaged))
+        match pick.randrange(4):
+            case 0:
+                damaged[at] ^= 1 << pick.randrange(8)
+            case 1:
+                damaged[at] = pick.choice((0, 1, 0x7F, 0x80, 0xFB, 0xFC, 0xFE, 0xFF))
+            case 2:
+                del damaged[at : at + pick.randrange(1, 9)]
+            case _:
+                damaged[at:at] = pick.randbytes(pick.randrange(1, 9))
+    decoder = BlockDecoder(only(PLAN), source="s1")
+    decoder.open(PLAIN.format_description)
+    try:
+        changes = decoder.decode(bytes(damaged))
+    except ShardmergeError as error:
+        assert error.spec.error_class in ("decode", "config")
+        return
+    for change in changes:
+        for row in (change.before, change.after):
+            assert len(row) in (0, len(PLAN.columns))
+            assert all(isinstance(value, bytes) and value for value in row)
+
+
+@given(st.integers(0, len(STRETCH)))
+def test_a_cut_stream_gives_the_rows_before_the_cut_or_an_error(cut: int) -> None:
+    decoder = BlockDecoder(only(PLAN), source="s1")
+    decoder.open(PLAIN.format_description)
+    try:
+        changes = decoder.decode(STRETCH[:cut])
+    except ShardmergeError as error:
+        assert error.spec.name == "malformed-event"
+        return
+    assert [change[2:] for change in changes] == [change[2:] for change in EXPECTED[: len(changes)]]
