@@ -411,6 +411,6 @@ def uncompress(data: bytes, limit: int, source: str, position: int) -> bytes:
         plain = worker.decompress(data[start:], length + 1)
     except zlib.error as error:
         raise malformed(source, position, f"compressed part: {error}") from None
-    if len(plain) != length:
+    if len(plain) != length or not worker.eof:
         raise malformed(source, position, f"compressed part holds not the {length} bytes it claims")
     return plain

@@ -149,6 +149,9 @@ class Reader:
     def _wait_for_space(self) -> None:
         self.stage = Stage.STAGE_PAUSED
         while not self._stop.wait(_SPACE_CHECK_SECONDS):
-            if has_space(self._log.directory):
-                break
+            try:
+                if has_space(self._log.directory):
+                    break
+            except OSError:
+                break  # another failure of the disk: the next write names it
         self.stage = Stage.STAGE_RUNNING

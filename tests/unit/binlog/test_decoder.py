@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 import subprocess
@@ -225,6 +226,21 @@ def test_updates_deletes_nulls_and_mapped_keys() -> None:
     assert fails(decoder, GTID, table_map(), insert(-1)).spec.name == "id-overflow"
 
 
+@given(st.integers(1, 31), st.data())
+def test_partition_id_of_a_row_image_never_wraps(bits: int, data: st.DataObject) -> None:
+    most = (1 << bits) - 1
+    number = data.draw(st.sampled_from((0, 1, most, most + 1)) | st.integers(-(1 << 31), (1 << 31) - 1))
+    if number > (1 << 31) - 1:
+        return
+    decoder = opened(plan_of(SMALL.table, {"id": PartitionId(3 << 44, bits)}))
+    block = GTID + table_map() + insert(number) + XID
+    if 0 <= number <= most:
+        assert numbers(decoder.decode(block)) == [b"%d" % ((3 << 44) + number)]
+    else:
+        error = fails(decoder, block)
+        assert (error.spec.name, error.values["value"]) == ("id-overflow", str(number))
+
+
 def test_a_column_that_is_not_written_may_be_absent_but_no_other() -> None:
     plan = plan_of(SMALL.table, leave_out="v")
     absent = rows_event(EventType.WRITE_ROWS_V1, b"\xfe" + struct.pack("<i", 5), present=b"\1")
@@ -327,6 +343,7 @@ def test_events_before_a_format_description_are_refused() -> None:
         forge(EventType.QUERY, struct.pack("<IIBHH", 7, 0, 200, 0, 0)),
         forge(EventType.XA_PREPARE, b""),
     ],
+    ids=itertools.count(),
 )
 def test_malformed_events(event: bytes) -> None:
     assert fails(opened(), GTID, table_map(), event).spec.name == "malformed-event"
