@@ -79,7 +79,7 @@ class Sources:
         if failure is not None:
             raise errors.master.SOURCE_CHECK_FAILED(
                 source=source.source_id,
-                reason=f"{failure.name}: {failure.error_msg}",
+                reason=f"[{failure.code}] {failure.name}: {failure.error_msg}",
                 instruction=failure.instruction or "Mend it and give the command again.",
             )
 

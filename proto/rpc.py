@@ -18,7 +18,8 @@ from proto.log import get_logger
 ERROR_METADATA = "shardmerge-error-bin"
 """Trailing metadata of a failed call: a serialized ErrorDetail."""
 
-MAX_MESSAGE_BYTES = 64 << 20
+MAX_MESSAGE_BYTES = (1 << 30) + (64 << 20)
+"""A row of 1 GiB, the largest a server sends, is one event and so one message of the relay stream."""
 
 # Metadata must fit one HTTP/2 header list, on every proxy on the way: texts are cut well below it.
 _MAX_METADATA_BYTES = 64 << 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from proto.errors.spec import Scope, define
 
 _define = partial(define, error_class="decode")
 
@@ -83,13 +83,4 @@ UNREADABLE_VALUE = _define(
     message="source {source}: {schema}.{table}.{column}: value {value} is none of type {type}",
     workaround="Nothing of this row was written. Look at the row at the source; if it is sound, the table's structure "
     "was changed while it was read: resume-task.",
-)
-NOT_COMPILED = _define(
-    21010,
-    "decoder-not-compiled",
-    scope=Scope.INTERNAL,
-    level=Level.MEDIUM,
-    message="the binlog decoder runs uncompiled in {where}: about a hundred times slower",
-    workaround="Install the package with its compiled modules (pip install of the wheel, or "
-    "`python setup.py build_ext --inplace` in a checkout) in every environment that runs Spark tasks.",
 )

@@ -124,13 +124,19 @@ class BlockDecoder:
         self._first_row = 0
 
     def open(self, format_description: bytes) -> None:
-        """Begin with (or go on behind) this FORMAT_DESCRIPTION event: a new file, so new table ids."""
+        """Begin with (or go on behind) this FORMAT_DESCRIPTION event: a new file, so new table ids.
+
+        No group reaches beyond it: what was seen of an unfinished one is forgotten.
+        """
         self._format = ev.FormatDescription.parse(format_description, self._source)
         self._is_mariadb = self._format.is_mariadb
         lengths = self._format.post_header_lengths
         self._id_bytes = bytes(_ID_BYTES.get(length, 0) for length in lengths) + bytes(256 - len(lengths))
         self._known = {}
         self._active = {}
+        self._changed = None
+        self._given = False
+        self._undone = True
 
     def decode(self, events: bytes, skip_events: int = 0) -> list[RowChange]:
         """The row changes of whole events, in order.

@@ -203,6 +203,8 @@ class FormatDescription:
         if algorithm not in (0, 1):
             raise malformed(source, header.log_pos, f"checksum algorithm {algorithm}, known are 0 and 1 (CRC32)")
         lengths = b"\0" + event[HEADER_SIZE + 57 : end - 1]
+        if len(lengths) > 256:
+            raise malformed(source, header.log_pos, f"{len(lengths) - 1} event types, a type is one byte")
         if len(lengths) <= EventType.DELETE_ROWS_V1:
             raise malformed(source, header.log_pos, f"server {version} knows only {len(lengths) - 1} event types")
         is_mariadb = "mariadb" in version.lower() or len(lengths) > EventType.ANNOTATE_ROWS

@@ -260,6 +260,11 @@ def test_rolled_back_groups() -> None:
     isam = replace(SMALL, table=replace(SMALL.table, engine="MyISAM"))
     assert fails(opened(isam), *gone).spec.name == "rolled-back-rows"
     assert fails(opened(), *gone[:-1], query(b"ROLLBACK TO `p`")).spec.name == "rolled-back-rows"
+    # A stream that begins anew begins with a group.
+    decoder = opened()
+    decoder.decode(GTID + table_map() + insert(2))
+    decoder.open(BINLOG.format_description)
+    assert decoder.decode(b"".join(gone)) == []
     # Nothing of ours in it.
     assert opened().decode(GTID + query(b"ROLLBACK") + GTID + query(b"ROLLBACK TO `p`")) == []
 

@@ -57,7 +57,9 @@ def test_format_description_of_mysql() -> None:
     assert not ev.FormatDescription.parse(mysql_format(algorithm=0)).checksum
 
 
-@pytest.mark.parametrize("event", [mysql_format(algorithm=2), mysql_format(binlog_version=3), mysql_format(types=3)])
+@pytest.mark.parametrize(
+    "event", [mysql_format(algorithm=2), mysql_format(binlog_version=3), mysql_format(types=3), mysql_format(types=256)]
+)
 def test_an_unknown_format_is_refused(event: bytes) -> None:
     with pytest.raises(ShardmergeError):
         ev.FormatDescription.parse(event, "s1")
