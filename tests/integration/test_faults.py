@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from proto import errors
 from proto.errors import ErrorSpec
@@ -22,8 +20,6 @@ def _refused(answer: Answer, spec: ErrorSpec) -> None:
     assert answer.code != 0, answer.text
     assert str(spec.code) in answer.text, answer.text
     assert "Traceback" not in answer.text
-
-
 
 
 def test_wrong_password(world: World) -> None:

@@ -119,7 +119,7 @@ def test_incremental_from_a_position(world: World) -> None:
         for source_id, start in starts.items():
             text = text.replace(
                 f"  - source-id: {source_id}\n",
-                f'  - source-id: {source_id}\n    meta:\n      binlog-name: "{start[0]}"\n      binlog-pos: {start[1]}\n',
+                f"  - source-id: {source_id}\n    meta: {{binlog-name: {start[0]}, binlog-pos: {start[1]}}}\n",
             )
         world.cluster.start_task(text)
         world.cluster.wait_replicating("inc")

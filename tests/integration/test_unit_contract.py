@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from proto import errors
-from proto.worker_pb2 import LoadStatus, SyncStatus
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, subtask_config
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
@@ -93,8 +92,8 @@ class _Run(threading.Thread):
         self.outcomes.append(self._unit.run(self._stop_signal))
 
 
-def _is_status(unit: ProcessUnit) -> bool:
-    return isinstance(unit.status(), LoadStatus | SyncStatus)
+def _tells_status(unit: ProcessUnit) -> bool:
+    return unit.status().IsInitialized()
 
 
 def test_stopped_before_it_began_commits_nothing(rig: Rig, make_unit: MakeUnit) -> None:
@@ -113,17 +112,17 @@ def test_stop_ends_it_and_status_answers_all_the_time(
     for moment in moments:
         (tmp_path / f"{moment}.hold").touch()
     unit, stop = make_unit(rig), StopSignal()
-    assert _is_status(unit)
+    assert _tells_status(unit)
     run = _Run(unit, stop)
     run.start()
     until(lambda: [path for path in tmp_path.iterdir() if ".reached." in path.name], "it is at work")
-    assert _is_status(unit)
+    assert _tells_status(unit)
     stop.set()
     for moment in moments:
         (tmp_path / f"{moment}.hold").unlink()
     run.join(60)
     assert run.outcomes == [Stopped()]
-    assert _is_status(unit)
+    assert _tells_status(unit)
 
 
 def test_a_target_that_is_away_is_a_coded_retryable_failure(rig: Rig, make_unit: MakeUnit) -> None:
