@@ -79,6 +79,7 @@ class Daemon:
     def close(self) -> None:
         """Drain within the budget: units stop, the lease is given back, the server ends."""
         budget = float(self._config.drain_seconds)
+        log.info("draining", seconds=budget)
         if self._runner is not None and not self._runner.stop(budget):
             log.warning("subtasks did not end within the drain budget", seconds=budget)
         self._registration.resign()

@@ -70,4 +70,6 @@ class TablePlan:
 
     @property
     def target_name(self) -> str:
-        return f"`{self.target_schema}`.`{self.target_table}`"
+        """The target table as SQL, quoted."""
+        schema, table = (name.replace("`", "``") for name in (self.target_schema, self.target_table))
+        return f"`{schema}`.`{table}`"

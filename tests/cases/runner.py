@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import pymysql
 from pymysql.constants import CLIENT
@@ -29,7 +30,7 @@ from tests.cases.case import (
     Write,
 )
 from tests.support import all_types, judge, writer
-from tests.support.cluster import SubTask
+from tests.support.cluster import SubTask, binlog_end
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from tests.support.world import World
@@ -71,7 +72,7 @@ class Runner:
                 self._sql((self._folder / name).read_text(encoding="utf-8"), places)
             case StartTask(start_task=fragment, sources=sources, options=options):
                 self._started = True
-                self._cluster.dmctl("start-task", self._task_file(fragment, sources), *options)
+                self._cluster.start_task(self._task_text(fragment, sources), *options)
             case Refused():
                 self._refused(step)
             case Wait():
@@ -120,7 +121,7 @@ class Runner:
 
     # -- the task
 
-    def _task_file(self, fragment: dict[str, object], sources: Sequence[int]) -> str:
+    def _task_text(self, fragment: dict[str, object], sources: Sequence[int]) -> str:
         routes, mappings, lists = (fragment.get(key) or {} for key in ("routes", "column-mappings", "block-allow-list"))
         assert isinstance(routes, dict)
         assert isinstance(mappings, dict)
@@ -147,11 +148,11 @@ class Runner:
             **({} if lists else {"block-allow-list": {"case": {"do-dbs": [f"{self._schema}*"]}}}),
             **fragment,
         }
-        # JSON is YAML too.
-        return self._cluster.write(f"{self._task}.task.yaml", json.dumps(task, ensure_ascii=False, indent=1))
+        return _yaml(task)
 
     def _refused(self, step: Refused) -> None:
-        answer = self._cluster.dmctl("start-task", self._task_file(step.refused, step.sources), check=False)
+        file = self._cluster.write(f"{self._task}.task.yaml", self._task_text(step.refused, step.sources))
+        answer = self._cluster.dmctl("start-task", file, check=False)
         assert answer.code == 1, answer.text
         assert f'"code": {step.code}' in answer.text or f"[{step.code} " in answer.text, answer.text
         for words in step.says:
@@ -162,13 +163,28 @@ class Runner:
     def _wait(self, step: Wait) -> None:
         match step.wait:
             case "replicating":
-                self._cluster.wait_replicating(self._task, _SECONDS)
+                self._wait_all(lambda sub: sub.unit == "Sync" and sub.stage == "Running", "replicates")
             case "caught-up":
-                self._cluster.wait_caught_up(self._task, dict(self._world.sources), _SECONDS)
+                ends = {source: binlog_end(server) for source, server in self._world.sources}
+                self._wait_all(
+                    lambda sub: sub.unit == "Sync" and sub.synced and sub.position >= ends[sub.source],
+                    f"has applied up to {ends}",
+                )
             case "finished":
-                self._cluster.wait_subtasks(self._task, lambda sub: sub.stage == "Finished", "is finished", _SECONDS)
+                self._wait_all(lambda sub: sub.stage == "Finished", "is finished")
             case "paused":
                 self._wait_paused(step)
+
+    def _wait_all(self, condition: Callable[[SubTask], bool], what: str) -> None:
+        """At once an AssertionError when a subtask stands with an error that it will not try again."""
+
+        def holds(subtask: SubTask) -> bool:
+            result = subtask.raw.get("result") or {}
+            if subtask.stage == "Paused" and any(not error["retryable"] for error in result.get("errors", [])):
+                raise AssertionError(f"{subtask.source} is paused instead: {subtask.errors}")
+            return condition(subtask)
+
+        self._cluster.wait_subtasks(self._task, holds, what, _SECONDS)
 
     def _wait_paused(self, step: Wait) -> None:
         wanted = None if step.source is None else self._world.sources[step.source - 1][0]
@@ -248,6 +264,22 @@ class Runner:
         until(lambda: running.counts.changes >= seen + changes, f"the writer makes {changes} further changes")
         running.stop()
         self._writer = None
+
+
+def _yaml(task: dict[str, object]) -> str:
+    """A task file; what stands deeper than its keys is JSON, which is YAML too."""
+    lines: list[str] = []
+    for key, value in task.items():
+        if key == "mysql-instances" and isinstance(value, list):
+            lines.append(f"{key}:")
+            for instance in cast("list[dict[str, object]]", value):
+                start = "  - "
+                for name, part in instance.items():
+                    lines.append(f"{start}{name}: {json.dumps(part, ensure_ascii=False)}")
+                    start = "    "
+        else:
+            lines.append(f"{key}: {json.dumps(value, ensure_ascii=False)}")
+    return "\n".join(lines) + "\n"
 
 
 def _execute_all(server: MariaDB, text: str) -> None:

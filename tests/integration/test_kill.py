@@ -95,7 +95,13 @@ def test_kill_while_replicating(world: World, victim: str) -> None:
         world.cluster.wait_replicating(name)
         seen = writer.counts.changes
         until(lambda: writer.counts.changes > seen + 200, "there is load")
-        VICTIMS[victim](world)
+        # In the middle of a transaction at the target: rows are written, nothing is committed yet.
+        world.cluster.hooks.hold("lane0.before_commit")
+        world.cluster.hooks.reached("lane0.before_commit")
+        try:
+            VICTIMS[victim](world)
+        finally:
+            world.cluster.hooks.release("lane0.before_commit")
         seen = writer.counts.changes
         until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")
         writer.stop()

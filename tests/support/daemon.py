@@ -103,6 +103,11 @@ class Daemon:
 
     # -- ways to end and to disturb it
 
+    def signal(self, number: signal.Signals) -> None:
+        """To the daemon alone."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """kill -9 of the daemon alone; what it had started must notice by itself."""
         assert self._process is not None

@@ -1,0 +1,63 @@
+"""dm-worker as a process: a clean start that undoes itself, a clean end, an end at once."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+
+from proto import errors
+from tests.support.cluster import Cluster
+from tests.support.mariadb import MariaDB
+from tests.support.wait import until
+from tests.support.world import Family
+from tests.support.writer import Writer
+
+
+def test_life_of_a_worker(make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster]) -> None:
+    source, target = make_server("source"), make_server("target")
+    cluster = make_cluster(workers=1)
+    [worker] = cluster.workers
+    cluster.create_source("mysql-01", source)
+    family = Family("life", (("mysql-01", source),), target)
+    shards = family.create(100)
+    with Writer(shards, seed=51) as writer:
+        cluster.start_task(family.task())
+        cluster.wait_replicating("life")
+
+        # SIGTERM: drained, the lease given back, nothing left behind.
+        assert worker.terminate() == 0
+        assert worker.session() == []
+        [member] = cluster.dmctl("list-member", "--worker").json["workers"]
+        assert member["stage"] == "offline"
+        worker.start()
+        cluster.wait_replicating("life")
+
+        # While it drains, a second signal ends it at once; what it had started follows.
+        cluster.hooks.hold("lane0.before_commit")
+        cluster.hooks.reached("lane0.before_commit")
+        size = worker.log.stat().st_size
+        worker.signal(signal.SIGTERM)
+        until(lambda: b"draining" in worker.log.read_bytes()[size:], "it drains")
+        worker.signal(signal.SIGTERM)
+        until(lambda: not worker.alive, "the second signal ends it", 10)
+        until(lambda: not worker.session(), "its JVM and Spark tasks end", 60)
+        cluster.hooks.release("lane0.before_commit")
+        worker.start()
+        cluster.wait_replicating("life")
+        writer.stop()
+    cluster.wait_caught_up("life", {"mysql-01": source})
+    assert family.verdict().differences == 0, family.verdict()
+
+    # A start that fails says why in two lines and leaves no JVM.
+    worker.terminate()
+    host, port = worker.address.split(":")
+    with socket.create_server((host, int(port))):
+        size = worker.log.stat().st_size
+        worker.start(wait=False)
+        until(lambda: not worker.alive, "it gives up", 120)
+    said = worker.log.read_bytes()[size:].decode()
+    assert f"[{errors.master.CANNOT_LISTEN.code} " in said
+    assert "what to do:" in said
+    assert "Traceback" not in said
+    assert worker.session() == []
