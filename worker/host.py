@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,7 +31,10 @@ class SourceClock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One bound source's surroundings, the same for all of its subtasks."""
+    """One bound source's surroundings, the same for all of its subtasks.
+
+    ``needed_by_others``: whether a subtask of another task may need the relay log as it is.
+    """
 
     source: config_pb2.SourceConfig
     relay: Relay
@@ -39,3 +43,4 @@ class Host:
     spark: SparkRunner
     service: LaneService
     lane_address: str
+    needed_by_others: Callable[[str], bool]

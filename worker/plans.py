@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from proto import errors
 from worker.connection import Session
 from worker.plan import TablePlan
+from worker.replicate.checkpoint import Checkpoint
 from worker.rules import Rules, check_partitions
 from worker.schema import list_tables, read_tables
 from worker.table import Table
@@ -36,3 +39,21 @@ def make_plans(
         facts = ensure_target(source, target, merged, meta_schema=meta_schema)
         made.extend(replace(plan, one_lane=facts.one_lane) for plan in merged)
     return tuple(sorted(made, key=lambda plan: plan.shard))
+
+
+def keep_lanes(
+    plans: tuple[TablePlan, ...], recorded: frozenset[str], found: Sequence[Checkpoint]
+) -> tuple[TablePlan, ...]:
+    """The plans with the lanes that their checkpoints mean. Pure.
+
+    ``recorded``: targets that kept to one lane when the checkpoints were written. One lane is always right, so
+    those stay. A target that must keep to one lane now and did not may do so only while every lane stands at the
+    same place: else its keys would change to a lane that is further, and what lies between would be lost.
+    Raises LANES_MOVED.
+    """
+    kept = tuple(replace(plan, one_lane=plan.one_lane or plan.target_name in recorded) for plan in plans)
+    moved = sorted({plan.target_name for plan in kept if plan.one_lane} - recorded)
+    places = {(item.position.file, item.position.pos, item.skip_events) for item in found}
+    if moved and len(places) > 1:
+        raise errors.replicate.LANES_MOVED(source=plans[0].source, tables=", ".join(moved))
+    return kept

@@ -14,6 +14,7 @@ from proto.log import get_logger
 from worker.connection import Endpoint, ServerInfo, Session, Side, coded, connect, current_position, server_info
 from worker.host import Epochs, Host
 from worker.lane_service import LaneService
+from worker.needs import NeedsFrom, NeedsNothing, NeedUnknown, combined
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import PurgePolicy
 from worker.relay.relay import Relay
@@ -25,7 +26,7 @@ log = get_logger()
 
 _CLOCK_SECONDS = 1.0
 _CLOCK_ANSWER_SECONDS = 10.0
-_NOTHING_TO_PURGE = RelayOffset(0, 0)
+_EVERYTHING = RelayOffset(0, 0)
 
 
 class PollingClock:
@@ -97,8 +98,9 @@ class SourceRunner:
         self._ending: list[SubTask] = []
         self._lock = threading.Lock()
         self._run_allowed = run_allowed
+        self._reconciled = False  # before that, subtasks may exist that nobody has told about
         self._clock = PollingClock(endpoint, config.source_id)
-        self._host = Host(config, self.relay, self._clock, epochs, spark, service, lane_address)
+        self._host = Host(config, self.relay, self._clock, epochs, spark, service, lane_address, self._needed_by_others)
         self.relay.set_needed(self._needed)
         self.relay.start()
 
@@ -123,6 +125,7 @@ class SourceRunner:
                     self._ending.append(subtask)
         with self._lock:
             self._ending = [subtask for subtask in self._ending if not subtask.join(0)]
+        self._reconciled = True
 
     def _join_ended(self, task: str, seconds: float) -> None:
         for subtask in self._ending:
@@ -186,8 +189,17 @@ class SourceRunner:
         return status
 
     def _needed(self) -> RelayOffset | None:
-        """The lowest offset any subtask may need again; while one of them cannot say, nothing is purged (I7)."""
-        needs = [subtask.needed() for subtask in self._all()]
-        if any(need is None for need in needs):
-            return _NOTHING_TO_PURGE
-        return min((need for need in needs if need is not None), default=None)
+        """The lowest offset any subtask may need again, for the relay; None: nobody needs anything."""
+        if not self._reconciled:
+            return _EVERYTHING
+        match combined(subtask.need() for subtask in self._present()):
+            case NeedUnknown():
+                return _EVERYTHING
+            case NeedsFrom(offset=offset):
+                return offset
+            case NeedsNothing():
+                return None
+
+    def _needed_by_others(self, task: str) -> bool:
+        others = [subtask.need() for subtask in self._present() if subtask.name != task]
+        return not self._reconciled or combined(others) != NeedsNothing()

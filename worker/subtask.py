@@ -20,7 +20,7 @@ from proto import config_pb2, errors, rpc, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.host import Host
-from worker.position import RelayOffset
+from worker.needs import Need, NeedsFrom, NeedsNothing, NeedUnknown
 from worker.replicate.unit import ReplicateUnit
 from worker.subtask_run import SubTaskRun
 from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
@@ -29,6 +29,9 @@ log = get_logger()
 
 _BACKOFF_FIRST_SECONDS = 1.0
 _BACKOFF_MAX_SECONDS = 60.0
+_BACKOFF_MAX_DOUBLINGS = 6
+_LOOK_AGAIN_SECONDS = 1.0
+_LEAST_PAUSE_SECONDS = 0.05
 _BACKOFF_RESET_SECONDS = 300.0
 
 _ALLOWED: dict[pb.Stage, frozenset[pb.Stage]] = {
@@ -67,6 +70,7 @@ class SubTask:
         self._error: ShardmergeError | None = None
         self._unit: ProcessUnit | None = None
         self._epoch = 0
+        self._fresh = False
         self._stop = StopSignal()
         self._ending = False
         self._tried_revision = 0
@@ -87,8 +91,10 @@ class SubTask:
         with self._condition:
             if decision.revision <= self._decision.revision:
                 return
-            self._decision = decision
-            if decision.expected != pb.STAGE_RUNNING:
+            old, self._decision = self._decision, decision
+            same = decision.config == old.config and decision.meta_token == old.meta_token
+            if decision.expected != pb.STAGE_RUNNING or not same:
+                # Another configuration or a new meta token: a stop and a start that were seen as one change.
                 self._stop.set()
             elif self._stage == pb.STAGE_RUNNING and not self._stop.is_set:
                 self._tried_revision = decision.revision  # the run under way is what was asked for
@@ -127,10 +133,14 @@ class SubTask:
                 return self._tried_revision >= self._decision.revision
             return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
 
-    def needed(self) -> RelayOffset | None:
-        """The lowest relay offset it may read again; None while unknown."""
-        unit = self._unit
-        return unit.lowest() if isinstance(unit, ReplicateUnit) else None
+    def need(self) -> Need:
+        """What it may still read of the relay log (I7)."""
+        with self._condition:
+            stage, unit, fresh = self._stage, self._unit, self._fresh
+        if stage == pb.STAGE_FINISHED or fresh:
+            return NeedsNothing()
+        lowest = unit.lowest() if isinstance(unit, ReplicateUnit) else None
+        return NeedUnknown() if lowest is None else NeedsFrom(lowest)
 
     def status(self) -> worker_pb2.SubTaskStatus:
         with self._condition:
@@ -182,7 +192,13 @@ class SubTask:
                     self._stop = StopSignal()
                     self._become(pb.STAGE_RUNNING)
                     return True
-                self._condition.wait(_wait_seconds(self._retry_at))
+                self._condition.wait(self._patience())
+
+    def _patience(self) -> float | None:
+        """How long nothing can change by itself: until the retry, or the lease (which wakes nobody for certain)."""
+        if self._decision.expected == pb.STAGE_RUNNING and not self._run_allowed():
+            return _LOOK_AGAIN_SECONDS
+        return None if self._retry_at is None else max(_LEAST_PAUSE_SECONDS, self._retry_at - time.monotonic())
 
     def _due(self, decision: Decision) -> bool:
         if decision.revision > self._tried_revision:
@@ -195,21 +211,28 @@ class SubTask:
 
     def _run(self) -> Outcome:
         decision = self._decision
-        run = SubTaskRun(decision.config, decision.meta_token, self._host, self._on_unit, self._on_epoch)
+        run = SubTaskRun(decision.config, decision.meta_token, self._host, self)
         try:
             return run.run(self._stop)
         except Exception as error:  # noqa: BLE001 - a bug pauses its subtask, not the worker
             self._log.exception("unexpected error in a run")
             return Failed(errors.worker.INTERNAL(kind=type(error).__name__, where=f"task {self.name}", reason=error))
 
-    def _on_unit(self, unit: ProcessUnit) -> None:
+    # --- what the run tells
+
+    def unit_begins(self, unit: ProcessUnit) -> None:
         with self._condition:
             self._unit = unit
 
-    def _on_epoch(self, epoch: int) -> None:
+    def epoch_acquired(self, epoch: int) -> None:
         with self._condition:
             self._epoch = epoch
         self._log.info("epoch acquired", epoch=epoch)
+
+    def phase_known(self, *, fresh: bool) -> None:
+        """``fresh``: nothing of the relay log is needed, for nothing has begun."""
+        with self._condition:
+            self._fresh = fresh
 
     def _conclude(self, outcome: Outcome) -> None:
         with self._condition:
@@ -224,7 +247,7 @@ class SubTask:
                     self._become(pb.STAGE_PAUSED)
                     if error.spec.retryable:
                         pause = min(_BACKOFF_FIRST_SECONDS * 2**self._failures, _BACKOFF_MAX_SECONDS)
-                        self._failures += 1
+                        self._failures = min(self._failures + 1, _BACKOFF_MAX_DOUBLINGS)
                         self._retry_at = time.monotonic() + pause
                         self._log.warning("run failed, will resume", error=str(error), seconds=pause)
                     else:
@@ -241,7 +264,3 @@ class SubTask:
             self._log.info("stage", was=pb.Stage.Name(self._stage), now=pb.Stage.Name(stage))
         self._stage = stage
         self._condition.notify_all()
-
-
-def _wait_seconds(retry_at: float | None) -> float | None:
-    return None if retry_at is None else max(0.05, retry_at - time.monotonic())

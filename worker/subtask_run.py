@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from typing import Protocol
 
 import pymysql
 
@@ -15,8 +16,8 @@ from worker.context import SubTaskContext
 from worker.host import Host
 from worker.meta import Phase
 from worker.plan import TablePlan
-from worker.plans import make_plans, read_structures
-from worker.position import RelayOffset, SourcePosition
+from worker.plans import keep_lanes, make_plans, read_structures
+from worker.position import SourcePosition
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.unit import LANES_DEFAULT, ReplicateUnit, first_checkpoints
 from worker.rules import Rules
@@ -30,22 +31,32 @@ _LOCATE_SECONDS = 600.0
 _ANSWER_SECONDS = 300.0
 
 
+class Owner(Protocol):
+    """Who hears how the run goes on."""
+
+    def epoch_acquired(self, epoch: int) -> None: ...
+
+    def phase_known(self, *, fresh: bool) -> None:
+        """``fresh``: nothing has begun, so nothing of the relay log is needed."""
+        ...
+
+    def unit_begins(self, unit: ProcessUnit) -> None: ...
+
+
 class SubTaskRun:
-    """Made for one run, used by one thread; ``on_unit`` hears of each unit before it runs."""
+    """Made for one run, used by one thread."""
 
     def __init__(
         self,
         config: config_pb2.SubTaskConfig,
         meta_token: str,
         host: Host,
-        on_unit: Callable[[ProcessUnit], None],
-        on_epoch: Callable[[int], None],
+        owner: Owner,
     ) -> None:
         self._config = config
         self._meta_token = meta_token
         self._host = host
-        self._on_unit = on_unit
-        self._on_epoch = on_epoch
+        self._owner = owner
         self._source_id = host.source.source_id
         self._who = (config.meta_schema, config.task, self._source_id)
         self._source_endpoint = Endpoint.from_proto(getattr(host.source, "from"))
@@ -65,15 +76,18 @@ class SubTaskRun:
             target = self._target(sessions)
             source = self._source(sessions)
             epoch = host.epochs.acquire(config.task, self._source_id)
-            self._on_epoch(epoch)
+            self._owner.epoch_acquired(epoch)
             with _coding(self._target_endpoint, Side.TARGET, "target"):
                 meta.ensure_meta(target, config.meta_schema)
                 row = meta.take_over(target, *self._who, epoch, self._meta_token)
             phase, start = row.phase, row.start
+            host.relay.start()  # again, after an error that an operator had to mend
+            self._owner.phase_known(fresh=phase is Phase.NEW)
             if phase is Phase.FINISHED:
                 return Finished()
             if phase is Phase.NEW or start is None:
                 phase, start, tables = self._begin(source, target, rules, epoch, stop)
+                self._owner.phase_known(fresh=False)
             else:
                 with _coding(self._target_endpoint, Side.TARGET, "target"):
                     tables = meta.read_tables(target, *self._who)
@@ -89,15 +103,20 @@ class SubTaskRun:
             if config.mode == config_pb2.TASK_MODE_FULL:
                 self._finish(epoch)
                 return Finished()
+        relay_id = host.relay.relay_id
         handover = self._handover(plans, stop)
+        if host.relay.relay_id != relay_id:
+            # Another subtask has made the log begin anew in between: offsets of both may be among them.
+            raise errors.relay.RELAY_RESTARTED(source=self._source_id, relay_id=relay_id)
         if phase is Phase.SNAPSHOT:
-            self._enter_replicate(epoch, start, handover, stop)
+            self._enter_replicate(epoch, start, handover, relay_id, stop)
+        plans = self._keep_lanes(plans, row.one_lane, epoch)
         if stop.is_set:
             return Stopped()
         return self._run_unit(ReplicateUnit(context, host.service, plans, handover, host.clock.position), stop)
 
     def _run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:
-        self._on_unit(unit)
+        self._owner.unit_begins(unit)
         return unit.run(stop)
 
     def _target(self, sessions: ExitStack) -> Session:
@@ -139,14 +158,14 @@ class SubTaskRun:
             start = current_position(source, server_info(source))
             if incremental and (config.start.file or config.start.gtid_set):
                 start = SourcePosition.from_proto(config.start)
-            self._host.relay.ensure_from(start)
+            alone = not self._host.needed_by_others(config.task)
+            self._host.relay.ensure_from(start, fresh=alone)
             # After the position: a table altered in between meets its DDL in the stream.
             tables = read_structures(source, rules, self._source_id)
         phase = Phase.REPLICATE if incremental else Phase.SNAPSHOT
         first: tuple[checkpoints.Checkpoint, ...] = ()
         if incremental:
-            offset = self._host.relay.locate(start, _LOCATE_SECONDS, stop)
-            first = first_checkpoints(self._lanes, epoch, self._host.relay, start, offset)
+            first = self._first_checkpoints(epoch, start, stop)
         with _coding(self._target_endpoint, Side.TARGET, "target"):
             meta.begin(
                 target,
@@ -172,6 +191,17 @@ class SubTaskRun:
             )
         return min((item.position for item in found), key=SourcePosition.file_order)
 
+    def _keep_lanes(self, plans: tuple[TablePlan, ...], recorded: frozenset[str], epoch: int) -> tuple[TablePlan, ...]:
+        """Which keys belong to which lane may change only where all lanes stand at the same place."""
+        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+            target = self._target(sessions)
+            found = checkpoints.read_all(target, *self._who)
+            kept = keep_lanes(plans, recorded, found)
+            now = frozenset(plan.target_name for plan in kept if plan.one_lane)
+            if now != recorded:
+                meta.write_one_lane(target, *self._who, epoch, now)
+        return kept
+
     @property
     def _lanes(self) -> int:
         return self._config.replicate.lanes or LANES_DEFAULT
@@ -183,16 +213,15 @@ class SubTaskRun:
             with _coding(self._target_endpoint, Side.TARGET, "target"):
                 return read_handover(target, *self._who, plans, self._host.relay, self._source_endpoint, stop)
 
-    def _enter_replicate(self, epoch: int, start: SourcePosition, handover: Handover | None, stop: StopSignal) -> None:
+    def _enter_replicate(
+        self, epoch: int, start: SourcePosition, handover: Handover | None, relay_id: str, stop: StopSignal
+    ) -> None:
         """The stream starts at the lowest high watermark; checkpoints and phase change in one transaction."""
-        relay = self._host.relay
-        lowest: SourcePosition = start
-        offset: RelayOffset
-        if handover is not None:
-            lowest, offset = handover.lowest
+        if handover is None:
+            first = self._first_checkpoints(epoch, start, stop)
         else:
-            offset = relay.locate(start, _LOCATE_SECONDS, stop)
-        first = first_checkpoints(self._lanes, epoch, relay, lowest, offset)
+            position, offset = handover.lowest
+            first = first_checkpoints(self._lanes, epoch, relay_id, position, offset)
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
             target = self._target(sessions)
             meta.enter_phase(
@@ -202,6 +231,17 @@ class SubTaskRun:
                 Phase.REPLICATE,
                 lambda session: checkpoints.insert(session, *self._who, first),
             )
+
+    def _first_checkpoints(
+        self, epoch: int, start: SourcePosition, stop: StopSignal
+    ) -> tuple[checkpoints.Checkpoint, ...]:
+        relay = self._host.relay
+        relay_id = relay.relay_id
+        offset = relay.locate(start, _LOCATE_SECONDS, stop)
+        if relay.relay_id != relay_id:
+            # Another subtask has made the log begin anew in between: the offset may be of either one.
+            raise errors.relay.RELAY_RESTARTED(source=self._source_id, relay_id=relay_id)
+        return first_checkpoints(self._lanes, epoch, relay_id, start, offset)
 
     def _finish(self, epoch: int) -> None:
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):

@@ -133,8 +133,8 @@ TARGET_DUPLICATE_OTHER_KEY = _define(
     scope=Scope.TARGET,
     message="source {source}: a row of {schema}.{table} near {position} violates a unique key of target "
     "{target_schema}.{target_table}: {reason} (errno {errno})",
-    workaround="Two shards own the same unique value, or the target was changed by others. Drop the unique key at the "
-    "target or remove the foreign row, then resume-task.",
+    workaround="Two shards own the same unique value, or the target was changed by others. Remove the foreign row at "
+    "the target (or drop the unique key there), then resume-task.",
 )
 NO_START = _define(
     40013,
@@ -180,4 +180,13 @@ SOURCE_TABLE_GONE = _define(
     message="source {source}: {schema}.{table} is not there any more, so target {target_schema}.{target_table} cannot "
     "be created like it",
     workaround="Create the target table by hand, or start the task again with --remove-meta.",
+)
+LANES_MOVED = _define(
+    40014,
+    "lanes-moved",
+    scope=Scope.TARGET,
+    message="source {source}: target {tables} has got a further unique key since its lanes began, and the lanes do not "
+    "stand at the same place",
+    workaround="Drop the new unique key at the target and resume-task; add it again once the task is paused with every "
+    "lane at the same position (query-status --more), or start the task again with --remove-meta.",
 )

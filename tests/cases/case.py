@@ -11,12 +11,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from ruamel.yaml import YAML
 
+from proto.errors import CATALOGUE
+
 Place = Literal["source-1", "source-2", "target"]
+Places = Annotated[list[Place], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 Cell = int | str | None
 """A value of a result: numbers that Python reads as int stay, bytes become upper-case hex, the rest is its text."""
+
+
+def _known(code: int) -> int:
+    if code not in CATALOGUE:
+        raise ValueError(f"no error has the code {code}")
+    return code
+
+
+Code = Annotated[int, AfterValidator(_known)]
 
 
 class Part(BaseModel):
@@ -29,22 +41,22 @@ class Sql(Part):
     """Run statements, separated by ``;``, in one session at each of the places in turn."""
 
     sql: str
-    at: Place | list[Place] = "source-1"
+    at: Places = ["source-1"]
 
 
 class SqlFile(Part):
     """:class:`Sql` from a file of the case's folder."""
 
     sql_file: str
-    at: Place | list[Place] = "source-1"
+    at: Places = ["source-1"]
 
 
 class StartTask(Part):
     """Start the task. What is given here are keys of the task file; the rest is filled in.
 
-    ``task-mode`` is all. ``mysql-instances``: the ``sources`` of this step, each with the block-allow list, all routes, and the
-    column mappings but those whose name ends with the number of another source (``ids-2`` is for source 2).
-    ``block-allow-list``: the schemas that begin with the case's name. ``sources`` is no key of the file.
+    ``task-mode`` is all. ``block-allow-list``: the schemas that begin with the case's name. ``mysql-instances``: the
+    ``sources`` of this step, each with the first block-allow list, all routes, and the column mappings but those
+    whose name ends with the number of another source (``ids-2`` is for source 2).
     """
 
     start_task: dict[str, object]
@@ -57,7 +69,7 @@ class Refused(Part):
     its message must hold."""
 
     refused: dict[str, object]
-    code: int
+    code: Code
     says: list[str] = []
     sources: list[Literal[1, 2]] = [1]
 
@@ -70,14 +82,16 @@ class Wait(Part):
     """
 
     wait: Literal["replicating", "caught-up", "finished", "paused"]
-    code: int = 0
+    code: Code | None = None
     says: list[str] = []
     source: Literal[1, 2] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Wait:
-        if self.wait != "paused" and (self.code or self.says or self.source):
-            raise ValueError("code, says and source are for paused")
+        if (self.wait == "paused") != (self.code is not None):
+            raise ValueError("paused needs a code, nothing else has one")
+        if self.wait != "paused" and (self.says or self.source):
+            raise ValueError("says and source are for paused")
         return self
 
 
@@ -138,7 +152,7 @@ class SameBytes(Part):
 
 
 class AllTypes(Part):
-    """The table of tests/support/all_types.py at source 1: ``create`` it (and its schema), ``insert`` its rows, ``change`` some."""
+    """The table of tests/support/all_types.py at source 1, under another name; ``keyless``: without its key."""
 
     all_types: Literal["create", "insert", "change"]
     table: str

@@ -11,6 +11,7 @@ import pymysql
 from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 
+from proto.errors import CATALOGUE
 from tests.cases.case import (
     AllTypes,
     Case,
@@ -39,14 +40,17 @@ _SECONDS = 120.0
 
 
 class Runner:
-    """One case in ``world``; :meth:`end` after :meth:`run`, whatever came of it."""
+    """One case in ``world``; :meth:`end` after :meth:`run`, whatever came of it.
+
+    ``schema``: what the names of the case's schemas begin with.
+    """
 
     def __init__(self, world: World, folder: Path) -> None:
         self._world = world
         self._cluster = world.cluster
         self._folder = folder
         self._task = folder.name
-        self._schema = folder.name.replace("-", "_")
+        self.schema = folder.name.replace("-", "_")
         self._started = False
         self._writer: writer.Writer | None = None
 
@@ -107,8 +111,8 @@ class Runner:
             case "target":
                 return self._world.target
 
-    def _sql(self, text: str, places: Place | list[Place]) -> None:
-        for place in places if isinstance(places, list) else [places]:
+    def _sql(self, text: str, places: Sequence[Place]) -> None:
+        for place in places:
             _execute_all(self._server(place), text)
 
     def _rows(self, step: Rows) -> None:
@@ -122,12 +126,8 @@ class Runner:
     # -- the task
 
     def _task_text(self, fragment: dict[str, object], sources: Sequence[int]) -> str:
-        routes, mappings, lists = (fragment.get(key) or {} for key in ("routes", "column-mappings", "block-allow-list"))
-        assert isinstance(routes, dict)
-        assert isinstance(mappings, dict)
-        assert isinstance(lists, dict)
-        names = [str(name) for name in mappings]
-        ending = {f"-{number}" for number in (1, 2)}
+        routes, mappings, lists = (_names(fragment, key) for key in ("routes", "column-mappings", "block-allow-list"))
+        numbered = ("-1", "-2")
         target = self._world.target
         task: dict[str, object] = {
             "name": self._task,
@@ -137,15 +137,15 @@ class Runner:
             "mysql-instances": [
                 {
                     "source-id": self._world.sources[number - 1][0],
-                    "block-allow-list": next(iter(lists), "case"),
-                    "route-rules": [*routes],
+                    "block-allow-list": lists[0] if lists else "case",
+                    "route-rules": routes,
                     "column-mapping-rules": [
-                        name for name in names if name[-2:] not in ending or name.endswith(f"-{number}")
+                        name for name in mappings if name[-2:] not in numbered or name.endswith(f"-{number}")
                     ],
                 }
                 for number in sources
             ],
-            **({} if lists else {"block-allow-list": {"case": {"do-dbs": [f"{self._schema}*"]}}}),
+            **({} if lists else {"block-allow-list": {"case": {"do-dbs": [f"{self.schema}*"]}}}),
             **fragment,
         }
         return _yaml(task)
@@ -179,8 +179,7 @@ class Runner:
         """At once an AssertionError when a subtask stands with an error that it will not try again."""
 
         def holds(subtask: SubTask) -> bool:
-            result = subtask.raw.get("result") or {}
-            if subtask.stage == "Paused" and any(not error["retryable"] for error in result.get("errors", [])):
+            if subtask.stage == "Paused" and any(not CATALOGUE[code].retryable for code, _ in subtask.errors):
                 raise AssertionError(f"{subtask.source} is paused instead: {subtask.errors}")
             return condition(subtask)
 
@@ -194,7 +193,7 @@ class Runner:
 
         found = self._cluster.wait_subtasks(self._task, is_paused, "is paused", _SECONDS)
         paused = next(subtask for subtask in found.values() if subtask.stage == "Paused")
-        assert [code for code, _ in paused.errors] == ([step.code] if step.code else []), paused
+        assert [code for code, _ in paused.errors] == [step.code], paused
         for words in step.says:
             assert words in paused.errors[0][1], f"{words!r} is not in: {paused.errors[0][1]}"
 
@@ -264,6 +263,11 @@ class Runner:
         until(lambda: running.counts.changes >= seen + changes, f"the writer makes {changes} further changes")
         running.stop()
         self._writer = None
+
+
+def _names(fragment: dict[str, object], key: str) -> list[str]:
+    """The names of the rules under ``key``."""
+    return list(cast("dict[str, object]", fragment.get(key, {})))
 
 
 def _yaml(task: dict[str, object]) -> str:

@@ -11,13 +11,21 @@ from tests.cases.runner import Runner
 from tests.support.world import World
 
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/case.yaml"))
+_META = "dm_meta"
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_case(folder: Path, world: World) -> None:
     case = read_case(folder)
+    before = _schemas(world)
     runner = Runner(world, folder)
     try:
         runner.run(case)
     finally:
         runner.end()
+    strangers = [name for name in _schemas(world) - before if not name.startswith(runner.schema) and name != _META]
+    assert not strangers, f"schemas that another case could meet: {strangers}"
+
+
+def _schemas(world: World) -> set[str]:
+    return {str(name) for server in world.servers for (name,) in server.query("SHOW DATABASES")}

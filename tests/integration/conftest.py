@@ -23,4 +23,5 @@ def module_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture
 def world(module_world: World, watch_logs: Callable[[Path], None]) -> World:
     watch_logs(module_world.directory)
+    module_world.heal()
     return module_world

@@ -31,7 +31,7 @@ def _replicate(rig: Rig) -> ProcessUnit:
     try:
         if not checkpoints.read_all(session, META, TASK, SOURCE):
             offset = rig.relay.locate(rig.start, 60, StopSignal())
-            first = first_checkpoints(2, rig.epoch, rig.relay, rig.start, offset)
+            first = first_checkpoints(2, rig.epoch, rig.relay.relay_id, rig.start, offset)
             meta.begin(
                 session,
                 META,

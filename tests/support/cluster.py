@@ -135,6 +135,16 @@ class Cluster:
 
         until(all_there, f"workers {sorted(names)} are members", seconds)
 
+    def wait_bound(self, sources: Sequence[str], seconds: float = 120.0) -> None:
+        """Until every one of ``sources`` is bound to a live worker."""
+
+        def all_bound() -> bool:
+            answer = self.dmctl("list-member", "--worker", check=False)
+            members = _objects(answer.json.get("workers"))
+            return set(sources) <= {str(member["source"]) for member in members if member["stage"] == "bound"}
+
+        until(all_bound, f"sources {sorted(sources)} are bound", seconds)
+
     # -- dmctl
 
     def dmctl(self, *arguments: str, check: bool = True, seconds: float = 180.0) -> Answer:

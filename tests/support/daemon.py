@@ -181,7 +181,7 @@ class Daemon:
     def jvm_pid(self) -> int:
         """The JVM of the Spark driver (local mode: also of the executor)."""
         for process in self.session():
-            if process.name() == "java":
+            if _name(process) == "java":
                 return process.pid
         raise AssertionError(f"{self.name} has no JVM: {self.last_lines()}")
 
@@ -189,6 +189,13 @@ class Daemon:
         """Spark's Python task processes, busy or idle: children of `pyspark.daemon`."""
         daemons = {process.pid for process in self.session() if _is_pyspark(process)}
         return sorted(process.pid for process in self.session() if _is_pyspark(process) and _parent(process) in daemons)
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
 
 
 def _is_pyspark(process: psutil.Process) -> bool:

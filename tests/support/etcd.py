@@ -79,6 +79,10 @@ class Etcd:
             self._process.kill()
             self._process.wait()
 
+    def ensure_running(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            self.start()
+
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)

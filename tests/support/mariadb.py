@@ -59,6 +59,9 @@ class MariaDB:
         if not data.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
             shutil.copytree(_template(), data)
+        # A server that starts removes what looks like a temporary table in its tmpdir: of other servers too.
+        scratch = self.directory / "tmp"
+        scratch.mkdir(exist_ok=True)
         user = ["--user=root"] if os.getuid() == 0 else []
         with (self.directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -67,6 +70,7 @@ class MariaDB:
                     "--no-defaults",
                     *user,
                     f"--datadir={data}",
+                    f"--tmpdir={scratch}",
                     f"--socket={self.directory}/s.sock",
                     f"--pid-file={self.directory}/pid",
                     f"--port={self.port}",
@@ -143,6 +147,10 @@ class MariaDB:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+    def ensure_running(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            self.start()
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:

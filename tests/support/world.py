@@ -128,6 +128,18 @@ class World:
         for server in self.servers:
             server.stop()
 
+    def heal(self) -> None:
+        """Whatever the test before has left dead or held: alive and bound again."""
+        self.cluster.hooks.release_all()
+        for server in self.servers:
+            server.ensure_running()
+        self.cluster.etcd.ensure_running()
+        for daemon in self.cluster.daemons:
+            if not daemon.alive:
+                daemon.start()
+        self.cluster.wait_for_workers(self.cluster.workers)
+        self.cluster.wait_bound([source_id for source_id, _ in self.sources])
+
     def family(self, name: str, **shape: int) -> Family:
         return Family(name, self.sources, self.target, **shape)
 

@@ -80,8 +80,13 @@ class TargetWriter:
 
         def attempt() -> float:
             nonlocal first
-            if not first and self._read_checkpoint().seq == following.seq:
-                return time.time()
+            if not first:
+                now = self._read_checkpoint()
+                if (now.seq, now.offset, now.skip_events) == (following.seq, following.offset, following.skip_events):
+                    return time.time()  # the COMMIT whose answer was lost
+                if now.seq != following.seq - 1:
+                    settings = self._settings
+                    raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
             first = False
             return self._commit(batch, following)
 

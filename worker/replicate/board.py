@@ -47,12 +47,17 @@ class LaneBoard:
         self._statements: dict[int, Statement] = {}
         self._event: Event | None = None
         self._started_at = time.monotonic()
+        self._heard = dict.fromkeys(range(lanes), self._started_at)
         self._recent: list[tuple[float, int]] = []
 
     def report(self, report: relay_pb2.LaneReport) -> bool:
         """Take a lane's report; True tells the lane to stop."""
+        if report.HasField("failed"):
+            self.gone(report.who.index)
+            return True
         with self._lock:
             self._reports[report.who.index] = report
+            self._heard[report.who.index] = time.monotonic()
             self._recent.append((time.monotonic(), self._total_rows()))
             del self._recent[:-_RECENT_REPORTS]
             self._judge_barrier()
@@ -72,6 +77,18 @@ class LaneBoard:
             if self._event is None and not self.stop.is_set:
                 self._event = LaneGone(errors.worker.LANE_STOPPED(lane=lane, task=self.task, source=self.source))
         self.stop.set()
+
+    def watch(self) -> None:
+        """Until the streams are stopped: notice a lane that says nothing (frozen, or it never reached the worker).
+
+        Lanes report four times a second whatever they are doing. To be run in a thread of its own.
+        """
+        while not self.stop.wait(_WATCH_SECONDS):
+            now = time.monotonic()
+            with self._lock:
+                silent = [lane for lane, heard in self._heard.items() if now - heard > _SILENCE_SECONDS]
+            if silent:
+                self.gone(silent[0])
 
     @property
     def event(self) -> Event | None:
@@ -107,7 +124,8 @@ class LaneBoard:
         now = time.monotonic()
         committed = [RelayOffset.from_proto(report.committed) for report in reports]
         drained = len(reports) == self.lanes and all(offset >= head.offset for offset in committed)
-        caught_up = head.position.file_order() >= source_position.file_order()
+        known = bool(source_position.file)  # not before the source's first answer
+        caught_up = known and head.position.file_order() >= source_position.file_order()
         slowest = min(reports, key=lambda report: (report.committed.segment, report.committed.byte), default=None)
         status = worker_pb2.SyncStatus(
             total_rows=total,
@@ -141,6 +159,8 @@ class LaneBoard:
 
 
 _RECENT_REPORTS = 80
+_WATCH_SECONDS = 1.0
+_SILENCE_SECONDS = 120.0  # a busy machine may need most of a minute to start a Python process
 _RECENT_SECONDS = 5.0
 
 

@@ -35,17 +35,25 @@ from worker.spark import TaskDone, TaskFailed, TaskOutcome, TaskStopped
 log = get_logger()
 
 _QUEUED_FRAMES = 8  # a stalled target stops the feeder, then gRPC's flow control the worker: memory stays flat
-_IDLE_CHECKPOINT_SECONDS = 1.0
+_CHECKPOINT_SECONDS = 1.0
 _REPORT_SECONDS = 0.25
 _SIZE_AT = 9  # byte of the event's size in its header
 _LOG_POS_AT = 13  # byte of log_pos in an event's header
 
 
 @dataclass(frozen=True, slots=True)
+class LaneStart:
+    """Where a lane begins in *this* relay log, if its checkpoint is still the one of ``seq``."""
+
+    seq: int
+    offset: RelayOffset
+
+
+@dataclass(frozen=True, slots=True)
 class LaneSpec:
     """What every lane of one run gets; pickled into the Spark tasks.
 
-    ``starts``: each lane's first offset in *this* relay log (translated when the checkpoint is of another).
+    ``begins``: by lane; the checkpoint's offset, translated when it is of another relay log.
     ``handover``: None once every chunk's high watermark has been passed.
     """
 
@@ -55,7 +63,7 @@ class LaneSpec:
     apply: ApplySettings
     plans: tuple[TablePlan, ...]
     rules: Rules
-    starts: tuple[RelayOffset, ...]
+    begins: tuple[LaneStart, ...]
     relay_id: str
     handover: Handover | None
     batch_rows: int
@@ -82,6 +90,7 @@ class LaneTask:
             if error.spec is errors.replicate.FENCED:
                 # Spark no longer listens to a zombie: its process's own log is where this can be seen.
                 print(f"fenced pid={os.getpid()} {error}", file=sys.stderr, flush=True)
+            lane.report_failure(error)
             return TaskFailed(error)
         finally:
             lane.close()
@@ -110,8 +119,7 @@ class _Lane:
     def run(self) -> None:
         """Until the stream is closed. Raises _Stopped or the coded error that ended the lane."""
         found = self._writer.read_checkpoint()
-        # The same place, named in the relay log at hand.
-        self._committed = replace(found, relay_id=self._spec.relay_id, offset=self._spec.starts[self._index])
+        self._committed = replace(found, relay_id=self._spec.relay_id, offset=self._first_offset(found))
         self._next = self._committed
         self._committed_at = time.monotonic()
         self._file = found.position.file
@@ -121,6 +129,7 @@ class _Lane:
             frame = self._next_frame()
             match frame.WhichOneof("frame"):
                 case "opened":
+                    self._expect(frame.opened.relay_id)
                     self._decoder.open(frame.opened.format_description)
                     self._file = frame.opened.position.file or self._file
                 case "block":
@@ -143,6 +152,22 @@ class _Lane:
         self._reporter.stop()
         self._writer.close()
         self._channel.close()
+
+    def report_failure(self, error: ShardmergeError) -> None:
+        """Tell the worker at once: Spark tells only when every lane has ended."""
+        self._reporter.failed(error)
+
+    def _first_offset(self, found: Checkpoint) -> RelayOffset:
+        """The checkpoint's place in the relay log at hand."""
+        begin = self._spec.begins[self._index]
+        if found.seq == begin.seq:
+            return begin.offset
+        if found.relay_id == self._spec.relay_id:
+            # An earlier attempt of this very run (Spark may retry a task) has committed since.
+            return found.offset
+        raise errors.worker.STREAM_LOST(
+            lane=self._index, address=self._spec.address, reason="another attempt has moved the checkpoint"
+        )
 
     # --- input
 
@@ -177,6 +202,12 @@ class _Lane:
         if isinstance(item, ShardmergeError):
             raise item
         return item
+
+    def _expect(self, relay_id: str) -> None:
+        if relay_id != self._spec.relay_id:
+            raise errors.worker.STREAM_LOST(
+                lane=self._index, address=self._spec.address, reason="the relay log began anew"
+            )
 
     def _resolve(self, schema: str, table: str) -> TablePlan | None:
         plan = self._plans.get((schema, table))
@@ -234,10 +265,12 @@ class _Lane:
 
     def _commit_if_due(self, *, dry: bool) -> None:
         batch, spec = self._batch, self._spec
+        # A row may be followed by hours of backlog that is other lanes': it does not wait for that.
+        old = time.monotonic() - self._committed_at >= _CHECKPOINT_SECONDS
         if not batch.is_empty:
-            if dry or batch.changes >= spec.batch_rows or batch.bytes >= spec.batch_bytes:
+            if dry or old or batch.changes >= spec.batch_rows or batch.bytes >= spec.batch_bytes:
                 self._commit()
-        elif self._next is not self._committed and time.monotonic() - self._committed_at >= _IDLE_CHECKPOINT_SECONDS:
+        elif self._next is not self._committed and old:
             # A lane without rows still moves, so that a restart never re-reads hours.
             self._commit()
 
@@ -302,6 +335,13 @@ class _Reporter:
             self._report.barrier = number
         self._wake.set()
 
+    def failed(self, error: ShardmergeError) -> None:
+        """A last report, sent by the caller's thread."""
+        self.stop()
+        with self._lock:
+            self._report.failed.CopyFrom(rpc.error_to_proto(error))
+        self._send()
+
     def _fill(self, at: Checkpoint) -> None:
         with self._lock:
             self._report.committed.CopyFrom(at.offset.to_proto())
@@ -309,14 +349,17 @@ class _Reporter:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            with self._lock:
-                self._report.phase = "barrier" if self._report.barrier else self.phase
-                message = relay_pb2.LaneReport()
-                message.CopyFrom(self._report)
-            try:
-                self._stub.ReportLane(message, timeout=5.0)
-            except (grpc.RpcError, ValueError) as error:
-                # The stream tells the lane when the worker is gone; a lost report is none.
-                log.debug("report not taken", reason=type(error).__name__)
+            self._send()
             self._wake.wait(_REPORT_SECONDS)
             self._wake.clear()
+
+    def _send(self) -> None:
+        message = relay_pb2.LaneReport()
+        with self._lock:
+            self._report.phase = "barrier" if self._report.barrier else self.phase
+            message.CopyFrom(self._report)
+        try:
+            self._stub.ReportLane(message, timeout=5.0)
+        except (grpc.RpcError, ValueError) as error:
+            # The stream tells the lane when the worker is gone; a lost report is none.
+            log.debug("report not taken", reason=type(error).__name__)

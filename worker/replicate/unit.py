@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pymysql
@@ -17,12 +18,11 @@ from worker.lane_service import LaneService, RunningReplicate
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import Statement
-from worker.relay.relay import Relay
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.apply import ApplySettings
 from worker.replicate.board import BarrierReached, LaneBoard, LaneGone
 from worker.replicate.checkpoint import Checkpoint
-from worker.replicate.lane import LaneSpec, LaneTask
+from worker.replicate.lane import LaneSpec, LaneStart, LaneTask
 from worker.snapshot.handover import Handover
 from worker.spark import TaskFailed, TaskOutcome
 from worker.unit import Failed, Outcome, Stopped, StopSignal
@@ -36,10 +36,10 @@ _LOCATE_SECONDS = 600.0
 
 
 def first_checkpoints(
-    lanes: int, epoch: int, relay: Relay, start: SourcePosition, offset: RelayOffset
+    lanes: int, epoch: int, relay_id: str, start: SourcePosition, offset: RelayOffset
 ) -> tuple[Checkpoint, ...]:
     """Every lane's checkpoint at the place where replication begins."""
-    return tuple(Checkpoint(lane, epoch, 0, relay.relay_id, offset, 0, start, 0.0) for lane in range(lanes))
+    return tuple(Checkpoint(lane, epoch, 0, relay_id, offset, 0, start, 0.0) for lane in range(lanes))
 
 
 class ReplicateUnit:
@@ -66,17 +66,18 @@ class ReplicateUnit:
         inner = stop.child()
         try:
             found = self._read_checkpoints()
-            starts = self._starts(found, inner)
+            relay_id, begins = self._begins(found, inner)
             if stop.is_set:
                 return Stopped()
             board = LaneBoard(context.config.task, context.source.source_id, context.epoch, len(found), inner)
             self._board = board
             self._service.register_board(RunningReplicate(board, self._in_scope))
+            threading.Thread(target=board.watch, name="lane-watch", daemon=True).start()
             try:
                 outcomes = context.spark.run(
                     f"replicate {context.config.task} {context.source.source_id}",
                     len(found),
-                    LaneTask(self._spec(found, starts)),
+                    LaneTask(self._spec(relay_id, begins)),
                     inner,
                 )
             finally:
@@ -130,26 +131,33 @@ class ReplicateUnit:
     def _target(self) -> Session:
         return connect(self._context.target_endpoint, Side.TARGET, name="target", read_timeout=60)
 
-    def _starts(self, found: tuple[Checkpoint, ...], stop: StopSignal) -> tuple[RelayOffset, ...]:
+    def _begins(self, found: tuple[Checkpoint, ...], stop: StopSignal) -> tuple[str, tuple[LaneStart, ...]]:
         """Checkpoints as offsets of the relay at hand, which may be another one or may have lost its tail."""
         relay = self._context.relay
-        head = relay.head().offset
-        return tuple(
-            item.offset
-            if item.relay_id == relay.relay_id and item.offset <= head
-            else relay.locate(item.position, _LOCATE_SECONDS, stop)
+        relay_id, head = relay.relay_id, relay.head().offset
+        begins = tuple(
+            LaneStart(
+                item.seq,
+                item.offset
+                if item.relay_id == relay_id and item.offset <= head
+                else relay.locate(item.position, _LOCATE_SECONDS, stop),
+            )
             for item in found
         )
+        if relay.relay_id != relay_id:
+            # Another subtask has made the log begin anew in between: offsets of both may be among them.
+            raise errors.relay.RELAY_RESTARTED(source=self._context.source.source_id, relay_id=relay_id)
+        return relay_id, begins
 
-    def _spec(self, found: tuple[Checkpoint, ...], starts: tuple[RelayOffset, ...]) -> LaneSpec:
+    def _spec(self, relay_id: str, begins: tuple[LaneStart, ...]) -> LaneSpec:
         context, config = self._context, self._context.config
         handover = self._handover
-        if handover is not None and min(starts) >= handover.done_at:
+        if handover is not None and min(begin.offset for begin in begins) >= handover.done_at:
             handover = None
         return LaneSpec(
             address=context.lane_address,
             epoch=context.epoch,
-            lanes=len(found),
+            lanes=len(begins),
             apply=ApplySettings(
                 task=config.task,
                 source=context.source.source_id,
@@ -159,8 +167,8 @@ class ReplicateUnit:
             ),
             plans=self._plans,
             rules=context.rules,
-            starts=starts,
-            relay_id=context.relay.relay_id,
+            begins=begins,
+            relay_id=relay_id,
             handover=handover,
             batch_rows=config.replicate.batch_rows or BATCH_ROWS_DEFAULT,
             batch_bytes=config.replicate.batch_bytes or BATCH_BYTES_DEFAULT,

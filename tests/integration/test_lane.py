@@ -1,0 +1,148 @@
+"""Lanes that fail, fall silent or are started twice: noticed, and nothing is applied twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from proto import errors, relay_pb2, rpc
+from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads, count_rows, subtask_config
+from tests.support.mariadb import MariaDB
+from tests.support.wait import until
+from worker import meta
+from worker.connection import Side
+from worker.lane_service import RunningReplicate
+from worker.replicate import board as board_module
+from worker.replicate import checkpoint as checkpoints
+from worker.replicate.apply import TargetWriter
+from worker.replicate.board import LaneBoard, LaneGone
+from worker.replicate.checkpoint import Checkpoint
+from worker.replicate.unit import ReplicateUnit, first_checkpoints
+from worker.spark import TaskBody, TaskOutcome
+from worker.unit import Failed, Outcome, Stopped, StopSignal
+
+LANES = 2
+
+
+class Recording(Threads):
+    """Keeps the body, so that a test can start it a second time as Spark would."""
+
+    body: TaskBody
+
+    def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
+        self.body = body
+        return super().run(name, count, body, stop)
+
+
+@pytest.fixture
+def rig(make_server: Callable[..., MariaDB], tmp_path: Path) -> Iterator[Rig]:
+    source, target = make_server("source"), make_server("target")
+    source.execute("CREATE DATABASE shard_1", "CREATE TABLE shard_1.log (v INT, w VARCHAR(20))")
+    with Rig(source, target, tmp_path, subtask_config(target)) as made:
+        yield made
+
+
+def _unit(rig: Rig, spark: Threads) -> ReplicateUnit:
+    context = rig.context(spark)
+    session = rig.session(Side.TARGET)
+    first = first_checkpoints(
+        LANES, rig.epoch, rig.relay.relay_id, rig.start, rig.relay.locate(rig.start, 60, StopSignal())
+    )
+    meta.begin(
+        session,
+        META,
+        TASK,
+        SOURCE,
+        rig.epoch,
+        meta.Phase.REPLICATE,
+        rig.start,
+        rig.tables,
+        lambda inner: checkpoints.insert(inner, META, TASK, SOURCE, first),
+    )
+    session.close()
+    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start)
+
+
+class _Running:
+    """A unit at work in a thread."""
+
+    def __init__(self, unit: ReplicateUnit) -> None:
+        self.stop = StopSignal()
+        self.outcomes: list[Outcome] = []
+        self._thread = threading.Thread(target=lambda: self.outcomes.append(unit.run(self.stop)))
+        self._thread.start()
+
+    def join(self) -> Outcome:
+        self._thread.join(60)
+        [outcome] = self.outcomes
+        return outcome
+
+
+def test_a_second_attempt_of_a_lane_begins_where_the_first_committed(rig: Rig) -> None:
+    """Spark may run a task again within one epoch; rows of a table without a key would show it."""
+    spark = Recording()
+    running = _Running(_unit(rig, spark))
+    rig.source.execute("INSERT INTO shard_1.log VALUES (1, 'a'), (1, 'a'), (2, 'b')")
+    until(lambda: count_rows(rig.target, "shard_1.log") == 3, "the rows are applied")
+    running.stop.set()
+    assert running.join() == Stopped()
+
+    stop = StopSignal()
+    board = LaneBoard(TASK, SOURCE, rig.epoch, LANES, stop)
+    rig.service.register_board(RunningReplicate(board, lambda _: False))
+    again = threading.Thread(target=lambda: Threads().run("again", LANES, spark.body, stop))
+    again.start()
+    rig.source.execute("INSERT INTO shard_1.log VALUES (3, 'c')")
+    until(lambda: count_rows(rig.target, "shard_1.log WHERE v = 3") == 1, "the later row is applied")
+    stop.set()
+    again.join(60)
+    assert count_rows(rig.target, "shard_1.log") == 4
+
+
+def test_a_lane_that_fails_before_it_subscribes_ends_the_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other lanes have no reason to end by themselves."""
+    read = TargetWriter.read_checkpoint
+
+    def refused(self: TargetWriter) -> Checkpoint:
+        if vars(self)["_lane"] == 1:
+            raise errors.replicate.TARGET_BUSY(host="h", port=1, reason="too many connections", errno=1040)
+        return read(self)
+
+    monkeypatch.setattr(TargetWriter, "read_checkpoint", refused)
+    outcome = _Running(_unit(rig, Threads())).join()
+    assert isinstance(outcome, Failed)
+    assert outcome.error.spec is errors.replicate.TARGET_BUSY
+
+
+def test_a_silent_lane_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_module, "_SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(board_module, "_WATCH_SECONDS", 0.05)
+    stop = StopSignal()
+    board = LaneBoard(TASK, SOURCE, 1, LANES, stop)
+    watching = threading.Thread(target=board.watch)
+    watching.start()
+    watching.join(30)
+    assert stop.is_set
+    assert isinstance(board.event, LaneGone)
+
+
+def test_a_failed_report_ends_the_run() -> None:
+    stop = StopSignal()
+    board = LaneBoard(TASK, SOURCE, 1, LANES, stop)
+    detail = rpc.error_to_proto(errors.replicate.FENCED(task=TASK, source=SOURCE, epoch=1))
+    assert board.report(relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=1), failed=detail))
+    assert stop.is_set
+
+
+def test_nothing_is_synced_before_the_source_has_answered(rig: Rig) -> None:
+    unit = _unit(rig, Threads())
+    running = _Running(unit)
+    rig.source.execute("INSERT INTO shard_1.log VALUES (1, 'a')")
+    until(lambda: count_rows(rig.target, "shard_1.log") == 1, "the row is applied")
+    vars(unit)["_source_position"] = lambda: rig.start.__class__("", 0)
+    assert not unit.status().synced
+    running.stop.set()
+    assert running.join() == Stopped()

@@ -1,0 +1,138 @@
+"""A subtask's life: decisions in any order, outages of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from proto import common_pb2 as pb
+from proto import config_pb2, errors
+from tests.support.wait import until
+from worker import subtask as module
+from worker.host import Host
+from worker.subtask import Decision, SubTask, may_become
+from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
+
+HOST: Host = Host(
+    config_pb2.SourceConfig(source_id="mysql-01"),
+    *[None] * 7,  # type: ignore[arg-type]  # a run that is replaced below asks for nothing
+)
+Script = Callable[[str, StopSignal], Outcome]
+
+
+class ScriptedRun:
+    """Stands for a run at servers: what it does is the test's."""
+
+    script: Script
+    runs: list[tuple[str, str]]
+
+    def __init__(self, config: config_pb2.SubTaskConfig, token: str, host: Host, owner: object) -> None:
+        self._meta_schema = config.meta_schema
+        ScriptedRun.runs.append((config.meta_schema, token))
+
+    def run(self, stop: StopSignal) -> Outcome:
+        return ScriptedRun.script(self._meta_schema, stop)
+
+
+def until_stopped(_: str, stop: StopSignal) -> Outcome:
+    while not stop.wait(0.01):
+        pass
+    return Stopped()
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], SubTask]:
+    monkeypatch.setattr(module, "SubTaskRun", ScriptedRun)
+
+    def make(script: Script) -> SubTask:
+        ScriptedRun.script, ScriptedRun.runs = staticmethod(script), []
+        return SubTask(decision(1), HOST, lambda: True)
+
+    return make
+
+
+def decision(
+    revision: int, expected: pb.Stage = pb.STAGE_RUNNING, schema: str = "dm_meta", token: str = ""
+) -> Decision:
+    return Decision(config_pb2.SubTaskConfig(task="t", meta_schema=schema), expected, token, revision)
+
+
+def stage(subtask: SubTask) -> pb.Stage:
+    return subtask.status().stage
+
+
+def test_pause_and_resume(start: Callable[[Script], SubTask]) -> None:
+    subtask = start(until_stopped)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(decision(2, pb.STAGE_PAUSED))
+    until(lambda: subtask.settled and stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    subtask.decide(decision(3))
+    until(lambda: subtask.settled and stage(subtask) == pb.STAGE_RUNNING, "it runs again")
+    subtask.end()
+    assert subtask.join(10)
+    assert stage(subtask) == pb.STAGE_STOPPED
+
+
+def test_a_resume_of_a_running_one_is_settled_at_once(start: Callable[[Script], SubTask]) -> None:
+    subtask = start(until_stopped)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(decision(2))
+    assert subtask.settled
+    assert len(ScriptedRun.runs) == 1
+    subtask.end()
+
+
+@pytest.mark.parametrize("newer", [decision(5, schema="other"), decision(5, token="fresh")])
+def test_stop_and_start_seen_as_one_change_runs_the_new_record(
+    start: Callable[[Script], SubTask], newer: Decision
+) -> None:
+    """stop-task and start-task may both have happened before the worker looks."""
+    subtask = start(until_stopped)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(newer)
+    until(lambda: len(ScriptedRun.runs) == 2, "a run of the new record begins")
+    assert ScriptedRun.runs[1] == (newer.config.meta_schema, newer.meta_token)
+    until(lambda: subtask.settled, "it is settled")
+    subtask.end()
+
+
+def test_an_outage_of_any_length_is_outlived(
+    start: Callable[[Script], SubTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 ** 1024 does not fit a float: the thousandth resume must not end the thread."""
+    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 0.0)
+    failure = Failed(errors.replicate.TARGET_LOST(host="h", port=1, reason="gone", errno=2003))
+
+    def fails_long(_: str, stop: StopSignal) -> Outcome:
+        return failure if len(ScriptedRun.runs) < 1100 else Finished()
+
+    monkeypatch.setattr(module, "_LEAST_PAUSE_SECONDS", 0.0)
+    subtask = start(fails_long)
+    until(lambda: stage(subtask) == pb.STAGE_FINISHED, "it finishes after 1100 runs")
+
+
+def test_a_failure_that_needs_an_operator_waits_for_a_decision(start: Callable[[Script], SubTask]) -> None:
+    failure = Failed(errors.ddl.NOT_HANDLED(source="s", task="t", position="p", tables="x", statement="y"))
+    subtask = start(lambda _, stop: failure)
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    assert [error.code for error in subtask.status().result.errors] == [errors.ddl.NOT_HANDLED.code]
+    assert len(ScriptedRun.runs) == 1
+    subtask.decide(decision(2))
+    until(lambda: len(ScriptedRun.runs) == 2, "a decision runs it again")
+    subtask.end()
+
+
+def test_a_bug_in_a_run_pauses_it(start: Callable[[Script], SubTask]) -> None:
+    def broken(_: str, stop: StopSignal) -> Outcome:
+        raise ZeroDivisionError
+
+    subtask = start(broken)
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    assert [error.code for error in subtask.status().result.errors] == [errors.worker.INTERNAL.code]
+    subtask.end()
+
+
+def test_nothing_leaves_stopped() -> None:
+    assert not any(may_become(pb.STAGE_STOPPED, then) for then in (pb.STAGE_RUNNING, pb.STAGE_PAUSED, pb.STAGE_NEW))
+    assert not may_become(pb.STAGE_NEW, pb.STAGE_FINISHED)
