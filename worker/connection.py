@@ -66,22 +66,31 @@ PINNED = frozenset(
         "character_set_results",
         "collation_connection",
         "foreign_key_checks",
+        "max_join_size",
+        "sql_big_selects",
         "sql_mode",
+        "sql_safe_updates",
+        "sql_select_limit",
         "time_zone",
         "transaction_isolation",
         "tx_isolation",
+        "unique_checks",
     }
 )
 """Session variables that the copied values depend on: set by this module, whatever the configuration says."""
 
+# Numbers, not DEFAULT: that would be the server's global value, which may be what is to be overruled. Without
+# sql_big_selects, max_join_size refuses large SELECTs.
+_ALL_ROWS = "sql_select_limit = 18446744073709551615, sql_big_selects = 1"
+
 _SOURCE_SESSION = (
-    "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 3600, net_read_timeout = 3600, "
+    f"SET SESSION time_zone = '+00:00', sql_mode = '', {_ALL_ROWS}, net_write_timeout = 3600, net_read_timeout = 3600, "
     "wait_timeout = 28800"
 )
 _TARGET_SESSION = (
     "SET SESSION time_zone = '+00:00', "
     "sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', "
-    "foreign_key_checks = 0, wait_timeout = 28800"
+    f"foreign_key_checks = 0, unique_checks = 1, sql_safe_updates = 0, {_ALL_ROWS}, wait_timeout = 28800"
 )
 
 
@@ -128,9 +137,10 @@ def connect(
 ) -> Session:
     """Connect and set up the session; ``name`` is the source's id, or "target", for messages.
 
-    SOURCE: UTC, empty sql_mode, REPEATABLE READ, no limit on a statement's time. TARGET: UTC, strict,
-    zero dates pass, foreign keys are not checked, READ COMMITTED; an UPDATE's affected rows are the rows
-    *found* (CLIENT_FOUND_ROWS), so that writing the same checkpoint again still counts.
+    Both: UTC, no limit on a SELECT's rows. SOURCE: empty sql_mode, REPEATABLE READ, no limit on a statement's
+    time. TARGET: strict, zero dates pass, unique keys are checked, foreign keys are not, READ COMMITTED; an
+    UPDATE's affected rows are the rows *found* (CLIENT_FOUND_ROWS), so that writing the same checkpoint again
+    still counts.
     ``raw``: every value arrives as the server's own bytes and text is not converted between charsets
     (``character_set_results = NULL``). ``read_timeout``: seconds to wait for any answer; None: for ever.
 

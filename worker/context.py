@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from proto import config_pb2, relay_pb2
 from worker.connection import Endpoint
+from worker.relay.model import Statement
 from worker.relay.relay import Relay
 from worker.rules import Rules
 from worker.spark import SparkRunner
 from worker.table import Table
+from worker.unit import StopSignal
 
 
 class ChunkDispenser(Protocol):
@@ -23,10 +26,26 @@ class ChunkDispenser(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RunningSnapshot:
+    """A snapshot unit at work, as its readers reach it.
+
+    ``in_scope``: the statements that a chunk's fix-up cannot play and must not pass over. ``stop`` ends the
+    readers' streams and waits: a child of the unit's own.
+    """
+
+    task: str
+    source: str
+    epoch: int
+    dispenser: ChunkDispenser
+    in_scope: Callable[[Statement], bool]
+    stop: StopSignal
+
+
 class Registry(Protocol):
     """Where the snapshot unit registers its dispenser while it runs."""
 
-    def register_dispenser(self, task: str, epoch: int, dispenser: ChunkDispenser) -> None: ...
+    def register_dispenser(self, running: RunningSnapshot) -> None: ...
 
     def unregister(self, task: str, epoch: int) -> None: ...
 

@@ -1,7 +1,8 @@
 """The gRPC service that Spark tasks talk to: raw events out, reports and chunk requests in.
 
 It joins three owners and holds no data: the source's relay, the running units' boards (replicate) and
-dispensers (snapshot). Whoever carries an epoch other than the running one is told to end.
+dispensers (snapshot). Whoever carries an epoch other than the running one, or another source than the bound
+one, is told to end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import grpc
 
 from proto import errors, relay_pb2, relay_pb2_grpc, rpc
 from proto.errors import ShardmergeError
-from worker.context import ChunkDispenser
+from worker.context import RunningSnapshot
+from worker.ddl.routed import shown, touched
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import AtHead, AtStatement, BlockData, Statement
 from worker.relay.relay import Relay
@@ -33,13 +35,6 @@ class RunningReplicate:
     in_scope: Callable[[Statement], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class RunningSnapshot:
-    dispenser: ChunkDispenser
-    epoch: int
-    stop: StopSignal
-
-
 class LaneService(relay_pb2_grpc.RelayServicer):
     """One per worker. ``relay``: the bound source's relay now, None while the worker is free."""
 
@@ -55,9 +50,9 @@ class LaneService(relay_pb2_grpc.RelayServicer):
         with self._lock:
             self._replicates[running.board.task] = running
 
-    def register_dispenser(self, task: str, epoch: int, dispenser: ChunkDispenser) -> None:
+    def register_dispenser(self, running: RunningSnapshot) -> None:
         with self._lock:
-            self._snapshots[task] = RunningSnapshot(dispenser, epoch, StopSignal())
+            self._snapshots[running.task] = running
 
     def unregister(self, task: str, epoch: int) -> None:
         """The unit of this epoch has ended; one of a newer epoch stays."""
@@ -73,27 +68,34 @@ class LaneService(relay_pb2_grpc.RelayServicer):
     def _replicate(self, who: relay_pb2.TaskIdentity) -> RunningReplicate | None:
         with self._lock:
             running = self._replicates.get(who.task)
-        return running if running is not None and running.board.epoch == who.epoch else None
+        if running is None or (running.board.source, running.board.epoch) != (who.source, who.epoch):
+            return None
+        return running
 
     def _snapshot(self, who: relay_pb2.TaskIdentity) -> RunningSnapshot | None:
         with self._lock:
             running = self._snapshots.get(who.task)
-        return running if running is not None and running.epoch == who.epoch else None
+        return running if running is not None and (running.source, running.epoch) == (who.source, who.epoch) else None
+
+    def _relay_of(self, who: relay_pb2.TaskIdentity) -> Relay | None:
+        """The bound source's relay, if that is the source the task reads: after a rebind it is another's."""
+        relay = self._relay()
+        return relay if relay is not None and relay.source_id == who.source else None
 
     # --- the service
 
     def Subscribe(
         self, request: relay_pb2.SubscribeRequest, context: grpc.ServicerContext
     ) -> Iterator[relay_pb2.RelayFrame]:
-        relay = self._relay()
-        running = self._replicate(request.who)
-        snapshot = self._snapshot(request.who)
-        stop = running.board.stop if running is not None else snapshot.stop if snapshot is not None else None
-        if relay is None or stop is None:
+        relay = self._relay_of(request.who)
+        lanes = self._replicate(request.who) if request.barriers else None
+        snapshot = None if request.barriers else self._snapshot(request.who)
+        reader = lanes or snapshot
+        if relay is None or reader is None:
             yield _closed(relay_pb2.Closed.REASON_STOP)
             return
+        stop = reader.board.stop if isinstance(reader, RunningReplicate) else reader.stop
         mine = stop.child()
-        lanes = running if request.barriers else None
         ended = threading.Event()
 
         def over() -> None:
@@ -106,7 +108,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
             return
         start = RelayOffset.from_proto(getattr(request, "from"))
         until = RelayOffset.from_proto(request.until) if request.HasField("until") else None
-        yield from self._stream(relay, start, until, lanes, mine)
+        yield from self._stream(relay, start, until, reader, mine)
         if stop.is_set:
             ended.set()
 
@@ -115,7 +117,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
         relay: Relay,
         start: RelayOffset,
         until: RelayOffset | None,
-        lanes: RunningReplicate | None,
+        reader: RunningReplicate | RunningSnapshot,
         mine: StopSignal,
     ) -> Iterator[relay_pb2.RelayFrame]:
         try:
@@ -128,7 +130,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
                     **{"from": start.to_proto()},
                 )
             )
-            for item in relay.subscribe(start, until, lanes.in_scope if lanes else None, mine):
+            for item in relay.subscribe(start, until, reader.in_scope, mine):
                 if mine.is_set:
                     break
                 match item:
@@ -140,8 +142,16 @@ class LaneService(relay_pb2_grpc.RelayServicer):
                                 head=item.head.offset.to_proto(), position=item.head.position.to_proto()
                             )
                         )
-                    case AtStatement(statement=statement) if lanes is not None:
-                        yield _barrier(lanes.board.barrier(statement), statement)
+                    case AtStatement(statement=statement):
+                        if isinstance(reader, RunningSnapshot):
+                            raise errors.snapshot.STATEMENT_UNDER_CHUNK(
+                                source=reader.source,
+                                task=reader.task,
+                                position=statement.position,
+                                tables=touched(statement),
+                                statement=shown(statement),
+                            )
+                        yield _barrier(reader.board.barrier(statement), statement)
                         # Until the driver can act on statements, it stops the lanes here.
                         while not mine.wait(_WAIT_SECONDS):
                             pass
@@ -155,13 +165,17 @@ class LaneService(relay_pb2_grpc.RelayServicer):
             )
 
     def Locate(self, request: relay_pb2.LocateRequest, context: grpc.ServicerContext) -> relay_pb2.LocateResponse:
-        relay, snapshot = self._relay(), self._snapshot(request.who)
+        relay, snapshot = self._relay_of(request.who), self._snapshot(request.who)
         if relay is None or snapshot is None:
             raise errors.replicate.FENCED(task=request.who.task, source=request.who.source, epoch=request.who.epoch)
         mine = snapshot.stop.child()
         context.add_callback(mine.set)
+        relay_id = relay.relay_id
         offset = relay.locate(SourcePosition.from_proto(request.position), _LOCATE_SECONDS, mine)
-        return relay_pb2.LocateResponse(relay_id=relay.relay_id, offset=offset.to_proto())
+        if relay.relay_id != relay_id:
+            # Another subtask has made the log begin anew in between: the offset may be of either one.
+            raise errors.relay.RELAY_RESTARTED(source=relay.source_id, relay_id=relay_id)
+        return relay_pb2.LocateResponse(relay_id=relay_id, offset=offset.to_proto())
 
     def ReportLane(self, request: relay_pb2.LaneReport, context: grpc.ServicerContext) -> relay_pb2.ReportAck:
         running = self._replicate(request.who)

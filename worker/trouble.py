@@ -22,7 +22,7 @@ class Trouble(enum.Enum):
     ACCESS = enum.auto()  # the user may not log in
     PRIVILEGE = enum.auto()  # logged in, but not allowed
     BUSY = enum.auto()  # too many connections, out of memory
-    CONFLICT = enum.auto()  # lock wait, deadlock, write conflict: run the transaction again
+    CONFLICT = enum.auto()  # lock wait, deadlock, write conflict, two dumps with one server-id: try again
     READ_ONLY = enum.auto()  # a fail-over is under way, or somebody made it read-only
     STORAGE = enum.auto()  # disk or table full
     SESSION = enum.auto()  # a variable or its value is refused
@@ -41,8 +41,9 @@ _TROUBLES: tuple[tuple[Trouble, tuple[int, ...]], ...] = (
     (Trouble.PRIVILEGE, (1044, 1095, 1142, 1143, 1227, 1370, 1410, 1419, 8121)),
     (Trouble.BUSY, (1037, 1038, 1040, 1041, 1129, 1135, 1203, 1226)),
     # 1020 snapshot conflict (MariaDB innodb_snapshot_isolation); 1412 table definition changed; 1637 too many
-    # transactions; 8002, 8022, 8027, 8028, 9007 TiDB's "try the transaction again".
-    (Trouble.CONFLICT, (1020, 1205, 1213, 1412, 1613, 1614, 1637, 3058, 3572)),
+    # transactions; 4052 another replica with our server-id (MariaDB ends the older dump);
+    # 8002, 8022, 8027, 8028, 9007 TiDB's "try the transaction again".
+    (Trouble.CONFLICT, (1020, 1205, 1213, 1412, 1613, 1614, 1637, 3058, 3572, 4052)),
     (Trouble.CONFLICT, (8002, 8022, 8027, 8028, 9007)),
     (Trouble.READ_ONLY, (1290, 1792, 1836)),
     (Trouble.STORAGE, (1021, 1026, 1030, 1114)),

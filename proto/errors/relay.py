@@ -73,6 +73,25 @@ SOURCE_CHANGED = _define(
     workaround="Positions of one server mean nothing at another. Point the source's file to the old server, or stop "
     "its tasks, delete the relay directory {directory} and start the tasks with a new snapshot.",
 )
+SOURCE_LOG_RESET = _define(
+    20008,
+    "source-binlog-began-anew",
+    scope=Scope.SOURCE,
+    message="source {source}: the relay log holds the binlog up to {position}, but the source is at {found}: {reason}",
+    workaround="The source's binlog is no longer the one that was read: RESET MASTER, a restored backup, or a crash "
+    "that took its latest writes. What was applied beyond it may exist nowhere at the source. Check that the address "
+    "leads to the right server, then stop the source's tasks and start them with a new snapshot (start-task "
+    "--remove-meta).",
+)
+GROUP_TOO_LARGE = _define(
+    20009,
+    "undone-transaction-too-large",
+    scope=Scope.SOURCE,
+    message="source {source}: the transaction behind {position} was rolled back or only prepared and has {size} "
+    "bytes, more than the {limit} that can be judged as a whole",
+    workaround="Nothing of it was applied. Look at it with mysqlbinlog; to go on without it, start the task with a "
+    "new snapshot.",
+)
 RELAY_CRASHED = _define(
     20010,
     "relay-reader-failed",
@@ -218,7 +237,8 @@ SOURCE_CONFLICT = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="source {source}: {host}:{port}: {reason} (errno {errno})",
-    workaround="Nothing to do: it is tried again. If it repeats, look for long transactions at the source.",
+    workaround="Nothing to do: it is tried again. If it repeats: for errno 4052 another replica uses the same "
+    "server-id, give this source's file another one; else look for long transactions at the source.",
     retryable=True,
 )
 SOURCE_STORAGE = _define(

@@ -87,3 +87,14 @@ PLAN_STUCK = _define(
     workaround="The key's collation does not order its values consistently: CHECK TABLE and rebuild the index at "
     "the source, then resume-task.",
 )
+STATEMENT_UNDER_CHUNK = _define(
+    30010,
+    "statement-under-chunk",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: a statement on {tables} at {position} ran while a chunk of task {task} was read: "
+    "{statement}",
+    workaround="Nothing to do: the chunk is read again. If it repeats, hold back DDL on the task's tables until the "
+    "snapshot is done, and restart applications whose sessions still log with binlog_format STATEMENT or MIXED.",
+    retryable=True,
+)

@@ -10,7 +10,8 @@ from proto import config_pb2 as config
 from proto import worker_pb2 as pb
 from tests.support.mariadb import MariaDB
 from tests.support.ports import free_port
-from worker.check import check_source, check_subtask
+from worker.check import check_source, check_subtask, locks
+from worker.connection import Session
 
 SOURCE_ITEMS = [
     "connection",
@@ -172,6 +173,60 @@ def test_tables_that_the_user_cannot_see_are_warned_of(fresh: MariaDB) -> None:
     assert failures(results) == {}
     result = warnings(results)["dump_privilege"]
     assert (result.code, result.instruction) == (12018, "GRANT SELECT ON `shard\\_1`.* TO 'dm'@'127.0.0.%';")
+
+
+def test_lock_tables_is_asked_for_where_it_is_needed(fresh: MariaDB) -> None:
+    fresh.execute(
+        "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO dm@'127.0.0.%'",
+        "GRANT SELECT ON *.* TO dm@'127.0.0.%'",
+        # Without a key, but this server tells the position of a consistent read: no lock.
+        "CREATE TABLE shard_1.t_3 (id bigint, name text)",
+    )
+    source, subtask = source_of(fresh, "dm", "secret"), subtask_of(fresh)
+    assert failures(check_subtask(source, subtask)) == {}
+    fresh.execute("CREATE TABLE shard_2.t_4 (id bigint PRIMARY KEY, v int) ENGINE=Aria")
+    result = failures(check_subtask(source, subtask))["dump_privilege"]
+    assert (result.code, result.instruction) == (12017, "GRANT LOCK TABLES ON `shard\\_2`.* TO 'dm'@'127.0.0.%';")
+    assert "LOCK TABLES, which reading shard_2.t_4 at one position takes" in result.error_msg
+    subtask.mode = config.TASK_MODE_INCREMENTAL  # reads no table
+    assert "dump_privilege" not in failures(check_subtask(source, subtask))
+    subtask.mode = config.TASK_MODE_ALL
+    fresh.execute(result.instruction)
+    assert "dump_privilege" not in failures(check_subtask(source, subtask))
+
+
+def test_lock_tables_is_asked_for_by_the_targets_keys_where_positions_are_not_told(
+    fresh: MariaDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on MySQL: there a consistent snapshot does not tell its position."""
+
+    def untold(session: Session) -> None:
+        return None
+
+    monkeypatch.setattr(locks, "open_consistent", untold)
+    fresh.execute(
+        "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO dm@'127.0.0.%'",
+        "GRANT SELECT ON *.* TO dm@'127.0.0.%'",
+    )
+    source, subtask = source_of(fresh, "dm", "secret"), subtask_of(fresh)
+    assert failures(check_subtask(source, subtask)) == {}
+    fresh.execute("CREATE TABLE shard_2.t_4 (id bigint, name text)")
+    assert "reading shard_2.t_4 at" in failures(check_subtask(source, subtask))["dump_privilege"].error_msg
+    fresh.execute(
+        "DROP TABLE shard_2.t_4", "ALTER TABLE shard_1.t_1 ADD UNIQUE (v)", "ALTER TABLE shard_2.t_2 ADD UNIQUE (v)"
+    )
+    result = failures(check_subtask(source, subtask))["dump_privilege"]
+    assert "reading shard_1.t_1, shard_2.t_2 at" in result.error_msg
+    # A target that exists, with other unique keys, decides.
+    fresh.execute("CREATE DATABASE merged", "CREATE TABLE merged.t (id bigint PRIMARY KEY, v int)")
+    assert failures(check_subtask(source, subtask)) == {}
+    fresh.execute("ALTER TABLE merged.t ADD UNIQUE (v)")
+    assert failures(check_subtask(source, subtask))["dump_privilege"].instruction == result.instruction
+    subtask.ignore_checking_items[:] = ["dump_privilege"]
+    assert failures(check_subtask(source, subtask)) == {}
+    subtask.ignore_checking_items[:] = []
+    fresh.execute(*(statement for statement in result.instruction.split(";") if statement.strip()))
+    assert failures(check_subtask(source, subtask)) == {}
 
 
 def test_no_table_matches(fresh: MariaDB) -> None:

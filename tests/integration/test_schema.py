@@ -229,6 +229,26 @@ def test_sessions(fresh: MariaDB) -> None:
     fresh.execute("SET GLOBAL time_zone='SYSTEM'", "SET GLOBAL sql_mode=DEFAULT", "SET GLOBAL max_statement_time=0")
 
 
+@pytest.mark.parametrize("side", list(Side))
+def test_sessions_see_and_write_every_row_whatever_the_server_says(fresh: MariaDB, side: Side) -> None:
+    odd = {"sql_select_limit": 5, "sql_safe_updates": 1, "max_join_size": 1, "unique_checks": 0, "sql_big_selects": 0}
+    given = endpoint(fresh, session=tuple((name, str(value)) for name, value in odd.items()))
+    asked = "SELECT @@sql_select_limit, @@sql_big_selects, @@unique_checks, @@sql_safe_updates"
+    try:
+        for name, value in odd.items():
+            if name != "sql_big_selects":  # of sessions only: max_join_size switches it
+                fresh.execute(f"SET GLOBAL {name} = {value}")
+        with connect(given, side, name="s") as session:
+            [(limit, big, unique, safe)] = rows(session, asked)
+            assert (limit, big) == (18446744073709551615, 1)
+            if side is Side.TARGET:
+                assert (unique, safe) == (1, 0)
+    finally:
+        for name in odd:
+            if name != "sql_big_selects":
+                fresh.execute(f"SET GLOBAL {name} = DEFAULT")
+
+
 @pytest.mark.parametrize("variable", ["no_such_thing", "x = 1, y"])
 def test_a_session_variable_that_is_refused(fresh: MariaDB, variable: str) -> None:
     with pytest.raises(ShardmergeError) as caught:

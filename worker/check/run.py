@@ -9,6 +9,7 @@ from proto import errors
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
 from worker.check.findings import EVERY_ITEM, Checklist, broken, failed, passed
+from worker.check.locks import Reads, check_locks, look_at_reads
 from worker.check.source import SourceView, check_filters, check_position, check_server, look_at
 from worker.check.tables import TablesView, check_tables, look_at_tables
 from worker.check.target import check_target
@@ -45,6 +46,7 @@ def check_subtask(source: config.SourceConfig, subtask: config.SubTaskConfig) ->
     if EVERY_ITEM in checklist.ignored:
         return []
     tables: TablesView | None = None
+    reads: Reads | None = None
     session = _connect_source(checklist, source)
     if session is not None:
         with session:
@@ -54,7 +56,9 @@ def check_subtask(source: config.SourceConfig, subtask: config.SubTaskConfig) ->
                 tables = _check_tables(checklist, view, subtask)
                 if subtask.mode == config.TASK_MODE_INCREMENTAL:
                     check_position(checklist, view, SourcePosition.from_proto(subtask.start), "`meta`")
-    _check_target(checklist, subtask, tables)
+                elif tables is not None:
+                    reads = look_at_reads(checklist, view, tables.plans)
+    _check_target(checklist, subtask, tables, reads)
     return checklist.results
 
 
@@ -93,14 +97,20 @@ def _check_tables(checklist: Checklist, view: SourceView, subtask: config.SubTas
     return tables
 
 
-def _check_target(checklist: Checklist, subtask: config.SubTaskConfig, tables: TablesView | None) -> None:
+def _check_target(
+    checklist: Checklist, subtask: config.SubTaskConfig, tables: TablesView | None, reads: Reads | None
+) -> None:
     source = checklist.source
     try:
         session = connect(Endpoint.from_proto(subtask.target), Side.TARGET, name="target", read_timeout=READ_SECONDS)
     except ShardmergeError as error:
         reason = errors.check.TARGET_CONNECTION(reason=error, way_out=error.workaround)
         checklist.results.append(failed("target_connection", source, reason))
+        if reads is not None:
+            check_locks(checklist, reads, None)
         return
     checklist.results.append(passed("target_connection", source))
     with session:
         check_target(checklist, session, () if tables is None else tables.plans, subtask.meta_schema or "dm_meta")
+        if reads is not None:
+            check_locks(checklist, reads, session)

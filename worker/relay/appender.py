@@ -10,6 +10,7 @@ import os
 import struct
 import zlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from proto import errors
 from proto.hooks import reach
@@ -37,15 +38,21 @@ from worker.relay.files import (
     sync_directory,
     write_at,
 )
-from worker.relay.groups import GroupWalker
+from worker.relay.groups import GroupWalker, may_wrap
 from worker.relay.log import RelayLog
 from worker.relay.records import Entry, EntryKind, pack_entry, pack_statement
-from worker.relay.segment import Index, Segment, begin_entry
+from worker.relay.segment import Index, Segment, begin_entry, read_description
 
 _HEADER = struct.Struct("<IBIIIH")
 _CRC = struct.Struct("<I")
 _LARGEST_DUMP_POSITION = (1 << 32) - 1
 _HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
+_MADE_UP = (EventType.ROTATE, EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST)
+"""What else a dump thread makes up; it marks them, or leaves ``log_pos`` 0."""
+
+
+def _utc(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 @dataclass(slots=True)
@@ -68,8 +75,10 @@ class _Open:
 class Appender:
     """Used by one thread: ``connect``, then ``feed`` and ``flush`` until something fails, then again.
 
+    ``source_end``: where the source's binlog ended when it was last asked, for messages.
     Raises coded errors: of the disk (DISK_FULL, DISK_FAILED), of the events (EVENT_CHECKSUM, EVENT_OVERLAP,
-    GROUP_BROKEN, decode.MALFORMED_EVENT), SOURCE_LOG_GONE when the source's files begin anew.
+    GROUP_BROKEN, decode.MALFORMED_EVENT), SOURCE_LOG_RESET when the source's binlog is no longer the one that is
+    stored.
     """
 
     def __init__(self, log: RelayLog) -> None:
@@ -82,8 +91,10 @@ class Appender:
         self._description = b""
         self._checksum = False
         self._skipped_to: int | None = None
+        self._asked: SourcePosition | None = None
+        self.source_end: SourcePosition | None = None
         self._segment_bytes = 0
-        self._walker = GroupWalker(log.source, log.head(), checksum=False, spacing=log.spacing)
+        self._walker = GroupWalker(log.source, log.head(), checksum=False, spacing=log.spacing, live=True)
 
     @property
     def position(self) -> SourcePosition:
@@ -102,7 +113,8 @@ class Appender:
         if head.pos > _LARGEST_DUMP_POSITION:
             # The dump command has 32 bits for the position: read the file from its start and leave out what is known.
             self._skipped_to = FIRST_BYTE
-            return SourcePosition(head.file, FIRST_BYTE, head.gtid_set)
+            head = SourcePosition(head.file, FIRST_BYTE, head.gtid_set)
+        self._asked = head
         return head
 
     def feed(self, event: memoryview) -> None:
@@ -115,9 +127,13 @@ class Appender:
         if kind == EventType.FORMAT_DESCRIPTION:
             self._format_description(bytes(event))
             return
-        if log_pos == 0 or flags & FLAG_ARTIFICIAL or kind in _HEARTBEATS:
+        made_up = bool(flags & FLAG_ARTIFICIAL)
+        if kind in _HEARTBEATS or (kind in _MADE_UP and (made_up or log_pos == 0)):
             self._made_up(event, kind, log_pos)
             return
+        if made_up or (log_pos == 0 and not self._may_wrap(size)):
+            # No server makes such an event up: it may hold rows.
+            raise self._garbled(f"an event of type {event_name(kind)} says that it stands in no file")
         if not self._description:
             raise self._garbled("an event before the format description")
         if self._checksum and zlib.crc32(event[:-CHECKSUM_SIZE]) != _CRC.unpack_from(event, size - CHECKSUM_SIZE)[0]:
@@ -163,6 +179,9 @@ class Appender:
     def _disk_error(self, error: OSError) -> errors.ShardmergeError:
         return disk_error(error, self._source, relay_path(self._directory, self._log.head().offset.segment))
 
+    def _may_wrap(self, size: int) -> bool:
+        return may_wrap(self._walker.pos if self._skipped_to is None else self._skipped_to, size)
+
     def _is_known(self, log_pos: int) -> bool:
         """While a file is read from its start: whether this event is stored already."""
         before = self._skipped_to or 0
@@ -177,11 +196,28 @@ class Appender:
         description = FormatDescription.parse(event, self._source)
         if description.checksum and not checksum_matches(event):
             raise self._damaged(EventType.FORMAT_DESCRIPTION, len(event))
+        last = self._last_segment()
+        begun = last if last is not None and last.begin.position.file == self._walker.file else None
+        if begun is not None:
+            self._check_file(event, begun.number)
+        self._asked = None
         self._description = event
         self._checksum = self._walker.checksum = description.checksum
-        last = self._last_segment()
-        if last is None or last.begin.position.file != self._walker.file:
+        if begun is None:
             self._roll()
+
+    def _check_file(self, description: bytes, segment: int) -> None:
+        """A file says when it was made: one of the same name that says otherwise came after a RESET MASTER."""
+        try:
+            known = read_description(self._directory, segment)
+        except OSError as error:
+            raise self._disk_error(error) from error
+        made, again = (_HEADER.unpack_from(one)[0] for one in (known, description))
+        if made != again:
+            file = self._walker.file
+            raise self._reset(
+                self.source_end or self.position, f"its {file} was made at {_utc(again)}, the one read at {_utc(made)}"
+            )
 
     def _last_segment(self) -> Segment | None:
         segments = self._log.segments()
@@ -192,8 +228,7 @@ class Appender:
         if kind == EventType.ROTATE:
             # Whether it has a checksum depends on the server's version and on what came before.
             target = parse_rotate(bytes(event), checksum_matches(event), self._source)
-            if target.file != self._walker.file:
-                self._next_file(SourcePosition(target.file, target.position))
+            self._rotate(SourcePosition(target.file, target.position))
         elif kind == EventType.HEARTBEAT and self._walker.at_group_end:
             name = bytes(event[HEADER_SIZE:])
             file = self._walker.file.encode()
@@ -202,16 +237,29 @@ class Appender:
                 # The source passed events that it does not send.
                 self._walker.move(self._walker.file, log_pos)
 
+    def _rotate(self, target: SourcePosition) -> None:
+        """Where the dump thread says that it goes on: first where it was asked to, later in the source's next file."""
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            if (target.file, target.pos) != (asked.file, asked.pos):
+                raise self._reset(target, f"it was asked for {asked}")
+        elif target.file != self._walker.file:
+            self._next_file(target)
+        elif target.pos != self._walker.pos:
+            raise self._reset(target, "it went to another place of the same file")
+
+    def _reset(self, found: SourcePosition, reason: str) -> errors.ShardmergeError:
+        return errors.relay.SOURCE_LOG_RESET(
+            source=self._source, position=self._log.head().position, found=found, reason=reason
+        )
+
     def _next_file(self, target: SourcePosition) -> None:
         """The source went to its next file without a ROTATE event: it was killed and started again."""
         if target.file_order() <= self.position.file_order():
-            raise errors.relay.SOURCE_LOG_GONE(
-                source=self._source,
-                file=self.position.file,
-                pos=self.position.pos,
-                reason=f"the source's binlog files begin anew with {target}",
-                errno=0,
-            )
+            raise self._reset(target, "its next file lies before the one it was at")
+        if self._skipped_to is not None and self._skipped_to < self._walker.pos:
+            raise self._reset(target, f"{self._walker.file} ended at byte {self._skipped_to}")
+        self._skipped_to = None
         self.flush()
         if not self._walker.at_group_end:
             # The file ends inside a transaction, which therefore was never committed.
@@ -241,7 +289,7 @@ class Appender:
             os.ftruncate(opened.index, opened.index_bytes)
             os.ftruncate(opened.statements, opened.statements_bytes)
             last_entry = self._log.index_of(last).entries[-1].byte
-        self._walker = GroupWalker(self._source, head, self._checksum, self._log.spacing, last_entry)
+        self._walker = GroupWalker(self._source, head, self._checksum, self._log.spacing, last_entry, live=True)
 
     def _reopen(self, number: int) -> _Open:
         """The files of a segment as recovery left them."""

@@ -17,6 +17,7 @@ from pymysql.constants import CR
 from proto import errors
 from proto.errors import ShardmergeError
 from worker.connection import (
+    CONNECT_SECONDS,
     Endpoint,
     ServerInfo,
     Session,
@@ -27,6 +28,7 @@ from worker.connection import (
     server_info,
 )
 from worker.position import SourcePosition
+from worker.relay.source_end import binlog_end
 
 HEARTBEAT_SECONDS = 1.0
 """The source says that it is alive when it has sent nothing for so long."""
@@ -61,7 +63,7 @@ class Dump:
         self._socket = cast("_Socket", vars(session)["_sock"])
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
-        self._start = 0
+        self._start: int = 0
         self._end: int = 0
         self._parts: list[bytes] = []
         self._from = SourcePosition("", 0)
@@ -69,13 +71,18 @@ class Dump:
     @staticmethod
     def connect(source: str, endpoint: Endpoint) -> Dump:
         """Connect and ask who the server is; raises what worker.connection.coded makes of a failure."""
-        session = connect(endpoint, Side.SOURCE, name=source)
+        # Without a limit a server that is frozen would hold this thread, and whoever waits for its end.
+        session = connect(endpoint, Side.SOURCE, name=source, read_timeout=CONNECT_SECONDS)
         try:
             info = server_info(session)
         except pymysql.MySQLError as error:
             session.close()
             raise coded(error, endpoint, Side.SOURCE, source) from error
         return Dump(session, info, source, endpoint)
+
+    def binlog_end(self) -> SourcePosition | None:
+        """Before :meth:`begin`: where the source's binlog ends; see :func:`worker.relay.source_end.binlog_end`."""
+        return binlog_end(self._session, self.info, self._source, self._endpoint)
 
     def begin(self, position: SourcePosition, server_id: int, replica_uuid: str) -> None:
         """Ask for everything from ``position`` on, an event's start.

@@ -10,6 +10,9 @@ Rules of a group (MySQL Internals, "Binary Log"; MariaDB sql/log_event.h, Gtid_l
 * MySQL: GTID or ANONYMOUS_GTID, then BEGIN … XID/COMMIT/ROLLBACK, or XA START … XA PREPARE, or one statement (DDL,
   XA COMMIT), or one TRANSACTION_PAYLOAD.
 * What stands between groups (rotate, stop, format description, GTID lists, checkpoints) is a group by itself.
+
+A group that was rolled back (as a whole or to a savepoint) or only prepared is never cut into pieces: whoever
+applied the first would have to take it back.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from worker.binlog.events import (
     parse_gtid_list,
     parse_query,
     parse_rotate,
+    xa_prepare_is_commit,
 )
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.gtid import GtidSet
@@ -47,6 +51,7 @@ _MYSQL_COMMIT_TIME_AT = HEADER_SIZE + 42  # behind flags, uuid, number, type cod
 
 _CONTROL = re.compile(rb"\s*(?:SAVEPOINT\b|ROLLBACK\s+(?:WORK\s+)?TO\b|RELEASE\s+SAVEPOINT\b|XA\s)", re.IGNORECASE)
 _XA_START = re.compile(rb"\s*XA\s+(?:START|BEGIN)\b", re.IGNORECASE)
+_ROLLBACK = re.compile(rb"\s*ROLLBACK\b", re.IGNORECASE)
 _XA_END = re.compile(rb"\s*XA\s+(?:COMMIT|ROLLBACK)\b", re.IGNORECASE)
 _BOUNDS = (b"BEGIN", b"COMMIT", b"ROLLBACK")
 
@@ -96,6 +101,11 @@ _ONLY_IN_GROUP = frozenset(
 _BREAKS_GROUP = frozenset({EventType.FORMAT_DESCRIPTION, EventType.ROTATE, EventType.STOP, *_GTIDS, *_GTID_LISTS})
 
 
+def may_wrap(pos: int, size: int) -> bool:
+    """Whether an event of ``size`` bytes behind source byte ``pos`` may end where ``log_pos`` begins again with 0."""
+    return -pos % _WRAP - size in range(_LARGEST_GAP)
+
+
 class _In(enum.IntEnum):
     """Where the walk stands."""
 
@@ -111,12 +121,23 @@ class GroupWalker:
     ``entries`` and ``statements`` hold what is certain (its group has ended); :meth:`drain` takes them.
     ``byte``, ``pos``: behind the last event, at the relay and at the source. ``start_pos``: source byte at which
     the current (or last) group began. ``checksum``: whether events end with a CRC32.
-    ``last_entry``: byte of the index's last entry, when the walk goes on with an index.
-    Raises errors.relay.GROUP_BROKEN and EVENT_OVERLAP, errors.decode.MALFORMED_EVENT for an unreadable event.
+    ``last_entry``: byte of the index's last entry, when the walk goes on with an index. ``live``: the events come
+    from the source now, so it is checked that they can follow what is known: the next file has a higher number, and
+    the first GTID of a connection and of a file, and a file's list of GTIDs, do not go back. (Behind a GTID of the same
+    file and connection any other is believed: restoring a backup at the source writes old ones again.)
+    Raises errors.relay.GROUP_BROKEN and EVENT_OVERLAP, errors.decode.MALFORMED_EVENT for an unreadable event, and
+    errors.relay.SOURCE_LOG_RESET for what cannot follow.
     """
 
     def __init__(
-        self, source: str, at: Head, checksum: bool, spacing: int = SPACING, last_entry: int | None = None
+        self,
+        source: str,
+        at: Head,
+        checksum: bool,
+        spacing: int = SPACING,
+        last_entry: int | None = None,
+        *,
+        live: bool = False,
     ) -> None:
         self._source = source
         self._spacing = spacing
@@ -128,6 +149,8 @@ class GroupWalker:
         self.start_pos = self.pos
         self._state = _In.BETWEEN
         self._gtids = GtidSet(at.position.gtid_set, known=bool(at.position.gtid_set))
+        self._live = self._unsure = live
+        self._undone = False
         self._gtid = ""
         self._tagged = False
         self._commit_time = at.commit_time
@@ -210,6 +233,11 @@ class GroupWalker:
     def _here(self) -> SourcePosition:
         return SourcePosition(self.file, self.pos)
 
+    def _reset(self, found: SourcePosition, reason: str) -> errors.ShardmergeError:
+        return errors.relay.SOURCE_LOG_RESET(
+            source=self._source, position=self._end_position(), found=found, reason=reason
+        )
+
     def _broken(self, kind: int, reason: str) -> errors.ShardmergeError:
         return errors.relay.GROUP_BROKEN(
             source=self._source, type=event_name(kind), position=self._here(), reason=reason
@@ -236,8 +264,13 @@ class GroupWalker:
             self._known_set(bytes(event))
         elif kind == EventType.ROTATE:
             target = parse_rotate(bytes(event), self.checksum, self._source)
+            found = SourcePosition(target.file, target.position)
+            if self._live and found.file_order() <= self._here().file_order():
+                raise self._reset(found, "its next file lies before the one it was at")
             self.file, self.pos = target.file, target.position
+            self._unsure = self._live
         elif kind == EventType.FORMAT_DESCRIPTION:
+            self._unsure = self._live
             self.checksum = FormatDescription.parse(bytes(event), self._source).checksum
         return True
 
@@ -245,7 +278,10 @@ class GroupWalker:
         """A further event of a group; whether it is its last."""
         if kind in _QUERIES:
             return self._query(event, kind)
-        if kind in (EventType.XID, EventType.XA_PREPARE):
+        if kind == EventType.XID:
+            return True
+        if kind == EventType.XA_PREPARE:
+            self._undone = not xa_prepare_is_commit(bytes(event), self.checksum, self._source)
             return True
         if kind in (EventType.TRANSACTION_PAYLOAD, EventType.INCIDENT):
             return self._state is not _In.OPEN
@@ -261,6 +297,8 @@ class GroupWalker:
             self._state = _In.OPEN
             return False
         self._note(event, kind, statement)
+        if _ROLLBACK.match(statement):
+            self._undone = True
         if self._state is not _In.OPEN:
             return True
         return statement in (b"COMMIT", b"ROLLBACK") or _XA_END.match(statement) is not None
@@ -273,6 +311,11 @@ class GroupWalker:
             self._state = _In.HEADED
             return
         gtid = parse_gtid(event, self.checksum, self._source)
+        if self._unsure:
+            self._unsure = False
+            known = self._gtids.not_beyond(gtid.text)
+            if known:
+                raise self._reset(SourcePosition(self.file, self.start_pos), f"GTID {gtid.text} comes after {known}")
         self._gtid = gtid.text
         if kind == EventType.MARIADB_GTID:
             self._state = _In.STANDALONE if gtid.standalone else _In.OPEN
@@ -287,7 +330,11 @@ class GroupWalker:
         if event[4] == EventType.PREVIOUS_GTIDS and int.from_bytes(event[19:27], "little") >> 32:
             self._gtids.forget()  # tagged GTIDs
             return
-        self._gtids = GtidSet(parse_gtid_list(event, self.checksum, self._source))
+        found = parse_gtid_list(event, self.checksum, self._source)
+        known = self._gtids.beyond(found) if self._live else ""
+        if known:
+            raise self._reset(SourcePosition(self.file, self.start_pos), f"it begins behind {found}, {known} was there")
+        self._gtids = GtidSet(found)
 
     def _statement_bytes(self, event: memoryview | bytes, kind: int) -> bytes:
         """The statement without parsing the rest of the event: most are BEGIN or COMMIT."""
@@ -338,6 +385,9 @@ class GroupWalker:
         if not alone:
             self._commit_time = self._exact_time or float(timestamp)
         self._gtid, self._tagged, self._exact_time = "", False, 0.0
+        if self._undone:
+            self._marks = [mark for mark in self._marks if mark.kind is not EntryKind.PIECE]
+            self._undone = False
         self._state = _In.BETWEEN
         self._end_byte, self._end_file, self._end_pos = self.byte, self.file, self.pos
         if self._marks or self.byte - self._last_entry >= self._spacing:

@@ -16,11 +16,12 @@ class GtidSet:
     form makes the set unknown: its text is "" and stays so.
     """
 
-    __slots__ = ("_domains", "_intervals", "_text", "_unknown")
+    __slots__ = ("_domains", "_intervals", "_latest", "_text", "_unknown")
 
     def __init__(self, text: str, *, known: bool = True) -> None:
         self._domains: dict[str, str] = {}
         self._intervals: dict[str, list[tuple[int, int]]] = {}
+        self._latest: dict[tuple[str, str], int] = {}
         self._unknown = not known
         self._text: str | None = None
         for part in text.replace("\n", "").split(","):
@@ -32,7 +33,9 @@ class GtidSet:
         self._text = None
         mariadb = _MARIADB.fullmatch(text)
         if mariadb is not None:
-            self._domains[mariadb.group(1)] = text
+            domain, server, number = mariadb.groups()
+            self._domains[domain] = text
+            self._latest[domain, server] = int(number)
             return
         mysql = _MYSQL.fullmatch(text)
         if mysql is None:
@@ -42,6 +45,38 @@ class GtidSet:
         for piece in mysql.group(2)[1:].split(":"):
             first, _, last = piece.partition("-")
             _insert(intervals, int(first), int(last or first))
+
+    def not_beyond(self, text: str) -> str:
+        """What of this set says that GTID ``text`` cannot come next; "" when it can.
+
+        MariaDB: the last GTID of the same domain and server, when its number is not lower (other servers of a domain
+        may be behind, unless gtid_strict_mode is on). MySQL: the GTID itself, when the set has it.
+        """
+        mariadb = _MARIADB.fullmatch(text)
+        if mariadb is not None:
+            domain, server, number = mariadb.groups()
+            latest = self._latest.get((domain, server), 0)
+            return f"{domain}-{server}-{latest}" if latest >= int(number) else ""
+        mysql = _MYSQL.fullmatch(text)
+        if mysql is None:
+            return ""
+        first = int(mysql.group(2)[1:].partition("-")[0].partition(":")[0])
+        known = any(a <= first <= b for a, b in self._intervals.get(mysql.group(1).lower(), []))
+        return text if known else ""
+
+    def beyond(self, text: str) -> str:
+        """A GTID of this set that a MariaDB list of what was written until now (``text``) lies before; "" if none.
+
+        A domain that the list does not name was removed from it on purpose (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
+        """
+        for part in filter(None, text.split(",")):
+            mariadb = _MARIADB.fullmatch(part)
+            if mariadb is not None:
+                domain, server, number = mariadb.groups()
+                latest = self._latest.get((domain, server), 0)
+                if latest > int(number):
+                    return f"{domain}-{server}-{latest}"
+        return ""
 
     def forget(self) -> None:
         """From here on the set is not known."""

@@ -11,13 +11,16 @@ from proto.common_pb2 import Stage
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Endpoint, ServerInfo
+from worker.position import SourcePosition
 from worker.relay.appender import Appender
 from worker.relay.dump import Dump
 from worker.relay.files import disk_error, has_space
 from worker.relay.log import RelayLog
+from worker.relay.source_end import EndWatch, lies_behind
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 10.0
+_CONFLICT_PAUSE_SECONDS = 1.0
 _SPACE_CHECK_SECONDS = 1.0
 _STEADY_SECONDS = 3.0
 """A connection that lived so long (heartbeats at least) has overcome the error before it."""
@@ -40,6 +43,7 @@ class Reader:
         self._lock = threading.Lock()
         self._dump: Dump | None = None
         self._progress = False
+        self._verdict: ShardmergeError | None = None
         self._thread = threading.Thread(target=self._run, name=f"relay-{log.source}", daemon=True)
         self.stage: Stage = Stage.STAGE_RUNNING
         self.error: ShardmergeError | None = None
@@ -58,45 +62,90 @@ class Reader:
             self._log.changed.notify_all()
         self._thread.join()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it fetches, or will by itself."""
+        return self._thread.is_alive() and self.failed is None and not self._stop.is_set()
+
     def _run(self) -> None:
-        appender = Appender(self._log)
-        pause = _FIRST_PAUSE_SECONDS
+        watch = EndWatch(self._log, self._endpoint, self._behind)
         try:
-            while not self._stop.is_set():
-                self._progress = False
-                error = self._session(appender)
-                if self._stop.is_set():
-                    break
-                pause = _FIRST_PAUSE_SECONDS if self._progress else min(2 * pause, _LONGEST_PAUSE_SECONDS)
-                self.error = error
-                if not error.spec.retryable:
-                    self._logger.error("relay stopped", error=str(error))
-                    self.stage, self.failed = Stage.STAGE_PAUSED, error
-                    return
-                self._logger.warning("relay interrupted", error=str(error), again_in=pause)
-                if error.spec is errors.relay.DISK_FULL:
-                    self._wait_for_space()
-                else:
-                    self._stop.wait(pause)
-            self.stage = Stage.STAGE_STOPPED
+            watch.start()
+            appender = Appender(self._log)
+            try:
+                self._fetch(appender)
+            finally:
+                appender.close()
+        except OSError as error:
+            self._fail(disk_error(error, self._log.source, self._log.directory / "relay.json"))
+        except ShardmergeError as error:
+            self._fail(error)
+        except Exception as error:
+            # A thread that just ended would leave everybody waiting for it.
+            self._logger.exception("relay reader failed")
+            self._fail(self._crashed(error, self._log.head().position))
         finally:
-            appender.close()
             with self._log.changed:
                 self._log.changed.notify_all()
+            watch.stop()
+
+    def _fetch(self, appender: Appender) -> None:
+        """Until told to stop; raises what does not mend itself."""
+        pause = _FIRST_PAUSE_SECONDS
+        while not self._stop.is_set():
+            self._progress = False
+            error = self._session(appender)
+            if self._stop.is_set():
+                break
+            if error.spec is errors.relay.SOURCE_CONFLICT:
+                # Two replicas with one server-id end each other: each connection works for a moment.
+                pause = min(max(2 * pause, _CONFLICT_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+            else:
+                pause = _FIRST_PAUSE_SECONDS if self._progress else min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            self.error = error
+            if not error.spec.retryable:
+                raise error
+            self._logger.warning("relay interrupted", error=str(error), again_in=pause)
+            if error.spec is errors.relay.DISK_FULL:
+                self._wait_for_space()
+            else:
+                self._stop.wait(pause)
+        self.stage = Stage.STAGE_STOPPED
+
+    def _fail(self, error: ShardmergeError) -> None:
+        self._logger.error("relay stopped", error=str(error))
+        self.error = error
+        self.stage, self.failed = Stage.STAGE_PAUSED, error
+
+    def _crashed(self, error: Exception, position: SourcePosition) -> ShardmergeError:
+        return errors.relay.RELAY_CRASHED(
+            source=self._log.source, position=position, reason=f"{type(error).__name__}: {error}"
+        )
+
+    def _behind(self, head: SourcePosition, end: SourcePosition) -> None:
+        """The watch has seen the source's binlog end before the head: no dump may go on."""
+        with self._lock:
+            if self._dump is not None:
+                self._verdict = self._reset(head, end)
+                self._dump.interrupt()
+
+    def _reset(self, head: SourcePosition, end: SourcePosition) -> ShardmergeError:
+        return errors.relay.SOURCE_LOG_RESET(
+            source=self._log.source, position=head, found=end, reason="its binlog ends before that"
+        )
 
     def _session(self, appender: Appender) -> ShardmergeError:
         """Dump until something ends it; what did."""
+        self._verdict = None
         try:
             return self._copy(appender)
         except ShardmergeError as error:
-            return error
+            return self._verdict or error
         except OSError as error:
             return disk_error(error, self._log.source, self._log.directory / "relay.json")
         except Exception as error:
             self._logger.exception("relay reader failed")
-            return errors.relay.RELAY_CRASHED(
-                source=self._log.source, position=appender.position, reason=f"{type(error).__name__}: {error}"
-            )
+            return self._crashed(error, appender.position)
 
     def _copy(self, appender: Appender) -> ShardmergeError:
         self._wait_for_beginning()
@@ -108,6 +157,7 @@ class Reader:
             with self._lock:
                 self._dump = dump
             self._check_server(dump.info)
+            self._check_end(appender, dump)
             dump.begin(position, self._server_id, str(uuid.uuid5(_NAMESPACE, f"{self._server_id}")))
             began, since = self._log.head().offset, time.monotonic()
             while not self._stop.is_set():
@@ -146,12 +196,16 @@ class Reader:
                 directory=self._log.directory,
             )
 
+    def _check_end(self, appender: Appender, dump: Dump) -> None:
+        head = self._log.head().position
+        appender.source_end = end = dump.binlog_end()
+        if end is not None and lies_behind(self._log, head, end):
+            raise self._reset(head, end)
+
     def _wait_for_space(self) -> None:
+        """Raises OSError when the disk fails otherwise."""
         self.stage = Stage.STAGE_PAUSED
         while not self._stop.wait(_SPACE_CHECK_SECONDS):
-            try:
-                if has_space(self._log.directory):
-                    break
-            except OSError:
-                break  # another failure of the disk: the next write names it
+            if has_space(self._log.directory):
+                break
         self.stage = Stage.STAGE_RUNNING

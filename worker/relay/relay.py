@@ -90,13 +90,15 @@ class Relay:
         self._ended = threading.Event()
         self._keeper: threading.Thread | None = None
         self._sync_error: ShardmergeError | None = None
+        self._stranded_at: RelayOffset | None = None
 
     def start(self) -> None:
         """Begin to fetch, or fetch again after an error that does not mend itself. Running already: nothing."""
         with self._lock:
             if self._reader is not None:
-                if self._reader.failed is None and self._reader.stage != Stage.STAGE_STOPPED:
+                if self._reader.is_running:
                     return
+                self._remember_stranding()
                 self._reader.stop()
             self._reader = Reader(self._log, self._endpoint, self._server_id)
             self._reader.start()
@@ -150,12 +152,14 @@ class Relay:
         reader = self._reader
         return reader.failed if reader else None
 
-    def ensure_from(self, position: SourcePosition) -> bool:
+    def ensure_from(self, position: SourcePosition, *, fresh: bool = False) -> bool:
         """Make the log reach back to ``position``; True when that needed a new generation.
 
         Then there is a new ``relay_id``, everything fetched before is gone, and open subscriptions end with
-        RELAY_RESTARTED. A log that stands at a purged file of the source also begins anew, if no checkpoint
-        needs what it has. Raises POSITION_WITHOUT_FILE and errors of the disk.
+        RELAY_RESTARTED. A log that is stranded (the source no longer has what follows its head, or has another binlog)
+        also begins anew: if no checkpoint needs what it has and ``position`` is beyond it, or with ``fresh``, by which
+        the caller promises that nobody needs any of it; start() after the failure does not make that forgotten.
+        Raises POSITION_WITHOUT_FILE and errors of the disk.
         """
         if not position.file:
             raise errors.relay.POSITION_WITHOUT_FILE(source=self.source_id, given=position.gtid_set or "nothing")
@@ -163,27 +167,35 @@ class Relay:
         with self._lock:
             if self._log.generation is not None:
                 reaches = self._log.first().position.file_order() <= position.file_order()
-                if reaches and not self._is_stranded(position):
+                if reaches and not self._begins_anew(position, fresh):
                     return False
             reader, self._reader = self._reader, None
             if reader is not None:
                 reader.stop()
             try:
                 self._log.begin(position)
+                self._stranded_at = None
             finally:
                 if reader is not None:
                     self.start()
             return True
 
-    def _is_stranded(self, position: SourcePosition) -> bool:
-        """Whether fetching cannot go on from the head, nobody needs the log, and ``position`` is beyond it."""
-        failure = self.failure()
-        return (
-            failure is not None
-            and failure.spec is errors.relay.SOURCE_LOG_GONE
+    def _begins_anew(self, position: SourcePosition, fresh: bool) -> bool:
+        """Whether fetching cannot go on from the head and the log may be given up."""
+        self._remember_stranding()
+        if self._stranded_at is None or self._stranded_at != self._log.head().offset:
+            return False
+        return fresh or (
+            self.failure() is not None
             and position.file_order() > self._log.head().position.file_order()
             and self._needed() is None
         )
+
+    def _remember_stranding(self) -> None:
+        """Where the log stands when the source has nothing to follow it: true until something did follow."""
+        failure = self.failure()
+        if failure is not None and failure.spec in (errors.relay.SOURCE_LOG_GONE, errors.relay.SOURCE_LOG_RESET):
+            self._stranded_at = self._log.head().offset
 
     def locate(
         self,
@@ -209,7 +221,7 @@ class Relay:
         stop: StopSignal,
     ) -> Generator[SubscriptionItem, None, None]:
         """See worker/relay/subscription.py."""
-        return subscribe(self._log, start, until, in_scope, stop)
+        return subscribe(self._log, start, until, in_scope, stop, self.failure)
 
     def opened(self, offset: RelayOffset, deadline_seconds: float = 30) -> OpenedData:
         """What a decoder needs to begin at ``offset``, a group end.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from proto import errors
+from proto.errors import ShardmergeError
 from worker.position import RelayOffset
 from worker.relay.files import FIRST_BYTE, relay_path
 from worker.relay.log import Cut, RelayLog
@@ -26,11 +27,19 @@ from worker.unit import StopSignal
 IDLE_SECONDS = 1.0
 """Between two AtHead while nothing comes."""
 
+_LARGEST_BLOCK = 1 << 30
+"""Only a group that was rolled back or prepared, and so is not cut into pieces, can come near it."""
+
 InScope = Callable[[Statement], bool]
 
 
 def subscribe(
-    log: RelayLog, start: RelayOffset, until: RelayOffset | None, in_scope: InScope | None, stop: StopSignal
+    log: RelayLog,
+    start: RelayOffset,
+    until: RelayOffset | None,
+    in_scope: InScope | None,
+    stop: StopSignal,
+    failure: Callable[[], ShardmergeError | None] = lambda: None,
 ) -> Generator[SubscriptionItem, None, None]:
     """Everything from group end ``start`` on, up to group end ``until``.
 
@@ -39,13 +48,14 @@ def subscribe(
     Closing it frees its file and lets purge go on. A ``start`` behind the head is waited for: the head falls
     back when a machine failure takes what was not yet on disk, and comes back with the same offsets.
 
-    Raises OFFSET_PURGED, OFFSET_NOT_GROUP_END, RELAY_DAMAGED, and RELAY_RESTARTED (retryable) as soon as the relay
-    log was replaced.
+    Raises OFFSET_PURGED, OFFSET_NOT_GROUP_END, RELAY_DAMAGED, GROUP_TOO_LARGE, RELAY_RESTARTED (retryable) as soon as
+    the relay log was replaced, and what ``failure`` tells (the error that has stopped the relay for good) once
+    everything published was served.
     """
     relay_id = log.require().relay_id
     reader = log.enter_reader(start.segment)
     try:
-        yield from _Subscription(log, relay_id, reader, until, in_scope, stop).run(start)
+        yield from _Subscription(log, relay_id, reader, until, in_scope, stop, failure).run(start)
     finally:
         log.leave_reader(reader)
 
@@ -72,7 +82,9 @@ class _Subscription:
         until: RelayOffset | None,
         in_scope: InScope | None,
         stop: StopSignal,
+        failure: Callable[[], ShardmergeError | None],
     ) -> None:
+        self._failure = failure
         self._log = log
         self._relay_id = relay_id
         self._reader = reader
@@ -117,15 +129,19 @@ class _Subscription:
         return start <= head and (head.byte > FIRST_BYTE or start < head)
 
     def _wait(self, ready: Callable[[], bool]) -> Iterator[AtHead]:
-        """AtHead at once and about every second until ``ready`` (or a stop)."""
+        """AtHead at once and about every second until ``ready`` (or a stop). Raises what stopped the relay."""
         while not self._stop.is_set:
+            # First: what is published after this look comes from a relay that goes on.
+            stopped_by = self._failure()
             head = self._log.head()
             if ready():
                 return
+            if stopped_by is not None:
+                raise stopped_by
             yield AtHead(head)
             again = time.monotonic() + IDLE_SECONDS
             while not self._stop.is_set and (left := again - time.monotonic()) > 0:
-                if self._log.wait_beyond(head, min(left, STOP_CHECK_SECONDS)):
+                if self._log.wait_beyond(head, min(left, STOP_CHECK_SECONDS)) or self._failure() is not None:
                     break
 
     def _enter(self, number: int, byte: int) -> _Place:
@@ -172,6 +188,13 @@ class _Subscription:
 
     def _block(self, place: _Place, cut: Cut) -> BlockData:
         number = place.segment.number
+        if cut.end - place.byte > _LARGEST_BLOCK:
+            raise errors.relay.GROUP_TOO_LARGE(
+                source=self._log.source,
+                position=end_at(self._log, self._relay_id, place.segment, place.byte).position,
+                size=cut.end - place.byte,
+                limit=_LARGEST_BLOCK,
+            )
         data = os.pread(place.file, cut.end - place.byte, place.byte)
         if len(data) != cut.end - place.byte:
             raise self._damaged(number, f"it is shorter than {cut.end} bytes")

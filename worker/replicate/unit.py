@@ -13,7 +13,7 @@ from proto.log import get_logger
 from worker import meta
 from worker.connection import Session, Side, coded, connect
 from worker.context import SubTaskContext
-from worker.ddl.scope import classify, touches
+from worker.ddl.routed import RoutedScope, shown, touched
 from worker.lane_service import LaneService, RunningReplicate
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
@@ -71,7 +71,7 @@ class ReplicateUnit:
                 return Stopped()
             board = LaneBoard(context.config.task, context.source.source_id, context.epoch, len(found), inner)
             self._board = board
-            self._service.register_board(RunningReplicate(board, self._in_scope))
+            self._service.register_board(RunningReplicate(board, RoutedScope(context.rules)))
             threading.Thread(target=board.watch, name="lane-watch", daemon=True).start()
             try:
                 outcomes = context.spark.run(
@@ -174,13 +174,6 @@ class ReplicateUnit:
             batch_bytes=config.replicate.batch_bytes or BATCH_BYTES_DEFAULT,
         )
 
-    # --- statements
-
-    def _in_scope(self, statement: Statement) -> bool:
-        scope = classify(statement.text, statement.schema, statement.sql_mode)
-        rules = self._context.rules
-        return touches(scope, lambda schema, table: rules.route(schema, table) is not None, rules.may_hold)
-
     # --- end
 
     def _judge(self, outcomes: list[TaskOutcome], board: LaneBoard, stop: StopSignal) -> Outcome:
@@ -198,12 +191,10 @@ class ReplicateUnit:
                 return Stopped()
 
     def _not_handled(self, statement: Statement) -> ShardmergeError:
-        scope = classify(statement.text, statement.schema, statement.sql_mode)
-        names = ", ".join(f"{schema}.{table}" for schema, table in scope.tables) or ", ".join(scope.schemas)
         return errors.ddl.NOT_HANDLED(
             source=self._context.source.source_id,
             task=self._context.config.task,
             position=statement.position,
-            tables=names or "(unknown)",
-            statement=" ".join(statement.text.split())[:500],
+            tables=touched(statement),
+            statement=shown(statement),
         )

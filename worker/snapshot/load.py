@@ -31,6 +31,7 @@ from worker.connection import (
 from worker.plan import TablePlan
 from worker.rows import Literals
 from worker.snapshot.chunks import Chunk
+from worker.snapshot.cutoff import ANSWER_SECONDS
 from worker.snapshot.fixup import key_of
 from worker.snapshot.records import Loaded
 from worker.snapshot.store import SnapshotStore
@@ -57,7 +58,7 @@ class ChunkLoader:
     def session(self) -> Session:
         """The connection, opened when missing. Raises what connect() raises."""
         if self._session is None:
-            session = connect(self.endpoint, Side.TARGET, name="target", autocommit=False)
+            session = connect(self.endpoint, Side.TARGET, name="target", autocommit=False, read_timeout=ANSWER_SECONDS)
             self._session = session
             try:
                 execute(session, f"SET SESSION innodb_lock_wait_timeout = {_LOCK_WAIT_SECONDS}")

@@ -49,6 +49,14 @@ def is_whole(plan: TablePlan) -> bool:
     return _has_further_key(plan) and table.byte_estimate <= MAX_WHOLE_BYTES
 
 
+def needs_lock(plan: TablePlan, *, tells_position: bool) -> bool:
+    """Whether the table is read under a short LOCK TABLES of it alone.
+
+    ``tells_position``: a consistent snapshot of the source's server tells its own position (see watermarks.py).
+    """
+    return is_whole(plan) and not (is_versioned(plan.table) and tells_position)
+
+
 def _has_further_key(plan: TablePlan) -> bool:
     """``one_lane`` is also set for keys whose equal values may differ in bytes: those stay in one chunk anyway."""
     if not plan.one_lane:

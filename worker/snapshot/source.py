@@ -35,6 +35,7 @@ from worker.position import SourcePosition
 from worker.rows import Literals
 from worker.schema import select_list
 from worker.snapshot.chunks import Bound, Chunk
+from worker.snapshot.cutoff import ANSWER_SECONDS
 from worker.snapshot.order import (
     bound_columns,
     column_names,
@@ -69,7 +70,7 @@ def chunk_select(plan: TablePlan, chunk: Chunk) -> bytes:
 
 def open_source(endpoint: Endpoint, source_id: str) -> Session:
     """A raw session to the source that waits for locks LOCK_WAIT_SECONDS at most. Raises what connect() raises."""
-    session = connect(endpoint, Side.SOURCE, name=source_id, raw=True)
+    session = connect(endpoint, Side.SOURCE, name=source_id, raw=True, read_timeout=ANSWER_SECONDS)
     try:
         execute(session, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}")
     except pymysql.MySQLError as error:

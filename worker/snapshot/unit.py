@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 
 import pymysql
 
@@ -14,10 +14,12 @@ from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Session, Side, coded, connect
-from worker.context import SubTaskContext
+from worker.context import RunningSnapshot, SubTaskContext
+from worker.ddl.routed import RoutedScope
 from worker.plan import TablePlan
 from worker.schema import read_tables
 from worker.snapshot.chunks import Chunk
+from worker.snapshot.cutoff import ANSWER_SECONDS, cut_off
 from worker.snapshot.dispenser import Dispenser, PlannedChunk
 from worker.snapshot.plan import TablePlanner
 from worker.snapshot.progress import Progress
@@ -65,14 +67,14 @@ class SnapshotUnit:
 
     def _run(self, stop: StopSignal) -> Outcome:
         context, config = self._context, self._context.config
-        plans, stored = self._plans, self._prepare()
+        plans, stored = self._plans, self._prepare(stop)
         progress = self._progress = Progress(plans, stored)
         if all(item.loaded is not None for item in stored) and progress.status().plan_complete:
-            self._check_complete(plans)
+            self._check_complete(plans, stop)
             return Finished()
         dispenser = Dispenser(progress, stop)
         dispenser.offer(PlannedChunk(plans[item.shard], item.chunk) for item in stored if item.loaded is None)
-        planner = _Planner(context, self._store, plans, stored, dispenser, progress)
+        planner = _Planner(context, self._store, plans, stored, dispenser, progress, stop.child())
         spec = ReaderSpec(
             address=context.lane_address,
             task=config.task,
@@ -84,7 +86,11 @@ class SnapshotUnit:
             plans=plans,
             always_watermarks=config.snapshot.position == "watermark",
         )
-        context.registry.register_dispenser(config.task, context.epoch, dispenser)
+        context.registry.register_dispenser(
+            RunningSnapshot(
+                config.task, self._source_id, context.epoch, dispenser, RoutedScope(context.rules), stop.child()
+            )
+        )
         try:
             planner.start()
             outcomes = context.spark.run(
@@ -95,7 +101,7 @@ class SnapshotUnit:
             )
         finally:
             dispenser.close()
-            planner.join()
+            planner.end()
             context.registry.unregister(config.task, context.epoch)
         if dispenser.failure is not None:
             raise dispenser.failure
@@ -104,35 +110,50 @@ class SnapshotUnit:
                 raise outcome.error
         if stop.is_set:
             return Stopped()
-        self._check_complete(plans)
+        self._check_complete(plans, stop)
         return Finished()
 
-    def _prepare(self) -> list[StoredChunk]:
+    def _prepare(self, stop: StopSignal) -> list[StoredChunk]:
         """What earlier runs have recorded."""
-        context = self._context
-        source = connect(context.source_endpoint, Side.SOURCE, name=self._source_id)
-        try:
+        with self._source_session(stop) as source:
             self._check_structures(source)
-        finally:
-            source.close()
-        target = connect(context.target_endpoint, Side.TARGET, name="target")
-        try:
+        with self._target_session(stop) as target:
             self._store.ensure(target)
             self._store.begin(target, self._plans)
             return self._store.read_chunks(target)
+
+    @contextmanager
+    def _source_session(self, stop: StopSignal) -> Generator[Session]:
+        endpoint = self._context.source_endpoint
+        session = connect(endpoint, Side.SOURCE, name=self._source_id, read_timeout=ANSWER_SECONDS)
+        try:
+            with cut_off(session, stop):
+                yield session
         except pymysql.MySQLError as error:
-            raise coded(error, context.target_endpoint, Side.TARGET, "target") from error
+            raise coded(error, endpoint, Side.SOURCE, self._source_id) from error
         finally:
-            target.close()
+            _close(session)
+
+    @contextmanager
+    def _target_session(self, stop: StopSignal) -> Generator[Session]:
+        endpoint = self._context.target_endpoint
+        session = connect(endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS)
+        try:
+            with cut_off(session, stop):
+                yield session
+        except pymysql.MySQLError as error:
+            raise coded(error, endpoint, Side.TARGET, "target") from error
+        finally:
+            _close(session)
 
     def _check_structures(self, source: Session) -> None:
-        """Chunks of one table must be read with one structure. Raises TABLE_GONE and STRUCTURE_CHANGED."""
+        """Chunks of one table must be read with one structure.
+
+        Raises TABLE_GONE, STRUCTURE_CHANGED and ``pymysql.MySQLError``.
+        """
         context = self._context
         names = [(table.schema, table.name) for table in context.tables]
-        try:
-            found = {(table.schema, table.name): table for table in read_tables(source, names, source=self._source_id)}
-        except pymysql.MySQLError as error:
-            raise coded(error, context.source_endpoint, Side.SOURCE, self._source_id) from error
+        found = {(table.schema, table.name): table for table in read_tables(source, names, source=self._source_id)}
         for table in context.tables:
             now = found.get((table.schema, table.name))
             names_of = {
@@ -147,25 +168,16 @@ class SnapshotUnit:
             if difference:
                 raise errors.snapshot.STRUCTURE_CHANGED(**names_of, difference=difference)
 
-    def _check_complete(self, plans: Sequence[TablePlan]) -> None:
+    def _check_complete(self, plans: Sequence[TablePlan], stop: StopSignal) -> None:
         """Every chunk is loaded and no table was altered meanwhile, asked of the servers."""
-        context, config = self._context, self._context.config
-        target = connect(context.target_endpoint, Side.TARGET, name="target")
-        try:
+        with self._target_session(stop) as target:
             chunks = self._store.read_chunks(target)
-        except pymysql.MySQLError as error:
-            raise coded(error, context.target_endpoint, Side.TARGET, "target") from error
-        finally:
-            target.close()
         ended = {item.shard for item in chunks if item.chunk.is_last}
         left = sum(item.loaded is None for item in chunks) + sum(plan.shard not in ended for plan in plans)
         if left:
-            raise errors.snapshot.INCOMPLETE(task=config.task, source=self._source_id, left=left)
-        source = connect(context.source_endpoint, Side.SOURCE, name=self._source_id)
-        try:
+            raise errors.snapshot.INCOMPLETE(task=self._context.config.task, source=self._source_id, left=left)
+        with self._source_session(stop) as source:
             self._check_structures(source)
-        finally:
-            source.close()
 
 
 def structure_difference(before: Table, now: Table) -> str:
@@ -202,7 +214,9 @@ class _Planner(threading.Thread):
         stored: Sequence[StoredChunk],
         dispenser: Dispenser,
         progress: Progress,
+        stop: StopSignal,
     ) -> None:
+        """``stop``: this thread's own, a child of the unit's."""
         super().__init__(name=f"planner-{context.config.task}", daemon=True)
         self._source_id = context.config.source_id
         self._source_endpoint = context.source_endpoint
@@ -210,7 +224,14 @@ class _Planner(threading.Thread):
         self._chunk_rows = context.config.snapshot.chunk_rows or _DEFAULT_CHUNK_ROWS
         self._store, self._plans = store, plans
         self._dispenser, self._progress = dispenser, progress
+        self._unwanted = stop
         self._last: dict[int, Chunk] = {item.shard: item.chunk for item in stored}
+
+    def end(self) -> None:
+        """Stop it, whatever it waits for, and wait for its end."""
+        self._unwanted.set()
+        if self.is_alive():
+            self.join()
 
     def run(self) -> None:
         try:
@@ -231,6 +252,8 @@ class _Planner(threading.Thread):
                 self._plan_tables()
                 return  # noqa: TRY300
             except ShardmergeError as error:
+                if self._unwanted.is_set:
+                    return
                 attempt += 1
                 if not error.spec.retryable or attempt == _ATTEMPTS:
                     raise
@@ -241,15 +264,16 @@ class _Planner(threading.Thread):
     def _plan_tables(self) -> None:
         source = open_source(self._source_endpoint, self._source_id)
         try:
-            target = connect(self._target_endpoint, Side.TARGET, name="target")
+            target = connect(self._target_endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS)
             try:
-                for plan in self._plans:
-                    last = self._last.get(plan.shard)
-                    if last is None or not last.is_last:
-                        self._plan_table(source, target, plan, last)
-                    if self._dispenser.is_ending:
-                        return
-                self._dispenser.complete()
+                with cut_off(source, self._unwanted), cut_off(target, self._unwanted):
+                    for plan in self._plans:
+                        last = self._last.get(plan.shard)
+                        if last is None or not last.is_last:
+                            self._plan_table(source, target, plan, last)
+                        if self._dispenser.is_ending:
+                            return
+                    self._dispenser.complete()
             finally:
                 _close(target)
         finally:

@@ -20,7 +20,7 @@ from worker.snapshot.order import (
     numeric_places,
     typed,
 )
-from worker.snapshot.plan import MAX_WHOLE_BYTES, is_whole
+from worker.snapshot.plan import MAX_WHOLE_BYTES, is_whole, needs_lock
 from worker.snapshot.watermarks import owned_gtids
 from worker.table import Column, ValueKind
 
@@ -91,3 +91,11 @@ def test_a_table_is_read_whole_when_the_target_has_a_further_unique_key() -> Non
     assert not is_whole(replace(PLAN, one_lane=True, table=replace(two, byte_estimate=MAX_WHOLE_BYTES + 1)))
     assert is_whole(replace(PLAN, table=replace(TABLE, engine="MyISAM")))
     assert is_whole(replace(PLAN, table=replace(TABLE, key=())))
+
+
+def test_a_lock_is_needed_where_no_consistent_read_tells_its_position() -> None:
+    keyless = replace(PLAN, table=replace(TABLE, key=()))
+    flat = replace(PLAN, table=replace(TABLE, engine="MyISAM"))
+    further = replace(PLAN, one_lane=True)
+    for tells, locked in ((True, [flat]), (False, [keyless, flat, further])):
+        assert [plan for plan in (PLAN, keyless, flat, further) if needs_lock(plan, tells_position=tells)] == locked

@@ -1,0 +1,226 @@
+"""Statements that change rows of a table while its chunks are read: none of them may be lost (I4)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from proto import errors
+from tests.integration.snapshot_rig import Rig, subtask_config
+from tests.support.hooks import Hooks
+from tests.support.mariadb import MariaDB
+from worker.connection import Session, Side, current_position, server_info
+from worker.ddl.routed import RoutedScope
+from worker.position import SourcePosition
+from worker.relay.model import AtStatement
+from worker.snapshot import source as reading
+from worker.snapshot.watermarks import open_consistent
+from worker.unit import Failed, Finished, Outcome, StopSignal
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MariaDB, MariaDB]]:
+    folder = tmp_path_factory.mktemp("statements")
+    source, target = MariaDB(folder / "source", 111), MariaDB(folder / "target", 112)
+    try:
+        yield source.start(), target.start()
+    finally:
+        source.stop()
+        target.stop()
+
+
+@pytest.fixture
+def source(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
+    return _emptied(servers[0])
+
+
+@pytest.fixture
+def target(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
+    return _emptied(servers[1])
+
+
+def _emptied(server: MariaDB) -> MariaDB:
+    own = {"mysql", "sys", "information_schema", "performance_schema"}
+    for (schema,) in server.query("SHOW DATABASES"):
+        if schema not in own:
+            server.execute(f"DROP DATABASE `{schema}`")
+    return server
+
+
+def _make(source: MariaDB) -> None:
+    source.execute(
+        "CREATE DATABASE other",
+        "CREATE TABLE other.t (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO other.t VALUES (7, 7), (8, 8)",
+        "CREATE DATABASE shard",
+        "USE shard",
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id) "
+        "(PARTITION low VALUES LESS THAN (100), PARTITION high VALUES LESS THAN MAXVALUE)",
+        "INSERT INTO t SELECT seq, seq FROM seq_1_to_300",
+        "ANALYZE TABLE t",
+    )
+
+
+def _read_with(rig: Rig, hooks: Hooks, meanwhile: Callable[[], None]) -> Outcome:
+    """Run the snapshot; ``meanwhile`` between the first chunk's SELECT and its high watermark."""
+    outcome: list[Outcome] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
+        hooks.hold("snapshot.after_select")
+        unit = rig.unit()
+        run = threading.Thread(target=lambda: outcome.append(unit.run(StopSignal())))
+        run.start()
+        hooks.reached("snapshot.after_select")
+        meanwhile()
+        hooks.release_all()
+        run.join(120)
+    [ended] = outcome
+    return ended
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("TRUNCATE TABLE shard.t",),
+        ("TRUNCATE TABLE shard.t", "INSERT INTO shard.t VALUES (5, 50)"),
+        ("CREATE TABLE other.n LIKE other.t", "RENAME TABLE shard.t TO other.old, other.n TO shard.t"),
+        ("ALTER TABLE shard.t EXCHANGE PARTITION low WITH TABLE other.t",),
+        ("ALTER TABLE shard.t TRUNCATE PARTITION high",),
+        ("SET SESSION binlog_format = STATEMENT", "UPDATE shard.t SET v = -1 WHERE id > 50"),
+    ],
+    ids=lambda statements: statements[-1].split(" WHERE")[0],
+)
+def test_a_chunk_is_read_again_after_a_statement_on_its_table(
+    source: MariaDB, target: MariaDB, tmp_path: Path, statements: tuple[str, ...]
+) -> None:
+    _make(source)
+    with Rig(source, target, tmp_path, subtask_config(target, threads=1, position="watermark")) as rig:
+        assert _read_with(rig, Hooks(tmp_path / "hooks"), lambda: source.execute(*statements)) == Finished()
+        rig.follow()
+    wanted = source.query("SELECT * FROM shard.t ORDER BY id")
+    assert target.query("SELECT * FROM shard.t ORDER BY id") == wanted
+
+
+def _counting(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> list[str]:
+    """From now on every chunk's SELECT is followed by ``meanwhile``; the moments reached so far."""
+    moments: list[str] = []
+
+    def reach(moment: str) -> None:
+        if moment == "snapshot.after_select":
+            moments.append(moment)
+            meanwhile()
+
+    monkeypatch.setattr(reading.hooks, "reach", reach)
+    return moments
+
+
+def test_statements_without_end_stop_the_unit_for_a_later_try(
+    source: MariaDB, target: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(source)
+    with Rig(source, target, tmp_path, subtask_config(target, threads=1, position="watermark")) as rig:
+        moments = _counting(monkeypatch, lambda: source.execute("TRUNCATE TABLE shard.t"))
+        outcome = rig.run()
+        assert len(moments) > 1, "the reader itself has tried again"
+        assert isinstance(outcome, Failed)
+        assert outcome.error.spec is errors.snapshot.STATEMENT_UNDER_CHUNK
+        assert outcome.error.spec.retryable
+        values = outcome.error.values
+        assert (values["source"], values["tables"]) == ("s1", "shard.t")
+        assert values["statement"] == "TRUNCATE TABLE shard.t"
+        assert "mysql-bin." in values["position"]
+
+
+def test_statements_on_other_tables_do_not_matter(
+    source: MariaDB, target: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(source)
+    with Rig(source, target, tmp_path, subtask_config(target, threads=1, position="watermark")) as rig:
+        moments = _counting(
+            monkeypatch, lambda: source.execute("TRUNCATE TABLE other.t", "INSERT INTO shard.t VALUES (1000, 1)")
+        )
+        assert rig.run() == Finished()
+        assert len(moments) == 1
+    assert target.query("SELECT COUNT(*) FROM shard.t") == [(301,)]
+
+
+@pytest.mark.parametrize("moment", ["in the first read", "between two chunks"])
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("TRUNCATE TABLE shard.t",),
+        ("CREATE TABLE other.n LIKE other.t", "RENAME TABLE shard.t TO other.old, other.n TO shard.t"),
+        ("ALTER TABLE shard.t EXCHANGE PARTITION low WITH TABLE other.t",),
+        ("SET SESSION binlog_format = STATEMENT", "UPDATE shard.t SET v = -1 WHERE id > 50"),
+    ],
+    ids=lambda statements: statements[-1].split(" WHERE")[0],
+)
+def test_beside_exact_positions_a_statement_is_seen_or_met_in_the_stream(
+    source: MariaDB,
+    target: MariaDB,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    statements: tuple[str, ...],
+    moment: str,
+) -> None:
+    """A consistent snapshot's position lies before the statement, and then so does the lowest high watermark; or
+    every chunk has seen it."""
+    _make(source)
+    opened: list[SourcePosition | None] = []
+    after = 1 if moment == "in the first read" else 2
+
+    def open_and_change(session: Session) -> SourcePosition | None:
+        opened.append(open_consistent(session))
+        if len(opened) == after + 1:  # the first one only asks whether the server tells its position
+            source.execute(*statements)
+        return opened[-1]
+
+    with Rig(source, target, tmp_path, subtask_config(target, threads=1, chunk_rows=100)) as rig:
+        monkeypatch.setattr(reading, "open_consistent", open_and_change)
+        outcome = rig.run()
+        assert outcome == Finished()
+        assert len(opened) > after
+        stop = StopSignal()
+        session = rig.session(Side.SOURCE)
+        end = rig.relay.locate(current_position(session, server_info(session)), 60, stop)
+        session.close()
+        start = rig.handover().lowest[1]
+        met = [
+            item.statement.text
+            for item in rig.relay.subscribe(start, end, RoutedScope(rig.rules), stop)
+            if isinstance(item, AtStatement)
+        ]
+    same = target.query("SELECT * FROM shard.t ORDER BY id") == source.query("SELECT * FROM shard.t ORDER BY id")
+    assert same or statements[-1] in met
+
+
+@pytest.mark.parametrize("way", ["global", "init_connect", "session"])
+def test_a_limit_on_selects_at_the_source_cuts_nothing(
+    source: MariaDB, target: MariaDB, tmp_path: Path, way: str
+) -> None:
+    _make(source)
+    config = subtask_config(target, threads=1)
+    rig = Rig(source, target, tmp_path, config)
+    if way == "session":
+        session = (("sql_select_limit", "10"), ("sql_big_selects", "0"), ("max_join_size", "1"))
+        rig.source_endpoint = type(rig.source_endpoint)(source.host, source.port, "root", session=session)
+    try:
+        if way == "global":
+            source.execute("SET GLOBAL sql_select_limit = 10")
+            source.execute("SET GLOBAL max_join_size = 1")
+        with rig:
+            if way == "init_connect":
+                source.execute("SET GLOBAL init_connect = 'SET sql_select_limit = 10'")
+                source.execute(
+                    "CREATE OR REPLACE USER reader@'%' IDENTIFIED BY ''",
+                    "GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO reader@'%'",
+                )
+                rig.source_endpoint = type(rig.source_endpoint)(source.host, source.port, "reader")
+            assert rig.run() == Finished()
+    finally:
+        for name in ("sql_select_limit", "max_join_size", "init_connect"):
+            source.execute(f"SET SESSION sql_big_selects = 1, GLOBAL {name} = DEFAULT")
+    assert target.query("SELECT COUNT(*) FROM shard.t") == [(300,)]

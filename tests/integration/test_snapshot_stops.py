@@ -1,0 +1,186 @@
+"""What ends a snapshot's readers and waits: the unit's stop, another source at this worker, a frozen server."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from proto import errors, relay_pb2
+from proto.errors import ShardmergeError
+from tests.integration.snapshot_rig import SOURCE, TASK, Rig, endpoint, subtask_config
+from tests.support.mariadb import MariaDB
+from tests.support.wait import until
+from worker.connection import Side, connect, rows
+from worker.context import RunningSnapshot
+from worker.position import RelayOffset, SourcePosition
+from worker.snapshot.cutoff import cut_off
+from worker.snapshot.link import GrpcLink
+from worker.unit import Outcome, Stopped, StopSignal
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MariaDB, MariaDB]]:
+    folder = tmp_path_factory.mktemp("stops")
+    source, target = MariaDB(folder / "source", 121), MariaDB(folder / "target", 122)
+    try:
+        yield source.start(), target.start()
+    finally:
+        source.stop()
+        target.stop()
+
+
+@pytest.fixture
+def source(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
+    server = servers[0]
+    server.execute(
+        "CREATE OR REPLACE DATABASE shard",
+        "CREATE TABLE shard.t (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO shard.t VALUES (1, 1), (2, 2)",
+    )
+    return server
+
+
+@pytest.fixture
+def target(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
+    server = servers[1]
+    server.execute("DROP DATABASE IF EXISTS shard", "DROP DATABASE IF EXISTS dm_meta")
+    return server
+
+
+class _Handing:
+    """A dispenser that always has the same chunk."""
+
+    def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse:
+        return relay_pb2.TakeChunkResponse(chunk=relay_pb2.ChunkSpec(source_schema="shard", source_table="t"))
+
+    def report(self, report: relay_pb2.ChunkReport) -> bool:
+        return False
+
+
+def _frames(link: GrpcLink, at: RelayOffset) -> list[str]:
+    return [str(frame.WhichOneof("frame")) for frame in link.subscribe(at, at)]
+
+
+@pytest.mark.parametrize("wrong", ["source", "epoch", "relay"])
+def test_a_late_reader_gets_nothing_of_another_source(
+    source: MariaDB, target: MariaDB, tmp_path: Path, wrong: str
+) -> None:
+    """After a rebind the worker has the relay of another source, and maybe the same task there."""
+    with Rig(source, target, tmp_path, subtask_config(target)) as rig:
+        running = RunningSnapshot(
+            TASK, "s9" if wrong == "relay" else SOURCE, 7, _Handing(), lambda _: False, StopSignal()
+        )
+        rig.service.register_dispenser(running)
+        right = relay_pb2.TaskIdentity(task=TASK, source=running.source, epoch=7, index=0)
+        who = relay_pb2.TaskIdentity(task=TASK, source="s2" if wrong == "source" else running.source, epoch=7, index=0)
+        if wrong == "epoch":
+            who.epoch = 6
+        stop = StopSignal()
+        at = rig.relay.locate(rig.start, 60, stop)
+        link = GrpcLink(rig.address, who, 1)
+        try:
+            assert _frames(link, at) == ["closed"]
+            with pytest.raises(ShardmergeError) as caught:
+                link.locate(rig.start)
+            assert caught.value.spec is errors.replicate.FENCED
+            if wrong != "relay":
+                assert link.take().stop
+                assert link.report(relay_pb2.ChunkReport())
+        finally:
+            link.close()
+        if wrong != "relay":
+            link = GrpcLink(rig.address, right, 1)
+            try:
+                assert _frames(link, at) == ["opened", "closed"]
+                assert link.locate(rig.start).offset == at
+                assert link.take().HasField("chunk")
+                assert not link.report(relay_pb2.ChunkReport())
+            finally:
+                link.close()
+
+
+def test_a_stop_ends_a_readers_wait_for_the_relay(source: MariaDB, target: MariaDB, tmp_path: Path) -> None:
+    config = subtask_config(target, threads=1, position="watermark")
+    with Rig(source, target, tmp_path, config, relay=False) as rig:
+        unit, stop, outcome = rig.unit(), StopSignal(), list[Outcome]()
+        waits = threading.Event()
+        locate = rig.relay.locate
+
+        def waiting(position: SourcePosition, seconds: float, ending: StopSignal) -> RelayOffset:
+            waits.set()
+            return locate(position, seconds, ending)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rig.relay, "locate", waiting)
+            run = threading.Thread(target=lambda: outcome.append(unit.run(stop)), daemon=True)
+            run.start()
+            assert waits.wait(60)
+            stop.set()
+            run.join(15)
+        assert outcome == [Stopped()]
+
+
+def test_a_stop_cuts_off_the_wait_for_a_frozen_server(source: MariaDB) -> None:
+    stop = StopSignal()
+    session = connect(endpoint(source), Side.SOURCE, name=SOURCE)
+    failure: list[object] = []
+
+    def ask() -> None:
+        try:
+            with cut_off(session, stop):
+                failure.append(rows(session, "SELECT SLEEP(3600)"))
+        except pymysql.MySQLError as error:
+            failure.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    until(
+        lambda: bool(source.query("SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE = 'User sleep'")),
+        "the server is asked",
+    )
+    source.signal(signal.SIGSTOP)
+    try:
+        stop.set()
+        asking.join(10)
+        assert [type(error) for error in failure] == [pymysql.OperationalError]
+    finally:
+        source.signal(signal.SIGCONT)
+
+
+def test_a_session_that_is_not_stopped_is_left_alone(source: MariaDB) -> None:
+    stop = StopSignal()
+    with connect(endpoint(source), Side.SOURCE, name=SOURCE) as session:
+        with cut_off(session, stop):
+            assert rows(session, "SELECT 1") == [(1,)]
+        stop.set()
+        assert rows(session, "SELECT 2") == [(2,)]
+
+
+def test_a_stop_is_obeyed_while_the_source_is_frozen_under_the_planner(
+    source: MariaDB, target: MariaDB, tmp_path: Path
+) -> None:
+    with Rig(source, target, tmp_path, subtask_config(target, threads=1)) as rig:
+        unit, stop, outcome = rig.unit(), StopSignal(), list[Outcome]()
+        holder = source.connect()
+        try:
+            with holder.cursor() as cursor:
+                cursor.execute("LOCK TABLES shard.t WRITE")
+            run = threading.Thread(target=lambda: outcome.append(unit.run(stop)), daemon=True)
+            run.start()
+            waits = "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%'"
+            until(lambda: bool(source.query(waits)), "the planner waits for the table")
+            source.signal(signal.SIGSTOP)
+            since = time.monotonic()
+            stop.set()
+            run.join(30)
+            assert outcome == [Stopped()]
+            assert time.monotonic() - since < 8
+        finally:
+            source.signal(signal.SIGCONT)
+            holder.close()

@@ -1,0 +1,80 @@
+"""Which statements of the binlog stop a task: by its rules, whatever the case of the names."""
+
+from __future__ import annotations
+
+import pytest
+
+from proto import config_pb2
+from worker.ddl.routed import RoutedScope, shown, touched
+from worker.position import RelayOffset, SourcePosition
+from worker.relay.model import Statement
+from worker.rules import Rules
+
+AT = RelayOffset(1, 4)
+
+
+def _rules(case_sensitive: bool, *, schema: str = "shard*", table: str = "t*") -> Rules:
+    lists = config_pb2.BlockAllowList(name="b", do_tables=[config_pb2.TableName(schema=schema, table=table)])
+    return Rules.from_config(
+        config_pb2.SubTaskConfig(
+            task="merge", meta_schema="dm_meta", case_sensitive=case_sensitive, block_allow_list=lists
+        )
+    )
+
+
+def _statement(text: str, schema: str = "") -> Statement:
+    return Statement(AT, AT, AT, SourcePosition("mysql-bin.000001", 4), schema, text, None)
+
+
+@pytest.mark.parametrize("case_sensitive", [True, False])
+@pytest.mark.parametrize(
+    ("text", "schema", "expected"),
+    [
+        ("TRUNCATE TABLE shard1.t1", "", True),
+        ("TRUNCATE t1", "shard1", True),
+        ("TRUNCATE u1", "shard1", False),
+        ("RENAME TABLE shard1.t1 TO x.y", "", True),
+        ("RENAME TABLE x.y TO shard1.t1", "", True),
+        ("ALTER TABLE x.y EXCHANGE PARTITION p WITH TABLE shard1.t1", "", True),
+        ("UPDATE shard1.t1 SET a = 1", "", True),
+        ("UPDATE x.y SET a = 1", "", False),
+        ("DROP DATABASE shard1", "", True),
+        ("DROP DATABASE x", "", False),
+        ("CREATE USER u", "shard1", False),
+        ("CALL something()", "x", True),
+        # A server with lower_case_table_names=1 logs what was typed; its tables are in lower case.
+        ("TRUNCATE TABLE SHARD1.T1", "", True),
+        ("TRUNCATE TABLE shard1.T1", "", True),
+        ("TRUNCATE TABLE T1", "Shard1", True),
+        ("TRUNCATE TABLE SHARD1.U1", "", False),
+        ("DROP DATABASE SHARD1", "", True),
+        ("DROP DATABASE X", "", False),
+    ],
+)
+def test_statements_on_routed_tables_count_in_any_case(
+    text: str, schema: str, expected: bool, case_sensitive: bool
+) -> None:
+    assert RoutedScope(_rules(case_sensitive))(_statement(text, schema)) is expected
+
+
+def test_rules_in_capitals_count_as_written() -> None:
+    scope = RoutedScope(_rules(True, schema="SHARD*", table="T*"))
+    assert scope(_statement("TRUNCATE TABLE SHARD1.T1"))
+    assert not scope(_statement("TRUNCATE TABLE shard1.t1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("RENAME TABLE a TO S.b", "d.a, S.b"),
+        ("DROP DATABASE s", "s"),
+        ("CALL p()", "(unknown)"),
+    ],
+)
+def test_messages_name_the_tables_as_they_are_written(text: str, expected: str) -> None:
+    assert touched(_statement(text, "d")) == expected
+
+
+def test_messages_show_a_statement_in_one_line() -> None:
+    assert shown(_statement("TRUNCATE\n  TABLE\tt")) == "TRUNCATE TABLE t"
+    assert len(shown(_statement("DROP TABLE t" * 1000))) == 500
