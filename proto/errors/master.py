@@ -103,14 +103,6 @@ SOURCE_IN_USE = _define(
     message="source {source} has running or paused tasks: {tasks}",
     workaround="Stop those tasks on this source first (stop-task -s {source}).",
 )
-NO_FREE_WORKER = _define(
-    60204,
-    "no-free-worker",
-    scope=Scope.INTERNAL,
-    level=Level.MEDIUM,
-    message="source {source}: no worker is free",
-    workaround="Start another dm-worker; the source is bound to it by itself.",
-)
 WORKER_UNKNOWN = _define(
     60205,
     "worker-unknown",
