@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import statistics
 import threading
 import time
@@ -495,3 +496,148 @@ def test_many_subscribers_read_the_same(source: MariaDB, make_relay: MakeRelay) 
     stop.set()
     for thread in threads:
         thread.join()
+
+
+def reset_when_the_clock_has_moved(server: MariaDB) -> None:
+    """A file says when it was made in whole seconds."""
+    [(began,)] = server.query("SELECT UNIX_TIMESTAMP()")
+    until(lambda: server.query("SELECT UNIX_TIMESTAMP()") != [(began,)], "the next second")
+    server.execute("RESET MASTER")
+
+
+def stopped_with(relay: Relay, spec: ErrorSpec) -> ShardmergeError:
+    failure = until(relay.failure, "the relay stops for good")
+    assert failure.spec is spec, failure
+    assert not failure.spec.retryable
+    return failure
+
+
+def test_a_reset_under_a_connected_relay_is_noticed(source: MariaDB, make_relay: MakeRelay) -> None:
+    for number in range(30):
+        source.execute(f"INSERT INTO d.t (v) VALUES ('{number}')")
+    relay = make_relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    head = caught_up(relay, source)
+    before = end_of(source)
+    source.execute("RESET MASTER", "INSERT INTO d.t (v) VALUES ('lost')")
+    failure = stopped_with(relay, errors.relay.SOURCE_LOG_RESET)
+    for place in (before, end_of(source)):
+        assert str(place) in failure.message
+    assert "--remove-meta" in failure.workaround
+    assert served(relay, end=head)
+    with pytest.raises(ShardmergeError) as caught:
+        list(relay.subscribe(relay.first().offset, None, None, StopSignal()))
+    assert caught.value is failure
+    # A task that begins anew, and only it, gives the log up; it has started the relay before it asks.
+    relay.start()
+    assert relay.failure() is None
+    start = end_of(source)
+    relay_id = relay.relay_id
+    assert relay.ensure_from(start, fresh=True)
+    assert relay.relay_id != relay_id
+    source.execute("INSERT INTO d.t (v) VALUES ('new')")
+    caught_up(relay, source)
+    assert len(served(relay)) == 4
+    assert not relay.ensure_from(start, fresh=True)  # a healthy log stays
+
+
+def test_a_binlog_that_grew_again_beyond_the_old_place_is_noticed(source: MariaDB, make_relay: MakeRelay) -> None:
+    """The very same statements: the old position is an event's start in the new file too."""
+    statements = [f"INSERT INTO d.t (v) VALUES ('{number:06}')" for number in range(30)]
+    reset_when_the_clock_has_moved(source)
+    source.execute(*statements)
+    relay = make_relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    caught_up(relay, source)
+    before = end_of(source)
+    relay.stop()
+    reset_when_the_clock_has_moved(source)
+    source.execute(*statements)
+    assert end_of(source) == before
+    source.execute(*statements)
+    relay.start()
+    failure = stopped_with(relay, errors.relay.SOURCE_LOG_RESET)
+    assert str(before) in failure.message and str(end_of(source)) in failure.message
+    assert relay.head().position.file_order() == before.file_order()
+
+
+def test_a_source_that_lost_its_latest_writes_is_an_error(source: MariaDB, make_relay: MakeRelay) -> None:
+    """A machine that fails takes what the source had not synced: those rows exist nowhere at the source."""
+    relay = make_relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    caught_up(relay, source)
+    kept = end_of(source)
+    source.execute("INSERT INTO d.t (v) VALUES ('published'), ('and lost')")
+    caught_up(relay, source)
+    before = relay.head()
+    source.kill()
+    path = source.directory / "data" / kept.file
+    with path.open("r+b") as file:
+        file.truncate(kept.pos)
+    source.start()
+    failure = until(relay.failure, "the relay stops for good")
+    assert failure.spec in (errors.relay.SOURCE_LOG_GONE, errors.relay.SOURCE_LOG_RESET)
+    assert str(before.position.pos) in failure.message
+    assert "--remove-meta" in failure.workaround
+    assert relay.head() == before
+
+
+def test_a_subscriber_learns_that_the_relay_stopped_and_start_mends_it(source: MariaDB, make_relay: MakeRelay) -> None:
+    source.execute("CREATE USER u@'%' IDENTIFIED BY 'p'", "GRANT REPLICATION SLAVE ON *.* TO u@'%'")
+    relay = make_relay(source, user="u", password="p")
+    relay.ensure_from(START)
+    relay.start()
+    start = caught_up(relay, source)
+    items = relay.subscribe(start, None, None, StopSignal())
+    assert isinstance(next(items), AtHead)
+    source.execute("ALTER USER u@'%' ACCOUNT LOCK")
+    source.execute(*[f"KILL {thread}" for thread in dump_threads(source)])
+    with pytest.raises(ShardmergeError) as caught:
+        list(items)
+    assert caught.value.spec is errors.relay.ACCESS_DENIED
+    source.execute("ALTER USER u@'%' ACCOUNT UNLOCK")
+    relay.start()
+    assert relay.failure() is None
+    assert_same(relay, source)
+    until(lambda: relay.status().error is None, "the error is forgotten")
+
+
+def test_two_relays_with_one_server_id_do_not_stop(source: MariaDB, make_relay: MakeRelay, tmp_path: Path) -> None:
+    endpoint = Endpoint(source.host, source.port, "root", "")
+    relays = [Relay(tmp_path / name, "mysql-01", endpoint, "mariadb", 4711, PurgePolicy()) for name in ("a", "b")]
+    for relay in relays:
+        relay.ensure_from(START)
+        relay.start()
+    failed_with(relays[0], errors.relay.SOURCE_CONFLICT)
+    failed_with(relays[1], errors.relay.SOURCE_CONFLICT)
+    source.execute("INSERT INTO d.t (v) VALUES ('both')")
+    for relay in relays:
+        assert_same(relay, source)
+        assert relay.failure() is None
+        relay.stop()
+
+
+def test_a_frozen_source_does_not_hold_stop(source: MariaDB, make_relay: MakeRelay) -> None:
+    relay = make_relay(source)
+    relay.ensure_from(START)
+    source.signal(signal.SIGSTOP)
+    try:
+        relay.start()
+        # The server's socket takes connections without the server.
+        until(lambda: f":{source.port:04X} " in established(), "the relay has connected")
+        began = time.monotonic()
+        relay.stop()
+        assert time.monotonic() - began < 25
+    finally:
+        source.signal(signal.SIGCONT)
+    relay.start()
+    assert_same(relay, source)
+
+
+def established() -> str:
+    """Local and remote ends of this machine's TCP connections, as the kernel writes them."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return "".join(line.split()[2] + " " for line in lines if line.split()[3] == "01")

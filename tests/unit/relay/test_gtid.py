@@ -54,3 +54,37 @@ def test_any_order_gives_the_same_set(numbers: list[tuple[str, int]]) -> None:
             again |= {(server, number) for number in range(int(first), last + 1)}
     assert again == set(numbers)
     assert str(GtidSet(str(made))) == str(made)
+
+
+@pytest.mark.parametrize(
+    ("known", "following", "why"),
+    [
+        ("0-1-5", "0-1-6", ""),
+        ("0-1-5", "0-1-5", "0-1-5"),
+        ("0-1-5,1-1-9", "0-1-1", "0-1-5"),
+        ("0-1-5,1-1-9", "1-1-10", ""),
+        ("0-1-5", "0-2-3", ""),  # another server of the domain may be behind
+        ("0-1-5,0-2-6", "0-1-5", "0-1-5"),
+        ("", "0-1-1", ""),
+        (f"{A}:1-5:8", f"{A}:6", ""),
+        (f"{A}:1-5:8", f"{A.upper()}:3", f"{A.upper()}:3"),
+        (f"{A}:1-5", f"{B}:3", ""),
+        ("0-1-5", "", ""),
+    ],
+)
+def test_what_cannot_come_next(known: str, following: str, why: str) -> None:
+    assert GtidSet(known).not_beyond(following) == why
+
+
+@pytest.mark.parametrize(
+    ("known", "listed", "why"),
+    [
+        ("0-1-5", "0-1-5", ""),
+        ("0-1-5", "0-1-7,1-1-2", ""),
+        ("0-1-5,1-1-2", "0-1-5", ""),  # a domain that was deleted
+        ("0-1-5,1-1-2", "0-1-4,1-1-2", "0-1-5"),
+        ("0-1-5", "", ""),
+    ],
+)
+def test_a_list_that_goes_back(known: str, listed: str, why: str) -> None:
+    assert GtidSet(known).beyond(listed) == why

@@ -1,0 +1,87 @@
+"""A relay log fed from a made source, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.binlog import split
+from tests.support.made_source import MadeSource
+from worker.binlog.events import EventType
+from worker.position import RelayOffset, SourcePosition
+from worker.relay.appender import Appender
+from worker.relay.log import RelayLog
+from worker.relay.model import BlockData, ReachedUntil
+from worker.relay.subscription import subscribe
+from worker.unit import StopSignal
+
+SEGMENT_BYTES = 1500
+SPACING = 300
+START = SourcePosition("mysql-bin.000001", 4)
+
+
+class Rig:
+    """A relay log in a directory of its own, fed from a made source."""
+
+    def __init__(self, directory: Path, source: MadeSource) -> None:
+        self.directory = directory
+        self.source = source
+        self.log = RelayLog(directory, "s", SEGMENT_BYTES, SPACING)
+        if self.log.generation is None:
+            self.log.begin(START)
+        self.appender = Appender(self.log)
+        self._waiting: Iterator[bytes] | None = None
+        self._sent = 0
+
+    def fetch(self, count: int | None = None, at_once: int = 7) -> None:
+        """Connect if need be; take ``count`` further events (None: all there are)."""
+        if self._waiting is None:
+            self._waiting = iter(self.source.dump(self.appender.connect()))
+        for number, made in enumerate(self._waiting):
+            self.appender.feed(memoryview(made))
+            if number % at_once == at_once - 1:
+                self.appender.flush()
+            if count is not None and number + 1 >= count:
+                break
+        self.appender.flush()
+
+    def disconnect(self) -> None:
+        self._waiting = None
+
+    def reopen(self) -> None:
+        """As after a kill: nothing but the files is left."""
+        self.appender.close()
+        self.__init__(self.directory, self.source)
+
+    def served(self, start: RelayOffset | None = None, until: RelayOffset | None = None) -> list[BlockData]:
+        start = start or self.log.first().offset
+        until = until or self.log.head().offset
+        items = list(subscribe(self.log, start, until, None, StopSignal()))
+        assert isinstance(items[-1], ReachedUntil)
+        return [item for item in items if isinstance(item, BlockData)]
+
+
+def bytes_of(blocks: list[BlockData]) -> bytes:
+    """Their events without format descriptions; checks that every block is whole and joins the one before."""
+    kept: list[bytes] = []
+    group: list[bytes] = []
+    for before, block in zip([None, *blocks], blocks, strict=False):
+        events = list(split(block.events))
+        assert sum(map(len, events)) == len(block.events) == block.end.byte - block.start.byte
+        assert block.start.segment == block.end.segment
+        if before is not None and before.end.segment == block.start.segment:
+            assert block.start == before.end
+        elif before is not None:
+            assert (block.start.segment, block.start.byte) == (before.end.segment + 1, 4)
+            assert before.ends_group
+        if before is not None and not before.ends_group:
+            assert block.group_start == before.group_start
+            assert block.first_event == len(group)
+        else:
+            assert block.group_start == block.start
+            assert block.first_event == 0
+            group = []
+        group += events
+        kept += [made for made in events if made[4] != EventType.FORMAT_DESCRIPTION]
+    assert not blocks or blocks[-1].ends_group
+    return b"".join(kept)
