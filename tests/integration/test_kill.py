@@ -50,16 +50,14 @@ def _kill_master(world: World) -> None:
 
 def _kill_etcd(world: World) -> None:
     world.cluster.etcd.kill()
-    # Longer than the lease: the workers must stop their lanes and come back.
-    gone = [worker.log.stat().st_size for worker in world.cluster.workers]
-    until(
-        lambda: all(
-            b"lease lost" in worker.log.read_bytes()[size:]
-            for worker, size in zip(world.cluster.workers, gone, strict=True)
-        ),
-        "the workers notice that their leases are lost",
-        90,
-    )
+    # Longer than the lease: the workers must stop their lanes, and come back.
+    sizes = [worker.log.stat().st_size for worker in world.cluster.workers]
+
+    def stopped() -> bool:
+        said = [worker.log.read_bytes()[size:] for worker, size in zip(world.cluster.workers, sizes, strict=True)]
+        return all(b"lease lost" in text and b"now=STAGE_PAUSED" in text.partition(b"lease lost")[2] for text in said)
+
+    until(stopped, "the workers notice that their leases are lost and stop their lanes", 120)
     world.cluster.etcd.start()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from contextlib import ExitStack, closing
 
 from proto import errors
 from proto.common_pb2 import Stage
@@ -68,26 +69,23 @@ class Reader:
         return self._thread.is_alive() and self.failed is None and not self._stop.is_set()
 
     def _run(self) -> None:
-        watch = EndWatch(self._log, self._endpoint, self._behind)
-        try:
-            watch.start()
-            appender = Appender(self._log)
+        with ExitStack() as ended:
             try:
-                self._fetch(appender)
-            finally:
-                appender.close()
-        except OSError as error:
-            self._fail(disk_error(error, self._log.source, self._log.directory / "relay.json"))
-        except ShardmergeError as error:
-            self._fail(error)
-        except Exception as error:
-            # A thread that just ended would leave everybody waiting for it.
-            self._logger.exception("relay reader failed")
-            self._fail(self._crashed(error, self._log.head().position))
-        finally:
+                watch = EndWatch(self._log, self._endpoint, self._behind)
+                watch.start()
+                ended.callback(watch.stop)
+                with closing(Appender(self._log)) as appender:
+                    self._fetch(appender)
+            except OSError as error:
+                self._fail(disk_error(error, self._log.source, self._log.directory / "relay.json"))
+            except ShardmergeError as error:
+                self._fail(error)
+            except Exception as error:
+                # A thread that just ended would leave everybody waiting for it.
+                self._logger.exception("relay reader failed")
+                self._fail(self._crashed(error, self._log.head().position))
             with self._log.changed:
                 self._log.changed.notify_all()
-            watch.stop()
 
     def _fetch(self, appender: Appender) -> None:
         """Until told to stop; raises what does not mend itself."""
