@@ -71,27 +71,24 @@ class Refused(Part):
     refused: dict[str, object]
     code: Code
     says: list[str] = []
-    sources: list[Literal[1, 2]] = [1]
 
 
 class Wait(Part):
     """Until every subtask is there. ``caught-up``: has applied what its source's binlog ends with now.
 
-    ``code`` and ``says`` are for ``paused``: the error that the first paused subtask must show; with ``source`` only
-    that source's subtask has to be paused.
+    ``code`` and ``says`` are for ``paused``: the error that every subtask must show.
     """
 
     wait: Literal["replicating", "caught-up", "finished", "paused"]
     code: Code | None = None
     says: list[str] = []
-    source: Literal[1, 2] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Wait:
         if (self.wait == "paused") != (self.code is not None):
             raise ValueError("paused needs a code, nothing else has one")
-        if self.wait != "paused" and (self.says or self.source):
-            raise ValueError("says and source are for paused")
+        if self.wait != "paused" and self.says:
+            raise ValueError("says is for paused")
         return self
 
 
@@ -102,12 +99,11 @@ class Do(Part):
 
 
 class ShardTable(Part):
-    """``ids``: instance, schema and table number of the ``partition id`` mapping of ``id-column``."""
+    """``ids``: instance, schema and table number of the ``partition id`` mapping of the column ``id``."""
 
     source: Literal[1, 2] = 1
     table: str
     ids: tuple[int | None, int | None, int | None] | None = Field(default=None, strict=False)
-    id_column: str = "id"
 
 
 class Compare(Part):
@@ -125,29 +121,27 @@ class Compare(Part):
 
 
 class Rows(Part):
-    """A query's result, in its order, must be ``are``, or that of ``as`` (or of the same query) at ``same-at``."""
+    """A query's result, in its order, must be ``are``, or what the same query gives ``same-at``."""
 
     rows: str
     at: Place = "target"
     are: list[list[Cell]] | None = None
-    as_: Annotated[str | None, Field(alias="as")] = None
     same_at: Place | None = None
 
     @model_validator(mode="after")
     def _one_expectation(self) -> Rows:
-        if (self.are is None) == (self.same_at is None) or (self.as_ is not None and self.same_at is None):
-            raise ValueError("needs either `are`, or `same-at` with or without `as`")
+        if (self.are is None) == (self.same_at is None):
+            raise ValueError("needs either are or same-at")
         return self
 
 
 class SameBytes(Part):
-    """The target's table ``with`` (default: of the same name) holds the bytes of source 1's table, in all columns.
+    """The target's table of the same name holds the bytes of source 1's table, in all columns.
 
     ``key``: what orders the rows; the judge compares values, this their bytes and their text.
     """
 
     same_bytes: str
-    with_: Annotated[str | None, Field(alias="with")] = None
     key: list[str]
 
 

@@ -21,8 +21,9 @@ from tests.support.disk import fill, small_disk
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from worker.binlog.events import EventType
-from worker.connection import Endpoint
+from worker.connection import Endpoint, ServerInfo, Session, server_info
 from worker.position import RelayOffset, SourcePosition
+from worker.relay import dump
 from worker.relay.relay import (
     AtHead,
     AtStatement,
@@ -620,24 +621,27 @@ def test_two_relays_with_one_server_id_do_not_stop(source: MariaDB, make_relay: 
         relay.stop()
 
 
-def test_a_frozen_source_does_not_hold_stop(source: MariaDB, make_relay: MakeRelay) -> None:
+def test_a_source_that_freezes_in_the_handshake_does_not_hold_stop(
+    source: MariaDB, make_relay: MakeRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = threading.Event()
+
+    def freeze_first(session: Session) -> ServerInfo:
+        source.signal(signal.SIGSTOP)
+        frozen.set()
+        return server_info(session)
+
     relay = make_relay(source)
     relay.ensure_from(START)
-    source.signal(signal.SIGSTOP)
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(dump, "server_info", freeze_first)
         relay.start()
-        # The server's socket takes connections without the server.
-        until(lambda: f":{source.port:04X} " in established(), "the relay has connected")
+        assert frozen.wait(60)
         began = time.monotonic()
-        relay.stop()
-        assert time.monotonic() - began < 25
-    finally:
-        source.signal(signal.SIGCONT)
+        try:
+            relay.stop()
+            assert time.monotonic() - began < 25
+        finally:
+            source.signal(signal.SIGCONT)
     relay.start()
     assert_same(relay, source)
-
-
-def established() -> str:
-    """Local and remote ends of this machine's TCP connections, as the kernel writes them."""
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return "".join(line.split()[2] + " " for line in lines if line.split()[3] == "01")
