@@ -9,7 +9,7 @@ import select
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -303,16 +303,18 @@ def test_it_waits_for_an_election(master: CannedMaster) -> None:
 
 
 def test_a_deadline(master: CannedMaster) -> None:
-    master.answer("QueryStatus", _slow)
+    over = threading.Event()
+
+    def silent(_: Any) -> pb.QueryStatusResponse:
+        over.wait(60)
+        return TASKS
+
+    master.answer("QueryStatus", silent)
     ran = dmctl("query-status", "--rpc-timeout", "300ms", address=master.address)
+    over.set()
     assert ran.code == 1
     assert "[80004 deadline-exceeded]" in ran.error
     assert master.address in ran.error
-
-
-def _slow(_: Any) -> pb.QueryStatusResponse:
-    time.sleep(1)
-    return TASKS
 
 
 @pytest.mark.parametrize(
