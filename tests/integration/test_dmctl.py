@@ -302,16 +302,23 @@ def test_it_waits_for_an_election(master: CannedMaster) -> None:
     assert len(master.requests) == 3
 
 
-def test_a_deadline(master: CannedMaster) -> None:
+@pytest.fixture
+def silent(master: CannedMaster) -> Iterator[None]:
+    """The master answers query-status only when the test is over."""
     over = threading.Event()
 
-    def silent(_: Any) -> pb.QueryStatusResponse:
+    def answer(_: Any) -> pb.QueryStatusResponse:
         over.wait(60)
         return TASKS
 
-    master.answer("QueryStatus", silent)
-    ran = dmctl("query-status", "--rpc-timeout", "300ms", address=master.address)
+    master.answer("QueryStatus", answer)
+    yield
     over.set()
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_deadline(master: CannedMaster) -> None:
+    ran = dmctl("query-status", "--rpc-timeout", "300ms", address=master.address)
     assert ran.code == 1
     assert "[80004 deadline-exceeded]" in ran.error
     assert master.address in ran.error
@@ -396,8 +403,8 @@ def test_watch_survives_a_reader_that_leaves(master: CannedMaster) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.usefixtures("silent")
 def test_a_signal_while_the_master_works(master: CannedMaster) -> None:
-    master.answer("QueryStatus", _slow)
     process = subprocess.Popen(
         [DMCTL, "query-status"],
         env=_environment(master.address),
