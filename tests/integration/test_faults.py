@@ -177,7 +177,7 @@ def test_disk_full_under_the_relay(
                 answer = cluster.dmctl("query-status", "disk", "--more", check=False)
                 return str(errors.relay.DISK_FULL.code) in answer.text
 
-            until(full, "the relay says that its disk is full", 120)
+            until(full, "the relay says that its disk is full", 300)
             ballast.unlink()
             seen = writer.counts.changes
             until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")

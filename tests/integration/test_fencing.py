@@ -126,8 +126,8 @@ def test_taking_over_waits_for_a_commit_under_way(
         "the take-over waits for the lock",
     )
     (tmp_path / "lane0.before_commit.hold").unlink()
-    committing.join(60)
-    taking.join(60)
+    committing.join(300)
+    taking.join(300)
     now = _writer(target, 6).read_checkpoint()
     assert (now.seq, now.offset) == (1, RelayOffset(1, 100))
     assert target.query("SELECT id FROM shop.orders") == [(1,)]
@@ -149,12 +149,12 @@ def test_a_frozen_worker_thaws_as_a_zombie(
         [zombie] = cluster.hooks.reached("lane0.commit")
         frozen.freeze()
         cluster.hooks.release("lane0.commit")
-        until(lambda: cluster.worker_of("mysql-01") is not frozen, "the source is bound to the other worker", 120)
+        until(lambda: cluster.worker_of("mysql-01") is not frozen, "the source is bound to the other worker", 300)
         cluster.wait_replicating("ice")
         seen = writer.counts.changes
         until(lambda: writer.counts.changes > seen + 200, "there is load at the new worker")
         frozen.thaw()
-        until(lambda: f"fenced pid={zombie}" in _fenced(frozen.log), "the zombie tried to commit and was refused", 120)
+        until(lambda: f"fenced pid={zombie}" in _fenced(frozen.log), "the zombie tried to commit and was refused", 300)
         writer.stop()
     cluster.wait_caught_up("ice", {"mysql-01": source})
     assert family.verdict().differences == 0, family.verdict()

@@ -16,7 +16,7 @@ from tests.support.writer import Writer
 def _kill_worker(world: World) -> None:
     worker = world.cluster.worker_of("mysql-01")
     worker.kill()
-    until(lambda: not worker.session(), "JVM and Spark tasks of the killed worker end by themselves", 60)
+    until(lambda: not worker.session(), "JVM and Spark tasks of the killed worker end by themselves", 300)
     worker.start()
 
 
@@ -28,7 +28,7 @@ def _kill_jvm(world: World) -> None:
     worker = world.cluster.worker_of("mysql-01")
     jvm, pid = worker.jvm_pid(), worker.pid
     os.kill(jvm, signal.SIGKILL)
-    until(lambda: worker.alive and _other_jvm(worker.jvm_pid, jvm), "the worker starts a new JVM in place", 120)
+    until(lambda: worker.alive and _other_jvm(worker.jvm_pid, jvm), "the worker starts a new JVM in place", 300)
     assert worker.pid == pid
 
 
@@ -57,7 +57,7 @@ def _kill_etcd(world: World) -> None:
         said = [worker.log.read_bytes()[size:] for worker, size in zip(world.cluster.workers, sizes, strict=True)]
         return all(b"lease lost" in text and b"now=STAGE_PAUSED" in text.partition(b"lease lost")[2] for text in said)
 
-    until(stopped, "the workers notice that their leases are lost and stop their lanes", 120)
+    until(stopped, "the workers notice that their leases are lost and stop their lanes", 300)
     world.cluster.etcd.start()
 
 

@@ -76,7 +76,7 @@ class _Running:
         self._thread.start()
 
     def join(self) -> Outcome:
-        self._thread.join(60)
+        self._thread.join(300)
         [outcome] = self.outcomes
         return outcome
 
@@ -98,7 +98,7 @@ def test_a_second_attempt_of_a_lane_begins_where_the_first_committed(rig: Rig) -
     rig.source.execute("INSERT INTO shard_1.log VALUES (3, 'c')")
     until(lambda: count_rows(rig.target, "shard_1.log WHERE v = 3") == 1, "the later row is applied")
     stop.set()
-    again.join(60)
+    again.join(300)
     assert count_rows(rig.target, "shard_1.log") == 4
 
 

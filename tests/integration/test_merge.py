@@ -150,7 +150,7 @@ def test_ddl_on_a_routed_table_pauses_right_before_it(world: World) -> None:
         found = world.cluster.subtasks("ddl")
         return found[world.sources[0][0]].stage == "Paused"
 
-    until(paused, "the subtask with the DDL is paused", 120)
+    until(paused, "the subtask with the DDL is paused", 300)
     found = world.cluster.subtasks("ddl")
     [(code, message)] = found[world.sources[0][0]].errors
     assert code == 50001
@@ -162,6 +162,6 @@ def test_ddl_on_a_routed_table_pauses_right_before_it(world: World) -> None:
     assert "after" not in names
     # Resuming comes to the same statement again: nothing behind it is applied, nothing before it twice.
     world.cluster.dmctl("resume-task", "ddl", check=False)
-    until(paused, "it is paused again", 120)
+    until(paused, "it is paused again", 300)
     assert world.target.query("SELECT COUNT(*) FROM ddl.orders WHERE customer = 'before'") == [(1,)]
     world.cluster.dmctl("stop-task", "ddl")

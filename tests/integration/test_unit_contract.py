@@ -120,7 +120,7 @@ def test_stop_ends_it_and_status_answers_all_the_time(
     stop.set()
     for moment in moments:
         (tmp_path / f"{moment}.hold").unlink()
-    run.join(60)
+    run.join(300)
     assert run.outcomes == [Stopped()]
     assert _tells_status(unit)
 

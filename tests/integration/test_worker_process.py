@@ -41,7 +41,7 @@ def test_life_of_a_worker(make_server: Callable[..., MariaDB], make_cluster: Cal
         until(lambda: b"draining" in worker.log.read_bytes()[size:], "it drains")
         worker.signal(signal.SIGTERM)
         until(lambda: not worker.alive, "the second signal ends it", 10)
-        until(lambda: not worker.session(), "its JVM and Spark tasks end", 60)
+        until(lambda: not worker.session(), "its JVM and Spark tasks end", 300)
         cluster.hooks.release("lane0.before_commit")
         worker.start()
         cluster.wait_replicating("life")
@@ -55,7 +55,7 @@ def test_life_of_a_worker(make_server: Callable[..., MariaDB], make_cluster: Cal
     with socket.create_server((host, int(port))):
         size = worker.log.stat().st_size
         worker.start(wait=False)
-        until(lambda: not worker.alive, "it gives up", 120)
+        until(lambda: not worker.alive, "it gives up", 300)
     said = worker.log.read_bytes()[size:].decode()
     assert f"[{errors.master.CANNOT_LISTEN.code} " in said
     assert "what to do:" in said

@@ -124,7 +124,7 @@ class Cluster:
                 return next(worker for worker in self.workers if worker.name == member["name"])
         raise AssertionError(f"no worker is bound to {source}: {members}")
 
-    def wait_for_workers(self, workers: Sequence[Daemon], seconds: float = 120.0) -> None:
+    def wait_for_workers(self, workers: Sequence[Daemon], seconds: float = 300.0) -> None:
         """Until the leader lists all of ``workers`` as alive."""
         names = {worker.name for worker in workers}
 
@@ -135,7 +135,7 @@ class Cluster:
 
         until(all_there, f"workers {sorted(names)} are members", seconds)
 
-    def wait_bound(self, sources: Sequence[str], seconds: float = 120.0) -> None:
+    def wait_bound(self, sources: Sequence[str], seconds: float = 300.0) -> None:
         """Until every one of ``sources`` is bound to a live worker."""
 
         def all_bound() -> bool:
@@ -147,7 +147,7 @@ class Cluster:
 
     # -- dmctl
 
-    def dmctl(self, *arguments: str, check: bool = True, seconds: float = 180.0) -> Answer:
+    def dmctl(self, *arguments: str, check: bool = True, seconds: float = 400.0) -> Answer:
         """Run dmctl with JSON output; with ``check`` anything but success is an AssertionError."""
         addresses = ",".join(master.address for master in self.masters)
         ended = subprocess.run(
@@ -202,7 +202,7 @@ class Cluster:
         return found
 
     def wait_subtasks(
-        self, task: str, condition: Callable[[SubTask], bool], what: str, seconds: float = 120.0
+        self, task: str, condition: Callable[[SubTask], bool], what: str, seconds: float = 300.0
     ) -> dict[str, SubTask]:
         """Until ``condition`` holds for the subtasks of ``task`` at all of its sources: a subtask that nobody can
         speak for now (its worker is starting) is one it does not hold for."""
@@ -219,16 +219,16 @@ class Cluster:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{json.dumps([sub.raw for sub in last.values()], indent=1)}") from None
 
-    def wait_replicating(self, task: str, seconds: float = 180.0) -> dict[str, SubTask]:
+    def wait_replicating(self, task: str, seconds: float = 400.0) -> dict[str, SubTask]:
         """Until the snapshot of every subtask is done."""
         return self.wait_subtasks(
             task, lambda sub: sub.unit == "Sync" and sub.stage == "Running", "replicates", seconds
         )
 
-    def wait_paused(self, task: str, seconds: float = 120.0) -> dict[str, SubTask]:
+    def wait_paused(self, task: str, seconds: float = 300.0) -> dict[str, SubTask]:
         return self.wait_subtasks(task, lambda sub: sub.stage == "Paused", "is paused", seconds)
 
-    def wait_caught_up(self, task: str, sources: Mapping[str, MariaDB], seconds: float = 180.0) -> None:
+    def wait_caught_up(self, task: str, sources: Mapping[str, MariaDB], seconds: float = 400.0) -> None:
         """Until every subtask has applied what its source's binlog ends with now.
 
         Call it when nothing writes any more; it trusts positions, not the word "synced" alone.

@@ -129,7 +129,7 @@ class Daemon:
         for process in self.session():
             _signal(process, signal.SIGCONT)
 
-    def terminate(self, seconds: float = 60.0) -> int:
+    def terminate(self, seconds: float = 180.0) -> int:
         """SIGTERM, the clean way; its exit code. AssertionError when it does not end."""
         assert self._process is not None
         self._process.terminate()

@@ -24,7 +24,7 @@ class Hooks:
             old.unlink()
         (self.directory / f"{moment}.hold").touch()
 
-    def reached(self, moment: str, seconds: float = 60.0) -> list[int]:
+    def reached(self, moment: str, seconds: float = 180.0) -> list[int]:
         """Wait until a process stands at ``moment``; the ids of those that do."""
         return until(lambda: self._standing(moment), f"a process reaches the moment {moment}", seconds)
 

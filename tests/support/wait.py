@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T | None], what: str, seconds: float = 120.0, every: float = 0.05) -> T:
+def until(condition: Callable[[], T | None], what: str, seconds: float = 300.0, every: float = 0.05) -> T:
     """Poll ``condition`` until it is truthy and return that; AssertionError with ``what`` at the deadline."""
     deadline = time.monotonic() + seconds
     while True:

@@ -143,7 +143,7 @@ class World:
     def family(self, name: str, **shape: int) -> Family:
         return Family(name, self.sources, self.target, **shape)
 
-    def settle(self, tasks: Sequence[str], seconds: float = 240.0) -> None:
+    def settle(self, tasks: Sequence[str], seconds: float = 400.0) -> None:
         """With all writers stopped: until every task has applied all there is."""
         for task in tasks:
             self.cluster.wait_caught_up(task, dict(self.sources), seconds)
