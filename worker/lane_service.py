@@ -170,11 +170,8 @@ class LaneService(relay_pb2_grpc.RelayServicer):
             raise errors.replicate.FENCED(task=request.who.task, source=request.who.source, epoch=request.who.epoch)
         mine = snapshot.stop.child()
         context.add_callback(mine.set)
-        relay_id = relay.relay_id
-        offset = relay.locate(SourcePosition.from_proto(request.position), _LOCATE_SECONDS, mine)
-        if relay.relay_id != relay_id:
-            # Another subtask has made the log begin anew in between: the offset may be of either one.
-            raise errors.relay.RELAY_RESTARTED(source=relay.source_id, relay_id=relay_id)
+        with relay.one_generation() as relay_id:
+            offset = relay.locate(SourcePosition.from_proto(request.position), _LOCATE_SECONDS, mine)
         return relay_pb2.LocateResponse(relay_id=relay_id, offset=offset.to_proto())
 
     def ReportLane(self, request: relay_pb2.LaneReport, context: grpc.ServicerContext) -> relay_pb2.ReportAck:

@@ -95,17 +95,12 @@ class SubTaskRow:
     one_lane: frozenset[str]
 
 
-def quoted(schema: str) -> str:
-    """The schema name as an SQL identifier."""
-    return quote_name(schema)
-
-
 def ensure_meta(connection: Session, schema: str) -> None:
     """Make the meta schema and this module's tables when missing. Safe to run side by side."""
     with connection.cursor() as cursor:
-        cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quoted(schema)}")
+        cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
         for statement in _TABLES:
-            cursor.execute(statement.format(schema=quoted(schema)))
+            cursor.execute(statement.format(schema=quote_name(schema)))
 
 
 def take_over(connection: Session, schema: str, task: str, source: str, epoch: int, meta_token: str) -> SubTaskRow:
@@ -114,7 +109,7 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
     A ``meta_token`` other than the recorded one drops the subtask's records first
     (start-task --remove-meta). Raises FENCED when a newer epoch is there already.
     """
-    name = quoted(schema)
+    name = quote_name(schema)
     who = (task, source)
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
@@ -154,7 +149,7 @@ def _forget(connection: Session, schema: str, task: str, source: str) -> None:
         try:
             with connection.cursor() as cursor:
                 cursor.execute(
-                    f"DELETE FROM {quoted(schema)}.`{table}` WHERE `task` = %s AND `source` = %s",
+                    f"DELETE FROM {quote_name(schema)}.`{table}` WHERE `task` = %s AND `source` = %s",
                     (task, source),
                 )
         except pymysql.err.ProgrammingError as error:
@@ -175,7 +170,7 @@ def begin(
 ) -> None:
     """Leave phase NEW: record where the relay must begin, the structures, and what ``also`` writes, in one
     transaction. Raises FENCED."""
-    name = quoted(schema)
+    name = quote_name(schema)
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
@@ -208,7 +203,8 @@ def enter_phase(
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
-            f"UPDATE {quoted(schema)}.`subtask` SET `phase` = %s WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
+            f"UPDATE {quote_name(schema)}.`subtask` SET `phase` = %s "
+            "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
             (phase.value, task, source, epoch),
         )
         if cursor.rowcount != 1:
@@ -222,7 +218,7 @@ def write_one_lane(connection: Session, schema: str, task: str, source: str, epo
     """Record which targets keep to one lane, before any lane commits by it. Raises FENCED."""
     with connection.cursor() as cursor:
         affected = cursor.execute(
-            f"UPDATE {quoted(schema)}.`subtask` SET `one_lane` = %s "
+            f"UPDATE {quote_name(schema)}.`subtask` SET `one_lane` = %s "
             "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
             (_NAMES_JSON.dump_json(sorted(names)).decode(), task, source, epoch),
         )
@@ -234,7 +230,7 @@ def read_tables(connection: Session, schema: str, task: str, source: str) -> tup
     """The structures recorded by :func:`begin`, in their order."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT `structure` FROM {quoted(schema)}.`table_structure` "
+            f"SELECT `structure` FROM {quote_name(schema)}.`table_structure` "
             "WHERE `task` = %s AND `source` = %s ORDER BY `number`",
             (task, source),
         )

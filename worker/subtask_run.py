@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pymysql
 
-from proto import config_pb2, errors
+from proto import config_pb2
 from proto.errors import ShardmergeError
 from worker import meta
 from worker.connection import Endpoint, Session, Side, coded, connect, current_position, server_info
@@ -103,11 +103,8 @@ class SubTaskRun:
             if config.mode == config_pb2.TASK_MODE_FULL:
                 self._finish(epoch)
                 return Finished()
-        relay_id = host.relay.relay_id
-        handover = self._handover(plans, stop)
-        if host.relay.relay_id != relay_id:
-            # Another subtask has made the log begin anew in between: offsets of both may be among them.
-            raise errors.relay.RELAY_RESTARTED(source=self._source_id, relay_id=relay_id)
+        with host.relay.one_generation() as relay_id:
+            handover = self._handover(plans, stop)
         if phase is Phase.SNAPSHOT:
             self._enter_replicate(epoch, start, handover, relay_id, stop)
         plans = self._keep_lanes(plans, row.one_lane, epoch)
@@ -181,14 +178,7 @@ class SubTaskRun:
     def _lowest_checkpoint(self) -> SourcePosition:
         """Where the stream must be able to begin again in phase REPLICATE. Raises NO_START."""
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
-            found = checkpoints.read_all(self._target(sessions), *self._who)
-        if not found:
-            raise errors.replicate.NO_START(
-                task=self._config.task,
-                source=self._source_id,
-                phase=Phase.REPLICATE.value,
-                schema=self._config.meta_schema,
-            )
+            found = checkpoints.read_begun(self._target(sessions), *self._who)
         return min((item.position for item in found), key=SourcePosition.file_order)
 
     def _keep_lanes(self, plans: tuple[TablePlan, ...], recorded: frozenset[str], epoch: int) -> tuple[TablePlan, ...]:
@@ -235,12 +225,8 @@ class SubTaskRun:
     def _first_checkpoints(
         self, epoch: int, start: SourcePosition, stop: StopSignal
     ) -> tuple[checkpoints.Checkpoint, ...]:
-        relay = self._host.relay
-        relay_id = relay.relay_id
-        offset = relay.locate(start, _LOCATE_SECONDS, stop)
-        if relay.relay_id != relay_id:
-            # Another subtask has made the log begin anew in between: the offset may be of either one.
-            raise errors.relay.RELAY_RESTARTED(source=self._source_id, relay_id=relay_id)
+        with self._host.relay.one_generation() as relay_id:
+            offset = self._host.relay.locate(start, _LOCATE_SECONDS, stop)
         return first_checkpoints(self._lanes, epoch, relay_id, start, offset)
 
     def _finish(self, epoch: int) -> None:

@@ -26,6 +26,7 @@ from tests.integration.snapshot_rig import (
 from tests.support.hooks import Hooks
 from tests.support.judge import PartitionIds, Shard, Target, compare
 from tests.support.mariadb import MariaDB
+from tests.support.pair import emptied, started_pair
 from tests.support.wait import until
 from tests.support.writer import ShardTable, Writer, create_tables, fill
 from worker.connection import Session, Side, connect, server_info
@@ -45,31 +46,18 @@ from worker.unit import Failed, Finished, Stopped, StopSignal
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MariaDB, MariaDB]]:
-    folder = tmp_path_factory.mktemp("snapshot")
-    source, target = MariaDB(folder / "source", 101), MariaDB(folder / "target", 102)
-    try:
-        yield source.start(), target.start()
-    finally:
-        source.stop()
-        target.stop()
+    with started_pair(tmp_path_factory.mktemp("snapshot")) as pair:
+        yield pair
 
 
 @pytest.fixture
 def source(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
-    return _emptied(servers[0])
+    return emptied(servers[0])
 
 
 @pytest.fixture
 def target(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
-    return _emptied(servers[1])
-
-
-def _emptied(server: MariaDB) -> MariaDB:
-    own = {"mysql", "sys", "information_schema", "performance_schema"}
-    for (schema,) in server.query("SHOW DATABASES"):
-        if schema not in own:
-            server.execute(f"DROP DATABASE `{schema}`")
-    return server
+    return emptied(servers[1])
 
 
 def _make(source: MariaDB, *statements: str, schema: str = "shard") -> None:

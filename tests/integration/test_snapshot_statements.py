@@ -12,6 +12,7 @@ from proto import errors
 from tests.integration.snapshot_rig import Rig, subtask_config
 from tests.support.hooks import Hooks
 from tests.support.mariadb import MariaDB
+from tests.support.pair import emptied, started_pair
 from worker.connection import Session, Side, current_position, server_info
 from worker.ddl.routed import RoutedScope
 from worker.position import SourcePosition
@@ -23,31 +24,18 @@ from worker.unit import Failed, Finished, Outcome, StopSignal
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MariaDB, MariaDB]]:
-    folder = tmp_path_factory.mktemp("statements")
-    source, target = MariaDB(folder / "source", 111), MariaDB(folder / "target", 112)
-    try:
-        yield source.start(), target.start()
-    finally:
-        source.stop()
-        target.stop()
+    with started_pair(tmp_path_factory.mktemp("statements")) as pair:
+        yield pair
 
 
 @pytest.fixture
 def source(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
-    return _emptied(servers[0])
+    return emptied(servers[0])
 
 
 @pytest.fixture
 def target(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
-    return _emptied(servers[1])
-
-
-def _emptied(server: MariaDB) -> MariaDB:
-    own = {"mysql", "sys", "information_schema", "performance_schema"}
-    for (schema,) in server.query("SHOW DATABASES"):
-        if schema not in own:
-            server.execute(f"DROP DATABASE `{schema}`")
-    return server
+    return emptied(servers[1])
 
 
 def _make(source: MariaDB) -> None:

@@ -15,6 +15,7 @@ from proto import errors, relay_pb2
 from proto.errors import ShardmergeError
 from tests.integration.snapshot_rig import SOURCE, TASK, Rig, endpoint, subtask_config
 from tests.support.mariadb import MariaDB
+from tests.support.pair import started_pair
 from tests.support.wait import until
 from worker.connection import Side, connect, rows
 from worker.context import RunningSnapshot
@@ -26,13 +27,8 @@ from worker.unit import Outcome, Stopped, StopSignal
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MariaDB, MariaDB]]:
-    folder = tmp_path_factory.mktemp("stops")
-    source, target = MariaDB(folder / "source", 121), MariaDB(folder / "target", 122)
-    try:
-        yield source.start(), target.start()
-    finally:
-        source.stop()
-        target.stop()
+    with started_pair(tmp_path_factory.mktemp("stops")) as pair:
+        yield pair
 
 
 @pytest.fixture

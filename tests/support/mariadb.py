@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -13,7 +12,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from tests.support.ports import free_port
-from tests.support.wait import until
+from tests.support.server import Server
 
 _TEMPLATE = Path(tempfile.gettempdir()) / f"shardmerge-mariadb-template-{os.getuid()}"
 
@@ -43,16 +42,15 @@ def _template() -> Path:
     return _TEMPLATE
 
 
-class MariaDB:
+class MariaDB(Server):
     """One server. ``root`` without a password over TCP; binlog ROW/FULL unless ``options`` say otherwise."""
 
     def __init__(self, directory: Path, server_id: int, options: tuple[str, ...] = ()) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self.server_id = server_id
         self.options = options
         self.port = free_port()
         self.host = "127.0.0.1"
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> MariaDB:
         data = self.directory / "data"
@@ -63,40 +61,33 @@ class MariaDB:
         scratch = self.directory / "tmp"
         scratch.mkdir(exist_ok=True)
         user = ["--user=root"] if os.getuid() == 0 else []
-        with (self.directory / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    "mariadbd",
-                    "--no-defaults",
-                    *user,
-                    f"--datadir={data}",
-                    f"--tmpdir={scratch}",
-                    f"--socket={self.directory}/s.sock",
-                    f"--pid-file={self.directory}/pid",
-                    f"--port={self.port}",
-                    "--bind-address=127.0.0.1",
-                    f"--server-id={self.server_id}",
-                    "--log-bin=mysql-bin",
-                    "--binlog-format=ROW",
-                    "--binlog-row-image=FULL",
-                    "--innodb-buffer-pool-size=128M",
-                    "--innodb-flush-log-at-trx-commit=2",
-                    "--innodb-log-file-size=64M",
-                    "--skip-name-resolve",
-                    "--performance-schema=OFF",
-                    *self.options,
-                ],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        until(self._answers, f"MariaDB on port {self.port} answers (see {self.directory}/server.log)", 120)
+        self._launch(
+            f"MariaDB on port {self.port}",
+            [
+                "mariadbd",
+                "--no-defaults",
+                *user,
+                f"--datadir={data}",
+                f"--tmpdir={scratch}",
+                f"--socket={self.directory}/s.sock",
+                f"--pid-file={self.directory}/pid",
+                f"--port={self.port}",
+                "--bind-address=127.0.0.1",
+                f"--server-id={self.server_id}",
+                "--log-bin=mysql-bin",
+                "--binlog-format=ROW",
+                "--binlog-row-image=FULL",
+                "--innodb-buffer-pool-size=128M",
+                "--innodb-flush-log-at-trx-commit=2",
+                "--innodb-log-file-size=64M",
+                "--skip-name-resolve",
+                "--performance-schema=OFF",
+                *self.options,
+            ],
+        )
         return self
 
     def _answers(self) -> bool:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise AssertionError(f"MariaDB ended: see {self.directory}/server.log")
         try:
             self.connect().close()
         except pymysql.err.OperationalError:
@@ -133,30 +124,3 @@ class MariaDB:
                 return list(cursor.fetchall())
         finally:
             connection.close()
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        """kill -9 and wait for the end; :meth:`start` brings it back on the same port and data."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-
-    def ensure_running(self) -> None:
-        if self._process is None or self._process.poll() is not None:
-            self.start()
-
-    def stop(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGCONT)
-            self._process.terminate()
-            try:
-                self._process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.kill()

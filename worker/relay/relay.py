@@ -7,6 +7,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from proto import errors
@@ -123,6 +124,18 @@ class Relay:
         """Names the generation: relay offsets of another one mean nothing here. "" before it has begun."""
         generation = self._log.generation
         return generation.relay_id if generation else ""
+
+    @contextmanager
+    def one_generation(self) -> Generator[str]:
+        """For a block that asks for offsets: its ``relay_id``, by which every offset of the block is meant.
+
+        Raises RELAY_RESTARTED (retryable) at the end when a new generation began in between: another subtask may
+        need the log to reach further back at any time, and the block's offsets may be of either one.
+        """
+        relay_id = self.relay_id
+        yield relay_id
+        if self.relay_id != relay_id:
+            raise errors.relay.RELAY_RESTARTED(source=self.source_id, relay_id=relay_id)
 
     def head(self) -> Head:
         """The published end, always a group end; NOTHING before the log has begun."""

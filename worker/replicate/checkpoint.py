@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from proto import errors
 from worker import meta
-from worker.connection import Session, quote_text
+from worker.connection import Session, quote_name, quote_text
 from worker.position import RelayOffset, SourcePosition
 
 _COLUMNS = (
@@ -64,11 +64,19 @@ def read_all(connection: Session, schema: str, task: str, source: str) -> tuple[
     """Every lane's checkpoint, by lane number."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {_COLUMNS} FROM {meta.quoted(schema)}.`lane_checkpoint` "
+            f"SELECT {_COLUMNS} FROM {quote_name(schema)}.`lane_checkpoint` "
             "WHERE `task` = %s AND `source` = %s ORDER BY `lane`",
             (task, source),
         )
         return tuple(_from_row(row) for row in cursor.fetchall())
+
+
+def read_begun(connection: Session, schema: str, task: str, source: str) -> tuple[Checkpoint, ...]:
+    """As :func:`read_all` of a subtask that replicates. Raises NO_START when there are none."""
+    found = read_all(connection, schema, task, source)
+    if not found:
+        raise errors.replicate.NO_START(task=task, source=source, phase=meta.Phase.REPLICATE.value, schema=schema)
+    return found
 
 
 def read_locked(connection: Session, schema: str, task: str, source: str, lane: int, epoch: int) -> Checkpoint:
@@ -79,7 +87,7 @@ def read_locked(connection: Session, schema: str, task: str, source: str, lane: 
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {_COLUMNS} FROM {meta.quoted(schema)}.`lane_checkpoint` "
+            f"SELECT {_COLUMNS} FROM {quote_name(schema)}.`lane_checkpoint` "
             "WHERE `task` = %s AND `source` = %s AND `lane` = %s FOR UPDATE",
             (task, source, lane),
         )
@@ -95,7 +103,7 @@ def insert(connection: Session, schema: str, task: str, source: str, checkpoints
     with connection.cursor() as cursor:
         for item in checkpoints:
             cursor.execute(
-                f"INSERT INTO {meta.quoted(schema)}.`lane_checkpoint` (`task`, `source`, {_COLUMNS}) "
+                f"INSERT INTO {quote_name(schema)}.`lane_checkpoint` (`task`, `source`, {_COLUMNS}) "
                 "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
                 (
                     task,
@@ -123,7 +131,7 @@ def update_statement(schema: str, task: str, source: str, item: Checkpoint) -> b
     """
     position = item.position
     return (
-        f"UPDATE {meta.quoted(schema)}.`lane_checkpoint` SET `seq` = {item.seq}, "
+        f"UPDATE {quote_name(schema)}.`lane_checkpoint` SET `seq` = {item.seq}, "
         f"`relay_id` = {quote_text(item.relay_id)}, "
         f"`segment` = {item.offset.segment}, `byte` = {item.offset.byte}, `skip_events` = {item.skip_events}, "
         f"`source_file` = {quote_text(position.file)}, `source_pos` = {position.pos}, "

@@ -10,7 +10,6 @@ import pymysql
 from proto import errors, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker import meta
 from worker.connection import Session, Side, coded, connect
 from worker.context import SubTaskContext
 from worker.ddl.routed import RoutedScope, shown, touched
@@ -108,18 +107,11 @@ class ReplicateUnit:
         config = context.config
         session = self._target()
         try:
-            found = checkpoints.read_all(session, config.meta_schema, config.task, context.source.source_id)
+            found = checkpoints.read_begun(session, config.meta_schema, config.task, context.source.source_id)
         except pymysql.MySQLError as error:
             raise coded(error, context.target_endpoint, Side.TARGET, "target") from error
         finally:
             session.close()
-        if not found:
-            raise errors.replicate.NO_START(
-                task=config.task,
-                source=context.source.source_id,
-                phase=meta.Phase.REPLICATE.value,
-                schema=config.meta_schema,
-            )
         wanted = config.replicate.lanes or LANES_DEFAULT
         if len(found) != wanted:
             notice = errors.replicate.LANES_CHANGED(
@@ -134,19 +126,17 @@ class ReplicateUnit:
     def _begins(self, found: tuple[Checkpoint, ...], stop: StopSignal) -> tuple[str, tuple[LaneStart, ...]]:
         """Checkpoints as offsets of the relay at hand, which may be another one or may have lost its tail."""
         relay = self._context.relay
-        relay_id, head = relay.relay_id, relay.head().offset
-        begins = tuple(
-            LaneStart(
-                item.seq,
-                item.offset
-                if item.relay_id == relay_id and item.offset <= head
-                else relay.locate(item.position, _LOCATE_SECONDS, stop),
+        with relay.one_generation() as relay_id:
+            head = relay.head().offset
+            begins = tuple(
+                LaneStart(
+                    item.seq,
+                    item.offset
+                    if item.relay_id == relay_id and item.offset <= head
+                    else relay.locate(item.position, _LOCATE_SECONDS, stop),
+                )
+                for item in found
             )
-            for item in found
-        )
-        if relay.relay_id != relay_id:
-            # Another subtask has made the log begin anew in between: offsets of both may be among them.
-            raise errors.relay.RELAY_RESTARTED(source=self._context.source.source_id, relay_id=relay_id)
         return relay_id, begins
 
     def _spec(self, relay_id: str, begins: tuple[LaneStart, ...]) -> LaneSpec:

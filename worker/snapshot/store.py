@@ -21,8 +21,7 @@ import pymysql
 from pymysql.constants import ER
 
 from proto import errors
-from worker import meta
-from worker.connection import Endpoint, Session, errno_of
+from worker.connection import Endpoint, Session, errno_of, quote_name
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.replicate import checkpoint
@@ -96,21 +95,21 @@ class SnapshotStore:
         self.task = task
         self.source = source
         self.epoch = epoch
-        self._chunk = f"{meta.quoted(schema)}.`snapshot_chunk`"
-        self._table = f"{meta.quoted(schema)}.`snapshot_table`"
+        self._chunk = f"{quote_name(schema)}.`snapshot_chunk`"
+        self._table = f"{quote_name(schema)}.`snapshot_table`"
         self._who = (task, source)
 
     def ensure(self, session: Session) -> None:
         """Make the tables when missing."""
         with session.cursor() as cursor:
             for statement in _TABLES:
-                cursor.execute(statement.format(schema=meta.quoted(self.schema)))
+                cursor.execute(statement.format(schema=quote_name(self.schema)))
 
     def fence(self, session: Session) -> None:
         """Keep the epoch from changing until the transaction ends. Raises FENCED."""
         with session.cursor() as cursor:
             cursor.execute(
-                f"SELECT 1 FROM {meta.quoted(self.schema)}.`subtask` "
+                f"SELECT 1 FROM {quote_name(self.schema)}.`subtask` "
                 "WHERE `task` = %s AND `source` = %s AND `epoch` = %s LOCK IN SHARE MODE",
                 (*self._who, self.epoch),
             )
