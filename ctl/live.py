@@ -16,6 +16,7 @@ _PHASE_STYLES = {
     "reading": "cyan",
     "applying": "green",
     "committing": "bold green",
+    "retrying": "bold yellow",
     "barrier": "yellow",
     "starting": "dim",
 }
@@ -238,12 +239,15 @@ def _replicates(parts: tuple[ReplicatePart, ...], frame: Frame) -> RenderableTyp
         )
         if frame.lanes:
             for lane in part.lanes:
+                waits = f"  {look.flat(lane.waits_for)}" if lane.waits_for else ""
                 grid.add_row(
-                    Text.assemble("  ", (f"lane {lane.number}  ", "dim"), (look.flat(lane.phase), _phase(lane))),
+                    Text.assemble(
+                        "  ", (f"lane {lane.number}  ", "dim"), (look.flat(lane.phase), _phase(lane)), (waits, "dim")
+                    ),
                     Text(_lag(lane.lag), style=_lag_style(lane.lag)),
                     Text(figures.size(lane.bytes_behind)),
                     Text(figures.rows(lane.rows)),
-                    "",
+                    Text(figures.rate(lane.rate), style="dim"),
                     "",
                     "",
                 )

@@ -12,7 +12,7 @@ from ctl.report import Report
 from ctl.words import stage_word
 from proto import common_pb2, errors
 from proto import master_pb2 as pb
-from proto.worker_pb2 import LoadStatus, SubTaskStatus, SyncStatus
+from proto.worker_pb2 import LaneStatus, LoadStatus, SubTaskStatus, SyncStatus
 
 _WINDOW_SECONDS = 10.0
 _HISTORY = 24
@@ -72,13 +72,15 @@ class SnapshotPart:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One lane: ``lag`` in seconds."""
+    """One lane: ``lag`` in seconds, ``rate`` in rows/s; ``waits_for``: one phrase, "" while it is at work."""
 
     number: int
     phase: str
     rows: int
+    rate: float
     lag: float
     bytes_behind: int
+    waits_for: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,7 @@ def _replicate(source: str, status: SubTaskStatus, sync: SyncStatus, memory: Mem
         stage=stage_word(status.stage),
         failed=_is_failed(status),
         synced=sync.synced,
-        lag=sync.seconds_behind_master,
+        lag=lag_seconds(sync),
         rate=float(sync.recent_rps),
         rates=memory.history((status.name, source), float(sync.recent_rps)),
         bytes_behind=sync.bytes_behind,
@@ -239,9 +241,23 @@ def _replicate(source: str, status: SubTaskStatus, sync: SyncStatus, memory: Mem
         source_position=sync.master_binlog,
         doing=status.waiting_for,
         lanes=tuple(
-            Lane(lane.lane, lane.phase, lane.rows, lane.lag_ms / 1000, lane.bytes_behind) for lane in sync.lanes
+            Lane(
+                number=lane.lane,
+                phase=lane.phase,
+                rows=lane.rows,
+                rate=float(lane.recent_rps),
+                lag=lag_seconds(lane),
+                bytes_behind=lane.bytes_behind,
+                waits_for=lane.waits_for,
+            )
+            for lane in sync.lanes
         ),
     )
+
+
+def lag_seconds(of: SyncStatus | LaneStatus) -> float:
+    """Of the last applied transaction, or the age of the oldest that is not applied: what is worse."""
+    return max(of.lag_ms, of.oldest_ms) / 1000
 
 
 def _is_failed(status: SubTaskStatus) -> bool:

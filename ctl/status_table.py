@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ctl import figures, look
-from ctl.progress import problems
+from ctl.progress import lag_seconds, problems
 from ctl.words import stage_word, unit_word
 from proto import master_pb2 as pb
 from proto.worker_pb2 import LoadStatus, RelayStatus, SubTaskStatus, SyncStatus
@@ -80,7 +80,7 @@ def _figures(status: SubTaskStatus) -> tuple[Text, ...]:
             progress,
             look.cell(figures.rows(sync.total_rows)),
             look.cell(figures.rate(sync.recent_rps)),
-            look.cell(figures.duration(sync.seconds_behind_master)),
+            look.cell(figures.duration(lag_seconds(sync))),
             doing,
         )
     return (unit, look.cell("–"), look.cell("–"), look.cell("–"), look.cell("–"), doing)
@@ -139,14 +139,24 @@ def _sync(sync: SyncStatus) -> list[RenderableType]:
         ("   applied to ", "dim"),
         look.flat(sync.syncer_binlog_gtid or sync.syncer_binlog),
     )
-    made = look.table("lane", "phase", "rows", "lag", "behind", right=("lane", "rows", "lag", "behind"))
+    right = ("lane", "for", "rows", "rows/s", "lag", "oldest", "behind")
+    made = look.table("lane", "phase", "for", "rows", "rows/s", "lag", "oldest", "behind", "waits for", right=right)
     for lane in sync.lanes:
         made.add_row(
             look.cell(str(lane.lane)),
             look.cell(lane.phase),
+            look.cell(figures.duration(lane.phase_seconds)),
             look.cell(figures.rows(lane.rows)),
+            look.cell(figures.rate(lane.recent_rps)),
             look.cell(figures.duration(lane.lag_ms / 1000)),
+            look.cell(figures.duration(lane.oldest_ms / 1000) if lane.oldest_ms else "–"),
             look.cell(figures.size(lane.bytes_behind)),
+            look.cell(lane.waits_for, "yellow" if lane.HasField("error") else "dim"),
         )
+    retried = [
+        look.cell(f"lane {lane.lane}, attempt {lane.attempt} after: {lane.error.message}", "yellow")
+        for lane in sync.lanes
+        if lane.HasField("error")
+    ]
     blocking = [look.cell(f"blocking DDL: {ddl}", "yellow") for ddl in sync.blocking_ddls]
-    return [places, *blocking, made]
+    return [places, *blocking, made, *retried]

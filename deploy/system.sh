@@ -1,9 +1,10 @@
 # shellcheck shell=bash
 # Shared by deploy/demo.sh and tests/run.sh; sourced, never run by itself.
 #
-# Three things: system packages that are missing, a virtual environment with the project in it, and
-# finding processes by a mark in their environment. Debian and Ubuntu; elsewhere the packages must
-# be there already. Every function returns non-zero with a sentence on stderr when it cannot do its part.
+# Four things: system packages that are missing, a MySQL for the tests, a virtual environment with the
+# project in it, and finding processes by a mark in their environment. Debian and Ubuntu; elsewhere the
+# packages must be there already. Every function returns non-zero with a sentence on stderr when it
+# cannot do its part.
 
 # mariadbd lives in sbin, which is not on an ordinary user's PATH.
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
@@ -52,15 +53,25 @@ c_compiler_works() { # the C library's headers are a package of their own
     printf '#include <stdio.h>\nint main(void) { return 0; }\n' | cc -x c -o /dev/null - 2>/dev/null
 }
 
-# One package per line; nothing when all is there.
-missing_packages() {
-    local python
+# One package per line; nothing when all is there. With "mysql": also what provide_mysql needs.
+missing_packages() { # [mysql]
+    local python program
+    if [ "${1:-}" = mysql ] && [ ! -x "$(mysql_folder)/mysqld" ]; then
+        command -v debootstrap >/dev/null || echo debootstrap
+        command -v gpgv >/dev/null || echo gpgv
+        [ -e "$DEBIAN_KEYRING" ] || echo debian-archive-keyring
+        command -v flock >/dev/null || echo util-linux
+    fi
     if ! command -v mariadbd >/dev/null || ! command -v mariadb-install-db >/dev/null; then
         echo mariadb-server
     fi
     command -v etcd >/dev/null || echo etcd-server
     [ "$(java_major)" -ge 17 ] || echo openjdk-17-jre-headless
     c_compiler_works || printf '%s\n' gcc libc6-dev
+    # Programs that only the caller wants, each in a package of its own name.
+    for program in ${ALSO_NEEDED:-}; do
+        command -v "$program" >/dev/null || echo "$program"
+    done
     python=$(pick_python)
     if [ -z "$python" ]; then
         printf '%s\n' python3 python3-venv python3-dev
@@ -75,9 +86,9 @@ as_root() {
 
 # Install what is missing. No service is started: the servers that are wanted are started by whoever
 # wants them, on ports and directories of their own.
-install_packages() {
+install_packages() { # [mysql]
     local missing policy=/usr/sbin/policy-rc.d left
-    mapfile -t missing < <(missing_packages)
+    mapfile -t missing < <(missing_packages "$@")
     [ ${#missing[@]} -eq 0 ] && return 0
     if ! command -v apt-get >/dev/null; then
         say "These are missing and this system has no apt-get; install their like: ${missing[*]}"
@@ -103,11 +114,84 @@ install_packages() {
             apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
     ) || return 1
     hash -r
-    mapfile -t left < <(missing_packages)
+    mapfile -t left < <(missing_packages "$@")
     if [ ${#left[@]} -ne 0 ]; then
         say "still missing after installing: ${left[*]}"
         return 1
     fi
+}
+
+# ---------------------------------------------------------------------------- MySQL for the tests
+
+# Debian's stable releases have MariaDB only; its development suite has MySQL. Its packages are fetched with
+# their signatures checked and unpacked beside each other, nothing of them is installed or configured:
+# `mysqld` there starts with the C library it was built for, by that library's own loader. So no
+# chroot and, with debootstrap in place, no root is needed.
+
+DEBIAN_MIRROR=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+DEBIAN_KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
+
+mysql_folder() { # where it is or will be; the number is that of the recipe below
+    echo "${SHARDMERGE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/shardmerge}/mysql-sid-1"
+}
+
+# Prints the folder with an executable `mysqld` in it (which takes only further options); makes it if
+# need be, in a minute or so. A second caller waits for the first.
+provide_mysql() {
+    local folder
+    folder=$(mysql_folder)
+    if [ ! -x "$folder/mysqld" ]; then
+        mkdir -p "${folder%/*}" || return 1
+        (
+            flock 9 || exit 1
+            [ -x "$folder/mysqld" ] || make_mysql "$folder" >&2
+        ) 9>"$folder.lock" || return 1
+    fi
+    echo "$folder"
+}
+
+make_mysql() { # <folder>
+    local folder=$1 scratch
+    say "fetching MySQL into $folder (about a minute, once)"
+    rm -rf "$folder".?????? # of one that was killed; nobody else is here
+    scratch=$(mktemp -d "$folder.XXXXXX") || return 1
+    (
+        trap 'rm -rf "$scratch"' EXIT
+        trap 'exit 1' INT TERM
+        fetch_mysql "$scratch/fetched" && unpack_mysql "$scratch/fetched" "$scratch/unpacked" || exit 1
+        # A folder without mysqld is the rest of something else.
+        rm -rf "$folder" && mv "$scratch/unpacked" "$folder"
+    )
+}
+
+fetch_mysql() { # <folder>: packages into <folder>/var/cache/apt/archives
+    local attempt
+    for attempt in 1 2 3; do
+        # What an attempt has fetched, the next one does not fetch again.
+        debootstrap --force-check-gpg --keyring="$DEBIAN_KEYRING" --download-only --variant=minbase \
+            --include=mysql-server-core sid "$1" "$DEBIAN_MIRROR" >"$1.log" 2>&1 && return 0
+        say "debootstrap failed (attempt $attempt): $(grep '^[EW]:' "$1.log" | tail -n 3)"
+    done
+    return 1
+}
+
+unpack_mysql() { # <folder of fetch_mysql> <folder>
+    local package loader libraries
+    mkdir -p "$2" || return 1
+    for package in "$1"/var/cache/apt/archives/{lib,mysql-server-core}*.deb; do
+        dpkg-deb --extract "$package" "$2" || return 1
+    done
+    rm -rf "$2"/usr/share/{doc,man,perl}
+    loader=$(find "$2/usr/lib" -name 'ld-linux*.so.*' -type f -print -quit)
+    [ -n "$loader" ] || { say "the packages have no loader of shared libraries"; return 1; }
+    loader=${loader#"$2"/}
+    libraries=${loader%/*}
+    cat >"$2/mysqld" <<END || return 1
+#!/bin/sh
+here=\$(dirname "\$(readlink -f "\$0")")
+exec "\$here/$loader" --library-path "\$here/$libraries" "\$here/usr/sbin/mysqld" --no-defaults --basedir="\$here/usr" "\$@"
+END
+    chmod 755 "$2/mysqld" && "$2/mysqld" --version || { say "the unpacked mysqld does not start"; return 1; }
 }
 
 # ---------------------------------------------------------------------------- virtual environment

@@ -71,7 +71,11 @@ tests() { # <folder> [pytest options]
     env --default-signal=INT,QUIT python -m pytest "$folder" --durations=5 "$@"
 }
 
-install_packages && make_venv "$ROOT" "$VENV" "[dev]" || exit 1
+case $PART in
+    all | integration | cases) install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
+    *) install_packages || exit 1 ;;
+esac
+make_venv "$ROOT" "$VENV" "[dev]" || exit 1
 export PATH="$VENV/bin:$PATH"
 
 if [ "$PART" = all ] || [ "$PART" = check ]; then

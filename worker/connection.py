@@ -154,7 +154,7 @@ def connect(
             host=endpoint.host,
             port=endpoint.port,
             user=endpoint.user,
-            password=endpoint.password,
+            password=endpoint.password.encode(),  # PyMySQL would send a text as latin1
             charset="utf8mb4",
             use_unicode=not raw,
             conv=encoders if raw else None,
@@ -214,8 +214,12 @@ def _prepare(session: Session, endpoint: Endpoint, side: Side, raw: bool) -> Non
     execute(session, _SOURCE_SESSION if side is Side.SOURCE else _TARGET_SESSION)
     if side is Side.SOURCE:
         # A site-wide limit on a statement's time must not cut a chunk's SELECT.
-        mariadb = "mariadb" in str(vars(session)["server_version"]).lower()
+        version = str(vars(session)["server_version"])
+        mariadb = "mariadb" in version.lower()
         execute(session, f"SET SESSION {'max_statement_time' if mariadb else 'max_execution_time'} = 0")
+        if not mariadb and parse_version(version) >= (8, 0, 0):
+            # Else information_schema's sizes of tables are up to a day old: chunks are cut by them.
+            execute(session, "SET SESSION information_schema_stats_expiry = 0")
     level = "REPEATABLE READ" if side is Side.SOURCE else "READ COMMITTED"
     execute(session, f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
     if raw:

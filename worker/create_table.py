@@ -140,17 +140,20 @@ def widened_type(plan: ColumnPlan) -> str:
 def stand_ins(collation: str) -> tuple[str, ...]:
     """Collations that may stand in for one that the target lacks, best first, all of the same charset.
 
-    Each keeps apart what the source keeps apart, as far as the target has such a one: MySQL's 0900 collations
-    do not ignore trailing spaces, which MariaDB calls nopad. The last is always the charset's own bytes.
+    Each keeps apart what the source keeps apart (or more), so that no two rows of the source become one: MySQL's
+    0900 collations do not ignore trailing spaces, which MariaDB calls nopad. At last come the charset's own
+    bytes, which nowhere take two letters for one (but may ignore trailing spaces).
     """
     charset, _, rest = collation.partition("_")
     found: list[str] = []
     if charset in ("utf8", "utf8mb3"):  # the same charset under its old and new name
         found.append(f"{'utf8mb3' if charset == 'utf8' else 'utf8'}_{rest}")
     if rest.startswith("0900_"):
-        found += [f"{charset}_uca1400_nopad_{rest.removeprefix('0900_')}", f"{charset}_nopad_bin"]
+        found.append(f"{charset}_uca1400_nopad_{rest.removeprefix('0900_')}")
     if rest.startswith("uca1400_"):
         found.append(f"{charset}_0900_{rest.removeprefix('uca1400_').removeprefix('nopad_')}")
+    if "0900_" in rest or "nopad_" in rest:
+        found += [f"{charset}_nopad_bin", f"{charset}_0900_bin"]
     found.append(f"{charset}_bin")
     return tuple(each for each in found if each != collation)
 

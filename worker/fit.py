@@ -11,7 +11,7 @@ import re
 
 from worker.create_table import widened_type
 from worker.plan import ColumnPlan, PartitionId
-from worker.table import Column, ValueKind
+from worker.table import FIXED_BINARY, Column, ValueKind
 
 _BASE = re.compile(r"[a-z]+")
 _SIZES = re.compile(r"\((\d+)(?:,(\d+))?\)")
@@ -22,6 +22,7 @@ _TEXT_BYTES = {
     "medium": 16_777_215,
     "long": 4_294_967_295,
 }
+_FLOAT_BYTES = 4
 _TEMPORAL = (ValueKind.TIME, ValueKind.DATETIME, ValueKind.TIMESTAMP)
 _LABELS = (ValueKind.ENUM, ValueKind.SET)
 
@@ -72,6 +73,11 @@ def _holds(source: Column, needed: str, target: Column) -> bool:
             return _binary_holds(source.type_text, target.type_text)
         case (ValueKind.ENUM, ValueKind.ENUM) | (ValueKind.SET, ValueKind.SET):
             return set(source.labels) <= set(target.labels)
+        case (ValueKind.VECTOR, ValueKind.VECTOR):
+            return _size(source.type_text) <= _size(target.type_text)
+        case (ValueKind.VECTOR, ValueKind.BINARY):
+            fixed = target.type_text in FIXED_BINARY or base_type(target.type_text) == "binary"
+            return not fixed and _FLOAT_BYTES * _size(source.type_text) <= _most_bytes(target.type_text)
         case (ValueKind.JSON, ValueKind.JSON):
             return True
         case (ValueKind.JSON, ValueKind.STRING):
@@ -125,11 +131,18 @@ def _text_holds(needed: str, target: str) -> bool:
 
 
 def _binary_holds(source: str, target: str) -> bool:
-    """BINARY(n) pads with zeros, so only an equal one holds; blobs are lengths in bytes."""
-    have, room = base_type(source), base_type(target)
-    if room == "binary":
-        return have == "binary" and _size(source) == _size(target)
-    limit = _size(target) if room == "varbinary" else _TEXT_BYTES[room.removesuffix("blob")]
-    if have in ("binary", "varbinary"):
-        return _size(source) <= limit
-    return _TEXT_BYTES[have.removesuffix("blob")] <= limit
+    """BINARY(n) pads with zeros, so only what is always as long fits it; INET4, INET6 and UUID take their like only."""
+    if target in FIXED_BINARY:
+        return False
+    if base_type(target) == "binary":
+        fixed = source in FIXED_BINARY or base_type(source) == "binary"
+        return fixed and _most_bytes(source) == _most_bytes(target)
+    return _most_bytes(source) <= _most_bytes(target)
+
+
+def _most_bytes(type_text: str) -> int:
+    """Of a value of a binary type."""
+    base = base_type(type_text)
+    if base in ("binary", "varbinary"):
+        return _size(type_text)
+    return FIXED_BINARY.get(type_text) or _TEXT_BYTES[base.removesuffix("blob")]

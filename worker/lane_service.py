@@ -108,7 +108,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
             return
         start = RelayOffset.from_proto(getattr(request, "from"))
         until = RelayOffset.from_proto(request.until) if request.HasField("until") else None
-        yield from self._stream(relay, start, until, reader, mine)
+        yield from self._stream(relay, start, until, reader, mine, ended)
         if stop.is_set:
             ended.set()
 
@@ -119,7 +119,9 @@ class LaneService(relay_pb2_grpc.RelayServicer):
         until: RelayOffset | None,
         reader: RunningReplicate | RunningSnapshot,
         mine: StopSignal,
+        ended: threading.Event,
     ) -> Iterator[relay_pb2.RelayFrame]:
+        """``ended`` is set before the last frame of a stream that has reached ``until``."""
         try:
             opened = relay.opened(start)
             yield relay_pb2.RelayFrame(
@@ -156,6 +158,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
                         while not mine.wait(_WAIT_SECONDS):
                             pass
                     case _:
+                        ended.set()
                         yield _closed(relay_pb2.Closed.REASON_UNTIL)
                         return
             yield _closed(relay_pb2.Closed.REASON_STOP)

@@ -27,7 +27,6 @@ from worker.position import SourcePosition
 from worker.table import Table
 
 _TABLE_JSON: TypeAdapter[Table] = TypeAdapter(Table)
-_NAMES_JSON: TypeAdapter[list[str]] = TypeAdapter(list[str])
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS {schema}.`subtask` (
@@ -39,7 +38,7 @@ _TABLES = (
         `start_file` VARCHAR(255) NOT NULL,
         `start_pos` BIGINT UNSIGNED NOT NULL,
         `start_gtid_set` LONGTEXT NOT NULL,
-        `one_lane` LONGTEXT NOT NULL,
+        `dealing` LONGTEXT NOT NULL,
         PRIMARY KEY (`task`, `source`)
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
     """CREATE TABLE IF NOT EXISTS {schema}.`table_structure` (
@@ -86,13 +85,13 @@ class SubTaskRow:
     """The subtask's row as the new owner of the epoch found it.
 
     ``start``: None before the first start; else where the relay must reach back to while there
-    are no lane checkpoints. ``one_lane``: names of the targets whose keys all belong to one lane; kept with the
-    checkpoints, for what a checkpoint covers depends on it.
+    are no lane checkpoints. ``dealing``: how rows are dealt to the lanes (worker/replicate/dealing.py), "" before that
+    was recorded; changed together with the checkpoints, for what a checkpoint covers depends on it.
     """
 
     phase: Phase
     start: SourcePosition | None
-    one_lane: frozenset[str]
+    dealing: str
 
 
 def ensure_meta(connection: Session, schema: str) -> None:
@@ -114,23 +113,23 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
-            f"INSERT IGNORE INTO {name}.`subtask` VALUES (%s, %s, 0, 'new', %s, '', 0, '', '[]')",
+            f"INSERT IGNORE INTO {name}.`subtask` VALUES (%s, %s, 0, 'new', %s, '', 0, '', '')",
             (*who, meta_token),
         )
         cursor.execute(
-            "SELECT `epoch`, `phase`, `meta_token`, `start_file`, `start_pos`, `start_gtid_set`, `one_lane` "
+            "SELECT `epoch`, `phase`, `meta_token`, `start_file`, `start_pos`, `start_gtid_set`, `dealing` "
             f"FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s FOR UPDATE",
             who,
         )
-        [(found_epoch, phase, found_token, file, pos, gtid_set, one_lane)] = cursor.fetchall()
+        [(found_epoch, phase, found_token, file, pos, gtid_set, dealing)] = cursor.fetchall()
         if int(found_epoch) >= epoch:
             cursor.execute("ROLLBACK")
             raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
         if meta_token and meta_token != found_token:
-            phase, file, one_lane = "new", "", "[]"
+            phase, file, dealing = "new", "", ""
             _forget(connection, schema, task, source)
             cursor.execute(
-                f"UPDATE {name}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', `one_lane` = '[]' "
+                f"UPDATE {name}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', `dealing` = '' "
                 "WHERE `task` = %s AND `source` = %s",
                 (meta_token, *who),
             )
@@ -141,7 +140,7 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
         )
         cursor.execute("COMMIT")
     start = SourcePosition(str(file), int(pos), str(gtid_set)) if file else None
-    return SubTaskRow(Phase(phase), start, frozenset(_NAMES_JSON.validate_json(one_lane)))
+    return SubTaskRow(Phase(phase), start, str(dealing))
 
 
 def _forget(connection: Session, schema: str, task: str, source: str) -> None:
@@ -214,16 +213,28 @@ def enter_phase(
         cursor.execute("COMMIT")
 
 
-def write_one_lane(connection: Session, schema: str, task: str, source: str, epoch: int, names: frozenset[str]) -> None:
-    """Record which targets keep to one lane, before any lane commits by it. Raises FENCED."""
+def deal_anew(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    dealing: str,
+    also: Callable[[Session], None],
+) -> None:
+    """Record how rows are dealt to the lanes and write what ``also`` writes, in one transaction. Raises FENCED."""
     with connection.cursor() as cursor:
-        affected = cursor.execute(
-            f"UPDATE {quote_name(schema)}.`subtask` SET `one_lane` = %s "
+        cursor.execute("START TRANSACTION")
+        cursor.execute(
+            f"UPDATE {quote_name(schema)}.`subtask` SET `dealing` = %s "
             "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
-            (_NAMES_JSON.dump_json(sorted(names)).decode(), task, source, epoch),
+            (dealing, task, source, epoch),
         )
-    if affected != 1:
-        raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+        if cursor.rowcount != 1:
+            cursor.execute("ROLLBACK")
+            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+        also(connection)
+        cursor.execute("COMMIT")
 
 
 def read_tables(connection: Session, schema: str, task: str, source: str) -> tuple[Table, ...]:

@@ -16,6 +16,11 @@ binary as ``X'..'``. The stream's decoder and the chunk reader make the same byt
 value, so that keys can be compared as bytes."""
 
 
+Joined = bytes
+"""Literals with commas between them: a whole row as it stands in VALUES, or a key. As a literal is a number, NULL or
+something quoted, different tuples make different bytes."""
+
+
 class ChangeKind(enum.IntEnum):
     INSERT = 1
     UPDATE = 2

@@ -14,7 +14,7 @@ from proto import errors
 from proto.config.names import SYSTEM_SCHEMAS
 from proto.errors import ShardmergeError
 from worker.connection import Session, quote_name, rows, text_of
-from worker.table import Column, Table, ValueKind
+from worker.table import FIXED_BINARY, Column, Table, ValueKind
 
 _KINDS = {
     "tinyint": ValueKind.INTEGER,
@@ -55,6 +55,10 @@ _KINDS = {
     "multipolygon": ValueKind.GEOMETRY,
     "geometrycollection": ValueKind.GEOMETRY,
     "geomcollection": ValueKind.GEOMETRY,
+    "vector": ValueKind.VECTOR,
+    "inet4": ValueKind.BINARY,
+    "inet6": ValueKind.BINARY,
+    "uuid": ValueKind.BINARY,
 }
 _GENERATED = re.compile(r"\b(VIRTUAL|STORED|PERSISTENT)\b", re.IGNORECASE)  # "DEFAULT_GENERATED" is a default
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
@@ -261,7 +265,7 @@ def _column(raw: _RawTable, column: _RawColumn, source: str) -> Column:
         labels=labels,
         generated=_GENERATED.search(column.extra) is not None,
         auto_increment="auto_increment" in column.extra.lower(),
-        length=column.octets if column.data_type == "binary" else 0,
+        length=column.octets if column.data_type == "binary" else FIXED_BINARY.get(column.data_type, 0),
     )
 
 
@@ -307,7 +311,7 @@ def select_expression(column: Column) -> str:
 
     FLOAT's own text drops digits, and DOUBLE(m,d) is cut to d digits: as plain DOUBLE. BIT, ENUM and SET:
     as unsigned integers (adding 0 would go through DOUBLE or a signed integer). ZEROFILL and YEAR: without
-    leading zeros.
+    leading zeros. INET4, INET6 and UUID: their bytes.
     """
     name = quote_name(column.name)
     match column.kind:
@@ -319,6 +323,8 @@ def select_expression(column: Column) -> str:
             return f"{name}+0"
         case ValueKind.INTEGER | ValueKind.DECIMAL if "zerofill" in column.type_text:
             return f"{name}+0"
+        case ValueKind.BINARY if column.type_text in FIXED_BINARY:
+            return f"CAST({name} AS BINARY({column.length}))"
         case _:
             return name
 

@@ -34,6 +34,7 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.artifact.isolation.enabled": "false",
+    "spark.python.daemon.module": "worker.spark_daemon",
 }
 _POLL_SECONDS = 0.02
 _RESULT_SCHEMA = "index int, outcome binary"

@@ -160,6 +160,8 @@ class SubTask:
             case worker_pb2.SyncStatus() as sync:
                 status.unit = pb.UNIT_REPLICATE
                 status.sync.CopyFrom(sync)
+                if stage == pb.STAGE_RUNNING and isinstance(unit, ReplicateUnit):
+                    status.waiting_for = unit.doing()
             case None:
                 pass
         return status

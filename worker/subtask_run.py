@@ -16,10 +16,12 @@ from worker.context import SubTaskContext
 from worker.host import Host
 from worker.meta import Phase
 from worker.plan import TablePlan
-from worker.plans import keep_lanes, make_plans, read_structures
+from worker.plans import make_plans, read_structures
 from worker.position import SourcePosition
 from worker.replicate import checkpoint as checkpoints
-from worker.replicate.unit import LANES_DEFAULT, ReplicateUnit, first_checkpoints
+from worker.replicate.checkpoint import Checkpoint
+from worker.replicate.dealing import Dealing
+from worker.replicate.unit import LANES_DEFAULT, ReplicateUnit, Standing, first_checkpoints
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
 from worker.snapshot.store import read_handover
@@ -80,22 +82,27 @@ class SubTaskRun:
             with _coding(self._target_endpoint, Side.TARGET, "target"):
                 meta.ensure_meta(target, config.meta_schema)
                 row = meta.take_over(target, *self._who, epoch, self._meta_token)
-            phase, start = row.phase, row.start
+            phase, start, dealing = row.phase, row.start, Dealing.from_json(row.dealing)
             host.relay.start()  # again, after an error that an operator had to mend
             self._owner.phase_known(fresh=phase is Phase.NEW)
             if phase is Phase.FINISHED:
                 return Finished()
+            found: tuple[Checkpoint, ...] = ()
             if phase is Phase.NEW or start is None:
-                phase, start, tables = self._begin(source, target, rules, epoch, stop)
+                phase, start, tables, found = self._begin(source, target, rules, epoch, stop)
                 self._owner.phase_known(fresh=False)
             else:
                 with _coding(self._target_endpoint, Side.TARGET, "target"):
                     tables = meta.read_tables(target, *self._who)
+                    if phase is Phase.REPLICATE:
+                        # Nobody else moves them: the epoch is ours.
+                        found = checkpoints.read_begun(target, *self._who)
             context = self._context(rules, epoch, tables)
+            shards = dealing.shards if dealing is not None else None
             with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
-                plans = make_plans(rules, self._source_id, tables, source, target, config.meta_schema)
+                plans = make_plans(rules, self._source_id, tables, source, target, config.meta_schema, shards)
         # Before any offset is asked of the relay: at a worker that is new to the source it has not begun.
-        host.relay.ensure_from(start if phase is Phase.SNAPSHOT else self._lowest_checkpoint())
+        host.relay.ensure_from(_lowest(found) if found else start)
         if phase is Phase.SNAPSHOT:
             outcome = self._run_unit(SnapshotUnit(context, plans), stop)
             if not isinstance(outcome, Finished):
@@ -103,14 +110,16 @@ class SubTaskRun:
             if config.mode == config_pb2.TASK_MODE_FULL:
                 self._finish(epoch)
                 return Finished()
+        # The chunks' marks of every table whose rows the lanes may still meet, by the rules they were dealt by.
+        marked = dealing.plans(self._source_id, tables) if dealing is not None else plans
         with host.relay.one_generation() as relay_id:
-            handover = self._handover(plans, stop)
+            handover = self._handover(marked, stop, replicating=bool(found))
         if phase is Phase.SNAPSHOT:
-            self._enter_replicate(epoch, start, handover, relay_id, stop)
-        plans = self._keep_lanes(plans, row.one_lane, epoch)
+            found = self._enter_replicate(epoch, start, handover, relay_id, stop)
         if stop.is_set:
             return Stopped()
-        return self._run_unit(ReplicateUnit(context, host.service, plans, handover, host.clock.position), stop)
+        unit = ReplicateUnit(context, host.service, plans, handover, host.clock.position, Standing(found, dealing))
+        return self._run_unit(unit, stop)
 
     def _run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:
         self._owner.unit_begins(unit)
@@ -146,7 +155,7 @@ class SubTaskRun:
 
     def _begin(
         self, source: Session, target: Session, rules: Rules, epoch: int, stop: StopSignal
-    ) -> tuple[Phase, SourcePosition, tuple[Table, ...]]:
+    ) -> tuple[Phase, SourcePosition, tuple[Table, ...], tuple[Checkpoint, ...]]:
         """Leave phase NEW. The relay reaches back to ``start`` before anything else happens, so no
         change after it can be missed."""
         config = self._config
@@ -160,7 +169,7 @@ class SubTaskRun:
             # After the position: a table altered in between meets its DDL in the stream.
             tables = read_structures(source, rules, self._source_id)
         phase = Phase.REPLICATE if incremental else Phase.SNAPSHOT
-        first: tuple[checkpoints.Checkpoint, ...] = ()
+        first: tuple[Checkpoint, ...] = ()
         if incremental:
             first = self._first_checkpoints(epoch, start, stop)
         with _coding(self._target_endpoint, Side.TARGET, "target"):
@@ -173,39 +182,30 @@ class SubTaskRun:
                 tables,
                 lambda session: checkpoints.insert(session, *self._who, first),
             )
-        return phase, start, tables
-
-    def _lowest_checkpoint(self) -> SourcePosition:
-        """Where the stream must be able to begin again in phase REPLICATE. Raises NO_START."""
-        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
-            found = checkpoints.read_begun(self._target(sessions), *self._who)
-        return min((item.position for item in found), key=SourcePosition.file_order)
-
-    def _keep_lanes(self, plans: tuple[TablePlan, ...], recorded: frozenset[str], epoch: int) -> tuple[TablePlan, ...]:
-        """Which keys belong to which lane may change only where all lanes stand at the same place."""
-        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
-            target = self._target(sessions)
-            found = checkpoints.read_all(target, *self._who)
-            kept = keep_lanes(plans, recorded, found)
-            now = frozenset(plan.target_name for plan in kept if plan.one_lane)
-            if now != recorded:
-                meta.write_one_lane(target, *self._who, epoch, now)
-        return kept
+        return phase, start, tables, first
 
     @property
     def _lanes(self) -> int:
         return self._config.replicate.lanes or LANES_DEFAULT
 
-    def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal) -> Handover | None:
+    def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool) -> Handover | None:
         """The chunks' high watermarks as offsets of the relay at hand; None when there was no snapshot."""
         with ExitStack() as sessions:
             target = self._target(sessions)
             with _coding(self._target_endpoint, Side.TARGET, "target"):
-                return read_handover(target, *self._who, plans, self._host.relay, self._source_endpoint, stop)
+                return read_handover(
+                    target,
+                    *self._who,
+                    plans,
+                    self._host.relay,
+                    self._source_endpoint,
+                    stop,
+                    replicating=replicating,
+                )
 
     def _enter_replicate(
         self, epoch: int, start: SourcePosition, handover: Handover | None, relay_id: str, stop: StopSignal
-    ) -> None:
+    ) -> tuple[Checkpoint, ...]:
         """The stream starts at the lowest high watermark; checkpoints and phase change in one transaction."""
         if handover is None:
             first = self._first_checkpoints(epoch, start, stop)
@@ -221,10 +221,9 @@ class SubTaskRun:
                 Phase.REPLICATE,
                 lambda session: checkpoints.insert(session, *self._who, first),
             )
+        return first
 
-    def _first_checkpoints(
-        self, epoch: int, start: SourcePosition, stop: StopSignal
-    ) -> tuple[checkpoints.Checkpoint, ...]:
+    def _first_checkpoints(self, epoch: int, start: SourcePosition, stop: StopSignal) -> tuple[Checkpoint, ...]:
         with self._host.relay.one_generation() as relay_id:
             offset = self._host.relay.locate(start, _LOCATE_SECONDS, stop)
         return first_checkpoints(self._lanes, epoch, relay_id, start, offset)
@@ -232,6 +231,11 @@ class SubTaskRun:
     def _finish(self, epoch: int) -> None:
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
             meta.enter_phase(self._target(sessions), *self._who, epoch, Phase.FINISHED, lambda session: None)
+
+
+def _lowest(found: tuple[Checkpoint, ...]) -> SourcePosition:
+    """Where the stream must be able to begin again."""
+    return min((item.position for item in found), key=SourcePosition.file_order)
 
 
 @contextmanager

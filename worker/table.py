@@ -20,11 +20,16 @@ class ValueKind(enum.IntEnum):
     TIMESTAMP = 9  # text in UTC
     YEAR = 10
     STRING = 11  # CHAR, VARCHAR, TEXT: raw bytes in the column's own charset
-    BINARY = 12  # BINARY, VARBINARY, BLOB
+    BINARY = 12  # BINARY, VARBINARY, BLOB; MariaDB's INET4, INET6, UUID, read as BINARY
     ENUM = 13  # read as its index (col + 0), written as its label
     SET = 14  # read as its bit mask (col + 0), written as its labels
     JSON = 15  # MySQL's binary JSON (MariaDB's JSON is STRING)
     GEOMETRY = 16  # raw bytes: SRID and WKB
+    VECTOR = 17  # MySQL's: raw bytes, floats of 4 bytes
+
+
+FIXED_BINARY = {"inet4": 4, "inet6": 16, "uuid": 16}
+"""MariaDB's types of so many bytes: a literal ``X'…'`` of the bytes that CAST(… AS BINARY) reads is the same value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class Column:
     labels: tuple[str, ...] = ()  # of ENUM and SET, in the server's order
     generated: bool = False  # VIRTUAL or STORED: never written
     auto_increment: bool = False
-    length: int = 0  # BINARY(n): n (the binlog strips trailing zeros); else 0
+    length: int = 0  # BINARY(n): n (the binlog strips trailing zeros), INET4: 4, INET6 and UUID: 16; else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,11 @@ class Table:
     @property
     def full_name(self) -> str:
         return f"`{self.schema}`.`{self.name}`"
+
+    @property
+    def collations(self) -> frozenset[str]:
+        """Those of its columns."""
+        return frozenset(column.collation for column in self.columns if column.collation)
 
     @property
     def key_columns(self) -> tuple[Column, ...]:

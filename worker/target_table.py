@@ -152,12 +152,8 @@ def _create(source: Session, target: Session, plan: TablePlan) -> None:
 
 def _replaced(target: Session, plan: TablePlan, default: str) -> dict[str, str]:
     """What stands in for each of the shard table's collations that the target lacks."""
-    wanted = {default, *(column.collation for column in plan.table.columns if column.collation)}
     replaced: dict[str, str] = {}
-    for collation in sorted(wanted):
-        if _has_collation(target, collation):
-            continue
-        found = next((each for each in stand_ins(collation) if _has_collation(target, each)), None)
+    for collation, found in find_stand_ins(target, {default, *plan.table.collations}).items():
         if found is None:
             continue  # the target lacks the charset: its refusal of the whole statement says so best
         replaced[collation] = found
@@ -165,6 +161,17 @@ def _replaced(target: Session, plan: TablePlan, default: str) -> dict[str, str]:
             "the target lacks a collation; the new table has another", collation=collation, stand_in=found
         )
     return replaced
+
+
+def find_stand_ins(target: Session, collations: Iterable[str]) -> dict[str, str | None]:
+    """Those of ``collations`` that the target lacks, each with what stands in for it in a new table; None: nothing
+    can, for the target lacks the character set. Raises ``pymysql.MySQLError``.
+    """
+    lacking = (collation for collation in sorted(collations) if not _has_collation(target, collation))
+    return {
+        collation: next((each for each in stand_ins(collation) if _has_collation(target, each)), None)
+        for collation in lacking
+    }
 
 
 def _has_collation(target: Session, collation: str) -> bool:

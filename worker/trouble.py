@@ -31,22 +31,24 @@ class Trouble(enum.Enum):
 
 _TROUBLES: tuple[tuple[Trouble, tuple[int, ...]], ...] = (
     # 0: PyMySQL's "already closed"; 2002–2055 client side; 1053, 1077–1080 shut-down; 1152–1190 network;
-    # 1317, 1927, 1969, 3024, 3169, 4031 killed by hand or by a time limit; 9001–9005, 9012 TiDB's components.
+    # 1317, 1927, 1969, 3024, 3169, 4031 killed by hand or by a time limit; 3032 MySQL's offline_mode;
+    # 9001–9005, 9012 TiDB's components.
     (Trouble.LOST, (0, 2002, 2003, 2005, 2006, 2012, 2013, 2014, 2026, 2027, 2055, 1053, 1077, 1079, 1080)),
     (Trouble.LOST, (1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1189, 1190)),
-    (Trouble.LOST, (1317, 1927, 1969, 3024, 3169, 4031, 9001, 9002, 9003, 9004, 9005, 9012)),
+    (Trouble.LOST, (1317, 1927, 1969, 3024, 3032, 3169, 4031, 9001, 9002, 9003, 9004, 9005, 9012)),
     # 1698 wrong plugin; 1130 host; 1251, 1524, 2049, 2059, 2061 authentication method; 1820, 1862 password
     # expired; 3118, 4151 account locked; 3159 TLS required.
     (Trouble.ACCESS, (1045, 1130, 1251, 1524, 1698, 1820, 1862, 2049, 2059, 2061, 3118, 3159, 4151)),
     (Trouble.PRIVILEGE, (1044, 1095, 1142, 1143, 1227, 1370, 1410, 1419, 8121)),
     (Trouble.BUSY, (1037, 1038, 1040, 1041, 1129, 1135, 1203, 1226)),
     # 1020 snapshot conflict (MariaDB innodb_snapshot_isolation); 1412 table definition changed; 1637 too many
-    # transactions; 4052 another replica with our server-id (MariaDB ends the older dump);
-    # 8002, 8022, 8027, 8028, 9007 TiDB's "try the transaction again".
-    (Trouble.CONFLICT, (1020, 1205, 1213, 1412, 1613, 1614, 1637, 3058, 3572, 4052)),
+    # transactions; 3101 undone by MySQL's group replication; 4052 another replica with our server-id (MariaDB ends
+    # the older dump); 8002, 8022, 8027, 8028, 9007 TiDB's "try the transaction again".
+    (Trouble.CONFLICT, (1020, 1205, 1213, 1412, 1613, 1614, 1637, 3058, 3101, 3572, 4052)),
     (Trouble.CONFLICT, (8002, 8022, 8027, 8028, 9007)),
     (Trouble.READ_ONLY, (1290, 1792, 1836)),
-    (Trouble.STORAGE, (1021, 1026, 1030, 1114)),
+    # 3, 20: the server's own file layer (mysys/my_error.h: EE_WRITE, EE_DISK_FULL).
+    (Trouble.STORAGE, (3, 20, 1021, 1026, 1030, 1114)),
     (Trouble.SESSION, (1115, 1193, 1228, 1229, 1231, 1232, 1238, 1273, 1298)),
 )
 _BY_NUMBER = {number: kind for kind, numbers in _TROUBLES for number in numbers}

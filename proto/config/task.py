@@ -22,8 +22,8 @@ DEFAULT_LANES = 2
 MAX_LANES_FROM_SYNCER = 4
 """A lane applies thousands of rows per transaction and holds a Spark slot for as long as the task runs; a
 DM worker applies a hundred rows and costs next to nothing. DM's usual 16 workers are no 16 lanes."""
-DEFAULT_BATCH_ROWS = 2048
-DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
+DEFAULT_BATCH_ROWS = 20_000
+DEFAULT_BATCH_BYTES = 8 * 1024 * 1024
 
 _MODES = {
     "full": pb.TASK_MODE_FULL,

@@ -177,6 +177,23 @@ TARGET_TABLE = _define(
     message="{reason}",
     workaround="{way_out}",
 )
+TARGET_COLLATION = _define(
+    12032,
+    "target-lacks-collation",
+    scope=Scope.TARGET,
+    level=Level.LOW,
+    message="the target lacks collations of the tables that {target} will be made from; it gets {replaced}",
+    workaround="Nothing to do: no text changes and no two rows become one; only comparing and sorting at the target "
+    "may tell more texts apart. To choose otherwise create {target} by hand before the task starts.",
+)
+TARGET_CHARSET = _define(
+    12033,
+    "target-lacks-charset",
+    scope=Scope.TARGET,
+    message="the target does not know the character set(s) {charsets} of shard tables of {target}",
+    workaround="Convert their columns at the source (utf8mb4 holds all texts), or leave the tables out by the "
+    "block-allow-list.",
+)
 POSITION_GONE = _define(
     12040,
     "start-position-gone",

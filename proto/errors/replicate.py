@@ -123,9 +123,9 @@ LANES_CHANGED = _define(
     "lane-count-changed",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="task {task}, source {source}: {wanted} lanes are configured, but its checkpoints are of {found}; it goes "
-    "on with {found}",
-    workaround="Nothing to do; a new lane count is taken with --remove-meta.",
+    message="task {task}, source {source}: its {found} lanes were dealt their rows otherwise than the {wanted} that "
+    "are configured; they run up to one barrier, from where it goes on as configured",
+    workaround="Nothing to do.",
 )
 TARGET_DUPLICATE_OTHER_KEY = _define(
     40012,
@@ -184,9 +184,19 @@ SOURCE_TABLE_GONE = _define(
 LANES_MOVED = _define(
     40014,
     "lanes-moved",
+    scope=Scope.INTERNAL,
+    message="source {source}: its lanes stand at different places, and another version of this program has dealt the "
+    "rows to them (dealing {found}, this version: {wanted})",
+    workaround="Start the version that wrote the checkpoints, pause the task once its source is quiet and every lane "
+    "is at the same position (query-status --more), then start this version; or start the task again with "
+    "--remove-meta.",
+)
+LANES_MISSING = _define(
+    40015,
+    "lane-checkpoints-missing",
     scope=Scope.TARGET,
-    message="source {source}: target {tables} has got a further unique key since its lanes began, and the lanes do not "
-    "stand at the same place",
-    workaround="Drop the new unique key at the target and resume-task; add it again once the task is paused with every "
-    "lane at the same position (query-status --more), or start the task again with --remove-meta.",
+    message="source {source}: by its record at the target the task has {recorded} lanes, but there are {found} "
+    "checkpoints",
+    workaround="The task's records at the target were changed by hand: restore them, or start the task again with "
+    "--remove-meta.",
 )

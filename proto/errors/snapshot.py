@@ -98,3 +98,15 @@ STATEMENT_UNDER_CHUNK = _define(
     "snapshot is done, and restart applications whose sessions still log with binlog_format STATEMENT or MIXED.",
     retryable=True,
 )
+COMMITS_PENDING = _define(
+    30011,
+    "commits-pending",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: after {seconds} s a transaction that is in its binlog at {position} is still not "
+    "committed",
+    workaround="Nothing to do: the chunk is read again. If it repeats, the source waits for a semi-synchronous replica "
+    "or for its disk (SHOW PROCESSLIST names the sessions), or it runs with binlog_order_commits=OFF: then set "
+    "gtid_mode=ON, by which each transaction can be waited for.",
+    retryable=True,
+)

@@ -32,7 +32,8 @@ from tests.cases.case import (
 )
 from tests.support import all_types, judge, writer
 from tests.support.cluster import SubTask, binlog_end
-from tests.support.mariadb import MariaDB
+from tests.support.database import Database
+from tests.support.exact import assert_same_bytes
 from tests.support.wait import until
 from tests.support.world import World
 
@@ -102,7 +103,7 @@ class Runner:
 
     # -- servers
 
-    def _server(self, place: Place) -> MariaDB:
+    def _server(self, place: Place) -> Database:
         match place:
             case "source-1":
                 return self._world.sources[0][1]
@@ -194,7 +195,7 @@ class Runner:
 
     # -- judge and writer
 
-    def _shard(self, shard: ShardTable) -> tuple[MariaDB, str, str]:
+    def _shard(self, shard: ShardTable) -> tuple[Database, str, str]:
         schema, table = shard.table.split(".")
         return self._world.sources[shard.source - 1][1], schema, table
 
@@ -210,22 +211,7 @@ class Runner:
         assert verdict.rows >= step.rows, verdict
 
     def _same_bytes(self, table: str, key: Sequence[str]) -> None:
-        source = self._server("source-1")
-        schema, name = table.split(".")
-        columns = source.query(
-            "SELECT column_name, data_type FROM information_schema.columns "
-            f"WHERE table_schema = '{schema}' AND table_name = '{name}' ORDER BY ordinal_position"
-        )
-        cells = ", ".join(_bytes_of(str(column), str(kind)) for column, kind in columns)
-        # By bytes: servers may sort what a collation holds equal either way.
-        order = ", ".join(f"HEX(`{column}`), `{column}`" for column in key)
-        expected = _result(source, f"SELECT {cells} FROM {table} ORDER BY {order}")
-        found = _result(self._world.target, f"SELECT {cells} FROM {table} ORDER BY {order}")
-        assert expected, f"{table} is empty: nothing was compared"
-        assert len(found) == len(expected), f"{len(found)} rows at the target, {len(expected)} at the source"
-        for row, (is_, wanted) in enumerate(zip(found, expected, strict=True)):
-            for (column, _), one, other in zip(columns, is_, wanted, strict=True):
-                assert one == other, f"row {row}, {column}: is {one}, should be {other}"
+        assert_same_bytes(self._server("source-1"), self._world.target, table, key)
 
     def _all_types(self, step: AllTypes) -> None:
         schema = step.table.split(".")[0]
@@ -281,7 +267,7 @@ def _yaml(task: dict[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _execute_all(server: MariaDB, text: str) -> None:
+def _execute_all(server: Database, text: str) -> None:
     # The server splits the statements: no second idea of SQL here.
     connection = pymysql.connect(
         host=server.host,
@@ -306,21 +292,7 @@ def _drain(cursor: Cursor) -> None:
         pass
 
 
-def _bytes_of(column: str, data_type: str) -> str:
-    """An expression that shows every bit of a column's value."""
-    name = f"`{column}`"
-    match data_type:
-        case "float":
-            return f"CAST({name} + 0e0 AS CHAR)"  # its own text is short of digits
-        case "bit":
-            return f"{name} + 0"
-        case "decimal" | "double" | "int" | "bigint" | "date" | "time" | "datetime" | "timestamp" | "year":
-            return f"CAST({name} AS CHAR)"
-        case _:
-            return f"HEX({name})"
-
-
-def _result(server: MariaDB, query: str) -> list[list[Cell]]:
+def _result(server: Database, query: str) -> list[list[Cell]]:
     return [[_cell(value) for value in row] for row in server.query(query)]
 
 

@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from pymysql.cursors import Cursor
 
 from proto import config_pb2, relay_pb2_grpc, rpc
-from tests.support.mariadb import MariaDB
+from tests.support.database import Database
 from worker import meta
 from worker.binlog.decoder import BlockDecoder
 from worker.connection import Endpoint, Session, Side, connect, current_position, server_info
@@ -58,11 +59,11 @@ class Threads:
         return [outcomes[index] for index in range(count)]
 
 
-def endpoint(server: MariaDB) -> Endpoint:
+def endpoint(server: Database) -> Endpoint:
     return Endpoint(server.host, server.port, "root")
 
 
-def subtask_config(target: MariaDB, **snapshot: object) -> config_pb2.SubTaskConfig:
+def subtask_config(target: Database, **snapshot: object) -> config_pb2.SubTaskConfig:
     """Every schema named ``shard_*`` goes where ``config.routes`` says; none by default: names stay."""
     config = config_pb2.SubTaskConfig(
         task=TASK,
@@ -81,12 +82,18 @@ class Rig:
     """Use it with ``with``. The source's tables must exist before."""
 
     def __init__(
-        self, source: MariaDB, target: MariaDB, directory: Path, config: config_pb2.SubTaskConfig, *, relay: bool = True
+        self,
+        source: Database,
+        target: Database,
+        directory: Path,
+        config: config_pb2.SubTaskConfig,
+        *,
+        relay: bool = True,
     ) -> None:
         self.source, self.target, self.config = source, target, config
         self.source_endpoint, self.target_endpoint = endpoint(source), endpoint(target)
         self.rules = Rules.from_config(config)
-        self.relay = Relay(directory / "relay", SOURCE, self.source_endpoint, "mariadb", 4000, PurgePolicy())
+        self.relay = Relay(directory / "relay", SOURCE, self.source_endpoint, source.flavor, 4000, PurgePolicy())
         self._relays = relay
         self.service = LaneService(lambda: self.relay)
         self._server = rpc.make_server(24, ["shardmerge.v1.Relay"])
@@ -96,7 +103,7 @@ class Rig:
         self.epoch = 0
         self.plans: tuple[TablePlan, ...] = ()
 
-    def __enter__(self) -> Rig:
+    def __enter__(self) -> Self:
         self._server.start()
         session = self.session(Side.SOURCE)
         try:
@@ -179,7 +186,15 @@ class Rig:
         session = self.session(Side.TARGET)
         try:
             found = read_handover(
-                session, META, TASK, SOURCE, self.plans, self.relay, self.source_endpoint, StopSignal()
+                session,
+                META,
+                TASK,
+                SOURCE,
+                self.plans,
+                self.relay,
+                self.source_endpoint,
+                StopSignal(),
+                replicating=False,
             )
         finally:
             session.close()
@@ -233,7 +248,7 @@ def _play(cursor: Cursor, change: RowChange) -> None:
         cursor.execute(f"INSERT INTO {plan.target_name} ({', '.join(names)}) VALUES ({', '.join(images)})")
 
 
-def count_rows(server: MariaDB, name: str) -> int:
+def count_rows(server: Database, name: str) -> int:
     [(count,)] = server.query(f"SELECT COUNT(*) FROM {name}")
     assert isinstance(count, int)
     return count

@@ -8,7 +8,10 @@ import pytest
 
 from proto import config_pb2 as config
 from proto import worker_pb2 as pb
+from tests.support.database import Database
 from tests.support.mariadb import MariaDB
+from tests.support.mysql import MySQL
+from tests.support.pair import KINDS
 from tests.support.ports import free_port
 from worker.check import check_source, check_subtask, locks
 from worker.connection import Session
@@ -34,15 +37,17 @@ SUBTASK_ITEMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
-    made = MariaDB(tmp_path_factory.mktemp("check"), 21).start()
-    yield made
-    made.stop()
+@pytest.fixture(scope="module", params=KINDS)
+def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Database]:
+    made = KINDS[request.param](tmp_path_factory.mktemp("check"), 21)
+    try:
+        yield made.start()
+    finally:
+        made.stop()
 
 
 @pytest.fixture
-def fresh(server: MariaDB) -> MariaDB:
+def fresh(server: Database) -> Database:
     """The server with empty schemas shard_1, shard_2 and users dm (source) and writer (target) without grants."""
     for schema in ("shard_1", "shard_2", "merged", "other"):
         server.execute(f"DROP DATABASE IF EXISTS {schema}")
@@ -59,17 +64,17 @@ def fresh(server: MariaDB) -> MariaDB:
     return server
 
 
-def source_of(server: MariaDB, user: str = "root", password: str = "", **more: object) -> config.SourceConfig:
+def source_of(server: Database, user: str = "root", password: str = "", **more: object) -> config.SourceConfig:
     made = config.SourceConfig(source_id="mysql-01", flavor="auto", **more)  # pyright: ignore[reportArgumentType]
     getattr(made, "from").CopyFrom(endpoint(server, user, password))
     return made
 
 
-def endpoint(server: MariaDB, user: str = "root", password: str = "") -> config.Endpoint:
+def endpoint(server: Database, user: str = "root", password: str = "") -> config.Endpoint:
     return config.Endpoint(host="127.0.0.1", port=server.port, user=user, password=password)
 
 
-def subtask_of(server: MariaDB, user: str = "root", password: str = "", mapped: bool = True) -> config.SubTaskConfig:
+def subtask_of(server: Database, user: str = "root", password: str = "", mapped: bool = True) -> config.SubTaskConfig:
     made = config.SubTaskConfig(
         task="merge",
         source_id="mysql-01",
@@ -103,7 +108,7 @@ def warnings(results: list[pb.CheckResult]) -> dict[str, pb.CheckResult]:
     return found(results, pb.CHECK_STATE_WARN)
 
 
-def test_all_is_well(fresh: MariaDB) -> None:
+def test_all_is_well(fresh: Database) -> None:
     results = check_source(source_of(fresh))
     assert [result.name for result in results] == SOURCE_ITEMS
     assert {result.state for result in results} == {pb.CHECK_STATE_PASS}
@@ -116,7 +121,7 @@ def test_all_is_well(fresh: MariaDB) -> None:
     assert fresh.query("SHOW DATABASES LIKE 'merged'") == []
 
 
-def test_wrong_password(fresh: MariaDB) -> None:
+def test_wrong_password(fresh: Database) -> None:
     [result] = check_source(source_of(fresh, "dm", "wrong"))
     assert (result.name, result.state, result.code) == ("connection", pb.CHECK_STATE_FAIL, 12003)
     assert "20101 source-access-denied" in result.error_msg
@@ -131,14 +136,14 @@ def test_wrong_password(fresh: MariaDB) -> None:
     }
 
 
-def test_a_server_that_is_not_there(fresh: MariaDB) -> None:
+def test_a_server_that_is_not_there(fresh: Database) -> None:
     source = source_of(fresh)
     getattr(source, "from").port = free_port()
     [result] = check_source(source)
     assert "20102 source-unreachable" in result.error_msg
 
 
-def test_every_missing_privilege_has_its_grant_and_the_grants_suffice(fresh: MariaDB) -> None:
+def test_every_missing_privilege_has_its_grant_and_the_grants_suffice(fresh: Database) -> None:
     fresh.execute("GRANT INSERT ON shard_1.* TO dm@'127.0.0.%'", "GRANT INSERT ON shard_2.t_2 TO dm@'127.0.0.%'")
     source, subtask = source_of(fresh, "dm", "secret"), subtask_of(fresh, "writer", "secret")
     bad = failures(check_subtask(source, subtask))
@@ -164,7 +169,7 @@ def test_every_missing_privilege_has_its_grant_and_the_grants_suffice(fresh: Mar
     assert [(result.name, result.error_msg) for result in results] == [(item, "") for item in SUBTASK_ITEMS]
 
 
-def test_tables_that_the_user_cannot_see_are_warned_of(fresh: MariaDB) -> None:
+def test_tables_that_the_user_cannot_see_are_warned_of(fresh: Database) -> None:
     fresh.execute(
         "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO dm@'127.0.0.%'",
         "GRANT SELECT ON shard_1.t_1 TO dm@'127.0.0.%'",
@@ -175,16 +180,21 @@ def test_tables_that_the_user_cannot_see_are_warned_of(fresh: MariaDB) -> None:
     assert (result.code, result.instruction) == (12018, "GRANT SELECT ON `shard\\_1`.* TO 'dm'@'127.0.0.%';")
 
 
-def test_lock_tables_is_asked_for_where_it_is_needed(fresh: MariaDB) -> None:
+def test_lock_tables_is_asked_for_where_it_is_needed(fresh: Database) -> None:
+    keyless = "CREATE TABLE shard_1.t_3 (id bigint, name text)"
     fresh.execute(
         "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO dm@'127.0.0.%'",
         "GRANT SELECT ON *.* TO dm@'127.0.0.%'",
-        # Without a key, but this server tells the position of a consistent read: no lock.
-        "CREATE TABLE shard_1.t_3 (id bigint, name text)",
+        # Without a key, but MariaDB tells the position of a consistent read: no lock.
+        *([keyless] if fresh.flavor == "mariadb" else []),
     )
     source, subtask = source_of(fresh, "dm", "secret"), subtask_of(fresh)
     assert failures(check_subtask(source, subtask)) == {}
-    fresh.execute("CREATE TABLE shard_2.t_4 (id bigint PRIMARY KEY, v int) ENGINE=Aria")
+    if fresh.flavor == "mysql":
+        fresh.execute(keyless)
+        assert "reading shard_1.t_3 at" in failures(check_subtask(source, subtask))["dump_privilege"].error_msg
+        fresh.execute("DROP TABLE shard_1.t_3")
+    fresh.execute(fresh.spelt("CREATE TABLE shard_2.t_4 (id bigint PRIMARY KEY, v int) ENGINE=Aria"))
     result = failures(check_subtask(source, subtask))["dump_privilege"]
     assert (result.code, result.instruction) == (12017, "GRANT LOCK TABLES ON `shard\\_2`.* TO 'dm'@'127.0.0.%';")
     assert "LOCK TABLES, which reading shard_2.t_4 at one position takes" in result.error_msg
@@ -196,7 +206,7 @@ def test_lock_tables_is_asked_for_where_it_is_needed(fresh: MariaDB) -> None:
 
 
 def test_lock_tables_is_asked_for_by_the_targets_keys_where_positions_are_not_told(
-    fresh: MariaDB, monkeypatch: pytest.MonkeyPatch
+    fresh: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on MySQL: there a consistent snapshot does not tell its position."""
 
@@ -229,13 +239,13 @@ def test_lock_tables_is_asked_for_by_the_targets_keys_where_positions_are_not_to
     assert failures(check_subtask(source, subtask)) == {}
 
 
-def test_no_table_matches(fresh: MariaDB) -> None:
+def test_no_table_matches(fresh: Database) -> None:
     subtask = subtask_of(fresh)
     subtask.block_allow_list.do_dbs[:] = ["shart_*"]
     assert failures(check_subtask(source_of(fresh), subtask))["table_schema"].code == 12015
 
 
-def test_items_can_be_left_out(fresh: MariaDB) -> None:
+def test_items_can_be_left_out(fresh: Database) -> None:
     source, subtask = source_of(fresh, "dm", "secret"), subtask_of(fresh)
     subtask.ignore_checking_items[:] = ["replication_privilege", "binlog_db", "table_schema"]
     names = [result.name for result in check_subtask(source, subtask)]
@@ -244,7 +254,9 @@ def test_items_can_be_left_out(fresh: MariaDB) -> None:
     assert check_subtask(source, subtask) == []
 
 
-def test_tables_that_cannot_be_merged(fresh: MariaDB) -> None:
+def test_tables_that_cannot_be_merged(fresh: Database) -> None:
+    if fresh.flavor != "mariadb":
+        pytest.skip("MySQL has no system versioning")
     fresh.execute(
         "CREATE TABLE shard_1.t_2 (id uuid PRIMARY KEY)",
         "CREATE TABLE shard_1.t_3 (id bigint, name text)",
@@ -272,7 +284,7 @@ def test_tables_that_cannot_be_merged(fresh: MariaDB) -> None:
     assert keyless.error_msg.endswith("shard_1.t_3")
 
 
-def test_ids_that_do_not_fit_their_mapping(fresh: MariaDB) -> None:
+def test_ids_that_do_not_fit_their_mapping(fresh: Database) -> None:
     highest = (1 << 44) - 1
     fresh.execute(f"INSERT INTO shard_1.t_1 (id) VALUES (1), ({highest})", "INSERT INTO shard_2.t_2 (id) VALUES (-1)")
     results = [r for r in check_subtask(source_of(fresh), subtask_of(fresh)) if r.name == "auto_increment_ID"]
@@ -284,36 +296,36 @@ def test_ids_that_do_not_fit_their_mapping(fresh: MariaDB) -> None:
     assert f"holds 1 to {highest + 1}" in results[0].error_msg
 
 
-def test_counters_that_are_merged_without_a_mapping(fresh: MariaDB) -> None:
+def test_counters_that_are_merged_without_a_mapping(fresh: Database) -> None:
     results = check_subtask(source_of(fresh), subtask_of(fresh, mapped=False))
     assert failures(results) == {}
     assert warnings(results)["auto_increment_ID"].code == 12021
 
 
-def test_a_target_table_that_differs_or_has_no_transactions(fresh: MariaDB) -> None:
+def test_a_target_table_that_differs_or_has_no_transactions(fresh: Database) -> None:
     fresh.execute("CREATE DATABASE merged", "CREATE TABLE merged.t (id int PRIMARY KEY, v int)")
     result = failures(check_subtask(source_of(fresh), subtask_of(fresh)))["schema_of_shard_tables"]
     assert result.code == 12031
     assert "column id: bigint is needed for `partition id` (shard_1.t_1, shard_2.t_2)" in result.error_msg
-    fresh.execute("ALTER TABLE merged.t MODIFY id bigint NOT NULL, ENGINE=Aria")
+    fresh.execute(fresh.spelt("ALTER TABLE merged.t MODIFY id bigint NOT NULL, ENGINE=Aria"))
     result = failures(check_subtask(source_of(fresh), subtask_of(fresh)))["schema_of_shard_tables"]
-    assert "merged.t has engine Aria" in result.error_msg
+    assert fresh.spelt("merged.t has ENGINE=Aria").replace("ENGINE=", "engine ") in result.error_msg
     fresh.execute("ALTER TABLE merged.t ENGINE=InnoDB")
     assert failures(check_subtask(source_of(fresh), subtask_of(fresh))) == {}
 
 
-def test_a_start_position(fresh: MariaDB) -> None:
-    [(file, size, *_)] = fresh.query("SHOW MASTER STATUS")
+def test_a_start_position(fresh: Database) -> None:
+    file, size = fresh.binlog_end()
     subtask = subtask_of(fresh)
     subtask.mode = config.TASK_MODE_INCREMENTAL
     for name, position, good in (
         (file, size, True),
         (file, 4, True),
         (file, 5, False),
-        (file, int(str(size)) + 1, False),
+        (file, size + 1, False),
         ("mysql-bin.000099", 4, False),
     ):
-        subtask.start.file, subtask.start.pos = str(name), int(str(position))
+        subtask.start.file, subtask.start.pos = name, position
         results = check_subtask(source_of(fresh), subtask)
         assert {name: result.code for name, result in failures(results).items()} == (
             {} if good else {"meta_position": 12040}
@@ -321,12 +333,67 @@ def test_a_start_position(fresh: MariaDB) -> None:
         assert "meta_position" in [result.name for result in results]
 
 
-def test_flavor_and_server_id(fresh: MariaDB) -> None:
+def test_flavor_and_server_id(fresh: Database) -> None:
     source = source_of(fresh, server_id=21)
-    source.flavor = "mysql"
+    [source.flavor] = KINDS.keys() - {fresh.flavor}
     bad = failures(check_source(source))
     assert {name: result.code for name, result in bad.items()} == {"version": 12004, "server_id": 12005}
-    assert "flavor: mariadb" in bad["version"].instruction
+    assert f"flavor: {fresh.flavor}" in bad["version"].instruction
+
+
+def test_what_mysql_cannot_merge(fresh: Database) -> None:
+    if fresh.flavor != "mysql":
+        pytest.skip("of MySQL")
+    fresh.execute(
+        "CREATE TABLE shard_1.t_2 (id bigint PRIMARY KEY, c enum('a','😀') CHARACTER SET utf8mb4)",
+        "CREATE TABLE shard_1.t_3 (id bigint, name text)",
+        "CREATE TABLE shard_1.t_4 (id bigint PRIMARY KEY, p bigint, CONSTRAINT up FOREIGN KEY (p)"
+        " REFERENCES shard_1.t_1 (id) ON DELETE CASCADE)",
+        "CREATE TABLE shard_1.t_5 (id bigint PRIMARY KEY) ENGINE=MyISAM",
+    )
+    results = [r for r in check_subtask(source_of(fresh), subtask_of(fresh)) if r.name == "table_schema"]
+    assert [(result.code, result.state == pb.CHECK_STATE_FAIL) for result in results] == [
+        (12010, True),
+        (12013, True),
+        (12014, True),
+        (12012, False),
+    ]
+
+
+def test_privileges_that_a_role_gives(fresh: Database) -> None:
+    """A role that is active counts; one that is only granted does not."""
+    fresh.execute(
+        "DROP ROLE IF EXISTS copier",
+        "CREATE ROLE copier",
+        "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO copier",
+        "GRANT copier TO dm@'127.0.0.%'",
+    )
+    source, subtask = source_of(fresh, "dm", "secret"), subtask_of(fresh)
+    assert "replication_privilege" in failures(check_subtask(source, subtask))
+    fresh.execute(
+        "SET DEFAULT ROLE copier TO dm@'127.0.0.%'"
+        if fresh.flavor == "mysql"
+        else "SET DEFAULT ROLE copier FOR dm@'127.0.0.%'"
+    )
+    assert failures(check_subtask(source, subtask)) == {}
+
+
+def test_a_start_by_gtid(fresh: Database) -> None:
+    if fresh.flavor != "mysql":
+        pytest.skip("MariaDB's GTIDs are of another form")
+    [(executed, uuid)] = fresh.query("SELECT @@GLOBAL.gtid_executed, @@GLOBAL.server_uuid")
+    subtask = subtask_of(fresh)
+    subtask.mode = config.TASK_MODE_INCREMENTAL
+    subtask.start.gtid_set = str(executed)
+    assert failures(check_subtask(source_of(fresh), subtask)) == {}
+    fresh.execute("FLUSH BINARY LOGS")
+    file, _ = fresh.binlog_end()
+    fresh.execute(f"PURGE BINARY LOGS TO '{file}'")
+    assert failures(check_subtask(source_of(fresh), subtask)) == {}, "what is purged was applied before the start"
+    subtask.start.gtid_set = f"{uuid}:1"
+    result = failures(check_subtask(source_of(fresh), subtask))["meta_position"]
+    assert result.code == 12040
+    assert f"{uuid}:2" in result.error_msg
 
 
 @pytest.mark.parametrize(
@@ -343,17 +410,37 @@ def test_flavor_and_server_id(fresh: MariaDB) -> None:
 def test_binlog_options(
     tmp_path_factory: pytest.TempPathFactory, options: tuple[str, ...], item: str, code: int
 ) -> None:
-    server = MariaDB(tmp_path_factory.mktemp("options"), 22, options).start()
+    _check_options(MariaDB(tmp_path_factory.mktemp("options"), 22, options), item, code)
+
+
+@pytest.mark.parametrize(
+    ("options", "item", "code"),
+    [
+        (("--skip-log-bin", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"), "binlog_enable", 12006),
+        (("--binlog-format=MIXED", "--binlog-row-image=MINIMAL"), "binlog_format binlog_row_image", 12008),
+        (("--binlog-ignore-db=shard_2",), "binlog_db", 12042),
+    ],
+)
+def test_binlog_options_of_mysql(
+    tmp_path_factory: pytest.TempPathFactory, options: tuple[str, ...], item: str, code: int
+) -> None:
+    _check_options(MySQL(tmp_path_factory.mktemp("options"), 22, options), item, code)
+
+
+def _check_options(server: Database, items: str, code: int) -> None:
+    """What fails are the ``items``, the last with ``code``; the instructions mend what can be mended while it runs."""
+    server.start()
     try:
         for schema in ("shard_1", "shard_2"):
             server.execute(
                 f"CREATE DATABASE {schema}", f"CREATE TABLE {schema}.t_{schema[-1]} (id bigint PRIMARY KEY, v int)"
             )
         results = check_subtask(source_of(server), subtask_of(server))
-        assert {name: result.code for name, result in failures(results).items()} == {item: code}
-        result = failures(results)[item]
-        if item in ("binlog_format", "binlog_row_image"):
-            server.execute(result.instruction.split(";")[0])
+        found = failures(results)
+        assert list(found) == items.split()
+        assert found[items.rsplit(maxsplit=1)[-1]].code == code
+        if found.keys() <= {"binlog_format", "binlog_row_image"}:
+            server.execute(*(result.instruction.split(";")[0] for result in found.values()))
             assert failures(check_subtask(source_of(server), subtask_of(server))) == {}
     finally:
         server.stop()

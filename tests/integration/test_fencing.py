@@ -69,9 +69,9 @@ def _writer(server: MariaDB, epoch: int) -> TargetWriter:
 
 
 def _batch(key: int) -> Batch:
-    batch = Batch(0, 1)
+    batch = Batch(0, 1, "mysql-bin.000001")
     row = (str(key).encode(), b"'x'")
-    batch.add(RowChange(0, 0, ChangeKind.INSERT, PLAN, (), row), "mysql-bin.000001", 100)
+    batch.add(RowChange(0, 0, ChangeKind.INSERT, PLAN, (), row), 100)
     return batch
 
 

@@ -2,127 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable
-
 import pytest
 
-from tests.support.wait import until
+from tests.support.kills import VICTIMS, kill_during_the_snapshot, kill_while_replicating
 from tests.support.world import World
-from tests.support.writer import Writer
-
-
-def _kill_worker(world: World) -> None:
-    worker = world.cluster.worker_of("mysql-01")
-    worker.kill()
-    until(lambda: not worker.session(), "JVM and Spark tasks of the killed worker end by themselves", 300)
-    worker.start()
-
-
-def _kill_machine(world: World) -> None:
-    world.cluster.worker_of("mysql-01").restart()
-
-
-def _kill_jvm(world: World) -> None:
-    worker = world.cluster.worker_of("mysql-01")
-    jvm, pid = worker.jvm_pid(), worker.pid
-    os.kill(jvm, signal.SIGKILL)
-    until(lambda: worker.alive and _other_jvm(worker.jvm_pid, jvm), "the worker starts a new JVM in place", 300)
-    assert worker.pid == pid
-
-
-def _other_jvm(jvm_pid: Callable[[], int], old: int) -> bool:
-    try:
-        return jvm_pid() != old
-    except AssertionError:
-        return False
-
-
-def _kill_spark_tasks(world: World) -> None:
-    for pid in world.cluster.worker_of("mysql-01").spark_task_pids():
-        os.kill(pid, signal.SIGKILL)
-
-
-def _kill_master(world: World) -> None:
-    world.cluster.masters[0].restart()
-
-
-def _kill_etcd(world: World) -> None:
-    world.cluster.etcd.kill()
-    # Longer than the lease: the workers must stop their lanes, and come back.
-    sizes = [worker.log.stat().st_size for worker in world.cluster.workers]
-
-    def stopped() -> bool:
-        said = [worker.log.read_bytes()[size:] for worker, size in zip(world.cluster.workers, sizes, strict=True)]
-        return all(b"lease lost" in text and b"now=STAGE_PAUSED" in text.partition(b"lease lost")[2] for text in said)
-
-    until(stopped, "the workers notice that their leases are lost and stop their lanes", 300)
-    world.cluster.etcd.start()
-
-
-def _kill_target(world: World) -> None:
-    world.target.kill()
-    world.target.start()
-
-
-def _kill_source(world: World) -> None:
-    world.sources[0][1].kill()
-    world.sources[0][1].start()
-
-
-VICTIMS: dict[str, Callable[[World], None]] = {
-    "worker": _kill_worker,
-    "machine": _kill_machine,
-    "jvm": _kill_jvm,
-    "tasks": _kill_spark_tasks,
-    "master": _kill_master,
-    "etcd": _kill_etcd,
-    "target": _kill_target,
-    "source": _kill_source,
-}
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_kill_while_replicating(world: World, victim: str) -> None:
-    name = f"kill_{victim}"
-    family = world.family(name)
-    shards = family.create(300)
-    with Writer(shards, seed=21) as writer:
-        world.cluster.start_task(family.task())
-        world.cluster.wait_replicating(name)
-        seen = writer.counts.changes
-        until(lambda: writer.counts.changes > seen + 200, "there is load")
-        # In the middle of a transaction at the target: rows are written, nothing is committed yet.
-        world.cluster.hooks.hold("lane0.before_commit")
-        world.cluster.hooks.reached("lane0.before_commit")
-        try:
-            VICTIMS[victim](world)
-        finally:
-            world.cluster.hooks.release("lane0.before_commit")
-        seen = writer.counts.changes
-        until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")
-        writer.stop()
-    world.settle([name])
-    assert family.verdict().differences == 0, family.verdict()
-    world.cluster.dmctl("stop-task", name)
+    kill_while_replicating(world, victim)
 
 
 @pytest.mark.parametrize("victim", ["machine", "jvm", "tasks", "etcd", "target", "source"])
 def test_kill_during_the_snapshot(world: World, victim: str) -> None:
-    name = f"snap_{victim}"
-    family = world.family(name)
-    shards = family.create(4000)
-    with Writer(shards, seed=22) as writer:
-        world.cluster.hooks.hold("snapshot.before_commit")
-        world.cluster.start_task(family.task(extra="snapshot:\n  chunk-rows: 500\n  threads: 2\n"))
-        world.cluster.hooks.reached("snapshot.before_commit")
-        try:
-            VICTIMS[victim](world)
-        finally:
-            world.cluster.hooks.release("snapshot.before_commit")
-        world.cluster.wait_replicating(name, 240)
-        writer.stop()
-    world.settle([name])
-    assert family.verdict().differences == 0, family.verdict()
-    world.cluster.dmctl("stop-task", name)
+    kill_during_the_snapshot(world, victim)

@@ -20,7 +20,7 @@ from worker.replicate import checkpoint as checkpoints
 from worker.replicate.apply import TargetWriter
 from worker.replicate.board import LaneBoard, LaneGone
 from worker.replicate.checkpoint import Checkpoint
-from worker.replicate.unit import ReplicateUnit, first_checkpoints
+from worker.replicate.unit import ReplicateUnit, Standing, first_checkpoints
 from worker.spark import TaskBody, TaskOutcome
 from worker.unit import Failed, Outcome, Stopped, StopSignal
 
@@ -63,7 +63,7 @@ def _unit(rig: Rig, spark: Threads) -> ReplicateUnit:
         lambda inner: checkpoints.insert(inner, META, TASK, SOURCE, first),
     )
     session.close()
-    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start)
+    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, Standing(first, None))
 
 
 class _Running:

@@ -10,9 +10,9 @@ import pytest
 
 from proto import errors
 from tests.integration.snapshot_rig import Rig, subtask_config
+from tests.support.database import Database
 from tests.support.hooks import Hooks
-from tests.support.mariadb import MariaDB
-from tests.support.pair import emptied, started_pair
+from tests.support.pair import KINDS, emptied, started_pair
 from worker.connection import Session, Side, current_position, server_info
 from worker.ddl.routed import RoutedScope
 from worker.position import SourcePosition
@@ -22,23 +22,26 @@ from worker.snapshot.watermarks import open_consistent
 from worker.unit import Failed, Finished, Outcome, StopSignal
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MariaDB, MariaDB]]:
-    with started_pair(tmp_path_factory.mktemp("statements")) as pair:
+@pytest.fixture(scope="module", params=KINDS)
+def servers(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[tuple[Database, Database]]:
+    """The statements are the source's; where the rows go matters less."""
+    with started_pair(tmp_path_factory.mktemp("statements"), KINDS[request.param]) as pair:
         yield pair
 
 
 @pytest.fixture
-def source(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
+def source(servers: tuple[Database, Database]) -> Database:
     return emptied(servers[0])
 
 
 @pytest.fixture
-def target(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
+def target(servers: tuple[Database, Database]) -> Database:
     return emptied(servers[1])
 
 
-def _make(source: MariaDB) -> None:
+def _make(source: Database) -> None:
     source.execute(
         "CREATE DATABASE other",
         "CREATE TABLE other.t (id INT PRIMARY KEY, v INT)",
@@ -47,7 +50,7 @@ def _make(source: MariaDB) -> None:
         "USE shard",
         "CREATE TABLE t (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id) "
         "(PARTITION low VALUES LESS THAN (100), PARTITION high VALUES LESS THAN MAXVALUE)",
-        "INSERT INTO t SELECT seq, seq FROM seq_1_to_300",
+        source.spelt("INSERT INTO t SELECT seq, seq FROM seq_1_to_300"),
         "ANALYZE TABLE t",
     )
 
@@ -82,7 +85,7 @@ def _read_with(rig: Rig, hooks: Hooks, meanwhile: Callable[[], None]) -> Outcome
     ids=lambda statements: statements[-1].split(" WHERE")[0],
 )
 def test_a_chunk_is_read_again_after_a_statement_on_its_table(
-    source: MariaDB, target: MariaDB, tmp_path: Path, statements: tuple[str, ...]
+    source: Database, target: Database, tmp_path: Path, statements: tuple[str, ...]
 ) -> None:
     _make(source)
     with Rig(source, target, tmp_path, subtask_config(target, threads=1, position="watermark")) as rig:
@@ -106,7 +109,7 @@ def _counting(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) ->
 
 
 def test_statements_without_end_stop_the_unit_for_a_later_try(
-    source: MariaDB, target: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _make(source)
     with Rig(source, target, tmp_path, subtask_config(target, threads=1, position="watermark")) as rig:
@@ -123,7 +126,7 @@ def test_statements_without_end_stop_the_unit_for_a_later_try(
 
 
 def test_statements_on_other_tables_do_not_matter(
-    source: MariaDB, target: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _make(source)
     with Rig(source, target, tmp_path, subtask_config(target, threads=1, position="watermark")) as rig:
@@ -147,8 +150,8 @@ def test_statements_on_other_tables_do_not_matter(
     ids=lambda statements: statements[-1].split(" WHERE")[0],
 )
 def test_beside_exact_positions_a_statement_is_seen_or_met_in_the_stream(
-    source: MariaDB,
-    target: MariaDB,
+    source: Database,
+    target: Database,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     statements: tuple[str, ...],
@@ -156,6 +159,8 @@ def test_beside_exact_positions_a_statement_is_seen_or_met_in_the_stream(
 ) -> None:
     """A consistent snapshot's position lies before the statement, and then so does the lowest high watermark; or
     every chunk has seen it."""
+    if source.flavor == "mysql":
+        pytest.skip("MySQL's does not tell its position")
     _make(source)
     opened: list[SourcePosition | None] = []
     after = 1 if moment == "in the first read" else 2
@@ -187,7 +192,7 @@ def test_beside_exact_positions_a_statement_is_seen_or_met_in_the_stream(
 
 @pytest.mark.parametrize("way", ["global", "init_connect", "session"])
 def test_a_limit_on_selects_at_the_source_cuts_nothing(
-    source: MariaDB, target: MariaDB, tmp_path: Path, way: str
+    source: Database, target: Database, tmp_path: Path, way: str
 ) -> None:
     _make(source)
     config = subtask_config(target, threads=1)
@@ -203,8 +208,9 @@ def test_a_limit_on_selects_at_the_source_cuts_nothing(
             if way == "init_connect":
                 source.execute("SET GLOBAL init_connect = 'SET sql_select_limit = 10'")
                 source.execute(
-                    "CREATE OR REPLACE USER reader@'%' IDENTIFIED BY ''",
-                    "GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO reader@'%'",
+                    "DROP USER IF EXISTS reader@'127.0.0.1'",
+                    "CREATE USER reader@'127.0.0.1' IDENTIFIED BY ''",
+                    "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO reader@'127.0.0.1'",
                 )
                 rig.source_endpoint = type(rig.source_endpoint)(source.host, source.port, "reader")
             assert rig.run() == Finished()

@@ -14,7 +14,7 @@ import pytest
 from proto import errors, relay_pb2
 from proto.errors import ShardmergeError
 from tests.integration.snapshot_rig import SOURCE, TASK, Rig, endpoint, subtask_config
-from tests.support.mariadb import MariaDB
+from tests.support.database import Database
 from tests.support.pair import started_pair
 from tests.support.wait import until
 from worker.connection import Side, connect, rows
@@ -26,13 +26,13 @@ from worker.unit import Outcome, Stopped, StopSignal
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MariaDB, MariaDB]]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, Database]]:
     with started_pair(tmp_path_factory.mktemp("stops")) as pair:
         yield pair
 
 
 @pytest.fixture
-def source(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
+def source(servers: tuple[Database, Database]) -> Database:
     server = servers[0]
     server.execute(
         "CREATE OR REPLACE DATABASE shard",
@@ -43,7 +43,7 @@ def source(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
 
 
 @pytest.fixture
-def target(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
+def target(servers: tuple[Database, Database]) -> Database:
     server = servers[1]
     server.execute("DROP DATABASE IF EXISTS shard", "DROP DATABASE IF EXISTS dm_meta")
     return server
@@ -65,7 +65,7 @@ def _frames(link: GrpcLink, at: RelayOffset) -> list[str]:
 
 @pytest.mark.parametrize("wrong", ["source", "epoch", "relay"])
 def test_a_late_reader_gets_nothing_of_another_source(
-    source: MariaDB, target: MariaDB, tmp_path: Path, wrong: str
+    source: Database, target: Database, tmp_path: Path, wrong: str
 ) -> None:
     """After a rebind the worker has the relay of another source, and maybe the same task there."""
     with Rig(source, target, tmp_path, subtask_config(target)) as rig:
@@ -101,7 +101,7 @@ def test_a_late_reader_gets_nothing_of_another_source(
                 link.close()
 
 
-def test_a_stop_ends_a_readers_wait_for_the_relay(source: MariaDB, target: MariaDB, tmp_path: Path) -> None:
+def test_a_stop_ends_a_readers_wait_for_the_relay(source: Database, target: Database, tmp_path: Path) -> None:
     config = subtask_config(target, threads=1, position="watermark")
     with Rig(source, target, tmp_path, config, relay=False) as rig:
         unit, stop, outcome = rig.unit(), StopSignal(), list[Outcome]()
@@ -122,7 +122,7 @@ def test_a_stop_ends_a_readers_wait_for_the_relay(source: MariaDB, target: Maria
         assert outcome == [Stopped()]
 
 
-def test_a_stop_cuts_off_the_wait_for_a_frozen_server(source: MariaDB) -> None:
+def test_a_stop_cuts_off_the_wait_for_a_frozen_server(source: Database) -> None:
     stop = StopSignal()
     session = connect(endpoint(source), Side.SOURCE, name=SOURCE)
     failure: list[object] = []
@@ -149,7 +149,7 @@ def test_a_stop_cuts_off_the_wait_for_a_frozen_server(source: MariaDB) -> None:
         source.signal(signal.SIGCONT)
 
 
-def test_a_session_that_is_not_stopped_is_left_alone(source: MariaDB) -> None:
+def test_a_session_that_is_not_stopped_is_left_alone(source: Database) -> None:
     stop = StopSignal()
     with connect(endpoint(source), Side.SOURCE, name=SOURCE) as session:
         with cut_off(session, stop):
@@ -159,7 +159,7 @@ def test_a_session_that_is_not_stopped_is_left_alone(source: MariaDB) -> None:
 
 
 def test_a_stop_is_obeyed_while_the_source_is_frozen_under_the_planner(
-    source: MariaDB, target: MariaDB, tmp_path: Path
+    source: Database, target: Database, tmp_path: Path
 ) -> None:
     with Rig(source, target, tmp_path, subtask_config(target, threads=1)) as rig:
         unit, stop, outcome = rig.unit(), StopSignal(), list[Outcome]()

@@ -15,7 +15,7 @@ from tests.support.wait import until
 from worker import meta
 from worker.connection import Side
 from worker.replicate import checkpoint as checkpoints
-from worker.replicate.unit import ReplicateUnit, first_checkpoints
+from worker.replicate.unit import ReplicateUnit, Standing, first_checkpoints
 from worker.unit import Failed, Outcome, ProcessUnit, Stopped, StopSignal
 
 MakeUnit = Callable[[Rig], ProcessUnit]
@@ -29,7 +29,8 @@ def _replicate(rig: Rig) -> ProcessUnit:
     context = rig.context()
     session = rig.session(Side.TARGET)
     try:
-        if not checkpoints.read_all(session, META, TASK, SOURCE):
+        first = checkpoints.read_all(session, META, TASK, SOURCE)
+        if not first:
             offset = rig.relay.locate(rig.start, 60, StopSignal())
             first = first_checkpoints(2, rig.epoch, rig.relay.relay_id, rig.start, offset)
             meta.begin(
@@ -45,7 +46,7 @@ def _replicate(rig: Rig) -> ProcessUnit:
             )
     finally:
         session.close()
-    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start)
+    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, Standing(first, None))
 
 
 UNITS: dict[str, MakeUnit] = {"snapshot": _snapshot, "replicate": _replicate}

@@ -131,7 +131,7 @@ def loading(
 
 
 def syncing(*, synced: bool, behind: int = 0, rps: int = 1200, lanes: int = 2) -> SyncStatus:
-    phases = ("reading", "applying", "committing", "barrier", "starting")
+    phases = ("reading", "applying", "committing", "barrier", "starting", "retrying")
     return SyncStatus(
         total_rows=123_456,
         total_rps=900,
@@ -142,20 +142,36 @@ def syncing(*, synced: bool, behind: int = 0, rps: int = 1200, lanes: int = 2) -
         syncer_binlog_gtid="0-1-98",
         synced=synced,
         binlog_type="relay",
-        seconds_behind_master=0.007 if synced else 12.5,
+        seconds_behind_master=0 if synced else 12.5,
+        lag_ms=7.0,
+        oldest_ms=0 if synced else 12_500,
         bytes_behind=behind,
         lanes=[
             LaneStatus(
                 lane=number,
-                phase=phases[number % 5] if not synced else "reading",
+                phase=phases[number % 6] if not synced else "reading",
                 committed=common_pb2.RelayOffset(segment=1, byte=7600),
                 rows=60_000 + number,
                 lag_ms=7.0 + number,
                 bytes_behind=behind // lanes,
+                oldest_ms=0 if synced else 12_500,
+                recent_rps=rps // lanes,
+                waits_for="events" if synced or number % 6 == 0 else "",
+                phase_seconds=3.0,
             )
             for number in range(lanes)
         ],
     )
+
+
+def retrying(lane: int = 0) -> SyncStatus:
+    """A unit of two lanes, one of which repeats a transaction."""
+    status = syncing(synced=False)
+    one = status.lanes[lane]
+    one.phase, one.attempt = "retrying", 3
+    one.waits_for = "attempt 3 after errno 1213, target-lock-conflict"
+    one.error.CopyFrom(detail(40023, retryable=True, message="Deadlock found when trying to get lock"))
+    return status
 
 
 def subtask(

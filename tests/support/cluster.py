@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.support.daemon import ROOT, Daemon, Setting, command
+from tests.support.database import Database
 from tests.support.etcd import Etcd
 from tests.support.hooks import Hooks
-from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 
 Json = dict[str, Any]
@@ -176,7 +176,7 @@ class Cluster:
         path.write_text(text, encoding="utf-8")
         return str(path)
 
-    def create_source(self, source_id: str, server: MariaDB, *, user: str = "root", extra: str = "") -> None:
+    def create_source(self, source_id: str, server: Database, *, user: str | None = None, extra: str = "") -> None:
         """`dmctl operate-source create` for ``server``; ``extra``: further lines of the file."""
         self.dmctl(
             "operate-source", "create", self.write(f"{source_id}.yaml", source_yaml(source_id, server, user) + extra)
@@ -228,7 +228,7 @@ class Cluster:
     def wait_paused(self, task: str, seconds: float = 300.0) -> dict[str, SubTask]:
         return self.wait_subtasks(task, lambda sub: sub.stage == "Paused", "is paused", seconds)
 
-    def wait_caught_up(self, task: str, sources: Mapping[str, MariaDB], seconds: float = 400.0) -> None:
+    def wait_caught_up(self, task: str, sources: Mapping[str, Database], seconds: float = 400.0) -> None:
         """Until every subtask has applied what its source's binlog ends with now.
 
         Call it when nothing writes any more; it trusts positions, not the word "synced" alone.
@@ -273,13 +273,16 @@ def parse_position(text: str) -> tuple[int, int]:
     return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
 
 
-def binlog_end(server: MariaDB) -> tuple[int, int]:
+def binlog_end(server: Database) -> tuple[int, int]:
     """Where the server's binlog ends now, as :func:`parse_position` gives it."""
-    ((file, position, *_),) = server.query("SHOW MASTER STATUS")
+    file, position = server.binlog_end()
     return parse_position(f"({file}, {position})")
 
 
-def source_yaml(source_id: str, server: MariaDB, user: str = "root", password: str = "") -> str:
+def source_yaml(source_id: str, server: Database, user: str | None = None, password: str = "") -> str:
+    """``user``, ``password``: not the server's own ones."""
+    if user is None:
+        user, password = server.user, server.password
     return (
         f"source-id: {source_id}\n"
         "from:\n"

@@ -76,7 +76,7 @@ class Daemon:
         return self
 
     def wait_until_ready(self) -> None:
-        until(self._answers, f"{self.name} answers on {self.address} (see {self.log})", 180)
+        until(self._answers, f"{self.name} answers on {self.address} (see {self.log})", 400)
 
     def _answers(self) -> bool:
         if not self.alive:
@@ -186,7 +186,7 @@ class Daemon:
         raise AssertionError(f"{self.name} has no JVM: {self.last_lines()}")
 
     def spark_task_pids(self) -> list[int]:
-        """Spark's Python task processes, busy or idle: children of `pyspark.daemon`."""
+        """Spark's Python task processes, busy or idle: children of `worker.spark_daemon`."""
         daemons = {process.pid for process in self.session() if _is_pyspark(process)}
         return sorted(process.pid for process in self.session() if _is_pyspark(process) and _parent(process) in daemons)
 
@@ -200,7 +200,7 @@ def _name(process: psutil.Process) -> str:
 
 def _is_pyspark(process: psutil.Process) -> bool:
     try:
-        return "pyspark.daemon" in process.cmdline()
+        return "worker.spark_daemon" in process.cmdline()
     except psutil.Error:
         return False
 

@@ -59,7 +59,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``rows``: rows the target should have. ``examples``: the first differences, in words."""
+    """``rows``: rows the target should have. ``examples``: the first differences, in words; ``identities``: their
+    keys, or the whole rows where there is no key."""
 
     rows: int
     missing: int
@@ -67,6 +68,7 @@ class Verdict:
     changed: int
     collisions: int
     examples: tuple[str, ...]
+    identities: tuple[Row, ...] = ()
 
     @property
     def differences(self) -> int:
@@ -96,11 +98,11 @@ def compare(
     names = tuple(columns) if columns is not None else _columns(shards[0])
     expected: dict[Row, Row] = {}
     bag: Counter[Row] = Counter()
-    found: list[str] = []
+    found: list[tuple[str, Row]] = []
 
-    def say(example: str) -> None:
+    def say(example: str, identity: Row) -> None:
         if len(found) < examples:
-            found.append(example)
+            found.append((example, identity))
 
     collisions = 0
     places = tuple(names.index(name) for name in key)
@@ -117,7 +119,7 @@ def compare(
             identity = tuple(row[place] for place in places)
             if identity in expected:
                 collisions += 1
-                say(f"collision: two rows merge to {identity}")
+                say(f"collision: two rows merge to {identity}", identity)
             expected[identity] = row
     if not places:
         return _compare_bags(bag, Counter(_rows(target.connect, target.schema, target.table, names)), examples)
@@ -128,20 +130,22 @@ def compare(
         wanted = expected.pop(identity, None)
         if wanted is None:
             extra += 1
-            say(f"extra: {row}")
+            say(f"extra: {row}", identity)
         elif wanted != row:
             changed += 1
-            say(f"changed: is {row}, should be {wanted}")
-    for row in expected.values():
-        say(f"missing: {row}")
-    return Verdict(rows, len(expected), extra, changed, collisions, tuple(found))
+            say(f"changed: is {row}, should be {wanted}", identity)
+    for identity, row in expected.items():
+        say(f"missing: {row}", identity)
+    texts, identities = tuple(text for text, _ in found), tuple(identity for _, identity in found)
+    return Verdict(rows, len(expected), extra, changed, collisions, texts, identities)
 
 
 def _compare_bags(wanted: Counter[Row], present: Counter[Row], examples: int) -> Verdict:
     missing, extra = wanted - present, present - wanted
     found = [f"missing {count}x: {row}" for row, count in missing.items()]
     found += [f"extra {count}x: {row}" for row, count in extra.items()]
-    return Verdict(wanted.total(), missing.total(), extra.total(), 0, 0, tuple(found[:examples]))
+    rows = (*missing, *extra)[:examples]
+    return Verdict(wanted.total(), missing.total(), extra.total(), 0, 0, tuple(found[:examples]), rows)
 
 
 def _columns(shard: Shard) -> tuple[str, ...]:

@@ -86,9 +86,10 @@ class MadeSource:
     def gtid(self, *, standalone: bool = False) -> bytes:
         self.sequence += 1
         if self.mariadb:
-            return self.add(EventType.MARIADB_GTID, struct.pack("<QIB6x", self.sequence, 0, standalone))
+            body = struct.pack("<QIB6x", self.sequence, 0, standalone)
+            return self.add(EventType.MARIADB_GTID, body, time=TIME + self.sequence)
         body = bytes([1]) + SERVER + struct.pack("<Q", self.sequence) + bytes(17)
-        return self.add(EventType.GTID, body)
+        return self.add(EventType.GTID, body, time=TIME + self.sequence)
 
     def query(self, statement: bytes, schema: bytes = b"d", sql_mode: int | None = None) -> bytes:
         return self.add(EventType.QUERY, query_body(statement, schema, sql_mode))

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.database import Database
 from tests.support.mariadb import MariaDB
+from tests.support.mysql import MySQL
+
+Kind = Callable[[Path, int], Database]
+
+KINDS: dict[str, Kind] = {"mariadb": MariaDB, "mysql": MySQL}
+"""The servers that tests run on, by their flavor."""
 
 
 @contextmanager
-def started_pair(folder: Path) -> Generator[tuple[MariaDB, MariaDB]]:
-    source, target = MariaDB(folder / "source", 101), MariaDB(folder / "target", 102)
+def started_pair(
+    folder: Path, source_kind: Kind = MariaDB, target_kind: Kind = MariaDB
+) -> Generator[tuple[Database, Database]]:
+    source, target = source_kind(folder / "source", 101), target_kind(folder / "target", 102)
     try:
         yield source.start(), target.start()
     finally:
@@ -19,7 +28,7 @@ def started_pair(folder: Path) -> Generator[tuple[MariaDB, MariaDB]]:
         target.stop()
 
 
-def emptied(server: MariaDB) -> MariaDB:
+def emptied(server: Database) -> Database:
     """``server`` without any schema of a test."""
     own = {"mysql", "sys", "information_schema", "performance_schema"}
     for (schema,) in server.query("SHOW DATABASES"):

@@ -1,4 +1,4 @@
-"""Two sources, one target and a cluster, with a family of shard tables per test."""
+"""Two sources, a target (or several) and a cluster, with a family of shard tables per test."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.cluster import Cluster
+from tests.support.database import Database
 from tests.support.judge import PartitionIds, Shard, Target, Verdict, compare
 from tests.support.mariadb import MariaDB
+from tests.support.pair import Kind
 from tests.support.writer import ORDERS, Shape, ShardTable, create_tables, fill
 
 
@@ -20,12 +22,12 @@ class Family:
     """
 
     name: str
-    sources: tuple[tuple[str, MariaDB], ...]
-    target: MariaDB
+    sources: tuple[tuple[str, Database], ...]
+    target: Database
     schemas: int = 1
     tables: int = 2
 
-    def _places(self) -> Iterator[tuple[int, MariaDB, int, int]]:
+    def _places(self) -> Iterator[tuple[int, Database, int, int]]:
         for instance, (_, server) in enumerate(self.sources, 1):
             for schema in range(1, self.schemas + 1):
                 for table in range(1, self.tables + 1):
@@ -64,8 +66,8 @@ class Family:
             "target-database:",
             f"  host: {self.target.host}",
             f"  port: {self.target.port}",
-            "  user: root",
-            '  password: ""',
+            f"  user: {self.target.user}",
+            f'  password: "{self.target.password}"',
             "mysql-instances:",
         ]
         for number, (source, _) in enumerate(self.sources, 1):
@@ -103,25 +105,34 @@ class Family:
 class World:
     """Servers and cluster of one test module; tests take families of their own from it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, sources: Sequence[Kind] = (MariaDB, MariaDB), targets: Sequence[Kind] = (MariaDB,)
+    ) -> None:
         self.directory = directory
         self.sources = tuple(
-            (f"mysql-{number:02d}", MariaDB(directory / f"source-{number}", 100 + number)) for number in (1, 2)
+            (f"mysql-{number:02d}", kind(directory / f"source-{number}", 100 + number))
+            for number, kind in enumerate(sources, 1)
         )
-        self.target = MariaDB(directory / "target", 201)
+        self.targets = tuple(
+            kind(directory / f"target-{number}", 200 + number) for number, kind in enumerate(targets, 1)
+        )
+        self.target = self.targets[0]
         self.cluster = Cluster(directory / "cluster")
 
-    def start(self) -> World:
+    def start_servers(self) -> None:
         for server in self.servers:
-            server.start()
+            server.ensure_running()
+
+    def start(self) -> World:
+        self.start_servers()
         self.cluster.start()
         for source_id, server in self.sources:
             self.cluster.create_source(source_id, server)
         return self
 
     @property
-    def servers(self) -> list[MariaDB]:
-        return [*(server for _, server in self.sources), self.target]
+    def servers(self) -> list[Database]:
+        return [*(server for _, server in self.sources), *self.targets]
 
     def stop(self) -> None:
         self.cluster.stop()
@@ -140,8 +151,8 @@ class World:
         self.cluster.wait_for_workers(self.cluster.workers)
         self.cluster.wait_bound([source_id for source_id, _ in self.sources])
 
-    def family(self, name: str, **shape: int) -> Family:
-        return Family(name, self.sources, self.target, **shape)
+    def family(self, name: str, *, target: Database | None = None, **shape: int) -> Family:
+        return Family(name, self.sources, target or self.target, **shape)
 
     def settle(self, tasks: Sequence[str], seconds: float = 400.0) -> None:
         """With all writers stopped: until every task has applied all there is."""

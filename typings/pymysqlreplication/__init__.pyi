@@ -1,15 +1,19 @@
-"""What the differential tests use of mysql-replication."""
+"""What the tests use of mysql-replication."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 class BinLogStreamReader:
+    log_file: str
+    log_pos: int
     def __init__(
         self,
         connection_settings: Mapping[str, object],
         server_id: int,
         *,
         only_events: Sequence[type[Any]] | None = ...,
+        only_schemas: Sequence[str] | None = ...,
+        only_tables: Sequence[str] | None = ...,
         blocking: bool = ...,
         log_file: str | None = ...,
         log_pos: int | None = ...,

@@ -1,6 +1,8 @@
-"""What the differential tests use of mysql-replication."""
+"""What the tests use of mysql-replication."""
 
 class RowsEvent:
+    table: str
+    timestamp: int
     rows: list[dict[str, dict[str, object]]]
 
 class WriteRowsEvent(RowsEvent): ...

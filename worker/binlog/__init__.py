@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from worker.binlog import decoder, values
+from worker.binlog import decoder, images, values
 
 
 def is_compiled() -> bool:
     """Whether the decoder runs as compiled code; without it a lane is about a hundred times slower."""
-    return all((module.__file__ or "").endswith((".so", ".pyd")) for module in (decoder, values))
+    return all((module.__file__ or "").endswith((".so", ".pyd")) for module in (decoder, images, values))

@@ -52,6 +52,17 @@ def introducer(charset: str) -> bytes:
     return b"_" + charset.encode("ascii") + b" X'"
 
 
+_ASCII_SUPERSETS = frozenset(
+    "latin1 latin2 latin5 latin7 cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866 koi8r koi8u greek hebrew".split()
+)
+"""Character sets of one byte in which bytes below 0x80 are ASCII, to the server too."""
+
+
+def is_ascii_superset(charset: str) -> bool:
+    """Whether text of 7-bit bytes in this character set is the same text, byte for byte, over a utf8mb4 connection."""
+    return charset in _ASCII_SUPERSETS
+
+
 def affix_bytes(text: str, charset: str) -> bytes | None:
     """``text`` in the bytes of a column's character set; None where that cannot be written or is not known."""
     codec = _PYTHON_CODECS.get(charset)

@@ -9,9 +9,11 @@ import re
 from dataclasses import dataclass
 
 from proto import errors
-from worker.binlog.events import malformed
-from worker.binlog.values import ColumnCodec, ImageReader
+from worker.binlog.events import FormatDescription, malformed
+from worker.binlog.images import ImageReader
+from worker.binlog.values import ColumnCodec
 from worker.plan import ColumnPlan, TablePlan
+from worker.replicate.placement import Bucket
 from worker.table import Column, ValueKind
 
 # Type codes of columns in the binlog (enum_field_types).
@@ -64,6 +66,9 @@ _TYPES: dict[str, tuple[ValueKind, tuple[int, ...]]] = {
     "enum": (ValueKind.ENUM, (_ENUM,)),
     "set": (ValueKind.SET, (_SET,)),
     **dict.fromkeys(_SHAPES.split(), (ValueKind.GEOMETRY, (_GEOMETRY,))),
+    "json": (ValueKind.JSON, (_JSON,)),
+    "vector": (ValueKind.VECTOR, (_VECTOR,)),
+    **dict.fromkeys(("inet4", "inet6", "uuid"), (ValueKind.BINARY, (_STRING,))),
 }
 """Types of information_schema: how they are handled, and what the binlog calls them. Others are not supported."""
 
@@ -157,7 +162,14 @@ def parse_names(body: bytes, id_bytes: int, source: str, position: int) -> Table
 
 
 def make_reader(
-    table_map: TableMap, body: bytes, plan: TablePlan, source_keys: bool, is_mariadb: bool, source: str, position: int
+    table_map: TableMap,
+    body: bytes,
+    plan: TablePlan,
+    source_keys: bool,
+    server: FormatDescription,
+    source: str,
+    position: int,
+    bucket: Bucket,
 ) -> ImageReader:
     """The reader of this table's row images, if they fit what ``plan`` knows of the table.
 
@@ -168,13 +180,13 @@ def make_reader(
     known = plan.table.columns
     try:
         pairs = _pairs(wires, known)
-        _check_optional(reader, pairs, is_mariadb)
+        _check_optional(reader, pairs)
         written = {column_plan.index: (slot, column_plan) for slot, column_plan in enumerate(plan.columns)}
         codecs: list[ColumnCodec] = []
         for index, (wire, column) in enumerate(pairs):
             slot, column_plan = written.get(index, (-1, None))
             key_slot = plan.key.index(slot) if source_keys and slot in plan.key else -1
-            codecs.append(_codec(plan, column, column_plan, wire, slot, key_slot, source))
+            codecs.append(_codec(plan, column, column_plan, wire, slot, key_slot, server, source))
     except _Mismatch as mismatch:
         raise errors.decode.STRUCTURE_MISMATCH(
             source=source,
@@ -183,7 +195,7 @@ def make_reader(
             position=position,
             reason=mismatch,
         ) from None
-    return ImageReader(plan, codecs, len(plan.key) if source_keys else 0)
+    return ImageReader(plan, codecs, len(plan.key) if source_keys else 0, bucket)
 
 
 class _Mismatch(Exception):
@@ -230,20 +242,40 @@ def _pairs(wires: list[WireColumn], known: tuple[Column, ...]) -> tuple[tuple[Wi
     return tuple(zip(wires, known, strict=True))
 
 
-def _check_optional(reader: _Reader, pairs: tuple[tuple[WireColumn, Column], ...], is_mariadb: bool) -> None:
+def _check_signs(reader: _Reader, value: bytes, pairs: tuple[tuple[WireColumn, Column], ...]) -> None:
+    """One bit per number, the highest first: is it unsigned?
+
+    MariaDB 10.11 and MySQL 9.7 count YEAR among the numbers (seen), MySQL's own reader does not (is_numeric_type() in
+    sql/log_event.cc): either reading will do.
+    """
+    wrong: list[Column | None] = []
+    for types in (_NUMERIC | {_YEAR}, _NUMERIC):
+        numeric = [column for wire, column in pairs if wire.type in types]
+        if len(value) == (len(numeric) + 7) // 8:
+            wrong.append(_wrong_sign(value, numeric))
+    if not wrong:
+        raise reader.fail("signedness of another number of columns")
+    if wrong[0] is not None and wrong[-1] is not None:
+        there = "signed" if wrong[0].unsigned else "unsigned"
+        raise _Mismatch(f"column {wrong[0].name} is {there} there")
+
+
+def _wrong_sign(value: bytes, numeric: list[Column]) -> Column | None:
+    """The first of the columns whose bit tells another sign."""
+    for bit, column in enumerate(numeric):
+        unsigned = bool(value[bit >> 3] << (bit & 7) & 0x80)
+        if column.kind != ValueKind.YEAR and unsigned != column.unsigned:
+            return column
+    return None
+
+
+def _check_optional(reader: _Reader, pairs: tuple[tuple[WireColumn, Column], ...]) -> None:
     """Compare what the optional metadata says with the known table; other kinds of it are passed by."""
     while reader.left:
         kind = reader.number(1)
         value = reader.take(reader.packed())
         if kind == _SIGNEDNESS:
-            # MariaDB counts YEAR among the numbers (seen on 10.11), MySQL does not (is_numeric_type in log_event.cc).
-            numeric = [column for wire, column in pairs if wire.type in _NUMERIC or (is_mariadb and wire.type == _YEAR)]
-            if len(value) != (len(numeric) + 7) // 8:
-                raise reader.fail("signedness of another number of columns")
-            for bit, column in enumerate(numeric):
-                unsigned = bool(value[bit >> 3] << (bit & 7) & 0x80)
-                if column.kind != ValueKind.YEAR and unsigned != column.unsigned:
-                    raise _Mismatch(f"column {column.name} is {'signed' if column.unsigned else 'unsigned'} there")
+            _check_signs(reader, value, pairs)
         elif kind == _COLUMN_NAMES:
             names = reader.within(value)
             for _, column in pairs:
@@ -259,6 +291,7 @@ def _codec(
     wire: WireColumn,
     slot: int,
     key_slot: int,
+    server: FormatDescription,
     source: str,
 ) -> ColumnCodec:
     """One column's codec; a column that is not written is only stepped over, whatever its type."""
@@ -274,6 +307,8 @@ def _codec(
             raise _Mismatch(f"column {column.name} is of type code {wire.type} there, not {column.type_text}")
         _check_arguments(column, base, wire)
     _bind(codec, wire, column)
+    if wire.type == _JSON:
+        codec.bind_json(server.server_version.startswith("5."))
     return codec
 
 
@@ -289,6 +324,8 @@ def _check_arguments(column: Column, base: str, wire: WireColumn) -> None:
         expected = (first % 8, first // 8)
     elif base in ("binary", "varbinary") or wire.type in _PACKED:
         expected = (first, 0)
+    elif wire.type == _STRING and column.kind == ValueKind.BINARY:
+        expected = (column.length, 0)
     elif wire.type in (_TIME, _DATETIME, _TIMESTAMP):
         # Older form: the event does not tell the fraction's digits.
         expected = (0, 0) if first == 0 else (-1, 0)

@@ -12,19 +12,19 @@ a scratch buffer: one thread at a time.
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import cython
 
 from proto import errors
-from worker.binlog.charsets import affix_bytes, introducer
-from worker.plan import AddPrefix, Mapping, PartitionId, TablePlan
-from worker.rows import ChangeKind, RowChange
+from worker.binlog.charsets import affix_bytes, introducer, is_ascii_superset
+from worker.binlog.jsondiff import apply_diffs
+from worker.binlog.jsonliteral import literal_of_text, literal_of_value
+from worker.binlog.jsontext import BadJson
+from worker.plan import AddPrefix, Mapping, PartitionId
 from worker.table import Column, Table, ValueKind
 
 _float_of = struct.Struct("<f").unpack
 _double_of = struct.Struct("<d").unpack
-_row: Any = getattr(tuple, "__new__")  # noqa: B009 (typed access is refused); skips the NamedTuple constructor
 _HEX = b"0123456789ABCDEF"
 _NULL = b"NULL"
 _DECIMAL_BYTES = b"\0\1\1\2\2\3\3\4\4\4"  # bytes of a group of 0–9 decimal digits
@@ -46,9 +46,9 @@ _ENUM = cython.declare(cython.int, 13)
 _SET = cython.declare(cython.int, 14)
 _JSON = cython.declare(cython.int, 15)
 _GEOMETRY = cython.declare(cython.int, 16)
+_VECTOR = cython.declare(cython.int, 17)
 
 _SCRATCH = cython.declare(cython.int, 128)
-_NUMBER_END = cython.declare(cython.int, 40)  # numbers are written backwards from here
 _MICROSECONDS = cython.declare(cython.int, 6)
 
 
@@ -99,6 +99,82 @@ def _put(out: cython.p_uchar, at: cython.Py_ssize_t, value: cython.ulonglong, wi
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(check=False)
+def _put_digits(out: cython.p_uchar, at: cython.Py_ssize_t, value: cython.ulonglong) -> cython.Py_ssize_t:
+    """Write ``value`` as as many digits as it has; the byte behind them."""
+    width: cython.int = 1
+    rest: cython.ulonglong = value
+    while rest >= 10000:
+        rest = rest // 10000
+        width += 4
+    while rest >= 10:
+        rest = rest // 10
+        width += 1
+    return _put(out, at, value, width)
+
+
+_ESCAPED = cython.declare(cython.int, 1)
+_NOT_ASCII = cython.declare(cython.int, 2)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _content(data: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.int:
+    """What is among the bytes: _ESCAPED (quotes, backslashes, zero bytes), _NOT_ASCII."""
+    at: cython.Py_ssize_t
+    special: cython.uchar = 0
+    high: cython.uchar = 0
+    byte: cython.uchar
+    # No branch inside: compilers make vector instructions of it.
+    for at in range(start, stop):
+        byte = data[at]
+        high |= byte
+        special |= (byte == 39) | (byte == 92) | (byte == 0)
+    return (_ESCAPED if special else 0) | (_NOT_ASCII if high & 0x80 else 0)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_quoted(
+    out: cython.p_uchar,
+    write: cython.Py_ssize_t,
+    data: cython.p_uchar,
+    start: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    content: cython.int,
+) -> cython.Py_ssize_t:
+    """Write ``'text'``; the byte behind it. ``content``: what :func:`_content` says of these bytes."""
+    at: cython.Py_ssize_t
+    byte: cython.uchar
+    out[write] = 39
+    write += 1
+    if not content & _ESCAPED:
+        if cython.compiled:
+            for at in range(stop - start):
+                out[write + at] = data[start + at]
+        else:
+            out[write : write + stop - start] = data[start:stop]
+        write += stop - start
+    else:
+        for at in range(start, stop):
+            byte = data[at]
+            if byte == 39 or byte == 92:
+                out[write] = 92
+                write += 1
+            elif byte == 0:
+                out[write] = 92
+                write += 1
+                byte = 48
+            out[write] = byte
+            write += 1
+    out[write] = 39
+    return write + 1
+
+
+@cython.cfunc
+@cython.inline
 def _cut(out: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> bytes:
     """A copy of a part of a buffer."""
     if cython.compiled:
@@ -119,34 +195,16 @@ class ColumnCodec:
     :meth:`bind`. ``slot``: index among the written columns, -1 when the column is not written; ``key_slot`` likewise.
     """
 
-    kind: cython.int
-    fixed: cython.int
-    length_bytes: cython.int
-    slot: cython.int
-    key_slot: cython.int
-    unsigned: cython.bint
-    packed: cython.bint
-    precision: cython.int
-    scale: cython.int
-    pad: cython.Py_ssize_t
-    mapped: cython.bint
-    partition: cython.bint
-    id_prefix: cython.ulonglong
-    id_most: cython.ulonglong
-    id_bits: cython.int
-    introducer: bytes
-    before: bytes
-    after: bytes
-    labels: list[bytes]
-    scratch: bytearray
-    column: Column
-    table: Table
-    source: str
-
     def __init__(
         self, table: Table, column: Column, slot: int, key_slot: int, mapping: Mapping | None, source: str
     ) -> None:
         self.kind = int(column.kind)
+        self.start = -1
+        self.stop = -1
+        self.old_start = -1
+        self.old_stop = -1
+        self.is_json = False
+        self.old_json = False
         self.fixed = -1
         self.length_bytes = 1
         self.slot = slot
@@ -162,9 +220,10 @@ class ColumnCodec:
         self.id_most = 0
         self.id_bits = 0
         self.introducer = b""
+        self.quotable = False
         self.before = b""
         self.after = b""
-        self.labels = []
+        self.labels: list[bytes] = []
         self.scratch = bytearray(_SCRATCH)
         self.column = column
         self.table = table
@@ -174,6 +233,7 @@ class ColumnCodec:
         if column.kind == ValueKind.STRING:
             try:
                 self.introducer = introducer(column.charset)
+                self.quotable = self.introducer == b"" or is_ascii_superset(column.charset)
             except ValueError:
                 raise self.refused("its character set is not known") from None
         elif column.kind in (ValueKind.ENUM, ValueKind.SET):
@@ -207,6 +267,11 @@ class ColumnCodec:
         self.packed = packed
         self.precision = precision
         self.scale = scale
+
+    def bind_json(self, old: bool) -> None:
+        """The values are MySQL's binary JSON. ``old``: of a MySQL 5.7 (see worker.binlog.jsonb.json_text)."""
+        self.is_json = True
+        self.old_json = old
 
     def name(self) -> str:
         """The column's name."""
@@ -261,7 +326,7 @@ class ColumnCodec:
             return _NULL
         try:
             return self._of_text(text, mapped)
-        except Unreadable:
+        except (Unreadable, BadJson):
             raise self.unreadable(text) from None
 
     @cython.cfunc
@@ -276,7 +341,7 @@ class ColumnCodec:
             if mapped and self.partition:
                 return self._partition(plain)
             return plain
-        if kind == _BINARY or kind == _GEOMETRY:
+        if kind == _BINARY or kind == _GEOMETRY or kind == _VECTOR:
             return self._hexadecimal(data, 0, size, self.pad, b"X'")
         if kind == _DECIMAL:
             return self._number(text, data, size, True, True)
@@ -292,7 +357,7 @@ class ColumnCodec:
         if kind == _SET:
             return self._members(int(self._number(text, data, size, False, False)))
         if kind == _JSON:
-            return self._quoted(data, 0, size)
+            return literal_of_text(text)
         return self._temporal_text(data, size)
 
     @cython.cfunc
@@ -325,36 +390,75 @@ class ColumnCodec:
         if kind == _SET:
             return self._members(_little(data, start, size))
         if kind == _BIT:
-            return self._digits(_big(data, start, size), False)
+            return self._digits(_big(data, start, size))
         if kind == _YEAR:
-            return self._digits(1900 + data[start] if data[start] else 0, False)
+            return self._digits(1900 + data[start] if data[start] else 0)
         if kind == _DOUBLE:
             return self._real(_double_of(data[start:stop])[0])
         if kind == _FLOAT:
             return self._real(_float_of(data[start:stop])[0])
-        if kind == _GEOMETRY:
+        if kind == _GEOMETRY or kind == _VECTOR:
             return self._hexadecimal(data, start, stop, 0, b"X'")
+        if kind == _JSON:
+            return self._json(data, start, stop)
         raise Unreadable
 
     @cython.cfunc
-    def _digits(self, value: cython.ulonglong, negative: cython.bint) -> bytes:
+    def _json(self, data: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> bytes:
+        """A binary value; or, with ``old_start`` set, changes of the value at old_start..old_stop."""
+        try:
+            if self.old_start < 0:
+                return literal_of_value(_cut(data, start, stop), 0, stop - start, self.old_json)
+            text: bytes = apply_diffs(_cut(data, self.old_start, self.old_stop), _cut(data, start, stop))
+            return literal_of_text(text)
+        except BadJson:
+            raise Unreadable from None
+
+    @cython.cfunc
+    def most_bytes(self) -> cython.Py_ssize_t:
+        """At most so many bytes :meth:`put_wire` writes for the value at hand; 0: it does not write this kind."""
+        if self.kind == _INTEGER:
+            return 24
+        if self.kind == _STRING and self.quotable and not self.mapped:
+            return 2 * (self.stop - self.start) + 2
+        return 0
+
+    @cython.cfunc
+    def put_wire(self, out: cython.p_uchar, write: cython.Py_ssize_t, data: cython.p_uchar) -> cython.Py_ssize_t:
+        """Write the literal that :meth:`of_wire` makes (mapped) of the value at hand; the byte behind it, or -1.
+
+        For the commonest kinds only, and 7-bit text of other character sets than the connection's; -1: ask of_wire.
+        """
+        if self.kind == _INTEGER:
+            return self._put_integer(out, write, data, self.start, self.stop - self.start, True)
+        content: cython.int = _content(data, self.start, self.stop)
+        if self.introducer and content & _NOT_ASCII:
+            return -1
+        return _put_quoted(out, write, data, self.start, self.stop, content)
+
+    @cython.cfunc
+    def _digits(self, value: cython.ulonglong) -> bytes:
         out: cython.p_uchar = self.scratch
-        at: cython.Py_ssize_t = _NUMBER_END
-        while True:
-            at -= 1
-            out[at] = 48 + value % 10
-            value = value // 10
-            if value == 0:
-                break
-        if negative:
-            at -= 1
-            out[at] = 45
-        return _cut(out, at, _NUMBER_END)
+        return _cut(out, 0, _put_digits(out, 0, value))
 
     @cython.cfunc
     def _integer(
         self, data: cython.p_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t, mapped: cython.bint
     ) -> bytes:
+        out: cython.p_uchar = self.scratch
+        return _cut(out, 0, self._put_integer(out, 0, data, at, size, mapped))
+
+    @cython.cfunc
+    def _put_integer(
+        self,
+        out: cython.p_uchar,
+        write: cython.Py_ssize_t,
+        data: cython.p_uchar,
+        at: cython.Py_ssize_t,
+        size: cython.Py_ssize_t,
+        mapped: cython.bint,
+    ) -> cython.Py_ssize_t:
+        """Write an integer's digits; the byte behind them."""
         value: cython.ulonglong = _little(data, at, size)
         negative: cython.bint = False
         if not self.unsigned and data[at + size - 1] & 0x80:
@@ -366,7 +470,10 @@ class ColumnCodec:
             if negative or value > self.id_most:
                 raise self.overflow(f"{'-' if negative else ''}{value}")
             value |= self.id_prefix
-        return self._digits(value, negative)
+        if negative:
+            out[write] = 45
+            write += 1
+        return _put_digits(out, write, value)
 
     @cython.cfunc
     def _partition(self, digits: bytes) -> bytes:
@@ -454,7 +561,7 @@ class ColumnCodec:
         return _cut(out, begin, write)
 
     @cython.cfunc
-    def _label(self, index: int) -> bytes:
+    def _label(self, index: cython.ulonglong) -> bytes:
         """ENUM: 0 is the server's '' for a value that was none of the labels."""
         if index == 0:
             return b"''"
@@ -463,8 +570,9 @@ class ColumnCodec:
         return self.labels[index - 1]
 
     @cython.cfunc
-    def _members(self, mask: int) -> bytes:
-        if mask >> len(self.labels):
+    def _members(self, mask: cython.ulonglong) -> bytes:
+        count: cython.int = len(self.labels)
+        if count < 64 and mask >> count:
             raise Unreadable
         return self.quoted(b",".join([label for bit, label in enumerate(self.labels) if mask >> bit & 1]))
 
@@ -485,9 +593,11 @@ class ColumnCodec:
 
     @cython.cfunc
     def _text_literal(self, data: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> bytes:
-        if self.introducer:
+        content: cython.int = _content(data, start, stop)
+        if self.introducer and not (self.quotable and not content & _NOT_ASCII):
             return self._hexadecimal(data, start, stop, 0, self.introducer)
-        return self._quoted(data, start, stop)
+        out: cython.p_uchar = self._room(2 * (stop - start) + 2)
+        return _cut(out, 0, _put_quoted(out, 0, data, start, stop, content))
 
     @cython.cfunc
     def _room(self, size: cython.Py_ssize_t) -> cython.p_uchar:
@@ -503,23 +613,7 @@ class ColumnCodec:
     @cython.cfunc
     def _quoted(self, data: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> bytes:
         out: cython.p_uchar = self._room(2 * (stop - start) + 2)
-        write: cython.Py_ssize_t = 1
-        at: cython.Py_ssize_t
-        byte: cython.uchar
-        out[0] = 39
-        for at in range(start, stop):
-            byte = data[at]
-            if byte == 39 or byte == 92:
-                out[write] = 92
-                write += 1
-            elif byte == 0:
-                out[write] = 92
-                write += 1
-                byte = 48
-            out[write] = byte
-            write += 1
-        out[write] = 39
-        return _cut(out, 0, write + 1)
+        return _cut(out, 0, _put_quoted(out, 0, data, start, stop, _content(data, start, stop)))
 
     @cython.cfunc
     def _hexadecimal(
@@ -704,153 +798,3 @@ class ColumnCodec:
             rest: cython.longlong = value - (clock << shift)
             return self._clock(out, write, clock >> 12, clock >> 6 & 63, clock & 63, rest)
         return self._clock(out, write, value // 10000, value // 100 % 100, value % 100, 0)
-
-
-class BadImage(Exception):
-    """A row image that does not fit its event or its table."""
-
-
-class MissingColumn(Exception):
-    """A written column is absent from the row images; the argument is its name."""
-
-
-@cython.final
-@cython.cclass
-class ImageReader:
-    """The rows of one shard table's events, as RowChange.
-
-    ``codecs``: one bound codec per column of the source's table. ``keys``: how many key columns are to be given
-    unmapped; 0 when not asked for.
-    """
-
-    plan: TablePlan
-    codecs: list[ColumnCodec]
-    written: cython.Py_ssize_t
-    keys: cython.Py_ssize_t
-    at: cython.Py_ssize_t
-    key: tuple[bytes, ...]
-
-    def __init__(self, plan: TablePlan, codecs: list[ColumnCodec], keys: int) -> None:
-        self.plan = plan
-        self.codecs = codecs
-        self.written = len(plan.columns)
-        self.keys = keys
-        self.at = 0
-        self.key = ()
-
-    @cython.ccall
-    def read(
-        self, events: bytes, at: cython.Py_ssize_t, end: cython.Py_ssize_t, kind: object, byte: object, event: object,
-        rows: list[RowChange],
-    ) -> object:  # fmt: skip
-        """Append the rows of a rows event to ``rows``: its bytes at..end, from the column count to the last image.
-
-        ``kind``: ChangeKind; ``byte``, ``event``: of the RowChange. Raises BadImage, MissingColumn, and the codecs'
-        errors for values that cannot be read.
-        """
-        data: cython.p_uchar = events
-        count: cython.Py_ssize_t = len(self.codecs)
-        width: cython.Py_ssize_t = (count + 7) // 8
-        both: cython.bint = kind == ChangeKind.UPDATE
-        if at < 0 or end > len(events):
-            raise BadImage("rows lie outside the event")
-        at = self._check_count(data, at, end, count)
-        if at + (2 if both else 1) * width > end:
-            raise BadImage("the column bitmaps exceed the event")
-        first: cython.Py_ssize_t = at
-        second: cython.Py_ssize_t = at + width if both else at
-        first_present: cython.Py_ssize_t = self._present(data, first, count)
-        second_present: cython.Py_ssize_t = self._present(data, second, count)
-        self.at = second + width
-        while self.at < end:
-            start: cython.Py_ssize_t = self.at
-            before: tuple[bytes, ...] = ()
-            before_key: tuple[bytes, ...] = ()
-            if both or kind == ChangeKind.DELETE:
-                before = self._image(data, end, first, first_present)
-                before_key = self.key
-            after: tuple[bytes, ...] = ()
-            after_key: tuple[bytes, ...] = ()
-            if both or kind == ChangeKind.INSERT:
-                after = self._image(data, end, second, second_present)
-                after_key = self.key
-            if self.at == start:
-                raise BadImage("a row image without a byte")
-            rows.append(_row(RowChange, (byte, event, kind, self.plan, before, after, before_key, after_key)))
-        return None
-
-    @cython.cfunc
-    def _check_count(
-        self, data: cython.p_uchar, at: cython.Py_ssize_t, end: cython.Py_ssize_t, count: cython.Py_ssize_t
-    ) -> cython.Py_ssize_t:
-        """Past the column count (a length-encoded integer; a table has at most 4096 columns)."""
-        said: cython.Py_ssize_t = -1
-        if at < end and data[at] < 251:
-            said = data[at]
-            at += 1
-        elif at + 3 <= end and data[at] == 252:
-            said = data[at + 1] | data[at + 2] << 8
-            at += 3
-        if said != count:
-            raise BadImage("the rows event's column count is not that of its table map")
-        return at
-
-    @cython.cfunc
-    def _present(self, data: cython.p_uchar, bitmap: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """How many columns the images hold; all that are written must be among them."""
-        present: cython.Py_ssize_t = 0
-        i: cython.Py_ssize_t
-        for i in range(count):
-            if data[bitmap + (i >> 3)] >> (i & 7) & 1:
-                present += 1
-            else:
-                codec: ColumnCodec = self.codecs[i]
-                if codec.slot >= 0:
-                    raise MissingColumn(codec.column.name)
-        return present
-
-    @cython.cfunc
-    def _image(
-        self, data: cython.p_uchar, end: cython.Py_ssize_t, bitmap: cython.Py_ssize_t, present: cython.Py_ssize_t
-    ) -> tuple[bytes, ...]:
-        """One row image at ``self.at``: its literals; moves ``self.at`` behind it and sets ``self.key``."""
-        codecs: list[ColumnCodec] = self.codecs
-        values: list[bytes] = []
-        keys: list[bytes] = [_NULL] * self.keys
-        nulls: cython.Py_ssize_t = self.at
-        at: cython.Py_ssize_t = nulls + (present + 7) // 8
-        size: cython.Py_ssize_t
-        length: cython.ulonglong
-        bit: cython.Py_ssize_t = 0
-        i: cython.Py_ssize_t
-        if at > end:
-            raise BadImage("a row image exceeds the event")
-        for i in range(len(codecs)):
-            if not data[bitmap + (i >> 3)] >> (i & 7) & 1:
-                continue
-            codec: ColumnCodec = codecs[i]
-            bit += 1
-            if data[nulls + ((bit - 1) >> 3)] >> ((bit - 1) & 7) & 1:
-                if codec.slot >= 0:
-                    values.append(_NULL)
-                continue
-            size = codec.fixed
-            if size < 0:
-                if end - at < codec.length_bytes:
-                    raise BadImage("a value's length exceeds the event")
-                length = _little(data, at, codec.length_bytes)
-                at += codec.length_bytes
-                size = length
-            if size > end - at:
-                raise BadImage("a value exceeds the event")
-            if codec.slot >= 0:
-                try:
-                    values.append(codec.of_wire(data, at, at + size, True))
-                    if codec.key_slot >= 0:
-                        keys[codec.key_slot] = codec.of_wire(data, at, at + size, False)
-                except Unreadable:
-                    raise codec.unreadable(_cut(data, at, at + size)) from None
-            at += size
-        self.at = at
-        self.key = tuple(keys) if self.keys else ()
-        return tuple(values)

@@ -158,14 +158,14 @@ def _binlog_row_image(view: SourceView) -> Iterator[pb.CheckResult]:
             source,
             errors.check.BINLOG_ROW_IMAGE(source=source, variable="binlog_row_image", value=value, needed="FULL"),
         )
-    for name, needed in (("binlog_row_value_options", "''"), ("binlog_transaction_compression", "OFF")):
-        value = variable(view.session, name)
-        if value is not None and value.upper() not in _OFF:
-            yield failed(
-                "binlog_row_image",
-                source,
-                errors.check.BINLOG_UNREADABLE(source=source, variable=name, value=value, needed=needed),
-            )
+    name = "binlog_transaction_compression"
+    value = variable(view.session, name)
+    if value is not None and value.upper() not in _OFF:
+        yield failed(
+            "binlog_row_image",
+            source,
+            errors.check.BINLOG_UNREADABLE(source=source, variable=name, value=value, needed="OFF"),
+        )
 
 
 def _replication_privilege(view: SourceView) -> Iterator[pb.CheckResult]:
@@ -257,10 +257,11 @@ def _file_reason(view: SourceView, position: SourcePosition, logs: dict[str, int
     if position.pos <= 4 or position.pos == size:
         return ""
     try:
-        with view.session.cursor() as cursor:
-            cursor.execute(f"SHOW BINLOG EVENTS IN %s FROM {position.pos} LIMIT 1", (position.file,))
+        found = rows(view.session, f"SHOW BINLOG EVENTS IN %s FROM {position.pos} LIMIT 1", (position.file,))
     except pymysql.MySQLError as error:
         if errno_of(error) != _WRONG_OFFSET:
             raise
         return reason_of(error)
-    return ""
+    # Log_name, Pos, …: MySQL 8 and newer go on to the next event.
+    begins = int(found[0][1]) if found else size
+    return "" if begins == position.pos else f"no event begins there, the next one does at {begins}"

@@ -16,7 +16,7 @@ from worker.connection import quote_name, rows, text_of
 from worker.plan import ColumnPlan, PartitionId, TablePlan
 from worker.rules import Rules, check_partitions
 from worker.schema import inspect_tables, list_tables
-from worker.table import Table, ValueKind
+from worker.table import Table
 from worker.trouble import Trouble, errno_of, trouble
 
 # In these a chunk is not read as of one moment.
@@ -125,21 +125,6 @@ def _table_schema(view: SourceView, tables: TablesView, snapshot: bool) -> Itera
         return
     for error in tables.errors:
         yield failed("table_schema", source, _own(error))
-    for table in tables.tables:
-        for column in table.columns:
-            if column.kind is ValueKind.JSON:
-                yield failed(
-                    "table_schema",
-                    source,
-                    errors.check.UNSUPPORTED_COLUMN(
-                        source=source,
-                        schema=table.schema,
-                        table=table.name,
-                        column=column.name,
-                        type=column.type_text,
-                        reason="the binary JSON of row events cannot be read yet",
-                    ),
-                )
     try:
         check_partitions(tables.plans)
     except ShardmergeError as error:

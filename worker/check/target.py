@@ -9,12 +9,12 @@ import pymysql
 from proto import errors
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
-from worker.check.findings import Checklist, failed
+from worker.check.findings import Checklist, failed, warned
 from worker.check.grants import Grants
 from worker.check.source import read_grants
 from worker.connection import Session, errno_of, rows, text_of
 from worker.plan import TablePlan
-from worker.target_table import compare_target
+from worker.target_table import compare_target, find_stand_ins
 from worker.trouble import reason_of
 
 WRITES = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -94,7 +94,7 @@ def _tables(source: str, session: Session, groups: list[list[TablePlan]]) -> Ite
     for plans in groups:
         reason: str
         try:
-            compare_target(session, plans)
+            yield from _collations(source, session, plans, will_be_made=compare_target(session, plans) is None)
             continue
         except ShardmergeError as error:
             reason, way_out = str(error), error.workaround
@@ -103,3 +103,25 @@ def _tables(source: str, session: Session, groups: list[list[TablePlan]]) -> Ite
             reason = f"{name} cannot be looked at: {reason_of(error)} (errno {errno_of(error)})"
             way_out = "Grant what the server's message names."
         yield failed("schema_of_shard_tables", source, errors.check.TARGET_TABLE(reason=reason, way_out=way_out))
+
+
+def _collations(
+    source: str, session: Session, plans: list[TablePlan], *, will_be_made: bool
+) -> Iterator[pb.CheckResult]:
+    """What the target cannot write text of, or make the table with."""
+    table = f"{plans[0].target_schema}.{plans[0].target_table}"
+    found = find_stand_ins(session, {collation for plan in plans for collation in plan.table.collations})
+    missing = sorted({collation.split("_", 1)[0] for collation, other in found.items() if other is None})
+    if missing:
+        yield failed(
+            "schema_of_shard_tables",
+            source,
+            errors.check.TARGET_CHARSET(target=table, charsets=", ".join(missing)),
+        )
+    replaced = [f"{other} for {collation}" for collation, other in found.items() if other is not None]
+    if replaced and will_be_made:
+        yield warned(
+            "schema_of_shard_tables",
+            source,
+            errors.check.TARGET_COLLATION(target=table, replaced=", ".join(replaced)),
+        )

@@ -117,6 +117,10 @@ class Appender:
         self._asked = head
         return head
 
+    def arrived(self, at: float) -> None:
+        """What is fed from now on came at this Unix time."""
+        self._walker.received = at
+
     def feed(self, event: memoryview) -> None:
         """Take one event as the source sent it. ``event`` must stay valid until :meth:`flush`."""
         if len(event) < HEADER_SIZE:

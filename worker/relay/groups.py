@@ -35,6 +35,7 @@ from worker.binlog.events import (
     xa_prepare_is_commit,
 )
 from worker.position import RelayOffset, SourcePosition
+from worker.relay.commit_time import estimated_time, exact_time
 from worker.relay.gtid import GtidSet
 from worker.relay.model import Head, Statement
 from worker.relay.records import Entry, EntryKind
@@ -47,7 +48,6 @@ _LARGEST_GAP = 1 << 30
 _QUERY_LENGTHS = struct.Struct("<BHH")  # schema length, error code, length of the status variables
 _LOAD_QUERY_EXTRA = 13  # EXECUTE_LOAD_QUERY: file id, two offsets, duplicate handling
 _SIZE_AT = 9
-_MYSQL_COMMIT_TIME_AT = HEADER_SIZE + 42  # behind flags, uuid, number, type code and two logical timestamps
 
 _CONTROL = re.compile(rb"\s*(?:SAVEPOINT\b|ROLLBACK\s+(?:WORK\s+)?TO\b|RELEASE\s+SAVEPOINT\b|XA\s)", re.IGNORECASE)
 _XA_START = re.compile(rb"\s*XA\s+(?:START|BEGIN)\b", re.IGNORECASE)
@@ -121,6 +121,7 @@ class GroupWalker:
     ``entries`` and ``statements`` hold what is certain (its group has ended); :meth:`drain` takes them.
     ``byte``, ``pos``: behind the last event, at the relay and at the source. ``start_pos``: source byte at which
     the current (or last) group began. ``checksum``: whether events end with a CRC32.
+    ``received``: Unix time at which what is walked came from the source, 0.0 when it is read again from disk.
     ``last_entry``: byte of the index's last entry, when the walk goes on with an index. ``live``: the events come
     from the source now, so it is checked that they can follow what is known: the next file has a higher number, and
     the first GTID of a connection and of a file, and a file's list of GTIDs, do not go back. (Behind a GTID of the same
@@ -155,6 +156,7 @@ class GroupWalker:
         self._tagged = False
         self._commit_time = at.commit_time
         self._exact_time = 0.0
+        self.received = 0.0
         self._end_byte = self.byte
         self._end_file = self.file
         self._end_pos = self.pos
@@ -321,10 +323,7 @@ class GroupWalker:
             self._state = _In.STANDALONE if gtid.standalone else _In.OPEN
             return
         self._state = _In.HEADED
-        commit_time = event[_MYSQL_COMMIT_TIME_AT : _MYSQL_COMMIT_TIME_AT + 7]
-        if len(event) >= _MYSQL_COMMIT_TIME_AT + 7 + CHECKSUM_SIZE:
-            # Microseconds in 55 bits; the bit above says that the original commit's time follows.
-            self._exact_time = (int.from_bytes(commit_time, "little") & ((1 << 55) - 1)) / 1e6
+        self._exact_time = exact_time(event)
 
     def _known_set(self, event: bytes) -> None:
         if event[4] == EventType.PREVIOUS_GTIDS and int.from_bytes(event[19:27], "little") >> 32:
@@ -383,7 +382,7 @@ class GroupWalker:
         elif self._gtid:
             self._gtids.add(self._gtid)
         if not alone:
-            self._commit_time = self._exact_time or float(timestamp)
+            self._commit_time = estimated_time(self._exact_time, timestamp, self.received)
         self._gtid, self._tagged, self._exact_time = "", False, 0.0
         if self._undone:
             self._marks = [mark for mark in self._marks if mark.kind is not EntryKind.PIECE]

@@ -11,6 +11,7 @@ from worker.position import RelayOffset, SourcePosition
 from worker.relay.files import FIRST_BYTE
 from worker.relay.log import RelayLog
 from worker.relay.model import Head
+from worker.relay.records import EntryKind
 from worker.relay.segment import Segment, group_end, group_ends, head_at
 from worker.unit import StopSignal
 
@@ -31,6 +32,28 @@ def end_at(log: RelayLog, relay_id: str, segment: Segment, byte: int) -> Head:
             source=log.source, offset=RelayOffset(segment.number, byte), relay_id=relay_id
         )
     return found
+
+
+def group_end_behind(log: RelayLog, relay_id: str, offset: RelayOffset, head: Head) -> RelayOffset:
+    """The first group end behind ``offset`` that the index knows; ``head``, which is behind it, if it knows none.
+
+    The index knows the end of every group that is larger than a block. Raises RELAY_RESTARTED, OFFSET_PURGED,
+    OFFSET_NOT_GROUP_END.
+    """
+    reader = log.enter_reader(offset.segment)
+    try:
+        segment = log.segment(relay_id, offset.segment)
+        index = log.index_of(segment)
+        with log.changed:
+            bound = log.end_byte(segment)
+            behind = [
+                entry.byte for entry in index.entries if entry.kind is not EntryKind.PIECE and entry.byte > offset.byte
+            ]
+    finally:
+        log.leave_reader(reader)
+    if behind and behind[0] <= bound:
+        return RelayOffset(segment.number, behind[0])
+    return RelayOffset(segment.number, bound) if bound > offset.byte else head.offset
 
 
 def locate(

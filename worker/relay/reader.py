@@ -160,6 +160,7 @@ class Reader:
             began, since = self._log.head().offset, time.monotonic()
             while not self._stop.is_set():
                 dump.receive()
+                appender.arrived(time.time())
                 for event in dump.events():
                     appender.feed(event)
                 appender.flush()

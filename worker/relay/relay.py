@@ -30,7 +30,8 @@ from worker.relay.model import (
     Statement,
     SubscriptionItem,
 )
-from worker.relay.positions import end_at, locate, wait_for
+from worker.relay.oldest import first_commit_behind
+from worker.relay.positions import end_at, group_end_behind, locate, wait_for
 from worker.relay.purge import OldSegment, first_to_keep
 from worker.relay.reader import Reader
 from worker.relay.segment import read_description
@@ -148,6 +149,32 @@ class Relay:
     def bytes_between(self, start: RelayOffset, end: RelayOffset) -> int:
         """Bytes of events from ``start`` to ``end``, as far as they are kept."""
         return self._log.bytes_between(start, end)
+
+    def group_end_behind(self, offset: RelayOffset, deadline_seconds: float, stop: StopSignal) -> RelayOffset:
+        """A group end behind group start ``offset`` at which a subscription may end: near it, that of a group which
+        is large enough to be served in pieces.
+
+        Waited for while the head has not passed ``offset`` (see :meth:`subscribe`). Raises OFFSET_PURGED,
+        OFFSET_NOT_GROUP_END, LOCATE_TIMEOUT (retryable), and the error that has stopped the relay.
+        """
+        relay_id = self._log.require().relay_id
+        head = wait_for(
+            self._log,
+            relay_id,
+            lambda head: head.offset > offset,
+            f"the end of the group at relay offset {offset}",
+            deadline_seconds,
+            stop,
+            self.failure,
+        )
+        return group_end_behind(self._log, relay_id, offset, head)
+
+    def commit_time_behind(self, offset: RelayOffset) -> float | None:
+        """See :func:`worker.relay.oldest.first_commit_behind`; None also for a place of another relay log."""
+        try:
+            return first_commit_behind(self._log, offset)
+        except ShardmergeError:
+            return None
 
     def status(self) -> RelayState:
         """Never blocks on a server."""

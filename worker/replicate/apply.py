@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
 import pymysql
 from pymysql.constants import ER
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_exponential
 
 from proto import errors, hooks
 from proto.errors import ShardmergeError
@@ -17,18 +18,19 @@ from worker.connection import Endpoint, Session, Side, coded, connect, errno_of
 from worker.plan import TablePlan
 from worker.position import SourcePosition
 from worker.replicate import checkpoint as checkpoints
-from worker.replicate.batch import Batch, KeyState, collision, diverged
+from worker.replicate.batch import Batch, Keys, collision, diverged
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.statements import (
     DeleteKeys,
     DeleteRow,
     InsertRows,
+    ReplaceRows,
     Statement,
     count_sql,
     keyed_statements,
     unkeyed_statements,
 )
-from worker.rows import Literals
+from worker.rows import Joined
 
 log = get_logger()
 
@@ -38,11 +40,12 @@ _ANSWER_SECONDS = 300.0
 # gives up on a silent connection after this long, and rolls it back.
 _SILENCE_SECONDS = 30
 _KEEP_ALIVE_SECONDS = 8.0
+_EXACT_COMMITS = 50  # a workload that writes rows back as they were will do so again
 
 
 @dataclass(frozen=True, slots=True)
 class ApplySettings:
-    """``retry_seconds``: how long a lost or busy target is tried again before the lane gives up.
+    """``retry_seconds``: how long after its first failure a transaction is tried again before the lane gives up.
 
     ``safe_mode``: rows may be there already (targets pre-loaded by other means): keys are deleted
     before they are inserted, and missing rows are no error.
@@ -56,15 +59,30 @@ class ApplySettings:
     retry_seconds: float = 30.0
 
 
-class TargetWriter:
-    """One lane's connection to the target. Not shared between threads."""
+class _Ambiguous(Exception):
+    """Rows that should exist were overwritten, but the count does not prove that all of them did."""
 
-    def __init__(self, settings: ApplySettings, lane: int, epoch: int) -> None:
+
+class TargetWriter:
+    """One lane's connection to the target. Not shared between threads.
+
+    ``on_retry``: told before an attempt is repeated its number (the first repetition is 2) and why.
+    """
+
+    def __init__(
+        self,
+        settings: ApplySettings,
+        lane: int,
+        epoch: int,
+        on_retry: Callable[[int, ShardmergeError], None] = lambda attempt, error: None,
+    ) -> None:
+        self._on_retry = on_retry
         self._settings = settings
         self._lane = lane
         self._epoch = epoch
         self._session: Session | None = None
         self._used_at = 0.0
+        self._exact_for = 0
 
     def read_checkpoint(self) -> Checkpoint:
         """Where this lane stands. Raises FENCED, or the target's coded error after the retries."""
@@ -88,7 +106,12 @@ class TargetWriter:
                     settings = self._settings
                     raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
             first = False
-            return self._commit(batch, following)
+            try:
+                return self._commit(batch, following)
+            except _Ambiguous:
+                # Either a row was the same already or it is missing: the other way of writing them tells.
+                self._exact_for = _EXACT_COMMITS
+                return self._commit(batch, following)
 
         return self._retrying(attempt)
 
@@ -107,14 +130,28 @@ class TargetWriter:
             self._session = None
 
     def _retrying(self, attempt: Any) -> Any:
+        failed_at: float | None = None
+
+        def too_long(state: RetryCallState) -> bool:
+            # From the first failure on: one attempt alone may wait longer for a lock.
+            nonlocal failed_at
+            failed_at = time.monotonic() if failed_at is None else failed_at
+            return time.monotonic() - failed_at >= self._settings.retry_seconds
+
         retrying = Retrying(
             retry=retry_if_exception(_is_retryable),
-            stop=stop_after_delay(self._settings.retry_seconds),
+            stop=too_long,
             wait=wait_random_exponential(multiplier=0.05, max=2.0),
-            before_sleep=lambda state: self.close(),
+            before_sleep=self._before_retry,
             reraise=True,
         )
         return retrying(self._coding, attempt)
+
+    def _before_retry(self, state: RetryCallState) -> None:
+        self.close()
+        error = state.outcome.exception() if state.outcome is not None else None
+        if isinstance(error, ShardmergeError):
+            self._on_retry(state.attempt_number + 1, error)
 
     def _coding(self, attempt: Any) -> Any:
         try:
@@ -161,18 +198,20 @@ class TargetWriter:
             for _, keys in batch.targets():
                 if settings.safe_mode:
                     _expect_all_present(keys)
-                for statement in keyed_statements(keys, _STATEMENT_BYTES):
+                overwrite = not settings.safe_mode and self._exact_for == 0
+                for statement in keyed_statements(keys, _STATEMENT_BYTES, overwrite=overwrite):
                     self._execute(session, statement, keys)
             for statement in unkeyed_statements(batch.unkeyed):
                 self._execute(session, statement, {})
             hooks.reach(f"lane{self._lane}.before_commit")
             _run(session, b"COMMIT")
-        except ShardmergeError:
+        except (ShardmergeError, _Ambiguous):
             _run(session, b"ROLLBACK")
             raise
+        self._exact_for = max(self._exact_for - 1, 0)
         return time.time()
 
-    def _execute(self, session: Session, statement: Statement, keys: dict[Literals, KeyState]) -> None:
+    def _execute(self, session: Session, statement: Statement, keys: Keys) -> None:
         try:
             affected = _run(session, statement.sql)
         except pymysql.MySQLError as error:
@@ -186,6 +225,9 @@ class TargetWriter:
                     _run(session, b"ROLLBACK")
                     missing = _find(session, plan, wanted, present=False) or wanted[0]
                     raise diverged(plan, len(wanted) - affected, missing, keys[missing].position)
+            case ReplaceRows(count=count):
+                if affected != 2 * count:
+                    raise _Ambiguous
             case InsertRows(plan=plan, count=count):
                 if affected != count:
                     raise errors.replicate.TARGET_REJECTED(
@@ -197,13 +239,13 @@ class TargetWriter:
                     )
             case DeleteRow(operation=operation):
                 if affected != 1:
-                    raise diverged(operation.plan, 1, (), operation.position)
+                    raise diverged(operation.plan, 1, b"", operation.position)
 
     def _duplicate(
         self,
         session: Session,
         statement: InsertRows,
-        keys: dict[Literals, KeyState],
+        keys: Keys,
         error: pymysql.MySQLError,
     ) -> ShardmergeError:
         """Which key is there already; of another unique key when none of the batch's is."""
@@ -226,15 +268,15 @@ class TargetWriter:
         )
 
 
-def _expect_all_present(keys: dict[Literals, KeyState]) -> None:
+def _expect_all_present(keys: Keys) -> None:
     for state in keys.values():
         state.existed = True
 
 
-def _find(session: Session, plan: TablePlan, keys: tuple[Literals, ...], *, present: bool) -> Literals | None:
+def _find(session: Session, plan: TablePlan, keys: tuple[Joined, ...], *, present: bool) -> Joined | None:
     """One of ``keys`` that exists at the target (or does not), by halving; None if there is none."""
 
-    def odd(part: tuple[Literals, ...]) -> bool:
+    def odd(part: tuple[Joined, ...]) -> bool:
         with session.cursor() as cursor:
             execute: Any = cursor.execute
             execute(count_sql(plan, part))

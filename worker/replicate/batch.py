@@ -15,22 +15,25 @@ from proto import errors
 from proto.errors import ShardmergeError
 from worker.plan import TablePlan
 from worker.position import SourcePosition
-from worker.replicate.placement import hash_indexes, lane_of
-from worker.rows import ChangeKind, Literals, RowChange
+from worker.replicate.placement import crc_seed, lane_of
+from worker.rows import ChangeKind, Joined, Literals, RowChange
 
 
-@dataclass(slots=True)
 class KeyState:
-    """One key of the batch. ``image``: the row to be there afterwards, None for no row.
+    """One key of the batch. Made once per key of the stream: plain slots, no dataclass.
 
-    ``plan`` is of the shard table whose event came last: the key's owner.
+    ``existed``: the target held it before. ``image``: the row to be there afterwards, None for no row. ``plan``: of
+    the shard table whose event came last, the key's owner; (``file``, ``pos``): that event's end at the source.
     """
 
-    existed: bool
-    plan: TablePlan
-    image: Literals | None
-    file: str
-    pos: int
+    __slots__ = ("existed", "file", "image", "plan", "pos")
+
+    def __init__(self, existed: bool, plan: TablePlan, image: Joined | None, file: str, pos: int) -> None:
+        self.existed = existed
+        self.plan = plan
+        self.image = image
+        self.file = file
+        self.pos = pos
 
     @property
     def position(self) -> SourcePosition:
@@ -47,129 +50,127 @@ class RowOperation:
     position: SourcePosition
 
 
-@dataclass(slots=True)
-class _Target:
-    """A plan's constants, looked up once per row change."""
-
-    name: bytes
-    indexes: tuple[int, ...]
-    keys: dict[Literals, KeyState]
+Keys = dict[Joined, KeyState]
 
 
 @dataclass(slots=True)
 class Batch:
-    """Changes of one lane since its last commit."""
+    """Changes of one lane since its last commit.
+
+    ``file``: of the source, that the positions given are in; ``bytes``: of the images and keys taken.
+    """
 
     lane: int
     lanes: int
+    file: str = ""
     changes: int = 0
     bytes: int = 0
-    keyed: dict[str, dict[Literals, KeyState]] = field(default_factory=dict[str, dict[Literals, KeyState]])
+    keyed: dict[str, Keys] = field(default_factory=dict[str, Keys])
     unkeyed: list[RowOperation] = field(default_factory=list[RowOperation])
-    _targets: dict[int, _Target] = field(default_factory=dict[int, _Target])
+    _of_shard: dict[int, Keys] = field(default_factory=dict[int, Keys])
 
     @property
     def is_empty(self) -> bool:
         return not self.changes
 
-    def add(self, change: RowChange, file: str, pos: int) -> None:
-        """Take the part of ``change`` that is this lane's; (file, pos) is its event's end at the source.
+    def add(self, change: RowChange, pos: int) -> None:
+        """Take the part of ``change`` that is this lane's; ``pos`` is its event's end at the source.
 
-        Raises COLLISION when two shards own the key within the batch.
+        Raises COLLISION when two shards own the key within the batch, DIVERGED.
         """
         plan = change.plan
-        target = self._targets.get(plan.shard)
-        if target is None:
-            target = self._target(plan)
         if not plan.key:
-            if lane_of(target.name, (), (), self.lanes) == self.lane:
-                self.unkeyed.append(RowOperation(plan, change.before, change.after, SourcePosition(file, pos)))
-                self._count(change)
+            if crc_seed(plan) % self.lanes == self.lane:
+                self.operate(plan, change.before, change.after, pos)
             return
         kind = change.kind
-        key = plan.key
-        if kind is ChangeKind.INSERT:
-            after = tuple([change.after[index] for index in key])
-            if self._mine(target, after):
-                self._put(target, after, change, file, pos)
-                self._count(change)
-        elif kind is ChangeKind.DELETE:
-            before = tuple([change.before[index] for index in key])
-            if self._mine(target, before):
-                self._remove(target, before, change, file, pos)
-                self._count(change)
-        else:
-            before = tuple([change.before[index] for index in key])
-            after = tuple([change.after[index] for index in key])
-            if before == after:
-                if self._mine(target, before):
-                    self._replace(target, before, change, file, pos)
-                    self._count(change)
-            else:
-                # A key change is a DELETE of one key and an INSERT of another, maybe of other lanes.
-                mine_before, mine_after = self._mine(target, before), self._mine(target, after)
-                if mine_before:
-                    self._remove(target, before, change, file, pos)
-                if mine_after:
-                    self._put(target, after, change, file, pos)
-                if mine_before or mine_after:
-                    self._count(change)
+        before = tuple([change.before[index] for index in plan.key]) if change.before else ()
+        after = tuple([change.after[index] for index in plan.key]) if change.after else ()
+        if kind is ChangeKind.UPDATE and before == after:
+            if self._mine(plan, after):
+                self.replace(plan, b",".join(after), b",".join(change.after), pos)
+            return
+        # A key change is a DELETE of one key and an INSERT of another, maybe of other lanes.
+        if before and self._mine(plan, before):
+            self.remove(plan, b",".join(before), pos)
+        if after and self._mine(plan, after):
+            self.put(plan, b",".join(after), b",".join(change.after), pos)
 
-    def _target(self, plan: TablePlan) -> _Target:
-        made = _Target(plan.target_name.encode(), hash_indexes(plan), self.keyed.setdefault(plan.target_name, {}))
-        self._targets[plan.shard] = made
-        return made
+    def _mine(self, plan: TablePlan, key: Literals) -> bool:
+        return self.lanes == 1 or lane_of(plan, key, self.lanes) == self.lane
 
-    def _mine(self, target: _Target, key: Literals) -> bool:
-        return self.lanes == 1 or lane_of(target.name, key, target.indexes, self.lanes) == self.lane
+    def _keys(self, plan: TablePlan) -> Keys:
+        keys = self._of_shard[plan.shard] = self.keyed.setdefault(plan.target_name, {})
+        return keys
 
-    def _count(self, change: RowChange) -> None:
+    def put(self, plan: TablePlan, key: Joined, image: Joined, pos: int) -> None:
+        """A row was inserted (or its key became this one). Raises COLLISION."""
+        keys = self._of_shard.get(plan.shard)
+        if keys is None:
+            keys = self._keys(plan)
         self.changes += 1
-        self.bytes += sum(map(len, change.after or change.before))
-
-    def _put(self, target: _Target, key: Literals, change: RowChange, file: str, pos: int) -> None:
-        state = target.keys.get(key)
+        self.bytes += len(image)
+        state = keys.get(key)
         if state is None:
-            target.keys[key] = KeyState(False, change.plan, change.after, file, pos)
+            keys[key] = KeyState(False, plan, image, self.file, pos)
             return
         if state.image is not None:
-            raise collision(change.plan, key, SourcePosition(file, pos), state.plan)
-        state.plan, state.image, state.file, state.pos = change.plan, change.after, file, pos
+            raise collision(plan, key, SourcePosition(self.file, pos), state.plan)
+        state.plan, state.image, state.file, state.pos = plan, image, self.file, pos
 
-    def _replace(self, target: _Target, key: Literals, change: RowChange, file: str, pos: int) -> None:
-        state = target.keys.get(key)
+    def replace(self, plan: TablePlan, key: Joined, image: Joined, pos: int) -> None:
+        """A row was updated and kept its key. Raises COLLISION, DIVERGED."""
+        keys = self._of_shard.get(plan.shard)
+        if keys is None:
+            keys = self._keys(plan)
+        self.changes += 1
+        self.bytes += len(image)
+        state = keys.get(key)
         if state is None:
-            target.keys[key] = KeyState(True, change.plan, change.after, file, pos)
+            keys[key] = KeyState(True, plan, image, self.file, pos)
             return
-        self._must_own(state, key, change, file, pos)
-        state.image, state.file, state.pos = change.after, file, pos
+        self._must_own(state, plan, key, pos)
+        state.image, state.file, state.pos = image, self.file, pos
 
-    def _remove(self, target: _Target, key: Literals, change: RowChange, file: str, pos: int) -> None:
-        state = target.keys.get(key)
+    def remove(self, plan: TablePlan, key: Joined, pos: int) -> None:
+        """A row was deleted (or its key became another). Raises COLLISION, DIVERGED."""
+        keys = self._of_shard.get(plan.shard)
+        if keys is None:
+            keys = self._keys(plan)
+        self.changes += 1
+        self.bytes += len(key)
+        state = keys.get(key)
         if state is None:
-            target.keys[key] = KeyState(True, change.plan, None, file, pos)
+            keys[key] = KeyState(True, plan, None, self.file, pos)
             return
-        self._must_own(state, key, change, file, pos)
-        state.image, state.file, state.pos = None, file, pos
+        self._must_own(state, plan, key, pos)
+        state.image, state.file, state.pos = None, self.file, pos
 
-    def _must_own(self, state: KeyState, key: Literals, change: RowChange, file: str, pos: int) -> None:
-        if state.plan.shard != change.plan.shard:
-            raise collision(change.plan, key, SourcePosition(file, pos), state.plan)
+    def operate(self, plan: TablePlan, before: Literals, after: Literals, pos: int) -> None:
+        """A change of a table without a key."""
+        self.changes += 1
+        self.bytes += sum(map(len, before)) + sum(map(len, after))
+        self.unkeyed.append(RowOperation(plan, before, after, SourcePosition(self.file, pos)))
+
+    def _must_own(self, state: KeyState, plan: TablePlan, key: Joined, pos: int) -> None:
+        if state.plan.shard != plan.shard:
+            raise collision(plan, key, SourcePosition(self.file, pos), state.plan)
         if state.image is None:
-            raise diverged(change.plan, 1, key, SourcePosition(file, pos))
+            raise diverged(plan, 1, key, SourcePosition(self.file, pos))
 
-    def targets(self) -> Iterator[tuple[str, dict[Literals, KeyState]]]:
+    def targets(self) -> Iterator[tuple[str, Keys]]:
         """Target name and its keys, for targets with any."""
         return ((name, keys) for name, keys in self.keyed.items() if keys)
 
 
-def key_text(plan: TablePlan, key: Literals) -> str:
-    """A key for a message: "(`id` = 5, `b` = 'x')"."""
-    names = [plan.columns[index].target_name for index in plan.key]
-    return "(" + ", ".join(f"`{n}` = {v.decode('utf-8', 'replace')}" for n, v in zip(names, key, strict=True)) + ")"
+def key_text(plan: TablePlan, key: Joined) -> str:
+    """A key for a message: "(`id` = 5)", "((`a`, `b`) = (5,'x'))"."""
+    names = ", ".join(f"`{plan.columns[index].target_name}`" for index in plan.key)
+    value = key.decode("utf-8", "replace")
+    return f"({names} = {value})" if len(plan.key) == 1 else f"(({names}) = ({value}))"
 
 
-def collision(plan: TablePlan, key: Literals, position: SourcePosition, owner: TablePlan | None) -> ShardmergeError:
+def collision(plan: TablePlan, key: Joined, position: SourcePosition, owner: TablePlan | None) -> ShardmergeError:
     """COLLISION: ``owner`` is the other shard when it is known."""
     other = ""
     if owner is not None and owner.shard != plan.shard:
@@ -186,7 +187,7 @@ def collision(plan: TablePlan, key: Literals, position: SourcePosition, owner: T
     )
 
 
-def diverged(plan: TablePlan, missing: int, key: Literals, position: SourcePosition) -> ShardmergeError:
+def diverged(plan: TablePlan, missing: int, key: Joined, position: SourcePosition) -> ShardmergeError:
     """DIVERGED: rows that must exist at the target do not."""
     return errors.replicate.DIVERGED(
         source=plan.source,

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
-from proto import common_pb2, errors, relay_pb2, worker_pb2
+from proto import errors, relay_pb2
 from proto.errors import ShardmergeError
-from worker.position import RelayOffset, SourcePosition
-from worker.relay.model import Head, Statement
+from worker.position import RelayOffset
+from worker.relay.model import Statement
 from worker.unit import StopSignal
+
+_WATCH_SECONDS = 1.0
+_SILENCE_SECONDS = 120.0  # a busy machine may need most of a minute to start a Python process
+_RECENT_SECONDS = 5.0
+_LEAST_SECONDS = 0.25  # lanes report that often
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +36,71 @@ class LaneGone:
 Event = BarrierReached | LaneGone
 
 
+def committed(report: relay_pb2.LaneReport | None) -> RelayOffset | None:
+    """What a lane says it has committed; None before it knows."""
+    if report is None or not report.HasField("committed"):
+        return None
+    return RelayOffset.from_proto(report.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """A lane as the driver sees it now.
+
+    ``report``: its last one, None before the first. ``silent_seconds``: since then. ``recent_rps``: rows/s over the
+    last seconds. ``barrier``: the statement before which it stands.
+    """
+
+    lane: int
+    report: relay_pb2.LaneReport | None
+    silent_seconds: float
+    recent_rps: float
+    barrier: Statement | None
+
+
+@dataclass(slots=True)
+class _Heard:
+    """``recent``: when how many rows had been applied."""
+
+    at: float
+    report: relay_pb2.LaneReport | None = None
+    recent: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
+
+    def take(self, report: relay_pb2.LaneReport, at: float) -> None:
+        self.at, self.report = at, report
+        self.recent.append((at, report.rows))
+        # One older than the window stays: from it on the rate is measured.
+        while len(self.recent) > 2 and at - self.recent[1][0] > _RECENT_SECONDS:
+            self.recent.popleft()
+
+    def rate(self, now: float) -> float:
+        if not self.recent or now - self.at > _RECENT_SECONDS:
+            return 0.0
+        at, rows = self.recent[0]
+        return (self.recent[-1][1] - rows) / max(now - at, _LEAST_SECONDS)
+
+
 class LaneBoard:
     """Shared by the lane service's threads (reports, streams) and the unit's (decisions).
 
-    One lock, held briefly; :attr:`stop` ends this run's streams.
+    ``until``: where the lanes' streams end, None: nowhere. One lock, held briefly; :attr:`stop` ends this run's
+    streams.
     """
 
-    def __init__(self, task: str, source: str, epoch: int, lanes: int, stop: StopSignal) -> None:
+    def __init__(
+        self, task: str, source: str, epoch: int, lanes: int, stop: StopSignal, until: RelayOffset | None = None
+    ) -> None:
         self.task = task
         self.source = source
         self.epoch = epoch
         self.lanes = lanes
         self.stop = stop
+        self.started_at = time.monotonic()
+        self._until = until
         self._lock = threading.Lock()
-        self._reports: dict[int, relay_pb2.LaneReport] = {}
+        self._heard = {lane: _Heard(self.started_at) for lane in range(lanes)}
         self._statements: dict[int, Statement] = {}
         self._event: Event | None = None
-        self._started_at = time.monotonic()
-        self._heard = dict.fromkeys(range(lanes), self._started_at)
-        self._recent: list[tuple[float, int]] = []
 
     def report(self, report: relay_pb2.LaneReport) -> bool:
         """Take a lane's report; True tells the lane to stop."""
@@ -56,10 +108,10 @@ class LaneBoard:
             self.gone(report.who.index)
             return True
         with self._lock:
-            self._reports[report.who.index] = report
-            self._heard[report.who.index] = time.monotonic()
-            self._recent.append((time.monotonic(), self._total_rows()))
-            del self._recent[:-_RECENT_REPORTS]
+            heard = self._heard.get(report.who.index)
+            if heard is None:
+                return True
+            heard.take(report, time.monotonic())
             self._judge_barrier()
         return self.stop.is_set
 
@@ -86,7 +138,11 @@ class LaneBoard:
         while not self.stop.wait(_WATCH_SECONDS):
             now = time.monotonic()
             with self._lock:
-                silent = [lane for lane, heard in self._heard.items() if now - heard > _SILENCE_SECONDS]
+                silent = [
+                    lane
+                    for lane, heard in self._heard.items()
+                    if now - heard.at > _SILENCE_SECONDS and not self._is_through(heard.report)
+                ]
             if silent:
                 self.gone(silent[0])
 
@@ -97,76 +153,38 @@ class LaneBoard:
             return self._event
 
     def _judge_barrier(self) -> None:
-        numbers = {report.barrier for report in self._reports.values()}
-        if len(self._reports) == self.lanes and len(numbers) == 1 and self._event is None:
+        """Whether every lane stands before the same statement, but for those whose stream has ended before it."""
+        reports = [heard.report for heard in self._heard.values()]
+        open_ones = [report for report in reports if report is not None and not self._is_through(report)]
+        numbers = {report.barrier for report in open_ones}
+        if None not in reports and len(numbers) == 1 and self._event is None:
             statement = self._statements.get(numbers.pop())
             if statement is not None:
                 self._event = BarrierReached(statement)
                 self.stop.set()
 
-    def _total_rows(self) -> int:
-        return sum(report.rows for report in self._reports.values())
+    def _is_through(self, report: relay_pb2.LaneReport | None) -> bool:
+        at = committed(report)
+        return self._until is not None and at is not None and at >= self._until
 
     def lowest(self) -> RelayOffset | None:
         """The lowest committed offset; None until every lane has reported (I7: purge asks for it)."""
         with self._lock:
-            if len(self._reports) < self.lanes:
-                return None
-            return min(RelayOffset.from_proto(report.committed) for report in self._reports.values())
+            offsets = [committed(heard.report) for heard in self._heard.values()]
+        known = [offset for offset in offsets if offset is not None]
+        return min(known) if len(known) == len(offsets) else None
 
-    def status(self, head: Head, source_position: SourcePosition, bytes_between: int) -> worker_pb2.SyncStatus:
-        """``head``: the relay's end; ``source_position``: the source's own; ``bytes_between``: from the
-        slowest lane to the head."""
-        with self._lock:
-            reports = sorted(self._reports.values(), key=lambda report: report.who.index)
-            total = self._total_rows()
-            recent = list(self._recent)
+    def views(self) -> tuple[LaneView, ...]:
+        """Every lane, by number."""
         now = time.monotonic()
-        committed = [RelayOffset.from_proto(report.committed) for report in reports]
-        drained = len(reports) == self.lanes and all(offset >= head.offset for offset in committed)
-        known = bool(source_position.file)  # not before the source's first answer
-        caught_up = known and head.position.file_order() >= source_position.file_order()
-        slowest = min(reports, key=lambda report: (report.committed.segment, report.committed.byte), default=None)
-        status = worker_pb2.SyncStatus(
-            total_rows=total,
-            total_rps=round(total / max(now - self._started_at, 0.001)),
-            recent_rps=_recent_rate(recent, now, total),
-            master_binlog=str(source_position),
-            master_binlog_gtid=source_position.gtid_set,
-            synced=drained and caught_up,
-            binlog_type="relay",
-            bytes_behind=bytes_between,
-        )
-        if slowest is not None:
-            status.syncer_binlog = str(SourcePosition.from_proto(slowest.position))
-            status.syncer_binlog_gtid = slowest.position.gtid_set
-        if not drained:
-            # Lag of what is not applied yet is at least its age; the lanes' last commits say the rest.
-            behind = [time.time() - report.commit_time for report in reports if report.commit_time]
-            status.seconds_behind_master = max((value for value in behind if value > 0), default=0.0)
-        for report in reports:
-            lag = (report.applied_time - report.commit_time) * 1000 if report.applied_time else 0.0
-            status.lanes.append(
-                worker_pb2.LaneStatus(
-                    lane=report.who.index,
-                    phase=report.phase,
-                    committed=common_pb2.RelayOffset(segment=report.committed.segment, byte=report.committed.byte),
-                    rows=report.rows,
-                    lag_ms=max(lag, 0.0),
+        with self._lock:
+            return tuple(
+                LaneView(
+                    lane,
+                    heard.report,
+                    now - heard.at,
+                    heard.rate(now),
+                    self._statements.get(heard.report.barrier) if heard.report is not None else None,
                 )
+                for lane, heard in sorted(self._heard.items())
             )
-        return status
-
-
-_RECENT_REPORTS = 80
-_WATCH_SECONDS = 1.0
-_SILENCE_SECONDS = 120.0  # a busy machine may need most of a minute to start a Python process
-_RECENT_SECONDS = 5.0
-
-
-def _recent_rate(recent: list[tuple[float, int]], now: float, total: int) -> int:
-    window = [(at, rows) for at, rows in recent if now - at <= _RECENT_SECONDS]
-    if not window:
-        return 0
-    at, rows = window[0]
-    return round((total - rows) / max(now - at, 0.25))

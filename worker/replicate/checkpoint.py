@@ -123,6 +123,34 @@ def insert(connection: Session, schema: str, task: str, source: str, checkpoints
             )
 
 
+def replace_all(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    found: tuple[Checkpoint, ...],
+    following: tuple[Checkpoint, ...],
+) -> None:
+    """Put ``following`` in the place of ``found``, inside the caller's transaction.
+
+    Raises FENCED when the checkpoints are no longer ``found``; the caller's transaction is rolled back then.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `lane`, `epoch`, `seq` FROM {quote_name(schema)}.`lane_checkpoint` "
+            "WHERE `task` = %s AND `source` = %s ORDER BY `lane` FOR UPDATE",
+            (task, source),
+        )
+        now = [tuple(map(int, row)) for row in cursor.fetchall()]
+        if now != [(item.lane, item.epoch, item.seq) for item in found]:
+            cursor.execute("ROLLBACK")
+            raise errors.replicate.FENCED(task=task, source=source, epoch=following[0].epoch)
+        cursor.execute(
+            f"DELETE FROM {quote_name(schema)}.`lane_checkpoint` WHERE `task` = %s AND `source` = %s", (task, source)
+        )
+    insert(connection, schema, task, source, following)
+
+
 def update_statement(schema: str, task: str, source: str, item: Checkpoint) -> bytes:
     """The UPDATE that moves a lane to ``item``: it must change exactly one row.
 

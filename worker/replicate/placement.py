@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 
 from worker.plan import TablePlan
 from worker.rows import Literals
 from worker.table import Column, ValueKind
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Lane ``lane`` of ``lanes``."""
+
+    lane: int
+    lanes: int
+
+
+ONLY_LANE = Bucket(0, 1)
 
 _BYTE_EXACT = frozenset(
     {
@@ -41,9 +53,14 @@ def hash_indexes(plan: TablePlan) -> tuple[int, ...]:
     return tuple(at for at, index in enumerate(plan.key) if _is_byte_exact(plan.columns[index].column))
 
 
-def lane_of(target: bytes, key: Literals, indexes: tuple[int, ...], lanes: int) -> int:
-    """The lane of a key of ``target`` (the quoted target name), with :func:`hash_indexes` of its plan."""
-    value = zlib.crc32(target)
-    for index in indexes:
+def crc_seed(plan: TablePlan) -> int:
+    """Where the hash of a key begins: CRC-32 of the quoted target name. Alone, the lane of tables without a key."""
+    return zlib.crc32(plan.target_name.encode())
+
+
+def lane_of(plan: TablePlan, key: Literals, lanes: int) -> int:
+    """The lane of a key of ``plan``'s target; the row images' reader computes the same without literals."""
+    value = crc_seed(plan)
+    for index in hash_indexes(plan):
         value = zlib.crc32(key[index], value)
     return value % lanes

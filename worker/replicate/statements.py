@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from worker.connection import quote_name
 from worker.plan import TablePlan
-from worker.replicate.batch import KeyState, RowOperation
-from worker.rows import Literals
+from worker.replicate.batch import Keys, KeyState, RowOperation
+from worker.rows import Joined
 from worker.table import ValueKind
 
 
@@ -18,7 +18,20 @@ class DeleteKeys:
 
     sql: bytes
     plan: TablePlan
-    keys: tuple[Literals, ...]
+    keys: tuple[Joined, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceRows:
+    """Of keys that exist, at a target with no other unique key: should affect two rows each.
+
+    A server counts a row that REPLACE inserts once, one that it overwrites with another image twice, and one that
+    was the same already once: only twice everywhere proves that every key existed.
+    """
+
+    sql: bytes
+    plan: TablePlan
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +40,7 @@ class InsertRows:
 
     sql: bytes
     plan: TablePlan
-    keys: tuple[Literals, ...]
+    keys: tuple[Joined, ...]
     count: int
 
 
@@ -39,41 +52,50 @@ class DeleteRow:
     operation: RowOperation
 
 
-Statement = DeleteKeys | InsertRows | DeleteRow
+Statement = DeleteKeys | ReplaceRows | InsertRows | DeleteRow
 
 
-def keyed_statements(keys: dict[Literals, KeyState], max_bytes: int) -> Iterator[Statement]:
-    """One target table's part of a batch: every delete before every insert.
+def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator[Statement]:
+    """One target table's part of a batch: every delete before every other statement.
 
-    Deleting first lets a unique value move from one row to another inside the batch.
+    Deleting first lets a unique value move from one row to another inside the batch. ``overwrite``: rows that exist
+    and stay are overwritten in place where the target has no other unique key, for that costs the target a third
+    less than deleting and inserting them.
     """
-    existed: list[Literals] = []
-    images: dict[tuple[str, ...], list[tuple[Literals, KeyState]]] = {}
+    gone: list[Joined] = []
+    kept: dict[tuple[str, ...], list[tuple[Joined, KeyState]]] = {}
+    fresh: dict[tuple[str, ...], list[tuple[Joined, KeyState]]] = {}
     plan: TablePlan | None = None
     names: dict[int, tuple[str, ...]] = {}
     for key, state in keys.items():
         plan = state.plan
-        if state.existed:
-            existed.append(key)
-        if state.image is not None:
-            # Shard tables may hold their columns in different orders: one INSERT per order.
+        image = state.image
+        stays = state.existed and image is not None and overwrite and not plan.one_lane
+        if state.existed and not stays:
+            gone.append(key)
+        if image is not None:
+            # Shard tables may hold their columns in different orders: one statement per order.
             columns = names.get(plan.shard)
             if columns is None:
                 columns = names[plan.shard] = tuple(item.target_name for item in plan.columns)
-            images.setdefault(columns, []).append((key, state))
+            (kept if stays else fresh).setdefault(columns, []).append((key, state))
     if plan is None:
         return
-    for part in _cut(existed, max_bytes):
+    for part in _cut(gone, max_bytes, _MAX_ITEMS if len(plan.key) == 1 else _MAX_TUPLES):
         yield DeleteKeys(delete_sql(plan, part), plan, tuple(part))
-    for rows in images.values():
-        start = 0
-        sizes = [sum(map(len, state.image or ())) + 3 for _, state in rows]
-        for end in _cut_sizes(sizes, max_bytes):
-            part_rows = rows[start:end]
-            start = end
+    for rows in kept.values():
+        for part_rows in _cut_rows(rows, max_bytes):
             of = part_rows[0][1].plan
-            sql = insert_sql(of, [state.image for _, state in part_rows if state.image is not None])
-            yield InsertRows(sql, of, tuple(key for key, _ in part_rows), len(part_rows))
+            yield ReplaceRows(write_sql(b"REPLACE", of, _images(part_rows)), of, len(part_rows))
+    for rows in fresh.values():
+        for part_rows in _cut_rows(rows, max_bytes):
+            of = part_rows[0][1].plan
+            sql = write_sql(b"INSERT", of, _images(part_rows))
+            yield InsertRows(sql, of, tuple([key for key, _ in part_rows]), len(part_rows))
+
+
+def _images(rows: Sequence[tuple[Joined, KeyState]]) -> list[Joined]:
+    return [state.image for _, state in rows if state.image is not None]
 
 
 def unkeyed_statements(operations: Sequence[RowOperation]) -> Iterator[Statement]:
@@ -82,30 +104,31 @@ def unkeyed_statements(operations: Sequence[RowOperation]) -> Iterator[Statement
         if operation.before:
             yield DeleteRow(delete_row_sql(operation), operation)
         if operation.after:
-            yield InsertRows(insert_sql(operation.plan, [operation.after]), operation.plan, (), 1)
+            yield InsertRows(write_sql(b"INSERT", operation.plan, [b",".join(operation.after)]), operation.plan, (), 1)
 
 
-def key_condition(plan: TablePlan, keys: Sequence[Literals]) -> bytes:
+def key_condition(plan: TablePlan, keys: Sequence[Joined]) -> bytes:
     """``key IN (...)`` over all key columns."""
     columns = [quote_name(plan.columns[index].target_name).encode() for index in plan.key]
     if len(columns) == 1:
-        return columns[0] + b" IN (" + b",".join(key[0] for key in keys) + b")"
-    return b"(" + b",".join(columns) + b") IN (" + b",".join(b"(" + b",".join(key) + b")" for key in keys) + b")"
+        return columns[0] + b" IN (" + b",".join(keys) + b")"
+    return b"(" + b",".join(columns) + b") IN ((" + b"),(".join(keys) + b"))"
 
 
-def delete_sql(plan: TablePlan, keys: Sequence[Literals]) -> bytes:
+def delete_sql(plan: TablePlan, keys: Sequence[Joined]) -> bytes:
     return b"DELETE FROM " + plan.target_name.encode() + b" WHERE " + key_condition(plan, keys)
 
 
-def count_sql(plan: TablePlan, keys: Sequence[Literals]) -> bytes:
+def count_sql(plan: TablePlan, keys: Sequence[Joined]) -> bytes:
     """How many of ``keys`` exist."""
     return b"SELECT COUNT(*) FROM " + plan.target_name.encode() + b" WHERE " + key_condition(plan, keys)
 
 
-def insert_sql(plan: TablePlan, images: Sequence[Literals]) -> bytes:
+def write_sql(verb: bytes, plan: TablePlan, images: Sequence[Joined]) -> bytes:
+    """``verb``: INSERT or REPLACE."""
     columns = b",".join(quote_name(item.target_name).encode() for item in plan.columns)
-    values = b"),(".join(b",".join(image) for image in images)
-    return b"INSERT INTO " + plan.target_name.encode() + b" (" + columns + b") VALUES (" + values + b")"
+    head = verb + b" INTO " + plan.target_name.encode() + b" (" + columns + b") VALUES ("
+    return head + b"),(".join(images) + b")"
 
 
 def delete_row_sql(operation: RowOperation) -> bytes:
@@ -118,27 +141,43 @@ def delete_row_sql(operation: RowOperation) -> bytes:
         elif item.column.kind is ValueKind.STRING:
             charset = item.column.charset.encode()
             conditions.append(b"BINARY " + name + b" = BINARY CONVERT(" + value + b" USING " + charset + b")")
+        elif item.column.kind is ValueKind.JSON:
+            # By its text: MySQL takes a text that is compared with a JSON value for a JSON string.
+            text = b"BINARY CONVERT(%b USING utf8mb4)"
+            conditions.append(text % name + b" = " + text % value)
+        elif item.column.kind is ValueKind.VECTOR:
+            conditions.append(b"BINARY " + name + b" = " + value)  # MySQL does not compare vectors
         else:
             conditions.append(name + b" = " + value)
     where = b" AND ".join(conditions)
     return b"DELETE FROM " + operation.plan.target_name.encode() + b" WHERE " + where + b" LIMIT 1"
 
 
-def _cut(keys: list[Literals], max_bytes: int) -> Iterator[list[Literals]]:
+def _cut(keys: list[Joined], max_bytes: int, most: int) -> Iterator[list[Joined]]:
     start = 0
-    for end in _cut_sizes([sum(map(len, key)) + 4 for key in keys], max_bytes):
+    for end in _cut_sizes([len(key) + 4 for key in keys], max_bytes, most):
         yield keys[start:end]
         start = end
 
 
+def _cut_rows(rows: list[tuple[Joined, KeyState]], max_bytes: int) -> Iterator[list[tuple[Joined, KeyState]]]:
+    start = 0
+    for end in _cut_sizes([len(state.image or b"") + 3 for _, state in rows], max_bytes, _MAX_ITEMS):
+        yield rows[start:end]
+        start = end
+
+
 _MAX_ITEMS = 2000
+# The range analysis of (a, b) IN (...) is quadratic where a second index holds the same columns: 2,000 tuples took
+# MariaDB 10.11 4.8 s, ten times 200 take 0.1 s.
+_MAX_TUPLES = 200
 
 
-def _cut_sizes(sizes: list[int], max_bytes: int) -> Iterator[int]:
-    """Ends of consecutive parts, each at most ``max_bytes`` (but at least one item) and _MAX_ITEMS."""
+def _cut_sizes(sizes: list[int], max_bytes: int, most: int) -> Iterator[int]:
+    """Ends of consecutive parts, each at most ``max_bytes`` (but at least one item) and ``most`` items."""
     total = count = 0
     for index, size in enumerate(sizes):
-        if count and (total + size > max_bytes or count >= _MAX_ITEMS):
+        if count and (total + size > max_bytes or count >= most):
             yield index
             total = count = 0
         total += size

@@ -1,15 +1,23 @@
-"""The replicate unit: one Spark job of lanes that live until pause, stop, failure or a barrier."""
+"""The replicate unit: one Spark job of lanes that live until pause, stop, failure or a barrier.
+
+Lanes whose rows are to be dealt otherwise than their checkpoints say (another number of lanes, other rules, a target
+that has to keep to one lane) first run as they were, in a job of its own that ends at one barrier.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pymysql
 
-from proto import errors, worker_pb2
+from proto import errors, hooks, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
+from worker import meta
 from worker.connection import Session, Side, coded, connect
 from worker.context import SubTaskContext
 from worker.ddl.routed import RoutedScope, shown, touched
@@ -21,17 +29,23 @@ from worker.replicate import checkpoint as checkpoints
 from worker.replicate.apply import ApplySettings
 from worker.replicate.board import BarrierReached, LaneBoard, LaneGone
 from worker.replicate.checkpoint import Checkpoint
+from worker.replicate.dealing import Dealing, Keep, Meet, Rewrite, dealing_of, dealt_anew, next_step
+from worker.replicate.lag import SourceTrail
 from worker.replicate.lane import LaneSpec, LaneStart, LaneTask
+from worker.replicate.status import Surroundings, doing, sync_status
+from worker.rules import Rules
 from worker.snapshot.handover import Handover
-from worker.spark import TaskFailed, TaskOutcome
-from worker.unit import Failed, Outcome, Stopped, StopSignal
+from worker.spark import TaskDone, TaskFailed, TaskOutcome
+from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
 
 log = get_logger()
+T = TypeVar("T")
 
 LANES_DEFAULT = 2
 BATCH_ROWS_DEFAULT = 20_000
 BATCH_BYTES_DEFAULT = 8 << 20
 _LOCATE_SECONDS = 600.0
+_TRAIL_SECONDS = 1.0
 
 
 def first_checkpoints(
@@ -41,9 +55,30 @@ def first_checkpoints(
     return tuple(Checkpoint(lane, epoch, 0, relay_id, offset, 0, start, 0.0) for lane in range(lanes))
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the subtask's lanes stand, and how rows were dealt to them; None: that has not been recorded yet."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    dealing: Dealing | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    """The lanes of one job. ``found``: in offsets of the relay at hand. ``until``: where they end, None: nowhere."""
+
+    found: tuple[Checkpoint, ...]
+    plans: tuple[TablePlan, ...]
+    rules: Rules
+    until: RelayOffset | None
+
+
 class ReplicateUnit:
-    """See :class:`worker.unit.ProcessUnit`. Needs lane checkpoints at the target, and a relay that reaches back
-    to the lowest of them."""
+    """See :class:`worker.unit.ProcessUnit`. Needs a relay that reaches back to the lowest of the checkpoints.
+
+    ``plans`` and the context's configuration: as the lanes are to be; ``standing``: as they are, under the
+    context's epoch.
+    """
 
     def __init__(
         self,
@@ -52,49 +87,101 @@ class ReplicateUnit:
         plans: tuple[TablePlan, ...],
         handover: Handover | None,
         source_position: Callable[[], SourcePosition],
+        standing: Standing,
     ) -> None:
         self._context = context
         self._service = service
         self._plans = plans
         self._handover = handover
         self._source_position = source_position
+        self._standing = standing
         self._board: LaneBoard | None = None
+        self._trail = SourceTrail()
+        self._trail_lock = threading.Lock()
 
     def run(self, stop: StopSignal) -> Outcome:
-        context = self._context
         inner = stop.child()
+        threading.Thread(target=self._follow_source, args=(inner,), name="source-trail", daemon=True).start()
         try:
-            found = self._read_checkpoints()
-            relay_id, begins = self._begins(found, inner)
-            if stop.is_set:
-                return Stopped()
-            board = LaneBoard(context.config.task, context.source.source_id, context.epoch, len(found), inner)
-            self._board = board
-            self._service.register_board(RunningReplicate(board, RoutedScope(context.rules)))
-            threading.Thread(target=board.watch, name="lane-watch", daemon=True).start()
-            try:
-                outcomes = context.spark.run(
-                    f"replicate {context.config.task} {context.source.source_id}",
-                    len(found),
-                    LaneTask(self._spec(relay_id, begins)),
-                    inner,
-                )
-            finally:
-                inner.set()
-                self._service.unregister(context.config.task, context.epoch)
+            return self._run(stop, inner)
         except ShardmergeError as error:
             return Failed(error)
+        finally:
+            inner.set()
+
+    def _run(self, stop: StopSignal, inner: StopSignal) -> Outcome:
+        context = self._context
+        wanted = dealing_of(context.config, context.config.replicate.lanes or LANES_DEFAULT, self._plans)
+        found, recorded = self._standing.checkpoints, self._standing.dealing
+        while not stop.is_set:
+            found = self._translated(found, inner)
+            match next_step(found, recorded, wanted, context.source.source_id, self._end_of_group(inner)):
+                case Keep():
+                    return self._run_lanes(_Lanes(found, self._plans, context.rules, None), stop)
+                case Rewrite(at=at):
+                    found, recorded = self._deal_anew(found, at, wanted), wanted
+                case Meet(barrier=barrier):
+                    assert recorded is not None  # noqa: S101 - for the type checker: only such lanes meet
+                    self._say_change(len(found), wanted)
+                    plans = recorded.plans(context.source.source_id, context.tables)
+                    outcome = self._run_lanes(_Lanes(found, plans, recorded.compiled_rules(), barrier), stop)
+                    if not isinstance(outcome, Finished):
+                        return outcome
+                    found = self._read_checkpoints()
+        return Stopped()
+
+    def _run_lanes(self, lanes: _Lanes, stop: StopSignal) -> Outcome:
+        """One job of lanes. Finished: every lane has reached ``lanes.until``."""
+        context, count = self._context, len(lanes.found)
+        inner = stop.child()
+        board = LaneBoard(context.config.task, context.source.source_id, context.epoch, count, inner, lanes.until)
+        self._board = board
+        self._service.register_board(RunningReplicate(board, RoutedScope(lanes.rules)))
+        threading.Thread(target=board.watch, name="lane-watch", daemon=True).start()
+        try:
+            outcomes = context.spark.run(
+                f"replicate {context.config.task} {context.source.source_id}",
+                count,
+                LaneTask(self._spec(lanes)),
+                inner,
+            )
+        finally:
+            inner.set()
+            self._service.unregister(context.config.task, context.epoch)
+        if all(isinstance(outcome, TaskDone) for outcome in outcomes):
+            return Finished()
         return self._judge(outcomes, board, stop)
 
     def status(self) -> worker_pb2.SyncStatus:
-        position = self._source_position()
-        if self._board is None:
-            return worker_pb2.SyncStatus(master_binlog=str(position), binlog_type="relay")
+        end, board = self._source_position(), self._board
+        if board is None:
+            return worker_pb2.SyncStatus(master_binlog=str(end), binlog_type="relay")
         relay = self._context.relay
         head = relay.head()
-        lowest = self._board.lowest()
-        behind = relay.bytes_between(lowest, head.offset) if lowest is not None else 0
-        return self._board.status(head, position, behind)
+        around = Surroundings(
+            now=time.time(),
+            elapsed=time.monotonic() - board.started_at,
+            head=head,
+            source_end=end,
+            unfetched_since=self._unfetched_since(),
+            bytes_behind=lambda offset: relay.bytes_between(offset, head.offset),
+            first_commit_behind=relay.commit_time_behind,
+        )
+        return sync_status(board.views(), around)
+
+    def doing(self) -> str:
+        """What its lanes wait for, if it is not just events; "" otherwise."""
+        return doing(self._board.views()) if self._board is not None else ""
+
+    def _unfetched_since(self) -> float | None:
+        with self._trail_lock:
+            self._trail.note(time.time(), self._source_position())
+            return self._trail.unfetched_since(self._context.relay.head().position)
+
+    def _follow_source(self, stop: StopSignal) -> None:
+        """So that it is known for how long the relay has been behind when somebody asks."""
+        while not stop.wait(_TRAIL_SECONDS):
+            self._unfetched_since()
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset a lane may need again; None while unknown (nothing may be purged)."""
@@ -102,52 +189,30 @@ class ReplicateUnit:
 
     # --- start
 
-    def _read_checkpoints(self) -> tuple[Checkpoint, ...]:
-        context = self._context
-        config = context.config
-        session = self._target()
-        try:
-            found = checkpoints.read_begun(session, config.meta_schema, config.task, context.source.source_id)
-        except pymysql.MySQLError as error:
-            raise coded(error, context.target_endpoint, Side.TARGET, "target") from error
-        finally:
-            session.close()
-        wanted = config.replicate.lanes or LANES_DEFAULT
-        if len(found) != wanted:
-            notice = errors.replicate.LANES_CHANGED(
-                task=config.task, source=context.source.source_id, wanted=wanted, found=len(found)
-            )
-            log.warning("lane count kept", error=str(notice))
-        return found
-
-    def _target(self) -> Session:
-        return connect(self._context.target_endpoint, Side.TARGET, name="target", read_timeout=60)
-
-    def _begins(self, found: tuple[Checkpoint, ...], stop: StopSignal) -> tuple[str, tuple[LaneStart, ...]]:
-        """Checkpoints as offsets of the relay at hand, which may be another one or may have lost its tail."""
+    def _translated(self, found: tuple[Checkpoint, ...], stop: StopSignal) -> tuple[Checkpoint, ...]:
+        """Checkpoints with offsets of the relay at hand, which may be another one or may have lost its tail."""
         relay = self._context.relay
         with relay.one_generation() as relay_id:
             head = relay.head().offset
-            begins = tuple(
-                LaneStart(
-                    item.seq,
-                    item.offset
-                    if item.relay_id == relay_id and item.offset <= head
-                    else relay.locate(item.position, _LOCATE_SECONDS, stop),
-                )
+            return tuple(
+                item
+                if item.relay_id == relay_id and item.offset <= head
+                else replace(item, relay_id=relay_id, offset=relay.locate(item.position, _LOCATE_SECONDS, stop))
                 for item in found
             )
-        return relay_id, begins
 
-    def _spec(self, relay_id: str, begins: tuple[LaneStart, ...]) -> LaneSpec:
+    def _end_of_group(self, stop: StopSignal) -> Callable[[RelayOffset], RelayOffset]:
+        return lambda offset: self._context.relay.group_end_behind(offset, _LOCATE_SECONDS, stop)
+
+    def _spec(self, lanes: _Lanes) -> LaneSpec:
         context, config = self._context, self._context.config
         handover = self._handover
-        if handover is not None and min(begin.offset for begin in begins) >= handover.done_at:
+        if handover is not None and min(item.offset for item in lanes.found) >= handover.done_at:
             handover = None
         return LaneSpec(
             address=context.lane_address,
             epoch=context.epoch,
-            lanes=len(begins),
+            lanes=len(lanes.found),
             apply=ApplySettings(
                 task=config.task,
                 source=context.source.source_id,
@@ -155,14 +220,55 @@ class ReplicateUnit:
                 target=context.target_endpoint,
                 safe_mode=config.replicate.safe_mode,
             ),
-            plans=self._plans,
-            rules=context.rules,
-            begins=begins,
-            relay_id=relay_id,
+            plans=lanes.plans,
+            rules=lanes.rules,
+            begins=tuple(LaneStart(item.seq, item.offset) for item in lanes.found),
+            relay_id=lanes.found[0].relay_id,
             handover=handover,
             batch_rows=config.replicate.batch_rows or BATCH_ROWS_DEFAULT,
             batch_bytes=config.replicate.batch_bytes or BATCH_BYTES_DEFAULT,
+            until=lanes.until,
         )
+
+    # --- the target's records
+
+    def _read_checkpoints(self) -> tuple[Checkpoint, ...]:
+        return self._at_target(lambda session: checkpoints.read_begun(session, *self._who))
+
+    def _deal_anew(self, found: tuple[Checkpoint, ...], at: Checkpoint, wanted: Dealing) -> tuple[Checkpoint, ...]:
+        """Rewrite the lanes' checkpoints and the record of how rows are dealt, in one transaction. Raises FENCED."""
+        epoch = self._context.epoch
+        following = dealt_anew(found, at, wanted.lanes, epoch)
+        hooks.reach("lanes.before_dealing")
+
+        def rewrite(session: Session) -> None:
+            checkpoints.replace_all(session, *self._who, found, following)
+            hooks.reach("lanes.dealing")
+
+        self._at_target(lambda session: meta.deal_anew(session, *self._who, epoch, wanted.to_json(), rewrite))
+        hooks.reach("lanes.dealt")
+        return following
+
+    @property
+    def _who(self) -> tuple[str, str, str]:
+        config = self._context.config
+        return config.meta_schema, config.task, self._context.source.source_id
+
+    def _at_target(self, work: Callable[[Session], T]) -> T:
+        endpoint = self._context.target_endpoint
+        session = connect(endpoint, Side.TARGET, name="target", read_timeout=60)
+        try:
+            return work(session)
+        except pymysql.MySQLError as error:
+            raise coded(error, endpoint, Side.TARGET, "target") from error
+        finally:
+            session.close()
+
+    def _say_change(self, found: int, wanted: Dealing) -> None:
+        notice = errors.replicate.LANES_CHANGED(
+            task=self._context.config.task, source=self._context.source.source_id, wanted=wanted.lanes, found=found
+        )
+        log.info("lanes run to a barrier", notice=str(notice))
 
     # --- end
 

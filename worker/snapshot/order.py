@@ -16,7 +16,7 @@ from worker.snapshot.chunks import Bound
 from worker.table import Column, Table, ValueKind
 
 _INTEGERS = frozenset({ValueKind.INTEGER, ValueKind.YEAR, ValueKind.BIT})
-_UNORDERED = frozenset({ValueKind.SET, ValueKind.JSON, ValueKind.GEOMETRY})
+_UNORDERED = frozenset({ValueKind.SET, ValueKind.JSON, ValueKind.GEOMETRY, ValueKind.VECTOR})
 
 
 def bound_columns(table: Table) -> tuple[Column, ...]:
@@ -124,6 +124,8 @@ def typed(column: Column, value: bytes) -> bytes:
             return b"CAST(%s AS TIME(6))" % value
         case ValueKind.DATETIME | ValueKind.TIMESTAMP:
             return b"CAST(%s AS DATETIME(6))" % value
+        case ValueKind.BINARY if column.type_text == "uuid":
+            return b"CAST(%s AS UUID)" % value  # of version 1 to 5, ordered by the last bytes first
         case _:
             return value
 

@@ -150,7 +150,8 @@ class TablePlanner:
 
     def _estimate(self, lower: Bound, upper: Bound) -> int:
         """The optimizer's estimate of the rows in a range: two dives into the index, however large the range."""
-        statement = b"EXPLAIN SELECT 1 FROM %s FORCE INDEX (%s)%s" % (
+        # MySQL 9 explains as a tree unless told otherwise, and where it is forced to an index it takes no dive.
+        statement = b"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM %s USE INDEX (%s)%s" % (
             _full_name(self._table).encode(),
             quote_name(self._table.key_name).encode(),
             in_range(self._names, lower, upper),

@@ -177,7 +177,7 @@ class ChunkSource:
         """(low watermark, the chunk's mapped rows at some moment after it, high watermark)."""
         session, info = self._opened()
         with self._coding():
-            low = low_watermark(session, info)
+            low = low_watermark(session, info, self._source_id)
             hooks.reach("snapshot.after_low")
             found: list[Literals] = []
             for batch in self._rows(session, plan, chunk):

@@ -24,7 +24,6 @@ from proto import errors
 from worker.connection import Endpoint, Session, errno_of, quote_name
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
-from worker.replicate import checkpoint
 from worker.snapshot.chunks import Bound, Chunk
 from worker.snapshot.handover import Handover, build_handover
 from worker.snapshot.records import Loaded, Mark, StoredChunk
@@ -248,11 +247,13 @@ def read_handover(
     relay: Relay,
     source: Endpoint,
     stop: StopSignal,
+    *,
+    replicating: bool,
 ) -> Handover | None:
     """The hand-over of a subtask's finished snapshot, in offsets of ``relay``; None when it had none.
 
-    Once there are lane checkpoints the relay need not reach back to the watermarks any more: those before its
-    beginning count as its beginning. Raises ``pymysql.MySQLError``, INCOMPLETE and what Relay.locate raises.
+    ``replicating``: there are lane checkpoints. Then the relay need not reach back to the watermarks any more: those
+    before its beginning count as its beginning. Raises ``pymysql.MySQLError``, INCOMPLETE and what Relay.locate raises.
     """
     try:
         stored = SnapshotStore(schema, task, source_id, 0).read_chunks(session)
@@ -262,7 +263,6 @@ def read_handover(
         return None
     if not stored:
         return None
-    replicating = bool(checkpoint.read_all(session, schema, task, source_id))
     return build_handover(
         stored,
         plans,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from proto import errors
 from worker.connection import ServerInfo, Session, current_position, rows, text_of
 from worker.position import SourcePosition
 
-_SETTLE_SECONDS = 1.0
+_COMMIT_SECONDS = 60.0
 _POLL_SECONDS = 0.005
+_QUICK_POLLS = 10
+_EVENTS_AT_ONCE = 1000
 
 
 def consistent_position(session: Session) -> SourcePosition | None:
@@ -33,7 +36,7 @@ def open_consistent(session: Session) -> SourcePosition | None:
     return consistent_position(session)
 
 
-def low_watermark(session: Session, info: ServerInfo) -> SourcePosition:
+def low_watermark(session: Session, info: ServerInfo, source: str) -> SourcePosition:
     """A position before which every transaction is visible to a SELECT that starts now.
 
     The end of the binlog is not such a position: a transaction is written to the binlog first and becomes
@@ -41,14 +44,15 @@ def low_watermark(session: Session, info: ServerInfo) -> SourcePosition:
     in between). MariaDB's consistent snapshot tells the position that its read view has. MySQL
     does not: there the commits that were under way when the end of the binlog was read are waited for.
 
-    Raises ``pymysql.MySQLError`` and errors.relay.NO_BINLOG.
+    ``source``: its id, for messages. Raises ``pymysql.MySQLError``, errors.relay.NO_BINLOG and
+    errors.snapshot.COMMITS_PENDING.
     """
     position = open_consistent(session)
     session.rollback()
     if position is not None:
         return position
     position = current_position(session, info)
-    _await_commits(session)
+    _await_commits(session, info, position, source)
     return position
 
 
@@ -57,30 +61,85 @@ def high_watermark(session: Session, info: ServerInfo) -> SourcePosition:
     return current_position(session, info)
 
 
-def _await_commits(session: Session) -> None:
-    """Wait until every transaction that is in the binlog now has been committed by the engine.
+def _await_commits(session: Session, info: ServerInfo, position: SourcePosition, source: str) -> None:
+    """Wait until every transaction that is in the binlog at ``position`` has been committed by the engine.
 
-    With GTIDs a transaction owns its GTID from before it is written until after the engine's commit
-    (``gtid_owned``, MySQL 8.4 Reference Manual 19.1.6.5). Without them only time tells: a second, and no
-    session that waits for a semi-synchronous replica.
+    A transaction with a GTID owns it from before it is written until after the engine's commit (``gtid_owned``,
+    MySQL 8.4 Reference Manual 19.1.6.5). Those without are only counted, see :class:`_Anonymous`.
     """
-    [(mode, owned)] = rows(session, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_owned")
-    if text_of(mode).upper() == "ON":
-        pending = owned_gtids(text_of(owned))
-        _poll(lambda: pending.isdisjoint(owned_gtids(_global(session, "gtid_owned"))))
-        return
-    end = time.monotonic() + _SETTLE_SECONDS
-    _poll(lambda: time.monotonic() >= end and not _semi_sync_waiters(session))
+    pending = owned_gtids(_global(session, "gtid_owned"))
+    if pending:
+        _poll(lambda: pending.isdisjoint(owned_gtids(_global(session, "gtid_owned"))), position, source)
+    if _global(session, "gtid_mode").upper() != "ON":
+        _poll(_Anonymous(session, info, position).are_committed, position, source)
+
+
+class _Anonymous:
+    """The transactions without GTID that the binlog holds at ``position``: are they committed?
+
+    The server counts those between the binlog and the end of the engine's commit
+    (``Ongoing_anonymous_transaction_count``, MySQL 8.4 Reference Manual 19.1.4.1). One of these shows that all are
+    committed:
+
+    * none is under way, at any moment after;
+    * the binlog goes on in another file: a file ends when all of its transactions are committed (new_file_impl() in
+      sql/binlog.cc);
+    * at least as many were written after ``position`` as are under way, and the engine commits in the binlog's order
+      (binlog_order_commits): so those under way are the last ones. On a busy server there is always one under way.
+    """
+
+    def __init__(self, session: Session, info: ServerInfo, position: SourcePosition) -> None:
+        self._session = session
+        self._info = info
+        self._file = position.file
+        self._counted_to = position.pos
+        self._written_after = 0
+        self._asked = 0
+
+    def are_committed(self) -> bool:
+        self._asked += 1
+        if self._asked > _QUICK_POLLS:
+            if current_position(self._session, self._info).file != self._file:
+                return True
+            # Written before those under way are counted.
+            self._count_written()
+        under_way = self._under_way()
+        return under_way == 0 or (self._written_after >= under_way and self._in_order())
+
+    def _under_way(self) -> int:
+        [(_, count)] = rows(self._session, "SHOW GLOBAL STATUS LIKE 'Ongoing\\_anonymous\\_transaction\\_count'")
+        return int(text_of(count))
+
+    def _in_order(self) -> bool:
+        return _global(self._session, "binlog_order_commits").upper() in ("1", "ON")
+
+    def _count_written(self) -> None:
+        found = rows(
+            self._session,
+            f"SHOW BINLOG EVENTS IN %s FROM {self._counted_to} LIMIT {_EVENTS_AT_ONCE}",
+            (self._file,),
+        )
+        if found:
+            self._written_after += count_anonymous(found)
+            self._counted_to = int(text_of(found[-1][4]))
+
+
+def count_anonymous(events: Sequence[Sequence[object]]) -> int:
+    """Transactions without GTID among rows of SHOW BINLOG EVENTS (Log_name, Pos, Event_type, …)."""
+    return sum(text_of(event[2]) == "Anonymous_Gtid" for event in events)
 
 
 def owned_gtids(text: str) -> frozenset[str]:
-    """The GTIDs in ``gtid_owned``: ``uuid:number#thread[:number#thread…], uuid:…``."""
+    """The GTIDs in ``gtid_owned``: ``uuid:[tag:]number#thread[:number#thread…], uuid:…``."""
     found: set[str] = set()
     for part in text.replace("\n", "").split(","):
-        uuid, _, numbers = part.strip().partition(":")
-        for number in numbers.split(":"):
-            if number:
-                found.add(f"{uuid}:{number.partition('#')[0]}")
+        prefix, *tokens = part.strip().split(":")
+        uuid = prefix
+        for token in tokens:
+            if token[:1].isdigit():
+                found.add(f"{prefix}:{token.partition('#')[0]}")
+            else:  # of the numbers behind it, MySQL 8.3 and newer
+                prefix = f"{uuid}:{token}"
     return frozenset(found)
 
 
@@ -89,11 +148,9 @@ def _global(session: Session, variable: str) -> str:
     return text_of(value)
 
 
-def _semi_sync_waiters(session: Session) -> int:
-    found = rows(session, "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_%_wait_sessions'")
-    return sum(int(text_of(value)) for _, value in found)
-
-
-def _poll(condition: Callable[[], bool]) -> None:
+def _poll(condition: Callable[[], bool], position: SourcePosition, source: str) -> None:
+    deadline = time.monotonic() + _COMMIT_SECONDS
     while not condition():
+        if time.monotonic() > deadline:
+            raise errors.snapshot.COMMITS_PENDING(source=source, position=position, seconds=int(_COMMIT_SECONDS))
         time.sleep(_POLL_SECONDS)

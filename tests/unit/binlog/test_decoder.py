@@ -26,11 +26,14 @@ from tests.support.binlog import (
     plan_of,
     query,
     read_binlog,
+    split,
     without_checksums,
 )
 from worker.binlog.decoder import BlockDecoder
 from worker.binlog.events import EventType
 from worker.plan import PartitionId, TablePlan
+from worker.replicate.batch import Batch
+from worker.replicate.placement import Bucket
 from worker.rows import ChangeKind, RowChange
 from worker.table import Column, Table, ValueKind
 
@@ -78,8 +81,8 @@ def insert(*numbers: int, ends: bool = True) -> bytes:
     return rows_event(EventType.WRITE_ROWS_V1, *(image(number) for number in numbers), ends=ends)
 
 
-def opened(plan: TablePlan = SMALL, **more: bool) -> BlockDecoder:
-    decoder = BlockDecoder(only(plan), source="s1", **more)
+def opened(plan: TablePlan = SMALL, source_keys: bool = False) -> BlockDecoder:
+    decoder = BlockDecoder(only(plan), source_keys=source_keys, source="s1")
     decoder.open(BINLOG.format_description)
     return decoder
 
@@ -130,6 +133,46 @@ def test_byte_and_event_say_where_a_change_stands() -> None:
         assert BINLOG.events[change.byte :].startswith(event)
 
 
+def contents(batch: Batch) -> object:
+    """All that a batch holds."""
+    keys = {
+        name: {key: (item.existed, item.image, item.plan.shard, item.position) for key, item in keys.items()}
+        for name, keys in batch.targets()
+    }
+    return keys, batch.unkeyed, batch.changes, batch.bytes
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("lanes", [1, 2, 5])
+def test_a_lanes_share_is_what_all_changes_give_it(lanes: int, keyed: bool) -> None:
+    """The short way of a lane (pick) and the long way (decode, then Batch.add) end in the same batch."""
+    plan = PLAN if keyed else replace(PLAN, key=())
+    moved = table_map() + rows_event(EventType.UPDATE_ROWS_V1, *(image(at) for at in (1, 2, 2, 3, 9, 9, 5, 9000)))
+    again = table_map() + insert(1, 4, 5) + table_map() + rows_event(EventType.DELETE_ROWS_V1, image(4), image(7))
+    small = replace(SMALL, shard=1) if keyed else replace(SMALL, shard=1, key=())
+    shares = 0
+    for lane in range(lanes):
+        for of, events in ((plan, BINLOG.events), (small, moved + XID + again + XID)):
+            short, long = Batch(lane, lanes, "f"), Batch(lane, lanes, "f")
+            decoder = BlockDecoder(only(of), source="s1", bucket=Bucket(lane, lanes))
+            decoder.open(BINLOG.format_description)
+            count = decoder.pick(events, 0, "f", short)
+            for change in decode(replace(BINLOG, events=events), of):
+                long.add(change, int.from_bytes(events[change.byte + 13 : change.byte + 17], "little"))
+            assert contents(short) == contents(long)
+            assert count == len(list(split(events)))
+            shares += short.changes
+    assert shares >= len(EXPECTED) + 9
+
+
+def test_a_rolled_back_group_never_reaches_a_batch() -> None:
+    batch = Batch(0, 1)
+    decoder = opened(SMALL)
+    events = GTID + table_map() + insert(1) + XID + GTID + table_map() + insert(2) + query(b"ROLLBACK")
+    assert decoder.pick(events + GTID + table_map() + insert(3) + XID, 0, "f", batch) == 12
+    assert [key for _, keys in batch.targets() for key in keys] == [b"1", b"3"]
+
+
 def test_it_runs_uncompiled_too(tmp_path: Path) -> None:
     """The same sources without Cython make the same changes (and so guard the compiled arithmetic)."""
     script = tmp_path / "uncompiled.py"
@@ -138,7 +181,7 @@ def test_it_runs_uncompiled_too(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "class Plain:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name in ('worker.binlog.values', 'worker.binlog.decoder'):\n"
+        "        if name in ('worker.binlog.values', 'worker.binlog.images', 'worker.binlog.decoder'):\n"
         "            return iu.spec_from_file_location(name, Path(path[0]) / (name.rpartition('.')[2] + '.py'))\n"
         "sys.meta_path.insert(0, Plain())\n"
         "from worker.binlog import is_compiled\n"
@@ -149,7 +192,11 @@ def test_it_runs_uncompiled_too(tmp_path: Path) -> None:
         "binlog = read_binlog(Path(sys.argv[1]))\n"
         "decoder = BlockDecoder(only(plan_of(TABLE)))\n"
         "decoder.open(binlog.format_description)\n"
-        "print([tuple(change)[4:6] for change in decoder.decode(binlog.events)])\n",
+        "print([tuple(change)[4:6] for change in decoder.decode(binlog.events)])\n"
+        "from worker.replicate.batch import Batch\n"
+        "batch = Batch(0, 1)\n"
+        "decoder.pick(binlog.events, 0, 'f', batch)\n"
+        "assert batch.changes, 'nothing was picked'\n",
         encoding="utf-8",
     )
     root = Path(__file__).parents[3]
@@ -301,18 +348,6 @@ def test_events_that_may_be_ignored() -> None:
     ignorable = forge(99, bytes(40), flags=0x80)
     dummy = forge(EventType.WRITE_ROWS_V1, (0xFFFFFF).to_bytes(6, "little") + b"\1\0\0\0\0")
     assert opened().decode(GTID + ignorable + dummy + forge(EventType.ANNOTATE_ROWS, b"INSERT") + XID) == []
-
-
-def test_partial_updates_stop_only_for_our_tables() -> None:
-    def partial(table_id: int) -> bytes:
-        return forge(EventType.PARTIAL_UPDATE_ROWS, table_id.to_bytes(6, "little") + b"\1\0\2\0" + bytes(9))
-
-    lengths = bytearray(body_of(BINLOG.format_description))
-    lengths[57 + EventType.PARTIAL_UPDATE_ROWS - 1] = 10
-    decoder = opened()
-    decoder.open(forge(EventType.FORMAT_DESCRIPTION, bytes(lengths)))
-    assert decoder.decode(GTID + table_map(8, b"other") + partial(8)) == []
-    assert fails(decoder, GTID, table_map(), partial(7)).spec.name == "unsupported-event"
 
 
 def test_a_wrong_checksum_is_named_with_its_position() -> None:

@@ -60,12 +60,12 @@ def test_every_field_of_the_subtasks() -> None:
             )
         ],
         snapshot=pb.SnapshotConfig(threads=8, chunk_rows=1000, position="auto"),
-        replicate=pb.ReplicateConfig(lanes=4, batch_rows=500, batch_bytes=4194304),
+        replicate=pb.ReplicateConfig(lanes=4, batch_rows=500, batch_bytes=8388608),
     )
     assert list(two.routes) == [route]
     assert not two.column_mappings
     assert two.snapshot == pb.SnapshotConfig(threads=4, chunk_rows=8096, position="auto")
-    assert two.replicate == pb.ReplicateConfig(lanes=2, batch_rows=2048, batch_bytes=4194304)
+    assert two.replicate == pb.ReplicateConfig(lanes=2, batch_rows=20_000, batch_bytes=8388608)
 
 
 def test_own_blocks_win_over_dms() -> None:

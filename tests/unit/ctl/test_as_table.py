@@ -156,6 +156,17 @@ def test_more_shows_relay_lanes_and_tables() -> None:
     assert "shop_01.orders_01" in full
     assert "source at 0-1-99   applied to 0-1-98" in full
     assert "60,001" in full
+    assert "events" in full
+
+
+def test_lanes_say_what_they_wait_for_and_why() -> None:
+    text = draw(status_table.detail(canned.status(canned.subtask(canned.retrying(1))), more=True), width=160)
+    first, second = (line for line in text.splitlines() if line.lstrip(" │┃").startswith(("0 ", "1 ")))
+    assert "reading" in first
+    assert "12.5 s" in first
+    assert "retrying" in second
+    assert "attempt 3 after errno 1213" in second
+    assert "lane 1, attempt 3 after: Deadlock found" in text
 
 
 def test_a_source_without_a_subtask() -> None:

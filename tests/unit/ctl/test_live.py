@@ -49,8 +49,13 @@ def test_replication_shows_lag_bytes_rate_and_lanes() -> None:
 
 def test_lanes_on_demand() -> None:
     text = _draw(canned.status(canned.subtask(canned.syncing(synced=False))), replace(FRAME, lanes=True))
-    assert "lane 0  reading" in text
+    assert "lane 0  reading  events" in text
     assert "lane 1  applying" in text
+
+
+def test_a_lane_that_repeats_says_so() -> None:
+    text = _draw(canned.status(canned.subtask(canned.retrying())), replace(FRAME, lanes=True))
+    assert "lane 0  retrying  attempt 3 after errno 1213" in text
 
 
 @pytest.mark.parametrize(

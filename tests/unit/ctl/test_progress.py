@@ -119,6 +119,12 @@ def test_while_tables_are_planned_it_is_not_all() -> None:
     assert part.share < 1
 
 
+def test_in_sync_the_lag_is_that_of_the_last_transaction() -> None:
+    (part,) = read(canned.status(SYNCED), Memory(), 0.0).replicates
+    assert part.lag == pytest.approx(0.007)
+    assert [lane.lag for lane in part.lanes] == [pytest.approx(0.007), pytest.approx(0.008)]
+
+
 def test_what_is_read_of_replication_and_problems() -> None:
     answer = canned.status(BEHIND, NEW, canned.subtask(None, errors=(canned.detail(),)))
     answer.sources[0].source_status.relay_status.result.CopyFrom(canned.detail(message="relay broke"))
@@ -128,7 +134,9 @@ def test_what_is_read_of_replication_and_problems() -> None:
     progress = read(answer, memory, 1.0)
     (part,) = progress.replicates
     assert part.rates == (1200.0, 1200.0)
-    assert [lane.lag for lane in part.lanes] == [pytest.approx(0.007), pytest.approx(0.008)]
+    assert part.lag == 12.5
+    assert [lane.lag for lane in part.lanes] == [12.5, 12.5]
+    assert [lane.waits_for for lane in part.lanes] == ["events", ""]
     assert [idle.source for idle in progress.idle] == ["mysql-02", "mysql-03"]
     assert progress.subtasks == 3
     assert [problem.where for problem in progress.problems] == [

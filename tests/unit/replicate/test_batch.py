@@ -14,7 +14,7 @@ from tests.support.plans import integer, table_plan, text
 from worker.plan import TablePlan
 from worker.replicate.batch import Batch
 from worker.replicate.placement import hash_indexes, lane_of
-from worker.replicate.statements import DeleteKeys, InsertRows, keyed_statements, unkeyed_statements
+from worker.replicate.statements import DeleteKeys, InsertRows, ReplaceRows, keyed_statements, unkeyed_statements
 from worker.rows import ChangeKind, Literals, RowChange
 
 COLUMNS = (integer(), text("v"))
@@ -42,26 +42,34 @@ def row(key: int, value: str) -> Literals:
 
 
 def batch_of(changes: Iterable[RowChange], lane: int = 0, lanes: int = 1) -> Batch:
-    batch = Batch(lane, lanes)
+    batch = Batch(lane, lanes, "mysql-bin.000001")
     for change in changes:
-        batch.add(change, "mysql-bin.000001", 4)
+        batch.add(change, 4)
     return batch
 
 
-def apply(target: Rows, batch: Batch) -> None:
+def apply(target: Rows, batch: Batch, overwrite: bool) -> None:
     """What the statements do at a server, with the counts the writer demands."""
     for _, keys in batch.targets():
-        for statement in keyed_statements(keys, 200):
+        for statement in keyed_statements(keys, 200, overwrite=overwrite):
             match statement:
                 case DeleteKeys(keys=gone):
                     for key in gone:
-                        assert target.pop(key[0], None) is not None, "a row that must exist is missing"
+                        assert target.pop(key, None) is not None, "a row that must exist is missing"
+                case ReplaceRows(sql=sql, count=count):
+                    assert overwrite
+                    images = sql.split(b" VALUES (")[1].removesuffix(b")").split(b"),(")
+                    assert len(images) == count
+                    for image in images:
+                        key = image.split(b",")[0]
+                        assert key in target, "a row that must exist is missing"
+                        target[key] = tuple(image.split(b","))
                 case InsertRows(keys=new):
                     for key in new:
-                        assert key[0] not in target, "a row that must not exist is there"
+                        assert key not in target, "a row that must not exist is there"
                         image = keys[key].image
                         assert image is not None
-                        target[key[0]] = image
+                        target[key] = tuple(image.split(b","))
                 case _:
                     raise AssertionError("a statement of a table without a key")
 
@@ -94,9 +102,9 @@ def histories(draw: st.DrawFn) -> tuple[Rows, list[RowChange], Rows]:
     return before, changes, {str(key).encode(): row(key, value) for key, value in rows.items()}
 
 
-@given(histories(), st.integers(1, 4), st.lists(st.integers(1, 7), min_size=1))
+@given(histories(), st.integers(1, 4), st.lists(st.integers(1, 7), min_size=1), st.booleans())
 def test_lanes_with_any_cuts_make_the_source_rows(
-    history: tuple[Rows, list[RowChange], Rows], lanes: int, cuts: list[int]
+    history: tuple[Rows, list[RowChange], Rows], lanes: int, cuts: list[int], overwrite: bool
 ) -> None:
     target, changes, expected = history
     for lane in range(lanes):
@@ -104,7 +112,7 @@ def test_lanes_with_any_cuts_make_the_source_rows(
         while start < len(changes):
             # Each lane cuts its batches elsewhere: lanes are not in step.
             size = cuts[(turn + lane) % len(cuts)]
-            apply(target, batch_of(changes[start : start + size], lane, lanes))
+            apply(target, batch_of(changes[start : start + size], lane, lanes), overwrite)
             start, turn = start + size, turn + 1
     assert target == expected
 
@@ -114,7 +122,8 @@ def test_one_batch_touches_each_key_at_most_twice(history: tuple[Rows, list[RowC
     _, changes, _ = history
     batch = batch_of(changes)
     for _, keys in batch.targets():
-        touched = [key for statement in keyed_statements(keys, 1 << 20) for key in getattr(statement, "keys", ())]
+        statements = keyed_statements(keys, 1 << 20, overwrite=False)
+        touched = [key for statement in statements for key in getattr(statement, "keys", ())]
         assert len(touched) <= 2 * len(set(touched))
 
 
@@ -135,7 +144,7 @@ def test_update_of_another_shards_row_is_a_collision() -> None:
 
 def test_a_key_may_move_from_one_shard_to_another() -> None:
     target: Rows = {b"1": row(1, "a")}
-    apply(target, batch_of([delete(SHARD_A, 1, "a"), insert(SHARD_B, 1, "b")]))
+    apply(target, batch_of([delete(SHARD_A, 1, "a"), insert(SHARD_B, 1, "b")]), overwrite=True)
     assert target == {b"1": row(1, "b")}
 
 
@@ -180,6 +189,5 @@ def test_only_byte_exact_key_columns_choose_the_lane(plan: TablePlan, expected: 
 
 @given(st.integers(0, 1 << 40), st.integers(1, 16))
 def test_exactly_one_lane_owns_a_key(key: int, lanes: int) -> None:
-    literal = (str(key).encode(),)
     owners = [lane for lane in range(lanes) if not batch_of([insert(SHARD_A, key, "x")], lane, lanes).is_empty]
-    assert owners == [lane_of(SHARD_A.target_name.encode(), literal, (0,), lanes)]
+    assert owners == [lane_of(SHARD_A, (str(key).encode(),), lanes)]

@@ -73,11 +73,15 @@ def test_places_of_integers() -> None:
 
 def test_text_compares_in_its_columns_collation() -> None:
     assert typed(_TEXT, b"_latin1 X'41'") == b"CONVERT(_latin1 X'41' USING latin1) COLLATE latin1_swedish_ci"
+    uuid = Column("u", ValueKind.BINARY, "uuid", False, length=16)
+    assert typed(uuid, b"X'00'") == b"CAST(X'00' AS UUID)"
 
 
 def test_owned_gtids_are_read_as_the_manual_shows_them() -> None:
     assert owned_gtids("") == frozenset()
     assert owned_gtids("3e11fa47-71ca:7#4:8#5,\n9f-1:1#9") == {"3e11fa47-71ca:7", "3e11fa47-71ca:8", "9f-1:1"}
+    # With tags, as MySQL 9.7 shows them.
+    assert owned_gtids("9f-1:1#2:abc:1#9:2#3:de:1#4") == {"9f-1:1", "9f-1:abc:1", "9f-1:abc:2", "9f-1:de:1"}
 
 
 def test_a_table_is_read_whole_when_the_target_has_a_further_unique_key() -> None:

@@ -87,8 +87,11 @@ def test_a_collation_that_the_target_lacks_is_replaced_everywhere_but_in_text() 
     [
         (
             "utf8mb4_0900_ai_ci",
-            ("utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_nopad_bin", "utf8mb4_bin"),
+            ("utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin"),
         ),
+        ("utf8mb4_de_pb_0900_ai_ci", ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")),
+        ("utf8mb4_0900_bin", ("utf8mb4_uca1400_nopad_bin", "utf8mb4_nopad_bin", "utf8mb4_bin")),
+        ("utf8mb4_general_nopad_ci", ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")),
         ("utf8mb4_uca1400_ai_ci", ("utf8mb4_0900_ai_ci", "utf8mb4_bin")),
         ("utf8_general_ci", ("utf8mb3_general_ci", "utf8_bin")),
         ("utf8mb3_unicode_ci", ("utf8_unicode_ci", "utf8mb3_bin")),

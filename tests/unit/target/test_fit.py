@@ -23,6 +23,10 @@ _KINDS = {
     "json": ValueKind.JSON,
     "point": ValueKind.GEOMETRY,
     "geometry": ValueKind.GEOMETRY,
+    "vector": ValueKind.VECTOR,
+    "inet4": ValueKind.BINARY,
+    "inet6": ValueKind.BINARY,
+    "uuid": ValueKind.BINARY,
 }
 
 
@@ -67,6 +71,12 @@ def fits(source: str, target: str, mapping: Mapping | None = None) -> bool:
         ("set('a','b')", "varchar(9)"),
         ("json", "longtext"),
         ("point", "geometry"),
+        ("vector(3)", "vector(4)"),
+        ("vector(3)", "varbinary(12)"),
+        ("vector(2048)", "blob"),
+        ("uuid", "binary(16)"),
+        ("inet6", "varbinary(16)"),
+        ("inet4", "tinyblob"),
     ],
 )
 def test_wider_is_fine_and_the_way_back_is_not(source: str, target: str) -> None:
@@ -94,6 +104,12 @@ def test_wider_is_fine_and_the_way_back_is_not(source: str, target: str) -> None
         ("enum('a','b')", "enum('a')"),
         ("varchar(9)", "blob"),
         ("date", "datetime"),
+        ("uuid", "inet6"),
+        ("binary(16)", "uuid"),
+        ("inet4", "binary(16)"),
+        ("uuid", "varbinary(15)"),
+        ("vector(3)", "binary(12)"),
+        ("vector(4)", "varbinary(15)"),
     ],
 )
 def test_what_a_server_would_change_without_an_error_does_not_fit(source: str, target: str) -> None:

@@ -1,0 +1,207 @@
+"""``python -m tests.benchmarks``: started by run.sh, which has made the environment and marked the processes.
+
+Progress and the servers' settings go to stderr, the table and the JSON line to stdout.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import sys
+import tempfile
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import grpc
+import pymysql
+
+from proto.errors import ShardmergeError
+from tests.benchmarks import ceiling, drain, lag, memory, offline, verify
+from tests.benchmarks.figures import json_line, ratio, table
+from tests.benchmarks.processes import JVM, LANE, MASTER, Usage, Watch
+from tests.benchmarks.settings import Settings, parse
+from tests.benchmarks.sysbench import SysbenchFailed
+from tests.benchmarks.task import BenchmarkFailed
+from tests.benchmarks.world import World, say
+
+_FAILURES = (BenchmarkFailed, SysbenchFailed, ShardmergeError, AssertionError, pymysql.MySQLError, grpc.RpcError)
+
+
+class Run:
+    """One run: figures by name, further findings, what people read."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.values: dict[str, float | None] = {}
+        self.more: dict[str, object] = {}
+        self.largest: dict[str, float] = {}
+        self.problems: list[str] = []
+
+    def everything(self) -> None:
+        """All parts; one that fails ends the run, what was found before stays."""
+        try:
+            for part in self.world.settings.parts:
+                self.part(part)
+        except _FAILURES as error:
+            self.problems.append(f"{type(error).__name__}: {error}")
+        self.derive()
+
+    def part(self, part: str) -> None:
+        world, values, more = self.world, self.values, self.more
+        match part:
+            case "full":
+                self.full()
+            case "ceiling-load":
+                values["ceiling_load_rows_per_s"] = ceiling.load(world)
+            case "drain":
+                self.drain("special", "drain")
+            case "drain-uniform":
+                self.drain("uniform", "drain_uniform")
+            case "ceiling-apply":
+                if "ceiling_load_rows_per_s" not in values:
+                    ceiling.load(world)
+                values["ceiling_apply_rows_per_s"] = ceiling.apply(world)
+            case "lag":
+                self.lag(lag.run(world, background=False), "lag")
+            case "lag1k":
+                self.lag(lag.run(world, background=True), "lag1k")
+            case "floor":
+                found = lag.floor(world)
+                values["lag_floor_ms"] = found.both.p50
+                more["lag_floor_p99_ms"] = found.both.p99
+                more["lag_floor_at_target_p50_ms"] = found.target.p50
+            case "relay":
+                self.relay(self.offline)
+            case "decode":
+                self.decode(self.offline)
+            case "verify":
+                self.verify()
+            case _:
+                self.memory(memory.run(world))
+
+    def full(self) -> None:
+        found = self.world.history
+        self.values["full_rows_per_s"] = found.rows / found.seconds
+        self.more["full_seconds"] = found.seconds
+        self.more["full_copying_rows_per_s"] = found.rows / found.copying_seconds
+        self.more["full_cpu_seconds"] = cpu(found.usage)
+        self.remember(found.usage)
+
+    def lag(self, found: lag.Lags, name: str) -> None:
+        self.values[f"{name}_p50_ms"] = found.p50
+        self.values[f"{name}_p99_ms"] = found.p99
+        self.more[f"{name}_largest_ms"] = found.largest
+        self.more[f"{name}_probes"] = len(found.values)
+        with Watch(self.world.roots) as watch:
+            pass
+        self.remember(watch.usage())
+
+    def verify(self) -> None:
+        rows, found = verify.differences(self.world)
+        self.more["verified_rows"] = rows
+        self.problems += found
+
+    def memory(self, found: memory.Memory) -> None:
+        self.remember(found.usage)
+        self.more["large_transaction_mib"] = found.binlog_bytes / (1 << 20)
+        self.more["large_transaction_rows"] = found.rows
+        self.more["large_transaction_seconds"] = found.seconds
+        self.more["large_transaction_rss_mb"] = {name: round(one.largest_mib) for name, one in found.usage.items()}
+
+    def drain(self, ids: str, name: str) -> None:
+        found = drain.run(self.world, ids)
+        self.values[f"{name}_changes_per_s"] = found.changes_per_second
+        self.more[f"{name}_changes"] = found.changes
+        self.more[f"{name}_counted"] = found.counted
+        self.more[f"{name}_seconds"] = found.seconds
+        self.more[f"{name}_first_commit_seconds"] = found.first_commit_seconds
+        self.more[f"{name}_from_first_commit_per_s"] = found.changes_per_second_from_first_commit
+        self.more[f"{name}_cpu_seconds"] = cpu(found.usage) | {"machine": round(found.busy_seconds, 2)}
+        self.remember(found.usage)
+        say(f"{ids} ids: {found.where_time_went()}")
+        if found.profile:
+            say(found.profile)
+        if found.counted != found.changes:
+            self.problems.append(f"sysbench made {found.changes} changes, the lanes counted {found.counted}")
+
+    @cached_property
+    def offline(self) -> offline.Both:
+        return offline.run(self.world)
+
+    def relay(self, found: offline.Both) -> None:
+        self.values["relay_mb_per_s"] = found.changes.relay.wall / 1e6
+        self.more["relay_mb_per_cpu_s"] = found.changes.relay.cpu / 1e6
+        self.more["relay_mb"] = found.changes.relay.amount / 1e6
+        self.more["relay_bulk_mb_per_s"] = found.bulk.relay.wall / 1e6
+        self.more["relay_bulk_mb"] = found.bulk.relay.amount / 1e6
+
+    def decode(self, found: offline.Both) -> None:
+        changes = found.changes
+        self.values["decode_images_per_s"] = changes.decode.wall
+        self.more["decode_images_per_cpu_s"] = changes.decode.cpu
+        self.more["decode_images"] = int(changes.decode.amount)
+        self.more["decode_mb_per_s"] = changes.decode.wall * changes.binlog_bytes / changes.decode.amount / 1e6
+        self.more["decode_bulk_images_per_s"] = found.bulk.decode.wall
+
+    def remember(self, usage: dict[str, Usage]) -> None:
+        for group, found in usage.items():
+            self.largest[group] = max(self.largest.get(group, 0.0), found.largest_mib)
+
+    def derive(self) -> None:
+        values = self.values
+        values["full_ratio"] = ratio(values.get("full_rows_per_s"), values.get("ceiling_load_rows_per_s"))
+        values["drain_ratio"] = ratio(values.get("drain_uniform_changes_per_s"), values.get("ceiling_apply_rows_per_s"))
+        values["rss_worker_jvm_mb"] = self.largest.get(JVM)
+        values["rss_lane_mb"] = self.largest.get(LANE)
+        values["rss_master_mb"] = self.largest.get(MASTER)
+
+
+def cpu(usage: dict[str, Usage]) -> dict[str, float]:
+    return {group: round(found.cpu_seconds, 2) for group, found in usage.items()}
+
+
+def header(settings: Settings) -> str:
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores for everything; 2 sources x 4 tables x {settings.rows:,} rows; "
+        f"backlog of {settings.changes:,} row changes; {settings.lanes} lanes and {settings.threads} chunk readers "
+        f"per source"
+    )
+
+
+def main() -> int:
+    _end_once()
+    directory = Path(os.environ.get("SHARDMERGE_BENCHMARK_DIR") or tempfile.mkdtemp(prefix="shardmerge-benchmark-"))
+    settings = parse(sys.argv[1:], directory)
+    if settings.profile is not None:
+        # run.sh has changed the directory.
+        settings = replace(settings, profile=Path(os.environ.get("SHARDMERGE_BENCHMARK_FROM", ".")) / settings.profile)
+    if settings.keep:
+        (directory / "keep").touch()
+        say(f"servers, logs and data are in {directory}")
+    say(header(settings))
+    with World(settings) as world:
+        run = Run(world)
+        run.everything()
+    for problem in run.problems:
+        say(f"FAILED: {problem}")
+    run.more["problems"] = run.problems
+    print("\n".join([header(settings), *world.headers, "", table(run.values), "", json_line(run.values, run.more)]))
+    return 1 if run.problems else 0
+
+
+def _end_once() -> None:
+    """The first signal ends the run in order; further ones do not disturb that."""
+
+    def handle(number: int, frame: object) -> None:
+        for one in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(one, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

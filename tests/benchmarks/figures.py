@@ -1,0 +1,110 @@
+"""What the benchmark answers: the figures' names, their goals, the table and the JSON line. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure is good at ``least`` or more, or at ``most`` or less; None: no bound on that side."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def holds(self, value: float) -> bool:
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    def __str__(self) -> str:
+        if self.least is not None:
+            return f"≥ {number(self.least)}"
+        return "" if self.most is None else f"≤ {number(self.most)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the table; its unit is the end of its name."""
+
+    name: str
+    meaning: str
+    goal: Goal = Goal()
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure("full_rows_per_s", "history: rows of all sources / seconds from start-task to the last chunk"),
+    Figure("ceiling_load_rows_per_s", "the target alone: LOAD DATA LOCAL from memory, as many connections"),
+    Figure("full_ratio", "full / ceiling_load"),
+    Figure("drain_changes_per_s", "backlog, skewed ids: row changes / seconds from resume-task", Goal(least=75_000)),
+    Figure("drain_uniform_changes_per_s", "backlog, uniform ids", Goal(least=55_000)),
+    Figure("ceiling_apply_rows_per_s", "the target alone: random REPLACE, 8,000 rows a transaction, from memory"),
+    Figure("drain_ratio", "drain_uniform / ceiling_apply (whose ids are uniform too)", Goal(least=0.6)),
+    Figure("lag_p50_ms", "commit at a source to visible at the target, one insert at a time", Goal(most=10)),
+    Figure("lag_p99_ms", "", Goal(most=40)),
+    Figure("lag1k_p50_ms", "the same beside 1,000 row changes/s", Goal(most=20)),
+    Figure("lag1k_p99_ms", ""),
+    Figure("decode_images_per_s", "row images to SQL literals, one core", Goal(least=1_500_000)),
+    Figure("relay_mb_per_s", "binlog to relay log, one core", Goal(least=150)),
+    Figure("rss_worker_jvm_mb", "largest resident set of a worker's JVM, MiB", Goal(most=700)),
+    Figure("rss_lane_mb", "largest resident set of a lane's process, MiB", Goal(most=200)),
+    Figure("rss_master_mb", "largest resident set of the master, MiB"),
+    Figure("lag_floor_ms", "insert at the source, the same transaction at the target, one client: p50"),
+)
+
+Values = Mapping[str, float | None]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest of ``values`` that at least ``share`` percent of them do not exceed (nearest rank).
+
+    Never an invented value between two measured ones. ``share``: above 0, up to 100. Raises ValueError when there is
+    nothing.
+    """
+    if not values:
+        raise ValueError("no values")
+    if not 0 < share <= 100:
+        raise ValueError(f"no percentile: {share}")
+    return sorted(values)[math.ceil(len(values) * share / 100) - 1]
+
+
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """None when one of them was not measured."""
+    return None if part is None or not whole else part / whole
+
+
+def number(value: float) -> str:
+    """As a person reads it: three significant digits at least, no needless ones."""
+    if abs(value) >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def table(values: Values) -> str:
+    """One line per figure: name, value, goal, whether it is reached, meaning; "-" for what was not measured."""
+    lines = [("figure", "value", "goal", "", "meaning")]
+    for figure in FIGURES:
+        value = values.get(figure.name)
+        goal = str(figure.goal)
+        reached = "" if value is None or not goal else ("ok" if figure.goal.holds(value) else "MISSED")
+        lines.append((figure.name, "-" if value is None else number(value), goal, reached, figure.meaning))
+    widths = [max(len(line[column]) for line in lines) for column in range(4)]
+    return "\n".join(
+        f"{name:<{widths[0]}}  {value:>{widths[1]}}  {goal:>{widths[2]}}  {reached:<{widths[3]}}  {meaning}".rstrip()
+        for name, value, goal, reached, meaning in lines
+    )
+
+
+def json_line(values: Values, more: Mapping[str, object]) -> str:
+    """Every figure by name (null: not measured), then ``more`` under that name."""
+    found: dict[str, Any] = {figure.name: _rounded(values.get(figure.name)) for figure in FIGURES}
+    found["more"] = {name: _rounded(value) if isinstance(value, float) else value for name, value in more.items()}
+    return json.dumps(found)
+
+
+def _rounded(value: float | None) -> float | int | None:
+    if value is None:
+        return None
+    return round(value) if abs(value) >= 1000 else round(value, 3)

@@ -1,0 +1,73 @@
+"""The servers that are measured against, and the settings that matter for the figures.
+
+The target is durable, as where money is kept: every commit is on disk when it is answered. The sources are relaxed,
+for they only have to make changes quickly; what is measured is behind them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from tests.support.database import Database
+from tests.support.mariadb import MariaDB
+from tests.support.mysql import MySQL
+from worker.connection import Side, connect, current_position, server_info
+from worker.endpoint import Endpoint
+from worker.position import SourcePosition
+
+_SHOWN = (
+    "version",
+    "innodb_buffer_pool_size",
+    "innodb_log_file_size",
+    "innodb_redo_log_capacity",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_doublewrite",
+    "innodb_flush_method",
+    "log_bin",
+    "sync_binlog",
+    "max_allowed_packet",
+)
+_SOURCE_OPTIONS = ("--innodb-buffer-pool-size=512M", "--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0")
+_TARGET_OPTIONS = (
+    "--innodb-buffer-pool-size=2G",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--max-allowed-packet=64M",
+    "--local-infile=1",
+)
+# MariaDB's redo log is one file of this size, MySQL's (since 8.0.30) is as large in all.
+_REDO_LOG = {"mariadb": "--innodb-log-file-size={}", "mysql": "--innodb-redo-log-capacity={}"}
+
+
+def make_source(flavor: str, directory: Path, number: int) -> Database:
+    return _make(flavor, directory, 100 + number, (*_SOURCE_OPTIONS, _REDO_LOG[flavor].format("256M")))
+
+
+def make_target(flavor: str, directory: Path, *, binlog: bool) -> Database:
+    log = ("--sync-binlog=1",) if binlog else ("--skip-log-bin",)
+    return _make(flavor, directory, 200, (*_TARGET_OPTIONS, _REDO_LOG[flavor].format("1G"), *log))
+
+
+def _make(flavor: str, directory: Path, server_id: int, options: tuple[str, ...]) -> Database:
+    kind = MySQL if flavor == "mysql" else MariaDB
+    return kind(directory, server_id, options)
+
+
+def shown(server: Database) -> str:
+    """The settings in force, as the server itself tells them."""
+    names = ", ".join(f"'{name}'" for name in _SHOWN)
+    found = dict(cast("list[tuple[str, str]]", server.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")))
+    return ", ".join(f"{name}={found[name]}" for name in _SHOWN if name in found)
+
+
+def endpoint(server: Database) -> Endpoint:
+    return Endpoint(server.host, server.port, "root")
+
+
+def binlog_end(server: Database) -> SourcePosition:
+    """Where the server's binlog ends now."""
+    session = connect(endpoint(server), Side.SOURCE, name="benchmark")
+    try:
+        return current_position(session, server_info(session))
+    finally:
+        session.close()

@@ -1,0 +1,108 @@
+"""What a run of the benchmark is asked to do: the command line."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+PARTS = (
+    "full",
+    "ceiling-load",
+    "drain",
+    "drain-uniform",
+    "ceiling-apply",
+    "lag",
+    "lag1k",
+    "floor",
+    "relay",
+    "decode",
+    "verify",
+    "memory",
+)
+"""In the order in which they run."""
+
+_CHANGING = frozenset({"full", "drain", "drain-uniform", "lag", "lag1k"})
+"""Parts behind which the merged table is compared."""
+
+SOURCES = 2
+TABLES = 4
+APPLY_ROWS = 8_000
+"""Rows of one transaction of the apply ceiling."""
+LOAD_ROWS = 8_096
+"""Rows of one chunk of the load ceiling; the program's default chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``rows``: per shard table. ``changes``: row changes of a backlog, all sources together. ``probes``: inserts of
+    one lag measurement. ``big_bytes``: binlog bytes of the large transaction. ``profile``: where profiles go.
+    ``directory``: for servers and logs; removed at the end unless ``keep``."""
+
+    parts: tuple[str, ...]
+    directory: Path
+    source: str
+    target: str
+    rows: int
+    changes: int
+    probes: int
+    big_bytes: int
+    lanes: int
+    threads: int
+    quick: bool
+    target_binlog: bool
+    profile: Path | None
+    native: bool
+    keep: bool
+
+    @property
+    def all_rows(self) -> int:
+        return SOURCES * TABLES * self.rows
+
+
+def parse(arguments: list[str], directory: Path) -> Settings:
+    """Exits with a message when the arguments make no sense."""
+    parser = argparse.ArgumentParser(
+        prog="tests/benchmarks/run.sh",
+        description="Measure a full merge, drains, lags, decoder, relay, memory.",
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rows, no large transaction; under 3 minutes")
+    parser.add_argument("--only", metavar="PARTS", help=f"comma separated, of: {', '.join(PARTS)}")
+    parser.add_argument("--source", choices=("mariadb", "mysql"), default="mariadb")
+    parser.add_argument("--target", choices=("mariadb", "mysql"), default="mariadb")
+    parser.add_argument("--rows", type=int, metavar="N", help="rows per shard table (250,000)")
+    parser.add_argument("--changes", type=int, metavar="N", help="row changes of a backlog (600,000)")
+    parser.add_argument("--probes", type=int, metavar="N", help="inserts of one lag measurement (500)")
+    parser.add_argument("--big-mib", type=int, default=2048, metavar="N", help="size of the large transaction (2048)")
+    parser.add_argument("--lanes", type=int, default=2, metavar="N", help="lanes per source (2)")
+    parser.add_argument("--threads", type=int, default=4, metavar="N", help="chunk readers per source (4)")
+    parser.add_argument("--target-binlog", action="store_true", help="the target writes a binlog too, sync_binlog=1")
+    parser.add_argument("--profile", type=Path, metavar="DIR", help="py-spy and perf during the drains")
+    parser.add_argument("--native", action="store_true", help="py-spy shows C frames too (slower)")
+    parser.add_argument("--keep", action="store_true", help="leave logs and data for a look; says where")
+    found = parser.parse_args(arguments)
+    chosen = tuple(PARTS) if found.only is None else tuple(found.only.split(","))
+    unknown = set(chosen) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    if found.quick and found.only is None:
+        chosen = tuple(part for part in chosen if part != "memory")
+    if _CHANGING & set(chosen):
+        chosen = (*chosen, "verify")
+    return Settings(
+        parts=tuple(part for part in PARTS if part in chosen),
+        directory=directory,
+        source=found.source,
+        target=found.target,
+        rows=found.rows or (25_000 if found.quick else 250_000),
+        changes=found.changes or (120_000 if found.quick else 600_000),
+        probes=found.probes or (150 if found.quick else 500),
+        big_bytes=found.big_mib << 20,
+        lanes=found.lanes,
+        threads=found.threads,
+        quick=found.quick,
+        target_binlog=found.target_binlog,
+        profile=found.profile,
+        native=found.native,
+        keep=found.keep,
+    )

@@ -1,0 +1,222 @@
+"""Servers, shardmerge and the running merge, each started when the first part of the benchmark needs it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from proto import common_pb2
+from tests.benchmarks import sysbench
+from tests.benchmarks.processes import MASTER, SOURCE, TARGET, WORKER, Roots, Usage, Watch
+from tests.benchmarks.servers import binlog_end, endpoint, make_source, make_target, shown
+from tests.benchmarks.settings import SOURCES, Settings
+from tests.benchmarks.task import MERGED, META_SCHEMA, TASK, BenchmarkFailed, Master, create_table, task_yaml
+from tests.support.cluster import Cluster
+from tests.support.database import Database
+from tests.support.wait import until
+from worker.connection import Side, connect
+from worker.position import SourcePosition
+from worker.replicate import checkpoint as checkpoints
+from worker.replicate.checkpoint import Checkpoint
+
+_PATIENCE_SECONDS = 600.0
+_LONG_SECONDS = 3600.0
+
+
+def say(text: str) -> None:
+    print(f"benchmark: {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """``seconds``: from the start-task request until every subtask replicates; ``copying_seconds``: from its answer,
+    which comes after the pre-checks."""
+
+    rows: int
+    seconds: float
+    copying_seconds: float
+    usage: dict[str, Usage]
+
+
+class World:
+    """Everything that runs; ends with the ``with`` block."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.headers: list[str] = []
+        self._stack = ExitStack()
+        self._pids: dict[int, str] = {}
+        self.filled = (SourcePosition("", 0), SourcePosition("", 0))
+        """Where the first source's binlog has the filling of its tables, once :attr:`sources` are there."""
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    # -- servers
+
+    def _started(self, server: Database, name: str) -> Database:
+        self._stack.callback(server.stop)
+        server.start()
+        self._pids[server.pid] = TARGET if name == "target" else SOURCE
+        self.headers.append(f"{name}: {shown(server)}")
+        return server
+
+    @cached_property
+    def source_ids(self) -> tuple[str, ...]:
+        return tuple(f"source-{number}" for number in range(1, SOURCES + 1))
+
+    @cached_property
+    def sources(self) -> tuple[Database, ...]:
+        """Started, with the shard tables filled."""
+        settings = self.settings
+        say(f"{SOURCES} sources: 4 sysbench tables of {settings.rows:,} rows each")
+        made = tuple(
+            self._started(make_source(settings.source, settings.directory / source, number), source)
+            for number, source in enumerate(self.source_ids, 1)
+        )
+        start = binlog_end(made[0])
+        sysbench.prepare(made, settings.rows)
+        self.filled = (start, binlog_end(made[0]))
+        return made
+
+    @cached_property
+    def target(self) -> Database:
+        settings = self.settings
+        made = make_target(settings.target, settings.directory / "target", binlog=settings.target_binlog)
+        return self._started(made, "target")
+
+    def ends(self) -> dict[str, SourcePosition]:
+        """Where each source's binlog ends now."""
+        return {source: binlog_end(server) for source, server in zip(self.source_ids, self.sources, strict=True)}
+
+    # -- shardmerge
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        say("etcd, dm-master, 2 dm-workers (each starts Spark)")
+        cluster = Cluster(self.settings.directory / "shardmerge", workers=SOURCES)
+        self._stack.callback(cluster.stop)
+        # Not cluster.start(): it asks through dmctl, whose processes take the cores from Spark's start.
+        cluster.etcd.start()
+        for daemon in cluster.daemons:
+            daemon.start(wait=False)
+        for master in cluster.masters:
+            master.wait_until_ready()
+        return cluster
+
+    @cached_property
+    def master(self) -> Master:
+        """Knows the sources, each of which a worker holds."""
+        sources = self.sources
+        master = self._stack.enter_context(closing(Master(self.cluster.masters[0].address, TASK, SOURCES)))
+
+        def members() -> bool:
+            for worker in self.cluster.workers:
+                if not worker.alive:
+                    raise BenchmarkFailed(f"{worker.name} has ended: {worker.last_lines()}")
+            return len(master.alive()) == SOURCES
+
+        until(members, "the workers are members", _PATIENCE_SECONDS, every=0.1)
+        for source, server in zip(self.source_ids, sources, strict=True):
+            master.create_source(source, server.host, server.port)
+        until(
+            lambda: master.alive() == sorted(self.source_ids),
+            "every source is bound to a worker",
+            _PATIENCE_SECONDS,
+            every=0.1,
+        )
+        return master
+
+    @cached_property
+    def task(self) -> str:
+        """The task's file, its target table made and empty."""
+        create_table(self.target, MERGED)
+        return task_yaml(self.settings, self.source_ids, self.target)
+
+    @cached_property
+    def history(self) -> History:
+        """The task was started and has copied its history: how long that took."""
+        master, task = self.master, self.task
+        say(f"copying the history: {self.settings.all_rows:,} rows")
+        with Watch(self.roots) as watch:
+            started = time.monotonic()
+            master.start(task)
+            accepted = time.monotonic()
+            self.wait_replicating()
+            ended = time.monotonic()
+        return History(self.settings.all_rows, ended - started, ended - accepted, watch.usage())
+
+    @cached_property
+    def replicating(self) -> Master:
+        """The task runs and has copied its history."""
+        self.history  # noqa: B018 - it has to be there
+        return self.master
+
+    def stop_task(self) -> None:
+        """For good, if it ever ran."""
+        if "history" in vars(self):
+            self.master.stop()
+
+    @contextmanager
+    def another_task(self, name: str) -> Generator[Master]:
+        """The master's answers about a task of one source."""
+        self.master  # noqa: B018 - the sources are known then
+        with closing(Master(self.cluster.masters[0].address, name, 1)) as master:
+            yield master
+
+    def wait_replicating(self) -> None:
+        self.master.wait(
+            lambda state: state.unit == common_pb2.UNIT_REPLICATE and state.stage == common_pb2.STAGE_RUNNING,
+            "replicates",
+            every=0.05,
+        )
+
+    def checkpoints(self, task: str = TASK) -> dict[str, tuple[Checkpoint, ...]]:
+        """Every lane's, by source, as the target holds them."""
+        session = connect(endpoint(self.target), Side.TARGET, name="target")
+        try:
+            found = {source: checkpoints.read_all(session, META_SCHEMA, task, source) for source in self.source_ids}
+        finally:
+            session.close()
+        return {source: lanes for source, lanes in found.items() if lanes}
+
+    def wait_applied(self) -> None:
+        """Until the lanes have committed all that the sources' binlogs hold now."""
+        self.wait_past(self.master, TASK, self.ends())
+
+    def wait_past(self, master: Master, task: str, ends: dict[str, SourcePosition]) -> None:
+        """Until every lane of ``task`` has committed what lies before ``ends``, and the master knows."""
+
+        def past() -> bool:
+            master.check()
+            return all_past(self.checkpoints(task), ends)
+
+        until(past, f"{task} has applied all up to {ends}", _LONG_SECONDS, every=0.25)
+        master.wait(lambda state: state.sync.synced, "is in sync")
+
+    # -- processes
+
+    @property
+    def roots(self) -> Roots:
+        """Whose processes are whose, for a watch."""
+        servers = dict(self._pids)
+        cluster = self.cluster
+        servers[cluster.etcd.pid] = "etcd"
+        sessions = {daemon.pid: MASTER for daemon in cluster.masters}
+        sessions |= {daemon.pid: WORKER for daemon in cluster.workers}
+        return Roots(servers, sessions)
+
+
+def all_past(found: dict[str, tuple[Checkpoint, ...]], ends: dict[str, SourcePosition]) -> bool:
+    """Whether every lane of every source stands at its source's end or beyond."""
+    return all(
+        found.get(source) and all(item.position.file_order() >= end.file_order() for item in found[source])
+        for source, end in ends.items()
+    )

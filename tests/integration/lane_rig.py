@@ -1,0 +1,173 @@
+"""A subtask's runs in this process: real servers, relay, gRPC; lanes as threads or processes instead of Spark tasks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+from proto import config_pb2, errors, worker_pb2
+from proto.errors import ShardmergeError
+from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads
+from tests.support.wait import until
+from worker.connection import Side, current_position, server_info
+from worker.host import Host
+from worker.position import SourcePosition
+from worker.replicate.unit import ReplicateUnit
+from worker.spark import TaskBody, TaskFailed, TaskOutcome
+from worker.subtask_run import SubTaskRun
+from worker.unit import Outcome, ProcessUnit, StopSignal
+
+
+class Processes(Threads):
+    """Runs task bodies in processes of their own, which a test may kill."""
+
+    def __init__(self) -> None:
+        self._made = multiprocessing.get_context("spawn")
+        self.processes: list[BaseProcess] = []
+
+    def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
+        ends: list[Connection] = []
+        self.processes = []
+        for index in range(count):
+            mine, its = self._made.Pipe(duplex=False)
+            process = self._made.Process(target=_run_body, args=(body, index, its), daemon=True)
+            process.start()
+            its.close()
+            ends.append(mine)
+            self.processes.append(process)
+        return [_outcome(name, end, process) for end, process in zip(ends, self.processes, strict=True)]
+
+    def kill(self, lane: int) -> None:
+        """kill -9, and wait for the end."""
+        process = self.processes[lane]
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+
+
+def _run_body(body: TaskBody, index: int, end: Connection) -> None:
+    end.send(body(index))
+
+
+def _outcome(name: str, end: Connection, process: BaseProcess) -> TaskOutcome:
+    try:
+        found: TaskOutcome = end.recv()
+    except EOFError:
+        found = TaskFailed(errors.worker.SPARK_TASK_LOST(job=name, reason="killed"))
+    process.join()
+    return found
+
+
+class Run:
+    """One run of the subtask under an epoch of its own, in a thread."""
+
+    def __init__(self, config: config_pb2.SubTaskConfig, host: Host) -> None:
+        self.stop_signal = StopSignal()
+        self.unit: ProcessUnit | None = None
+        self._outcomes: list[Outcome] = []
+        run = SubTaskRun(config, "", host, self)
+        self._thread = threading.Thread(target=lambda: self._outcomes.append(run.run(self.stop_signal)))
+        self._thread.start()
+
+    def epoch_acquired(self, epoch: int) -> None:
+        pass
+
+    def phase_known(self, *, fresh: bool) -> None:
+        pass
+
+    def unit_begins(self, unit: ProcessUnit) -> None:
+        self.unit = unit
+
+    def status(self) -> worker_pb2.SyncStatus:
+        """The replicate unit's, once there is one."""
+        unit = until(lambda: self.unit if isinstance(self.unit, ReplicateUnit) else None, "the unit has begun")
+        return unit.status()
+
+    def lane(self, number: int) -> worker_pb2.LaneStatus:
+        return until(lambda: {lane.lane: lane for lane in self.status().lanes}.get(number), f"lane {number} is known")
+
+    def until_lane(self, number: int, condition: Callable[[worker_pb2.LaneStatus], bool], what: str) -> None:
+        until(lambda: condition(self.lane(number)), f"lane {number} {what}")
+
+    def until_synced(self) -> None:
+        until(lambda: self.status().synced or self._outcomes, "the run has applied everything")
+        assert not self._outcomes, self._outcomes
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._outcomes)
+
+    def join(self, seconds: float = 300.0) -> Outcome:
+        self._thread.join(seconds)
+        [outcome] = self._outcomes
+        return outcome
+
+    def stop(self) -> Outcome:
+        self.stop_signal.set()
+        return self.join()
+
+
+class LaneRig(Rig):
+    """Replication from the place where the source's binlog ended when the rig was made; no snapshot."""
+
+    _position = SourcePosition("", 0)
+
+    def replicate(self, lanes: int, spark: Threads | None = None) -> Run:
+        """A run with so many lanes, under the next epoch."""
+        config = config_pb2.SubTaskConfig()
+        config.CopyFrom(self.config)
+        config.mode = config_pb2.TASK_MODE_INCREMENTAL
+        config.start.CopyFrom(self.start.to_proto())
+        config.replicate.lanes = lanes
+        source = config_pb2.SourceConfig(source_id=SOURCE)
+        getattr(source, "from").CopyFrom(config_pb2.Endpoint(host=self.source.host, port=self.source.port, user="root"))
+        host = Host(
+            source=source,
+            relay=self.relay,
+            clock=self,
+            epochs=self,
+            spark=spark or Threads(),  # pyright: ignore[reportArgumentType]
+            service=self.service,
+            lane_address=self.address,
+            needed_by_others=lambda task: False,
+        )
+        return Run(config, host)
+
+    def position(self) -> SourcePosition:
+        """As a SourceClock: the last answer while the source gives none."""
+        try:
+            session = self.session(Side.SOURCE)
+        except ShardmergeError:
+            return self._position
+        try:
+            self._position = current_position(session, server_info(session))
+        finally:
+            session.close()
+        return self._position
+
+    def acquire(self, task: str, source: str) -> int:
+        """As Epochs."""
+        self.epoch = next(self._epochs)
+        return self.epoch
+
+    def checkpoints(self) -> list[tuple[int, int, int, int]]:
+        """(lane, segment, byte, skip_events) as recorded at the target."""
+        found = self.target.query(
+            f"SELECT lane, segment, byte, skip_events FROM {META}.lane_checkpoint "
+            f"WHERE task = '{TASK}' AND source = '{SOURCE}' ORDER BY lane"
+        )
+        return [(int(str(a)), int(str(b)), int(str(c)), int(str(d))) for a, b, c, d in found]
+
+    def until_taken_over(self, epoch: int) -> None:
+        """Until no older epoch than ``epoch`` can commit."""
+        recorded = f"SELECT 1 FROM {META}.subtask WHERE task = '{TASK}' AND source = '{SOURCE}' AND epoch >= {epoch}"
+        until(lambda: self.target.query(recorded), f"epoch {epoch} has taken over")
+
+    def until_apart(self) -> None:
+        """Until the lanes stand at different places."""
+        until(lambda: len({place[1:] for place in self.checkpoints()}) > 1, "the lanes stand apart")

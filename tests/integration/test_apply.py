@@ -1,0 +1,162 @@
+"""What a batch does at a real target, and what its counts prove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from proto import errors
+from proto.errors import ShardmergeError
+from tests.support.database import Database
+from tests.support.mariadb import MariaDB
+from tests.support.mysql import MySQL
+from tests.support.plans import integer, table_plan, text
+from worker import meta
+from worker.connection import Endpoint, Side, connect
+from worker.plan import TablePlan
+from worker.position import RelayOffset, SourcePosition
+from worker.replicate import checkpoint as checkpoints
+from worker.replicate.apply import ApplySettings, TargetWriter
+from worker.replicate.batch import Batch
+from worker.replicate.checkpoint import Checkpoint
+
+PLAN = table_plan((integer(), text("v")), (0,))
+ONE_LANE = table_plan((integer(), text("v")), (0,), one_lane=True)
+WHO = ("dm_meta", "apply", "mysql-01")
+ROWS = [(number, f"v{number}") for number in range(1, 7)]
+
+
+@pytest.fixture(scope="module", params=[MariaDB, MySQL], ids=["mariadb", "mysql"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    kind: type[Database] = request.param
+    made = kind(tmp_path_factory.mktemp("apply") / "target", server_id=9).start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def target(server: Database) -> Database:
+    server.execute(
+        "DROP DATABASE IF EXISTS shop",
+        "DROP DATABASE IF EXISTS dm_meta",
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY, v VARCHAR(50), extra INT NOT NULL DEFAULT 7)",
+        "INSERT INTO shop.orders (id, v) VALUES " + ", ".join(map(str, ROWS)),
+    )
+    session = connect(_endpoint(server), Side.TARGET, name="target")
+    meta.ensure_meta(session, "dm_meta")
+    meta.take_over(session, *WHO, 1, "")
+    start = SourcePosition("mysql-bin.000001", 4)
+    first = (Checkpoint(0, 1, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
+    meta.begin(
+        session,
+        *WHO,
+        1,
+        meta.Phase.REPLICATE,
+        start,
+        (PLAN.table,),
+        lambda inner: checkpoints.insert(inner, *WHO, first),
+    )
+    session.close()
+    return server
+
+
+def _endpoint(server: Database) -> Endpoint:
+    return Endpoint(server.host, server.port, server.user, server.password)
+
+
+class Lane:
+    """One lane's writer, with batches of updates."""
+
+    def __init__(self, target: Database, plan: TablePlan, *, safe_mode: bool = False) -> None:
+        settings = ApplySettings("apply", "mysql-01", "dm_meta", _endpoint(target), safe_mode=safe_mode)
+        self._writer = TargetWriter(settings, 0, 1)
+        self._plan = plan
+        self._at = self._writer.read_checkpoint()
+
+    def update(self, *rows: tuple[int, str]) -> None:
+        batch = Batch(0, 1, "mysql-bin.000001")
+        for key, value in rows:
+            batch.replace(self._plan, b"%d" % key, f"{key},'{value}'".encode(), 100)
+        following = self._at.moved(
+            RelayOffset(1, self._at.offset.byte + 100), 0, SourcePosition("mysql-bin.000001", 100), 0.0
+        )
+        self._writer.commit(batch, following)
+        self._at = following
+
+
+def _written_by(target: Database) -> dict[str, int]:
+    found = target.query("SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_replace', 'Com_delete', 'Com_insert')")
+    return {str(name): int(str(count)) for name, count in found}
+
+
+def _rows(target: Database) -> list[tuple[object, ...]]:
+    return list(target.query("SELECT id, v, extra FROM shop.orders ORDER BY id"))
+
+
+@pytest.mark.parametrize("plan", [PLAN, ONE_LANE], ids=["overwrites", "deletes and inserts"])
+def test_rows_that_exist_are_updated(target: Database, plan: TablePlan) -> None:
+    before = _written_by(target)
+    Lane(target, plan).update((2, "x"), (5, "y"))
+    assert _rows(target) == [(1, "v1", 7), (2, "x", 7), (3, "v3", 7), (4, "v4", 7), (5, "y", 7), (6, "v6", 7)]
+    after = _written_by(target)
+    did = {name for name in after if after[name] > before[name]}
+    assert did == ({"Com_replace"} if plan is PLAN else {"Com_delete", "Com_insert"})
+
+
+@pytest.mark.parametrize("rows", [[(3, "v3")], [(1, "x"), (3, "v3"), (4, "y")]], ids=["alone", "among others"])
+def test_a_row_that_was_the_same_already_is_no_divergence(target: Database, rows: list[tuple[int, str]]) -> None:
+    lane = Lane(target, PLAN)
+    lane.update(*rows)
+    lane.update((6, "z"))
+    expected = {**dict(ROWS), **dict(rows), 6: "z"}
+    assert _rows(target) == [(key, value, 7) for key, value in sorted(expected.items())]
+
+
+@pytest.mark.parametrize("plan", [PLAN, ONE_LANE], ids=["overwrites", "deletes and inserts"])
+@pytest.mark.parametrize("others", [[], [(1, "x")], [(1, "v1"), (2, "x")]], ids=["alone", "changed", "same"])
+def test_a_missing_row_is_a_divergence_and_nothing_is_written(
+    target: Database, plan: TablePlan, others: list[tuple[int, str]]
+) -> None:
+    before = _rows(target)
+    with pytest.raises(ShardmergeError) as caught:
+        Lane(target, plan).update(*others, (99, "lost"))
+    assert caught.value.spec is errors.replicate.DIVERGED
+    assert "`id` = 99" in caught.value.message
+    assert _rows(target) == before
+    assert target.query("SELECT seq FROM dm_meta.lane_checkpoint") == [(0,)]
+
+
+def test_safe_mode_asks_for_no_row(target: Database) -> None:
+    Lane(target, PLAN, safe_mode=True).update((1, "x"), (99, "new"))
+    assert _rows(target)[0] == (1, "x", 7)
+    assert _rows(target)[-1] == (99, "new", 7)
+
+
+def test_what_the_sources_do_not_write_gets_its_default_again(target: Database) -> None:
+    """Overwriting in place does to the target's own columns what deleting and inserting does."""
+    target.execute("UPDATE shop.orders SET extra = 1")
+    Lane(target, PLAN).update((1, "x"))
+    Lane(target, ONE_LANE).update((2, "x"))
+    assert _rows(target)[:3] == [(1, "x", 7), (2, "x", 7), (3, "v3", 1)]
+
+
+def test_hundreds_of_composite_keys_go_in_short_lists(target: Database) -> None:
+    plan = table_plan((integer("a"), integer("b"), text("v")), (0, 1), name="pairs")
+    target.execute(
+        "CREATE TABLE shop.pairs (a BIGINT, b BIGINT, v VARCHAR(9), PRIMARY KEY (a, b), KEY (b, a))",
+        "INSERT INTO shop.pairs VALUES " + ",".join(f"({at % 7}, {at}, 'x')" for at in range(900)),
+    )
+    made = TablePlan(0, "mysql-01", plan.table, "shop", "pairs", plan.columns, plan.key)
+    batch = Batch(0, 1, "mysql-bin.000001")
+    for at in range(900):
+        batch.remove(made, b"%d,%d" % (at % 7, at), 100)
+    before = _written_by(target)["Com_delete"]
+    writer = TargetWriter(ApplySettings("apply", "mysql-01", "dm_meta", _endpoint(target), safe_mode=False), 0, 1)
+    at = writer.read_checkpoint()
+    writer.commit(batch, at.moved(RelayOffset(1, 200), 0, SourcePosition("mysql-bin.000001", 200), 0.0))
+    assert target.query("SELECT COUNT(*) FROM shop.pairs") == [(0,)]
+    assert _written_by(target)["Com_delete"] - before == 5

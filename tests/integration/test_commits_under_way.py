@@ -1,0 +1,125 @@
+"""MySQL: what the binlog holds may not be visible yet. A low watermark waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from proto import errors
+from proto.errors import ShardmergeError
+from tests.integration.snapshot_rig import SOURCE, endpoint
+from tests.support.database import Database
+from tests.support.mysql import MySQL
+from tests.support.wait import until
+from worker.connection import Session, Side, connect, rows, server_info, text_of
+from worker.position import SourcePosition
+from worker.snapshot import watermarks
+from worker.snapshot.watermarks import low_watermark
+
+_THREADS = 6
+_ROWS_EACH = 150
+
+
+@pytest.fixture(params=[True, False], ids=["gtid", "no-gtid"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    server = MySQL(tmp_path / "source", 101, ("--sync-binlog=1",), gtid=request.param)
+    try:
+        server.start().execute(
+            "CREATE DATABASE shard", "CREATE TABLE shard.t (k BIGINT PRIMARY KEY AUTO_INCREMENT, v INT)"
+        )
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def session(source: Database) -> Iterator[Session]:
+    made = connect(endpoint(source), Side.SOURCE, name=SOURCE, raw=True, read_timeout=60)
+    yield made
+    made.close()
+
+
+def _count(session: Session) -> int:
+    [(count,)] = rows(session, "SELECT COUNT(*) FROM shard.t")
+    return int(count)
+
+
+def _stall_commits(source: Database, seconds: int) -> None:
+    """From now on a commit waits so long for a replica, its transaction being in the binlog already.
+
+    MySQL 8.4 Reference Manual, "Semisynchronous Replication": rpl_semi_sync_source_wait_point AFTER_SYNC.
+    """
+    source.execute(
+        "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'",
+        f"SET GLOBAL rpl_semi_sync_source_timeout = {seconds * 1000}",
+        "SET GLOBAL rpl_semi_sync_source_enabled = 1",
+    )
+
+
+def test_it_waits_for_a_commit_that_waits_for_a_replica(source: Database, session: Session) -> None:
+    _stall_commits(source, 3)
+    before = source.binlog_end()
+    writer = threading.Thread(target=lambda: source.execute("INSERT INTO shard.t VALUES (1, 1)"))
+    writer.start()
+    try:
+        until(lambda: source.binlog_end() > before, "the row is in the binlog")
+        assert _count(session) == 0, "it is not visible yet, or this shows nothing"
+        low = low_watermark(session, server_info(session), SOURCE)
+        assert (low.file, low.pos) > before
+        assert _count(session) == 1
+    finally:
+        writer.join()
+
+
+def test_it_does_not_wait_for_ever(source: Database, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watermarks, "_COMMIT_SECONDS", 0.5)
+    _stall_commits(source, 600)
+    before = source.binlog_end()
+
+    def write() -> None:
+        with pytest.raises(pymysql.OperationalError):
+            source.execute("INSERT INTO shard.t VALUES (1, 1)")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        until(lambda: source.binlog_end() > before, "the row is in the binlog")
+        with pytest.raises(ShardmergeError) as caught:
+            low_watermark(session, server_info(session), SOURCE)
+    finally:
+        source.kill()
+        writer.join()
+    assert caught.value.spec is errors.snapshot.COMMITS_PENDING
+    assert caught.value.spec.retryable
+    assert SOURCE in caught.value.message
+
+
+def test_under_load_all_that_the_binlog_holds_is_visible(source: Database, session: Session) -> None:
+    """Somebody is always committing: the wait must end all the same."""
+
+    def write() -> None:
+        connection = source.connect()
+        with connection.cursor() as cursor:
+            for _ in range(_ROWS_EACH):
+                cursor.execute("INSERT INTO shard.t (v) VALUES (1)")
+        connection.close()
+
+    start = low_watermark(session, server_info(session), SOURCE)
+    writers = [threading.Thread(target=write) for _ in range(_THREADS)]
+    for writer in writers:
+        writer.start()
+    seen: list[tuple[SourcePosition, int]] = []
+    while any(writer.is_alive() for writer in writers):
+        low = low_watermark(session, server_info(session), SOURCE)
+        seen.append((low, _count(session)))
+    assert len(seen) > 5
+    events = rows(session, f"SHOW BINLOG EVENTS IN '{start.file}' FROM {start.pos}")
+    ends = [int(event[4]) for event in events if text_of(event[2]) == "Xid"]
+    assert len(ends) == _THREADS * _ROWS_EACH
+    for low, visible in seen:
+        assert low.file == start.file
+        assert visible >= sum(end <= low.pos for end in ends), low

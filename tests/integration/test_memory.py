@@ -1,0 +1,194 @@
+"""Memory stays flat, whatever the backlog and however large a transaction is."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster, SubTask
+from tests.support.mariadb import MariaDB
+from tests.support.memory import MIB, peak_mib
+from tests.support.wait import until
+
+SOURCE = "mysql-01"
+LANE_MIB = 200
+JVM_MIB = 700
+WORKER_MIB = 300
+
+BACKLOG = 1 << 30
+TRANSACTION = 300 * MIB
+WIDE = 100_000
+"""Bytes of a wide row; an UPDATE logs it twice."""
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MariaDB, MariaDB]]:
+    folder = tmp_path_factory.mktemp("servers")
+    source, target = MariaDB(folder / "source", 101), MariaDB(folder / "target", 102)
+    try:
+        yield source.start(), target.start()
+    finally:
+        source.stop()
+        target.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(servers: tuple[MariaDB, MariaDB], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("memory") / "cluster", workers=1)
+    try:
+        made.start()
+        made.create_source(SOURCE, servers[0])
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster, watch_logs: Callable[[Path], None]) -> Cluster:
+    watch_logs(shared_cluster.directory)
+    shared_cluster.hooks.release_all()
+    return shared_cluster
+
+
+@pytest.fixture
+def source(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
+    return servers[0]
+
+
+@pytest.fixture
+def target(servers: tuple[MariaDB, MariaDB]) -> MariaDB:
+    return servers[1]
+
+
+def _task(name: str, target: MariaDB) -> str:
+    return (
+        f"name: {name}\ntask-mode: incremental\nmeta-schema: dm_meta\n"
+        f'target-database: {{host: {target.host}, port: {target.port}, user: root, password: ""}}\n'
+        f"mysql-instances:\n  - source-id: {SOURCE}\n    block-allow-list: own\n"
+        f'block-allow-list:\n  own: {{do-dbs: ["{name}"]}}\nreplicate:\n  lanes: 2\n'
+    )
+
+
+def _start(cluster: Cluster, name: str, target: MariaDB) -> None:
+    cluster.start_task(_task(name, target))
+    cluster.wait_replicating(name)
+
+
+def _assert_small(cluster: Cluster) -> None:
+    """By the processes' own high-water marks since they were started."""
+    worker = cluster.worker_of(SOURCE)
+    lanes = [peak_mib(pid) for pid in worker.spark_task_pids()]
+    found = f"lanes {lanes}, worker {peak_mib(worker.pid)}, JVM {peak_mib(worker.jvm_pid())} MiB"
+    print(found)
+    assert max(lanes) <= LANE_MIB, found
+    assert peak_mib(worker.pid) <= WORKER_MIB, found
+    assert peak_mib(worker.jvm_pid()) <= JVM_MIB, found
+
+
+def _same(source: MariaDB, target: MariaDB, statement: str) -> None:
+    assert source.query(statement) == target.query(statement)
+
+
+def test_a_backlog_in_front_of_a_stalled_target(cluster: Cluster, source: MariaDB, target: MariaDB) -> None:
+    """Wide and narrow rows; the target hangs, then goes on."""
+    source.execute(
+        "CREATE DATABASE stalled",
+        "CREATE TABLE stalled.wide (id BIGINT PRIMARY KEY, v MEDIUMTEXT)",
+        "CREATE TABLE stalled.narrow (id BIGINT PRIMARY KEY, k INT, v VARCHAR(60))",
+        "CREATE TABLE stalled.log (id BIGINT, v VARCHAR(60))",
+    )
+    _start(cluster, "stalled", target)
+    rows = 500
+    source.execute(
+        f"INSERT INTO stalled.wide SELECT seq, REPEAT('a', {WIDE}) FROM seq_1_to_{rows}",
+        "INSERT INTO stalled.narrow SELECT seq, seq, REPEAT('n', 40) FROM seq_1_to_50000",
+    )
+    cluster.wait_caught_up("stalled", {SOURCE: source})
+    target.signal(signal.SIGSTOP)
+    try:
+        for number in range(1 + BACKLOG // (2 * rows * WIDE)):
+            source.execute(
+                f"UPDATE stalled.wide SET v = REPEAT('{chr(98 + number % 20)}', {WIDE})",
+                "UPDATE stalled.narrow SET k = k + 1",
+                "INSERT INTO stalled.log SELECT seq, 'x' FROM seq_1_to_2000",
+            )
+
+        def held_back(sub: SubTask) -> bool:
+            """The whole backlog lies in the relay log, and every lane says that its stream waits for it."""
+            sync = sub.raw.get("sync") or {}
+            lanes = sync.get("lanes", [])
+            return (
+                int(sync.get("bytesBehind", 0)) >= BACKLOG
+                and not sub.raw["sync"]["synced"]
+                and len(lanes) == 2
+                and all("held back" in lane["waitsFor"] for lane in lanes)
+            )
+
+        [held] = cluster.wait_subtasks("stalled", held_back, "is held back").values()
+        _assert_small(cluster)
+        assert held.raw["sync"]["oldestMs"] > 0
+        assert held.raw["sync"]["secondsBehindMaster"] > 0
+        assert "the target, which has been committing" in held.raw["waitingFor"]
+    finally:
+        target.signal(signal.SIGCONT)
+    cluster.wait_caught_up("stalled", {SOURCE: source}, 1500)
+    _assert_small(cluster)
+    _same(source, target, "SELECT id, MD5(v) FROM stalled.wide ORDER BY id")
+    _same(source, target, "SELECT COUNT(*), SUM(k), SUM(CRC32(v)) FROM stalled.narrow")
+    _same(source, target, "SELECT id, v, COUNT(*) FROM stalled.log GROUP BY id, v ORDER BY id")
+    cluster.dmctl("stop-task", "stalled")
+
+
+def _standing(target: MariaDB, task: str) -> dict[int, tuple[int, int, int, int]]:
+    """(segment, byte, skip_events, seq) by lane."""
+    found = target.query(
+        f"SELECT lane, segment, byte, skip_events, seq FROM dm_meta.lane_checkpoint WHERE task = '{task}'"
+    )
+    return {
+        int(str(lane)): (int(str(segment)), int(str(byte)), int(str(skip)), int(str(seq)))
+        for lane, segment, byte, skip, seq in found
+    }
+
+
+def test_a_transaction_larger_than_memory_is_resumed_inside(cluster: Cluster, source: MariaDB, target: MariaDB) -> None:
+    """A lane is killed in the middle of it: the next one goes on there. What it had applied is in tables whose rows
+    cannot be applied twice unseen: inserts of keys, and rows without any key."""
+    source.execute(
+        "CREATE DATABASE large",
+        "CREATE TABLE large.wide (id BIGINT PRIMARY KEY, v MEDIUMTEXT)",
+        "CREATE TABLE large.log (id BIGINT, v VARCHAR(60))",
+    )
+    _start(cluster, "large", target)
+    hooks = cluster.hooks
+    rows = TRANSACTION // WIDE
+    connection = source.connect()
+    connection.begin()
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO large.log SELECT seq, 'first' FROM seq_1_to_20000")
+        cursor.execute(f"INSERT INTO large.wide SELECT seq, REPEAT('a', {WIDE}) FROM seq_1_to_{rows}")
+        cursor.execute("INSERT INTO large.log SELECT seq, 'last' FROM seq_1_to_20000")
+    connection.commit()
+    connection.close()
+    until(lambda: all(skip > 1 for _, _, skip, _ in _standing(target, "large").values()), "both lanes are inside it")
+    hooks.hold("lane0.commit")
+    [pid] = hooks.reached("lane0.commit")
+    _, place, skip, seq = before = _standing(target, "large")[0]
+    assert skip > 1
+    _assert_small(cluster)
+    os.kill(pid, signal.SIGKILL)
+    again = until(lambda: set(hooks.reached("lane0.commit")) - {pid}, "a new lane is about to commit")
+    assert _standing(target, "large")[0] == before, "it stands where the killed one stood"
+    hooks.release("lane0.commit")
+    until(lambda: _standing(target, "large")[0][3] > seq, "it commits")
+    segment_now, place_now, skip_now, _ = _standing(target, "large")[0]
+    assert (segment_now, place_now) > (before[0], place) or skip_now > skip
+    cluster.wait_caught_up("large", {SOURCE: source}, 1500)
+    assert again
+    _assert_small(cluster)
+    _same(source, target, "SELECT id, MD5(v) FROM large.wide ORDER BY id")
+    _same(source, target, "SELECT id, v, COUNT(*) FROM large.log GROUP BY id, v ORDER BY id, v")
+    cluster.dmctl("stop-task", "large")

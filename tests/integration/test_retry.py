@@ -1,0 +1,352 @@
+"""What a target refuses for a while: repeated by error number, seen in the status meanwhile, applied exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pymysql
+import pytest
+from pymysql.connections import Connection
+from pymysql.constants import ER
+
+from proto import errors
+from proto.errors import ErrorSpec
+from tests.integration.lane_rig import LaneRig, Run
+from tests.integration.snapshot_rig import subtask_config
+from tests.support.database import Database
+from tests.support.disk import fill, small_disk
+from tests.support.mariadb import MariaDB
+from tests.support.mysql import MySQL
+from tests.support.pair import KINDS, emptied
+from tests.support.wait import until
+from worker.connection import Endpoint, Side, coded
+from worker.replicate import unit as unit_module
+from worker.replicate.apply import ApplySettings
+from worker.unit import Stopped
+
+USER = "dm"
+LANES = 2
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    server = MariaDB(tmp_path_factory.mktemp("source") / "server", 101)
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def shared_target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    kind: Callable[..., Database] = KINDS[request.param]
+    server = kind(tmp_path_factory.mktemp("target") / "server", 102, ("--innodb-lock-wait-timeout=1",))
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane gives up after half a minute, and the subtask begins again; here all of it is seen in one run."""
+
+    def settings(**arguments: object) -> ApplySettings:
+        return replace(ApplySettings(**arguments), retry_seconds=600.0)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(unit_module, "ApplySettings", settings)
+
+
+@contextmanager
+def _rig(source: Database, target: Database, directory: Path) -> Generator[LaneRig]:
+    """A table with a key and one without, where a row applied twice is seen; lanes log in as a user without rights
+    to administer the server."""
+    emptied(source)
+    emptied(target)
+    source.execute(
+        "CREATE DATABASE shard_1",
+        "CREATE TABLE shard_1.t (id BIGINT PRIMARY KEY, v VARCHAR(2000))",
+        "CREATE TABLE shard_1.log (id BIGINT, v VARCHAR(2000))",
+    )
+    target.execute(
+        f"DROP USER IF EXISTS {USER}",
+        f"CREATE USER {USER}",
+        f"GRANT ALL ON shard_1.* TO {USER}",
+        f"GRANT ALL ON dm_meta.* TO {USER}",
+    )
+    config = subtask_config(target)
+    config.target.user = USER
+    with LaneRig(source, target, directory, config) as made:
+        yield made
+
+
+@pytest.fixture
+def rig(source: Database, shared_target: Database, tmp_path: Path) -> Iterator[LaneRig]:
+    with _rig(source, shared_target, tmp_path) as made:
+        yield made
+
+
+def _change(rig: LaneRig, first: int) -> None:
+    """20 rows of either table from ``first`` on, and a change of each row with a key that is there."""
+    rows = ", ".join(f"({number}, 'new')" for number in range(first, first + 20))
+    rig.source.execute(
+        f"INSERT INTO shard_1.t VALUES {rows}",
+        f"INSERT INTO shard_1.log VALUES {rows}",
+        f"UPDATE shard_1.t SET v = '+{first}'",
+    )
+
+
+def _begin(rig: LaneRig) -> Run:
+    run = rig.replicate(LANES)
+    _change(rig, 1)
+    run.until_synced()
+    return run
+
+
+def _finish(rig: LaneRig, run: Run) -> None:
+    """It goes on by itself, and nothing was lost or applied twice."""
+    _change(rig, 101)
+    run.until_synced()
+    assert run.stop() == Stopped()
+    for table in ("shard_1.t", "shard_1.log"):
+        statement = f"SELECT * FROM {table} ORDER BY id, v"
+        assert rig.target.query(statement) == rig.source.query(statement)
+
+
+def _retried(run: Run, spec: ErrorSpec, errnos: set[int], attempt: int = 3) -> None:
+    """Some lane shows that it tries again, why, and how often."""
+
+    def seen() -> bool:
+        assert not run.ended, run.join()
+        found = [lane for lane in run.status().lanes if lane.phase == "retrying"]
+        return any(
+            lane.error.code == spec.code
+            and int(lane.error.args["errno"]) in errnos
+            and lane.attempt >= attempt
+            and f"attempt {lane.attempt} after errno" in lane.waits_for
+            for lane in found
+        )
+
+    until(seen, f"a lane repeats after {spec.name}")
+    unit = run.unit
+    assert isinstance(unit, unit_module.ReplicateUnit)
+    until(lambda: "attempt" in unit.doing() or run.status().synced, "the phrase for the whole says it too")
+
+
+def _lock_waits(target: Database) -> bool:
+    return bool(target.query("SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"))
+
+
+@contextmanager
+def _transaction(server: Database) -> Generator[Connection]:
+    connection = server.connect()
+    try:
+        connection.begin()
+        yield connection
+        connection.rollback()
+    finally:
+        connection.close()
+
+
+def _run(connection: Connection, statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def test_a_row_that_somebody_locks(rig: LaneRig) -> None:
+    """1205: the server gives up waiting."""
+    run = _begin(rig)
+    with _transaction(rig.target) as other:
+        _run(other, "SELECT * FROM shard_1.t FOR UPDATE")
+        _change(rig, 51)
+        _retried(run, errors.replicate.TARGET_CONFLICT, {ER.LOCK_WAIT_TIMEOUT})
+    _finish(rig, run)
+
+
+def test_a_deadlock(rig: LaneRig) -> None:
+    """1213: somebody holds the row and wants the checkpoint, which the lane holds; the lane has changed less."""
+    run = _begin(rig)
+    rig.target.execute(
+        "SET GLOBAL innodb_lock_wait_timeout = 600",
+        "CREATE TABLE shard_1.heavy (id BIGINT PRIMARY KEY, v VARCHAR(100))",
+    )
+    session = rig.target.connect()
+    _kill_connections(rig.target)  # the time-out is of the sessions that are made from now on
+    try:
+        _change(rig, 31)
+        run.until_synced()
+        with _transaction(rig.target) as other:
+            rows = ", ".join(f"({number}, 'x')" for number in range(5000))
+            _run(other, f"INSERT INTO shard_1.heavy VALUES {rows}")
+            _run(other, "SELECT * FROM shard_1.t FOR UPDATE")
+            _change(rig, 51)
+            until(lambda: _lock_waits(rig.target), "a lane waits for a row")
+            _run(other, "SELECT * FROM dm_meta.lane_checkpoint FOR UPDATE")
+            _retried(run, errors.replicate.TARGET_CONFLICT, {ER.LOCK_DEADLOCK}, attempt=2)
+        _finish(rig, run)
+    finally:
+        session.close()
+        rig.target.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
+
+
+def _kill_connections(target: Database) -> None:
+    for (number,) in target.query(f"SELECT id FROM information_schema.processlist WHERE user = '{USER}'"):
+        try:
+            target.execute(f"KILL {number}")
+        except pymysql.MySQLError as error:
+            assert error.args[0] == ER.NO_SUCH_THREAD, error  # it ended by itself
+
+
+def test_a_connection_that_is_killed(rig: LaneRig) -> None:
+    """2006 and 2013 of the client, 1927 of MariaDB: in the middle of a transaction, which leaves nothing."""
+    run = _begin(rig)
+    rig.target.execute("SET GLOBAL innodb_lock_wait_timeout = 600")
+    _kill_connections(rig.target)
+    try:
+        _change(rig, 31)
+        run.until_synced()
+        with _transaction(rig.target) as other:
+            _run(other, "SELECT * FROM shard_1.t FOR UPDATE")
+            _change(rig, 51)
+            until(lambda: _lock_waits(rig.target), "a lane waits for a row")
+            _kill_connections(rig.target)
+            _retried(run, errors.replicate.TARGET_LOST, {0, 1317, 1927, 2006, 2013}, attempt=2)
+        _finish(rig, run)
+    finally:
+        rig.target.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
+
+
+def test_a_server_that_shuts_down(rig: LaneRig) -> None:
+    """1053, 2013 and 2003, until it is back."""
+    run = _begin(rig)
+    other = rig.target.connect()
+    other.begin()
+    _run(other, "SELECT * FROM shard_1.t FOR UPDATE")
+    _change(rig, 51)
+    until(lambda: _lock_waits(rig.target), "a lane waits for a row")
+    rig.target.stop()
+    other.close()
+    _retried(run, errors.replicate.TARGET_LOST, {0, 1053, 1927, 2003, 2006, 2013})
+    rig.target.start()
+    _finish(rig, run)
+
+
+def test_no_connection_left(rig: LaneRig) -> None:
+    """1040; an administrator has one to spare."""
+    run = _begin(rig)
+    [(before,)] = rig.target.query("SELECT @@GLOBAL.max_connections")
+    rig.target.execute("SET GLOBAL max_connections = 12")
+    taken: list[Connection] = []
+    try:
+        admin = rig.target.connect()
+        _kill_connections(rig.target)
+        until(lambda: _take_all(rig.target, taken), "all connections are taken")
+        _change(rig, 51)
+        _retried(run, errors.replicate.TARGET_BUSY, {ER.CON_COUNT_ERROR})
+        with admin.cursor() as cursor:
+            cursor.execute(f"SET GLOBAL max_connections = {before}")
+        admin.close()
+    finally:
+        for connection in taken:
+            connection.close()
+    _finish(rig, run)
+
+
+def _take_all(target: Database, taken: list[Connection]) -> bool:
+    try:
+        taken.append(target.connect(user=USER))
+    except pymysql.MySQLError as error:
+        assert error.args[0] in (ER.CON_COUNT_ERROR, ER.TOO_MANY_USER_CONNECTIONS), error
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("variable", "errno"), [("read_only", ER.OPTION_PREVENTS_STATEMENT), ("transaction_read_only", 1792)]
+)
+def test_a_target_that_has_become_a_replica(rig: LaneRig, variable: str, errno: int) -> None:
+    """1290 and 1792: a fail-over is under way."""
+    run = _begin(rig)
+    spelt = "tx_read_only" if variable != "read_only" and rig.target.flavor == "mariadb" else variable
+    rig.target.execute(f"SET GLOBAL {spelt} = ON")
+    try:
+        _kill_connections(rig.target)
+        _change(rig, 51)
+        _retried(run, errors.replicate.TARGET_READ_ONLY, {errno})
+    finally:
+        admin = rig.target.connect()
+        with admin.cursor() as cursor:
+            cursor.execute(f"SET GLOBAL {spelt} = OFF")
+        admin.close()
+        _kill_connections(rig.target)
+    _finish(rig, run)
+
+
+def _wide_rows(server: Database, table: str, count: int) -> None:
+    """``count`` times 100 kB."""
+    for start in range(1000, 1000 + count):
+        rows = ", ".join(f"({number}, '{'x' * 2000}')" for number in range(start * 50, start * 50 + 50))
+        server.execute(f"INSERT INTO {table} VALUES {rows}")
+
+
+def test_a_full_disk(source: Database, tmp_path: Path) -> None:
+    """1114 because the kernel says so. (MariaDB 10.11 ends itself when it cannot even roll back for lack of space.)"""
+    target = MySQL(tmp_path / "target", 102)
+    try:
+        with _rig(source, target.start(), tmp_path) as rig:
+            target.execute("CREATE DATABASE shard_1")
+            with small_disk(target.directory / "data" / "shard_1", 64) as disk:
+                run = _begin(rig)
+                ballast = fill(disk, 1 << 20)
+                _wide_rows(rig.source, "shard_1.t", 100)
+                _retried(run, errors.replicate.TARGET_STORAGE, {ER.RECORD_FILE_FULL})
+                ballast.unlink()
+                _finish(rig, run)
+    finally:
+        target.stop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_space_that_may_not_grow(source: Database, tmp_path: Path, kind: str) -> None:
+    """1114, until somebody drops a table."""
+    make: Callable[..., Database] = KINDS[kind]
+    space = "--innodb-data-file-path=ibdata1:12M:autoextend:max:40M"
+    target = make(tmp_path / "target", 102, (space, "--innodb-file-per-table=0"))
+    try:
+        with _rig(source, target.start(), tmp_path) as rig:
+            run = _begin(rig)
+            target.execute("CREATE TABLE shard_1.heavy (id BIGINT PRIMARY KEY, v VARCHAR(2000))")
+            with pytest.raises(pymysql.MySQLError, match="is full"):
+                _wide_rows(target, "shard_1.heavy", 400)
+            _wide_rows(rig.source, "shard_1.t", 20)
+            _retried(run, errors.replicate.TARGET_STORAGE, {ER.RECORD_FILE_FULL})
+            target.execute("DROP TABLE shard_1.heavy")
+            _finish(rig, run)
+    finally:
+        target.stop()
+
+
+@pytest.mark.parametrize(
+    ("errno", "spec"),
+    [
+        (1213, errors.replicate.TARGET_CONFLICT),
+        (1205, errors.replicate.TARGET_CONFLICT),
+        (2006, errors.replicate.TARGET_LOST),
+        (2013, errors.replicate.TARGET_LOST),
+        (1053, errors.replicate.TARGET_LOST),
+        (1040, errors.replicate.TARGET_BUSY),
+        (1290, errors.replicate.TARGET_READ_ONLY),
+        (1792, errors.replicate.TARGET_READ_ONLY),
+        (1836, errors.replicate.TARGET_READ_ONLY),
+        (1021, errors.replicate.TARGET_STORAGE),
+        (1114, errors.replicate.TARGET_STORAGE),
+        (3, errors.replicate.TARGET_STORAGE),
+    ],
+)
+def test_each_number_has_its_class_and_is_repeated(errno: int, spec: ErrorSpec) -> None:
+    error = coded(pymysql.OperationalError(errno, "…"), Endpoint("h", 1, "u"), Side.TARGET, "target")
+    assert error.spec is spec
+    assert error.spec.retryable

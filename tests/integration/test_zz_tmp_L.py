@@ -1,0 +1,90 @@
+"""The number of lanes changes in the task file: killed at any moment of the change, nothing is lost (I2, I9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.wait import until
+from tests.support.world import World
+from tests.support.writer import Writer
+
+SOURCE = "mysql-01"
+
+
+def _lanes(count: int) -> str:
+    return f"replicate:\n  lanes: {count}\n"
+
+
+def _recorded(world: World, task: str) -> int:
+    [(count,)] = world.target.query(
+        f"SELECT COUNT(*) FROM dm_meta.lane_checkpoint WHERE task = '{task}' AND source = '{SOURCE}'"
+    )
+    assert isinstance(count, int)
+    return count
+
+
+def _apart(world: World, task: str) -> None:
+    """Stop ``task`` with one lane of every source held before a commit: what its other lanes do is further."""
+    hooks = world.cluster.hooks
+    hooks.hold("lane0.commit")
+    until(lambda: len(hooks.reached("lane0.commit")) >= len(world.sources), "lane 0 of every source is held")
+    until(
+        lambda: (
+            len(
+                world.target.query(
+                    "SELECT DISTINCT segment, byte, skip_events FROM dm_meta.lane_checkpoint "
+                    f"WHERE task = '{task}' AND source = '{SOURCE}'"
+                )
+            )
+            > 1
+        ),
+        "the lanes stand apart",
+    )
+    world.cluster.dmctl("stop-task", task)
+
+
+@pytest.mark.parametrize("moment", ["lane0.commit", "lanes.before_dealing", "lanes.dealing", "lanes.dealt"])
+def test_killed_while_the_lanes_are_dealt_anew(world: World, moment: str) -> None:
+    """While the old lanes run up to the barrier, before, inside and after the transaction that rewrites them."""
+    hooks = world.cluster.hooks
+    name = f"count_{moment.rpartition('.')[2]}"
+    family = world.family(name)
+    shards = family.create(300)
+    with Writer(shards, seed=51) as writer:
+        world.cluster.start_task(family.task(extra=_lanes(2)))
+        world.cluster.wait_replicating(name)
+        seen = writer.counts.changes
+        until(lambda: writer.counts.changes > seen + 200, "there is load")
+        _apart(world, name)
+        worker = world.cluster.worker_of(SOURCE)
+        if moment == "lane0.commit":
+            # Those that hang there are of the run before; after them come those of the lanes that are to meet.
+            before = set(hooks.reached(moment))
+            world.cluster.start_task(family.task(extra=_lanes(3)))
+            try:
+                tasks = until(lambda: set(worker.spark_task_pids()) & set(hooks.reached(moment)) - before, "they meet", 40)
+            except AssertionError:
+                import subprocess
+                print("BEFORE", before, "REACHED", hooks.reached(moment), "TASKS", worker.spark_task_pids(), "WORKER", worker.pid)
+                print(subprocess.run(["ps","-eo","pid,ppid,sess,etimes,args"],capture_output=True,text=True).stdout)
+                raise
+            assert tasks
+            assert _recorded(world, name) == 2
+        else:
+            hooks.hold(moment)
+            hooks.release("lane0.commit")
+            world.cluster.start_task(family.task(extra=_lanes(3)))
+            until(lambda: worker.pid in hooks.reached(moment), f"the worker stands at {moment}")
+            assert _recorded(world, name) == (3 if moment == "lanes.dealt" else 2)
+        worker.kill_all()
+        hooks.release_all()
+        worker.start()
+        world.cluster.wait_replicating(name)
+        until(lambda: _recorded(world, name) == 3, "there are three lanes")
+        seen = writer.counts.changes
+        until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")
+        writer.stop()
+    world.settle([name])
+    assert family.verdict().differences == 0, family.verdict()
+    assert _recorded(world, name) == 3
+    world.cluster.dmctl("stop-task", name)

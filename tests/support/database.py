@@ -1,0 +1,144 @@
+"""What MariaDB and MySQL servers of the tests have in common: how they are started, asked and told."""
+
+from __future__ import annotations
+
+import shutil
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Self
+
+import pymysql
+from pymysql.connections import Connection
+
+from tests.support.ports import free_port
+from tests.support.server import Server
+
+
+class Database(Server):
+    """A server on a free loopback port, its data in ``directory``.
+
+    ``root`` without a password over TCP; binlog ROW/FULL unless ``options`` (of the server's command
+    line, behind the ones here) say otherwise. ``user``, ``password``: as whom the program under test comes.
+    """
+
+    flavor: ClassVar[str]
+    """"mariadb" or "mysql"."""
+
+    title: ClassVar[str]
+    binlog_end_statement: ClassVar[str]
+
+    def __init__(self, directory: Path, server_id: int, options: tuple[str, ...] = ()) -> None:
+        super().__init__(directory)
+        self.server_id = server_id
+        self.options = options
+        self.port = free_port()
+        self.host = "127.0.0.1"
+        self.user = "root"
+        self.password = ""
+
+    @abstractmethod
+    def _template(self) -> Path:
+        """A fresh data directory, to be copied."""
+
+    @abstractmethod
+    def _command(self) -> Sequence[str]:
+        """The program, and the options that this kind of server needs."""
+
+    def start(self) -> Self:
+        if (self.directory / "data").exists():
+            self._start()
+            return self
+        self.directory.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(self._template(), self.directory / "data")
+        # A server that starts removes what looks like a temporary table in its tmpdir: of other servers too.
+        (self.directory / "tmp").mkdir()
+        try:
+            self._start()
+        except AssertionError:
+            # Somebody else may have taken the port. Nobody knows it yet: another one is as good.
+            self.port = free_port()
+            self._start()
+        return self
+
+    def _start(self) -> None:
+        data, scratch = self.directory / "data", self.directory / "tmp"
+        self._launch(
+            f"{self.title} on port {self.port}",
+            [
+                *self._command(),
+                f"--datadir={data}",
+                f"--tmpdir={scratch}",
+                f"--socket={self.directory}/s.sock",
+                f"--pid-file={self.directory}/pid",
+                f"--port={self.port}",
+                "--bind-address=127.0.0.1",
+                f"--server-id={self.server_id}",
+                "--log-bin=mysql-bin",
+                "--binlog-format=ROW",
+                "--binlog-row-image=FULL",
+                "--innodb-buffer-pool-size=128M",
+                "--innodb-flush-log-at-trx-commit=2",
+                "--sync-binlog=0",
+                "--skip-name-resolve",
+                "--performance-schema=OFF",
+                *self.options,
+            ],
+        )
+
+    def _answers(self) -> bool:
+        try:
+            [(data,)] = self.query("SELECT @@GLOBAL.datadir")
+        except pymysql.err.OperationalError:
+            return False
+        # Not so if a server of somebody else has the port.
+        return Path(str(data)).resolve() == (self.directory / "data").resolve()
+
+    def connect(self, database: str | None = None, *, user: str = "root", password: str = "") -> Connection:
+        """An autocommit connection, utf8mb4, UTC."""
+        return pymysql.connect(
+            host=self.host,
+            port=self.port,
+            user=user,
+            password=password,
+            database=database,
+            autocommit=True,
+            charset="utf8mb4",
+            init_command="SET time_zone='+00:00'",
+        )
+
+    def execute(self, *statements: str) -> None:
+        connection = self.connect()
+        try:
+            with connection.cursor() as cursor:
+                for statement in statements:
+                    cursor.execute(statement)
+        finally:
+            connection.close()
+
+    def give_account(self, user: str, password: str, *grants: str) -> None:
+        """The program under test comes as this new user from now on; ``grants``: e.g. "SELECT ON *.*"."""
+        self.execute(
+            f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY '{password}'",
+            *(f"GRANT {grant} TO {user}@'127.0.0.1'" for grant in grants),
+        )
+        self.user, self.password = user, password
+
+    def spelt(self, statement: str) -> str:
+        """``statement`` as this kind of server knows it: in tests they are written for MariaDB."""
+        return statement
+
+    def query(self, statement: str) -> list[tuple[object, ...]]:
+        connection = self.connect()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+                return list(cursor.fetchall())
+        finally:
+            connection.close()
+
+    def binlog_end(self) -> tuple[str, int]:
+        """File name and position where the binlog ends now."""
+        ((file, position, *_),) = self.query(self.binlog_end_statement)
+        assert isinstance(file, str) and isinstance(position, int)
+        return file, position

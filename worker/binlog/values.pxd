@@ -1,0 +1,68 @@
+cdef class ColumnCodec:
+    cdef int kind
+    cdef Py_ssize_t start
+    cdef Py_ssize_t stop
+    cdef Py_ssize_t old_start
+    cdef Py_ssize_t old_stop
+    cdef bint is_json
+    cdef bint old_json
+    cdef int fixed
+    cdef int length_bytes
+    cdef int slot
+    cdef int key_slot
+    cdef bint unsigned
+    cdef bint packed
+    cdef int precision
+    cdef int scale
+    cdef Py_ssize_t pad
+    cdef bint mapped
+    cdef bint partition
+    cdef unsigned long long id_prefix
+    cdef unsigned long long id_most
+    cdef int id_bits
+    cdef bytes introducer
+    cdef bint quotable
+    cdef bytes before
+    cdef bytes after
+    cdef list labels
+    cdef bytearray scratch
+    cdef readonly object column
+    cdef object table
+    cdef object source
+    cpdef bytes quoted(self, bytes text)
+    cpdef bytes of_text(self, bytes text, bint mapped)
+    cdef bytes _of_text(self, bytes text, bint mapped)
+    cdef bytes of_wire(self, unsigned char* data, Py_ssize_t start, Py_ssize_t stop, bint mapped)
+    cdef bytes _json(self, unsigned char* data, Py_ssize_t start, Py_ssize_t stop)
+    cdef Py_ssize_t most_bytes(self)
+    cdef Py_ssize_t put_wire(self, unsigned char* out, Py_ssize_t write, unsigned char* data)
+    cdef bytes _digits(self, unsigned long long value)
+    cdef bytes _integer(self, unsigned char* data, Py_ssize_t at, Py_ssize_t size, bint mapped)
+    cdef Py_ssize_t _put_integer(
+        self, unsigned char* out, Py_ssize_t write, unsigned char* data, Py_ssize_t at, Py_ssize_t size, bint mapped
+    )
+    cdef bytes _partition(self, bytes digits)
+    cdef bytes _number(self, bytes text, unsigned char* data, Py_ssize_t size, bint signed_, bint fraction)
+    cdef bytes _real(self, double value)
+    cdef bytes _decimal(self, unsigned char* data, Py_ssize_t at)
+    cdef bytes _label(self, unsigned long long index)
+    cdef bytes _members(self, unsigned long long mask)
+    cdef bytes _string(self, unsigned char* data, Py_ssize_t start, Py_ssize_t stop, bint mapped)
+    cdef bytes _text_literal(self, unsigned char* data, Py_ssize_t start, Py_ssize_t stop)
+    cdef unsigned char* _room(self, Py_ssize_t size)
+    cdef bytes _quoted(self, unsigned char* data, Py_ssize_t start, Py_ssize_t stop)
+    cdef bytes _hexadecimal(
+        self, unsigned char* data, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t pad, bytes opening
+    )
+    cdef bytes _temporal_text(self, unsigned char* data, Py_ssize_t size)
+    cdef Py_ssize_t _day(
+        self, unsigned char* out, unsigned long long year, unsigned long long month, unsigned long long day
+    )
+    cdef bytes _clock(
+        self, unsigned char* out, Py_ssize_t at, unsigned long long hour, unsigned long long minute,
+        unsigned long long second, unsigned long long fraction
+    )
+    cdef bytes _date(self, unsigned long long packed)
+    cdef bytes _datetime(self, unsigned char* data, Py_ssize_t at)
+    cdef bytes _timestamp(self, unsigned char* data, Py_ssize_t at)
+    cdef bytes _time(self, unsigned char* data, Py_ssize_t at)
