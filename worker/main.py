@@ -18,6 +18,7 @@ from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.daemon import Daemon
 from worker.probe import ProbeTask
+from worker.scratch import Scratch
 from worker.spark import SparkRunner, TaskFailed
 from worker.unit import StopSignal
 
@@ -58,7 +59,9 @@ def _serve(config: WorkerFile, stop: threading.Event) -> bool:
     """Run until stopped; True when the Spark driver was lost."""
     with ExitStack() as started:
         # The JVM first: a fork beside running gRPC threads skips gRPC's fork handlers.
-        spark = SparkRunner(config.spark_settings(), float(config.drain_seconds))
+        scratch = Scratch(f"{config.name} {Path(config.relay_dir).resolve()}")
+        started.callback(scratch.close)
+        spark = SparkRunner(config.spark_settings(), float(config.drain_seconds), scratch.path)
         started.callback(spark.stop)
         _probe(spark)
         daemon = Daemon(config, spark, stop)

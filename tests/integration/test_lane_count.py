@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.cluster import SubTask
 from tests.support.wait import until
 from tests.support.world import World
 from tests.support.writer import Writer
@@ -21,6 +22,11 @@ def _recorded(world: World, task: str) -> int:
     )
     assert isinstance(count, int)
     return count
+
+
+def _meets(sub: SubTask) -> bool:
+    lanes = (sub.raw.get("sync") or {}).get("lanes", [])
+    return len(lanes) == 2 and lanes[0]["phase"] == "committing"
 
 
 def _apart(world: World, task: str) -> None:
@@ -58,11 +64,8 @@ def test_killed_while_the_lanes_are_dealt_anew(world: World, moment: str) -> Non
         _apart(world, name)
         worker = world.cluster.worker_of(SOURCE)
         if moment == "lane0.commit":
-            # Those that hang there are of the run before; after them come those of the lanes that are to meet.
-            before = set(hooks.reached(moment))
             world.cluster.start_task(family.task(extra=_lanes(3)))
-            tasks = until(lambda: set(worker.spark_task_pids()) & set(hooks.reached(moment)) - before, "they meet")
-            assert tasks
+            world.cluster.wait_subtasks(name, _meets, "has two lanes that run to the barrier, one of them held")
             assert _recorded(world, name) == 2
         else:
             hooks.hold(moment)
