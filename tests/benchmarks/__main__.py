@@ -197,6 +197,7 @@ def _end_once() -> None:
     def handle(number: int, frame: object) -> None:
         for one in (signal.SIGINT, signal.SIGTERM):
             signal.signal(one, signal.SIG_IGN)
+        say(f"{signal.Signals(number).name}: ending what runs")
         raise SystemExit(128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -48,3 +48,6 @@ SHARDMERGE_BENCHMARK_DIR=$SCRATCH SHARDMERGE_BENCHMARK_FROM=$HERE \
     env --default-signal=INT,QUIT python -m tests.benchmarks "$@" &
 CHILD=$!
 wait "$CHILD"
+CODE=$?
+[ $CODE -le 128 ] || say "benchmark: ended by signal $((CODE - 128))"
+exit $CODE

@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from proto import errors
 from tests.support.cluster import Cluster
@@ -14,7 +17,20 @@ from tests.support.world import Family
 from tests.support.writer import Writer
 
 
-def test_life_of_a_worker(make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster]) -> None:
+def _left(folder: Path) -> list[str]:
+    """What Spark makes where temporary files are, at any depth."""
+    return sorted(path.name for kind in ("blockmgr-*", "artifacts-*", "liblz4-*") for path in folder.rglob(kind))
+
+
+def test_life_of_a_worker(
+    make_server: Callable[..., MariaDB],
+    make_cluster: Callable[..., Cluster],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     source, target = make_server("source"), make_server("target")
     cluster = make_cluster(workers=1)
     [worker] = cluster.workers
@@ -28,6 +44,7 @@ def test_life_of_a_worker(make_server: Callable[..., MariaDB], make_cluster: Cal
         # SIGTERM: drained, the lease given back, nothing left behind.
         assert worker.terminate() == 0
         assert worker.session() == []
+        assert _left(temporary) == []
         [member] = cluster.dmctl("list-member", "--worker").json["workers"]
         assert member["stage"] == "offline"
         worker.start()
@@ -43,7 +60,10 @@ def test_life_of_a_worker(make_server: Callable[..., MariaDB], make_cluster: Cal
         until(lambda: not worker.alive, "the second signal ends it", 10)
         until(lambda: not worker.session(), "its JVM and Spark tasks end", 300)
         cluster.hooks.release("lane0.before_commit")
+        killed = set(_left(temporary))
+        assert killed
         worker.start()
+        assert not killed & set(_left(temporary)), "what the one before left is gone"
         cluster.wait_replicating("life")
         writer.stop()
     cluster.wait_caught_up("life", {"mysql-01": source})
