@@ -12,10 +12,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.cluster import Cluster
 from tests.support.daemon import Setting
 from tests.support.mariadb import MariaDB
+
+# Time says nothing on a machine that may be ten times slower for minutes.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 KEPT = Path(__file__).resolve().parent / ".run"
 _KEPT_SUFFIXES = frozenset({".log", ".yaml"})

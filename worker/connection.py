@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pymysql
@@ -110,6 +110,11 @@ class ServerInfo:
     @property
     def is_mariadb(self) -> bool:
         return self.flavor == "mariadb"
+
+    @property
+    def identity(self) -> str:
+        """Tells the servers of one fail-over group apart: positions in files are one server's."""
+        return self.server_uuid or f"server-id {self.server_id}"
 
     @property
     def is_tidb(self) -> bool:
@@ -328,7 +333,7 @@ def current_position(session: Session, info: ServerInfo, *, gtid: bool = False) 
         [(gtid_set,)] = rows(session, "SELECT @@GLOBAL.gtid_binlog_pos")
         again = _end_of_binlog(session, info)
         if again == position:
-            return SourcePosition(position.file, position.pos, text_of(gtid_set))
+            return replace(position, gtid_set=text_of(gtid_set))
         position = again
     return position
 
@@ -343,4 +348,4 @@ def _end_of_binlog(session: Session, info: ServerInfo) -> SourcePosition:
     row = found[0]
     # File, Position, Binlog_Do_DB, Binlog_Ignore_DB and, on MySQL, Executed_Gtid_Set (with line breaks).
     gtid_set = "" if info.is_mariadb else text_of(row[4]).replace("\n", "")
-    return SourcePosition(text_of(row[0]), int(row[1]), gtid_set)
+    return SourcePosition(text_of(row[0]), int(row[1]), gtid_set, info.identity)

@@ -217,5 +217,7 @@ def _block(item: BlockData) -> relay_pb2.RelayFrame:
             first_event=item.first_event,
             end_position=item.end_position.to_proto(),
             commit_time=item.commit_time,
+            place_at=[place.at for place in item.places],
+            place_byte=[place.byte for place in item.places],
         )
     )

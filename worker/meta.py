@@ -38,6 +38,7 @@ _TABLES = (
         `start_file` VARCHAR(255) NOT NULL,
         `start_pos` BIGINT UNSIGNED NOT NULL,
         `start_gtid_set` LONGTEXT NOT NULL,
+        `start_server` VARCHAR(64) NOT NULL,
         `dealing` LONGTEXT NOT NULL,
         PRIMARY KEY (`task`, `source`)
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
@@ -63,6 +64,7 @@ _TABLES = (
         `source_file` VARCHAR(255) NOT NULL,
         `source_pos` BIGINT UNSIGNED NOT NULL,
         `gtid_set` LONGTEXT NOT NULL,
+        `source_server` VARCHAR(64) NOT NULL,
         `commit_time` DOUBLE NOT NULL,
         PRIMARY KEY (`task`, `source`, `lane`)
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
@@ -113,15 +115,16 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
-            f"INSERT IGNORE INTO {name}.`subtask` VALUES (%s, %s, 0, 'new', %s, '', 0, '', '')",
+            f"INSERT IGNORE INTO {name}.`subtask` VALUES (%s, %s, 0, 'new', %s, '', 0, '', '', '')",
             (*who, meta_token),
         )
         cursor.execute(
-            "SELECT `epoch`, `phase`, `meta_token`, `start_file`, `start_pos`, `start_gtid_set`, `dealing` "
+            "SELECT `epoch`, `phase`, `meta_token`, `start_file`, `start_pos`, `start_gtid_set`, `start_server`, "
+            "`dealing` "
             f"FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s FOR UPDATE",
             who,
         )
-        [(found_epoch, phase, found_token, file, pos, gtid_set, dealing)] = cursor.fetchall()
+        [(found_epoch, phase, found_token, file, pos, gtid_set, server, dealing)] = cursor.fetchall()
         if int(found_epoch) >= epoch:
             cursor.execute("ROLLBACK")
             raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
@@ -139,7 +142,7 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
             (epoch, *who),
         )
         cursor.execute("COMMIT")
-    start = SourcePosition(str(file), int(pos), str(gtid_set)) if file else None
+    start = SourcePosition(str(file), int(pos), str(gtid_set), str(server)) if file else None
     return SubTaskRow(Phase(phase), start, str(dealing))
 
 
@@ -174,8 +177,8 @@ def begin(
         cursor.execute("START TRANSACTION")
         cursor.execute(
             f"UPDATE {name}.`subtask` SET `phase` = %s, `start_file` = %s, `start_pos` = %s, "
-            "`start_gtid_set` = %s WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
-            (phase.value, start.file, start.pos, start.gtid_set, task, source, epoch),
+            "`start_gtid_set` = %s, `start_server` = %s WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
+            (phase.value, start.file, start.pos, start.gtid_set, start.server, task, source, epoch),
         )
         if cursor.rowcount != 1:
             cursor.execute("ROLLBACK")

@@ -32,6 +32,10 @@ class RelayOffset:
 class SourcePosition:
     """A place in one source's binlog as the source names it; ``gtid_set`` "" when unknown.
 
+    ``file`` "": the place behind exactly the transactions of ``gtid_set``. ``server``: whose files are meant
+    (:attr:`worker.connection.ServerInfo.identity`), "" when not told: after a fail-over the source is another
+    server, with other files.
+
     Not ordered by itself: GTID sets may be incomparable. Within one server's files
     :meth:`file_order` orders them.
     """
@@ -39,18 +43,28 @@ class SourcePosition:
     file: str
     pos: int
     gtid_set: str = ""
+    server: str = ""
 
     def file_order(self) -> tuple[int, int]:
         """(number of the file, byte): comparable among positions of one server."""
         match = _FILE_NUMBER.search(self.file)
         return (int(match.group(1)) if match else 0, self.pos)
 
+    def same_server(self, other: SourcePosition) -> bool:
+        """Whether both are places in files of one server, as far as is known."""
+        told = bool(self.server and other.server)
+        return bool(self.file and other.file) and not (told and self.server != other.server)
+
+    def reaches(self, other: SourcePosition) -> bool:
+        """Whether this place is known to lie at or behind ``other``, by the files."""
+        return self.same_server(other) and self.file_order() >= other.file_order()
+
     def to_proto(self) -> pb.SourcePosition:
-        return pb.SourcePosition(file=self.file, pos=self.pos, gtid_set=self.gtid_set)
+        return pb.SourcePosition(file=self.file, pos=self.pos, gtid_set=self.gtid_set, server=self.server)
 
     @staticmethod
     def from_proto(message: pb.SourcePosition) -> SourcePosition:
-        return SourcePosition(message.file, message.pos, message.gtid_set)
+        return SourcePosition(message.file, message.pos, message.gtid_set, message.server)
 
     def __str__(self) -> str:
-        return f"({self.file}, {self.pos})"
+        return f"({self.file}, {self.pos})" if self.file or not self.gtid_set else self.gtid_set

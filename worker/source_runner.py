@@ -178,7 +178,7 @@ class SourceRunner:
             master_binlog_gtid=source.gtid_set,
             relay_binlog=str(head.position),
             relay_binlog_gtid=head.position.gtid_set,
-            relay_catch_up_master=head.position.file_order() >= source.file_order(),
+            relay_catch_up_master=head.position.reaches(source),
             stage=state.stage,
             head=head.offset.to_proto(),
             bytes_on_disk=state.bytes_on_disk,

@@ -18,6 +18,7 @@ from worker.meta import Phase
 from worker.plan import TablePlan
 from worker.plans import make_plans, read_structures
 from worker.position import SourcePosition
+from worker.relay.order import configured_start, lowest_position
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.dealing import Dealing
@@ -161,9 +162,10 @@ class SubTaskRun:
         config = self._config
         incremental = config.mode == config_pb2.TASK_MODE_INCREMENTAL
         with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
-            start = current_position(source, server_info(source))
+            info = server_info(source)
+            start = current_position(source, info)
             if incremental and (config.start.file or config.start.gtid_set):
-                start = SourcePosition.from_proto(config.start)
+                start = configured_start(config.start, info.identity, by_gtid=self._host.source.enable_gtid)
             alone = not self._host.needed_by_others(config.task)
             self._host.relay.ensure_from(start, fresh=alone)
             # After the position: a table altered in between meets its DDL in the stream.
@@ -172,6 +174,7 @@ class SubTaskRun:
         first: tuple[Checkpoint, ...] = ()
         if incremental:
             first = self._first_checkpoints(epoch, start, stop)
+            start = first[0].position
         with _coding(self._target_endpoint, Side.TARGET, "target"):
             meta.begin(
                 target,
@@ -210,8 +213,8 @@ class SubTaskRun:
         if handover is None:
             first = self._first_checkpoints(epoch, start, stop)
         else:
-            position, offset = handover.lowest
-            first = first_checkpoints(self._lanes, epoch, relay_id, position, offset)
+            _, offset = handover.lowest
+            first = first_checkpoints(self._lanes, epoch, relay_id, self._host.relay.position_at(offset), offset)
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
             target = self._target(sessions)
             meta.enter_phase(
@@ -226,7 +229,9 @@ class SubTaskRun:
     def _first_checkpoints(self, epoch: int, start: SourcePosition, stop: StopSignal) -> tuple[Checkpoint, ...]:
         with self._host.relay.one_generation() as relay_id:
             offset = self._host.relay.locate(start, _LOCATE_SECONDS, stop)
-        return first_checkpoints(self._lanes, epoch, relay_id, start, offset)
+            # As the relay knows it, its GTID set included: what the source told of that was read a moment apart.
+            position = self._host.relay.position_at(offset)
+        return first_checkpoints(self._lanes, epoch, relay_id, position, offset)
 
     def _finish(self, epoch: int) -> None:
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
@@ -235,7 +240,9 @@ class SubTaskRun:
 
 def _lowest(found: tuple[Checkpoint, ...]) -> SourcePosition:
     """Where the stream must be able to begin again."""
-    return min((item.position for item in found), key=SourcePosition.file_order)
+    if len({item.relay_id for item in found}) == 1:
+        return min(found, key=lambda item: item.offset).position
+    return lowest_position([item.position for item in found])
 
 
 @contextmanager

@@ -70,8 +70,9 @@ SOURCE_CHANGED = _define(
     "source-is-another-server",
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} is now {found}, the relay log was written from {expected}",
-    workaround="Positions of one server mean nothing at another. Point the source's file to the old server, or stop "
-    "its tasks, delete the relay directory {directory} and start the tasks with a new snapshot.",
+    workaround="Positions in files of one server mean nothing at another, and the relay log holds no GTIDs to go on "
+    "by. Point the source's file to the old server, or stop its tasks, delete the relay directory {directory} and "
+    "start the tasks with a new snapshot. With GTIDs (gtid_mode=ON; MariaDB always has them) it goes on by itself.",
 )
 SOURCE_LOG_RESET = _define(
     20008,
@@ -99,6 +100,84 @@ RELAY_CRASHED = _define(
     message="source {source}: the relay reader stopped behind {position}: {reason}",
     workaround="This is a defect: report it with the worker's log. What was published is whole; resume-task "
     "tries again.",
+)
+SOURCE_GTIDS_GONE = _define(
+    20011,
+    "source-gtids-purged",
+    scope=Scope.SOURCE,
+    message="source {source}: {host}:{port} no longer has what follows GTID set {gtid_set}; the first missing GTID is "
+    "{missing}: {reason}",
+    workaround="What the purged binlogs held cannot be fetched from this server any more: point the source's file to a "
+    "server that still has it (compare with its gtid_purged, on MariaDB BINLOG_GTID_POS(<first file>, 4)), or stop the "
+    "source's tasks, start them with a new snapshot (start-task --remove-meta) and keep binlogs longer.",
+)
+SOURCE_LACKS_GTIDS = _define(
+    20012,
+    "source-lacks-gtids",
+    scope=Scope.SOURCE,
+    message="source {source}: {host}:{port} ({server}) does not have GTID {missing}, which was read from {before} and "
+    "may be applied",
+    workaround="A replica that is still catching up gets there, and it goes on by itself. A server that never gets it "
+    "has another history (a fail-over that lost transactions, RESET MASTER): point the source's file to the right "
+    "server, or stop the source's tasks and start them with a new snapshot (start-task --remove-meta).",
+    retryable=True,
+)
+GTID_PLACE_MISSING = _define(
+    20013,
+    "gtid-set-not-in-relay-log",
+    scope=Scope.SOURCE,
+    message="source {source}: no place in the relay log holds exactly GTID set {wanted}; it goes from {before} on to "
+    "{behind}",
+    workaround="Give a set as the source itself had it (gtid_executed; gtid_binlog_pos on MariaDB, with every domain). "
+    "For a checkpoint: the server at hand has its transactions in another order than the one before; point the "
+    "source's file to that one until the tasks have caught up, or start the tasks with a new snapshot.",
+)
+POSITION_ELSEWHERE = _define(
+    20014,
+    "position-of-another-server",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: {position} is a place in the binlog of {server}; the relay log can find places of: "
+    "{servers}",
+    workaround="Nothing to do after a fail-over: it is tried again with a place of the server at hand. If it repeats, "
+    "check that the source's address leads to one server at a time.",
+    retryable=True,
+)
+PIECE_OF_ANOTHER_SERVER = _define(
+    20015,
+    "checkpoint-inside-transaction-of-another-server",
+    scope=Scope.SOURCE,
+    message="source {source}: the checkpoint stands inside the transaction behind {position} of {server}, and the "
+    "relay log at hand has that transaction from {now}, which may have written it in other events",
+    workaround="Point the source's file to {server} until the task has passed that transaction, or start the task with "
+    "a new snapshot.",
+)
+XA_PREPARE_MISSING = _define(
+    20016,
+    "xa-prepare-missing",
+    scope=Scope.SOURCE,
+    message="source {source}: XA COMMIT {xid} behind {position}: its XA PREPARE is in none of the binlogs that the "
+    "source still has, so what it commits is not known",
+    workaround="Nothing of it was applied. If it changed no replicated table or the rows can be mended by hand, start "
+    "the task in incremental mode behind it; else start the task with a new snapshot while XA RECOVER at the source "
+    "lists nothing.",
+)
+SERVER_ID_TAKEN = _define(
+    20017,
+    "server-id-taken",
+    scope=Scope.CONFIG,
+    message="source {source}: server-id {server_id} is used by {owner}",
+    workaround="Give the source's file another server-id, or none: then a free one is chosen. If a worker that had the "
+    "source before still holds it, it is free when that worker's lease is over, and this one goes on by itself.",
+    retryable=True,
+)
+POSITION_UNORDERED = _define(
+    20018,
+    "position-not-comparable",
+    scope=Scope.SOURCE,
+    message="source {source}: whether the relay log, which begins at {first}, reaches back to {position} cannot be "
+    "told, and other tasks need it as it is",
+    workaround="Give the position as a GTID set (binlog-gtid), or let the source's other tasks finish first.",
 )
 DISK_FULL = _define(
     20020,
@@ -160,7 +239,7 @@ RELAY_RESTARTED = _define(
     "relay-log-began-anew",
     scope=Scope.INTERNAL,
     level=Level.LOW,
-    message="source {source}: the relay log {relay_id} was replaced by one that begins earlier",
+    message="source {source}: the relay log {relay_id} was replaced by another one",
     workaround="Nothing to do: the task finds its place in the new one by its position.",
     retryable=True,
 )
@@ -194,9 +273,9 @@ POSITION_WITHOUT_FILE = _define(
     20038,
     "position-without-file",
     scope=Scope.CONFIG,
-    message="source {source}: a relay log needs a binlog file and a position to begin, got {given}",
-    workaround="Give binlog-name and binlog-pos (SHOW BINLOG EVENTS, or BINLOG_GTID_POS() on MariaDB, tell which "
-    "belong to a GTID set).",
+    message="source {source}: a relay log begins at a binlog file and position or at a GTID set, got {given}",
+    workaround="Give binlog-name and binlog-pos, or binlog-gtid as the source tells it (gtid_executed, on MariaDB "
+    "gtid_binlog_pos).",
 )
 
 ACCESS_DENIED = _define(

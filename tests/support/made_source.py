@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
+import uuid
 import zlib
 from dataclasses import dataclass, field
 
 from worker.binlog.events import FLAG_ARTIFICIAL, EventType
+from worker.binlog.gtids import encode_set, parse_gtid, parse_gtid_list
 from worker.position import SourcePosition
+from worker.relay.gtid import GtidSet
 
 _HEADER = struct.Struct("<IBIIIH")
 TIME = 1_700_000_000
@@ -56,6 +59,7 @@ class MadeSource:
         self.checksum = checksum
         self.files: list[File] = []
         self.sequence = 0
+        self.executed = GtidSet("")
         self._next_file()
 
     def _next_file(self) -> None:
@@ -66,8 +70,7 @@ class MadeSource:
             known = [struct.pack("<IIQ", 0, 1, self.sequence)] if self.sequence else []
             self.add(EventType.MARIADB_GTID_LIST, struct.pack("<I", len(known)) + b"".join(known))
         else:
-            known = [SERVER + struct.pack("<QQQ", 1, 1, self.sequence + 1)] if self.sequence else []
-            self.add(EventType.PREVIOUS_GTIDS, struct.pack("<Q", len(known)) + b"".join(known))
+            self.add(EventType.PREVIOUS_GTIDS, encode_set(self.executed.parts()))
 
     def _store(self, made: bytes) -> bytes:
         self.files[-1].events.append(made)
@@ -86,8 +89,10 @@ class MadeSource:
     def gtid(self, *, standalone: bool = False) -> bytes:
         self.sequence += 1
         if self.mariadb:
+            self.executed.add(f"0-1-{self.sequence}")
             body = struct.pack("<QIB6x", self.sequence, 0, standalone)
             return self.add(EventType.MARIADB_GTID, body, time=TIME + self.sequence)
+        self.executed.add(f"{uuid.UUID(bytes=SERVER)}:{self.sequence}")
         body = bytes([1]) + SERVER + struct.pack("<Q", self.sequence) + bytes(17)
         return self.add(EventType.GTID, body, time=TIME + self.sequence)
 
@@ -120,9 +125,11 @@ class MadeSource:
     def crash(self, *, inside_group: bool) -> None:
         """The next file, unannounced; this one may end inside a group, which was never committed."""
         if inside_group:
+            before = str(self.executed)
             self._begin()
             self.add(EventType.WRITE_ROWS_V1, bytes(30))
             self.sequence -= 1
+            self.executed = GtidSet(before)
         self._next_file()
 
     def dump(self, position: SourcePosition) -> list[bytes]:
@@ -140,6 +147,40 @@ class MadeSource:
                 sent += file.events[start:]
             pos = 4
         return sent
+
+    def dump_by_gtid(self, known: str) -> list[bytes]:
+        """All events it sends to who has the GTID set ``known``: of each file from its start, but for known groups."""
+        has = GtidSet(known)
+        number = max(
+            at
+            for at, file in enumerate(self.files)
+            if not has.lacks(GtidSet(parse_gtid_list(file.events[1], self.checksum)))
+        )
+        sent: list[bytes] = []
+        for file in self.files[number:]:
+            sent.append(self._rotate(file.name, 4))
+            skipping, passed = False, 4
+            for made, end in zip(file.events, file.ends, strict=True):
+                if made[4] in (EventType.XID, EventType.WRITE_ROWS_V1, EventType.QUERY, EventType.TABLE_MAP):
+                    sent += [] if skipping else [made]
+                    passed = end
+                    continue
+                if skipping:
+                    sent.append(self._passed(file.name, passed))
+                skipping = made[4] in _GROUP_STARTS and not has.lacks(GtidSet(parse_gtid(made, self.checksum).text))
+                sent += [] if skipping else [made]
+                passed = end
+            if skipping:
+                sent.append(self._passed(file.name, passed))
+        return sent
+
+    def _passed(self, name: str, pos: int) -> bytes:
+        """ "I left something out, and stand here"."""
+        if self.mariadb:
+            return event(
+                EventType.MARIADB_GTID_LIST, bytes(4), pos, checksum=self.checksum, flags=FLAG_ARTIFICIAL, time=0
+            )
+        return event(EventType.HEARTBEAT, name.encode(), pos, checksum=self.checksum, time=0)
 
     def _rotate(self, name: str, pos: int) -> bytes:
         body = struct.pack("<Q", pos) + name.encode()

@@ -1,4 +1,4 @@
-"""Binlog events as far as a reader of the stream needs them: header, format description, query, GTID, rotate.
+"""Binlog events as far as a reader of the stream needs them: header, format description, query, rotate.
 
 Pure functions of an event's bytes. Every function takes the *whole* event, its 19-byte header included, and
 ``checksum``: whether its last four bytes are a CRC32 (see :attr:`FormatDescription.checksum`). Formats: MySQL
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import struct
-import uuid
 import zlib
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -33,8 +32,6 @@ _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _QUERY_POST_HEADER = struct.Struct("<IIBHH")
-_MARIADB_GTID = struct.Struct("<QIB")
-_MARIADB_GTID_LIST_ENTRY = struct.Struct("<IIQ")
 
 _MAX_STATEMENT = 1 << 30  # MySQL's and MariaDB's largest max_allowed_packet
 
@@ -158,7 +155,7 @@ def checksum_matches(event: bytes | memoryview) -> bool:
     return zlib.crc32(body) == _U32.unpack_from(event, len(event) - CHECKSUM_SIZE)[0]
 
 
-def _body_end(event: bytes, header: EventHeader, checksum: bool, least: int, source: str) -> int:
+def body_end(event: bytes, header: EventHeader, checksum: bool, least: int, source: str) -> int:
     """End of the event's body without its checksum; the body has at least ``least`` bytes."""
     if header.size != len(event):
         raise malformed(source, header.log_pos, f"event of {header.size} bytes came as {len(event)}")
@@ -192,7 +189,7 @@ class FormatDescription:
         header = parse_header(event, 0, source)
         if header.type != EventType.FORMAT_DESCRIPTION:
             raise malformed(source, header.log_pos, f"{event_name(header.type)} is no format description")
-        end = _body_end(event, header, checksum=True, least=57 + 1, source=source)
+        end = body_end(event, header, checksum=True, least=57 + 1, source=source)
         (binlog_version,) = _U16.unpack_from(event, HEADER_SIZE)
         if binlog_version != 4:
             raise malformed(source, header.log_pos, f"binlog version {binlog_version}, known is 4")
@@ -244,7 +241,7 @@ class QueryEvent:
 def parse_query(event: bytes, checksum: bool, source: str = "") -> QueryEvent:
     """Parse QUERY, or MariaDB's QUERY_COMPRESSED."""
     header = parse_header(event, 0, source)
-    end = _body_end(event, header, checksum, 13, source)
+    end = body_end(event, header, checksum, 13, source)
     _, _, schema_length, error_code, variables_length = _QUERY_POST_HEADER.unpack_from(event, HEADER_SIZE)
     variables_at = HEADER_SIZE + 13
     schema_at = variables_at + variables_length
@@ -297,7 +294,7 @@ class RotateEvent:
 def parse_rotate(event: bytes, checksum: bool, source: str = "") -> RotateEvent:
     """Parse ROTATE, real or artificial."""
     header = parse_header(event, 0, source)
-    end = _body_end(event, header, checksum, 9, source)
+    end = body_end(event, header, checksum, 9, source)
     (position,) = _U64.unpack_from(event, HEADER_SIZE)
     try:
         return RotateEvent(event[HEADER_SIZE + 8 : end].decode("utf-8"), position)
@@ -306,95 +303,34 @@ def parse_rotate(event: bytes, checksum: bool, source: str = "") -> RotateEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class GtidEvent:
-    """The start of an event group.
+class Heartbeat:
+    """The dump thread stands at ``position`` of ``file`` and has nothing to send."""
 
-    ``text``: "domain-server-sequence" (MariaDB), "uuid:number" (MySQL), "" for an anonymous group. ``standalone``:
-    the group is this event and the one statement behind it; else it ends with its own COMMIT, XID or XA PREPARE.
-    MySQL does not say (False): there the statement behind it is BEGIN, XA START or the whole group. ``is_ddl``
-    and ``prepared_xa``: MariaDB's flags.
-    """
-
-    text: str
-    standalone: bool
-    is_ddl: bool
-    prepared_xa: bool
+    file: str
+    position: int
 
 
-_FL_STANDALONE, _FL_DDL, _FL_PREPARED_XA = 1, 32, 64
-
-
-def parse_gtid(event: bytes, checksum: bool, source: str = "") -> GtidEvent:
-    """Parse GTID and ANONYMOUS_GTID (MySQL) and MARIADB_GTID; tagged GTIDs (MySQL 8.3) are not supported."""
+def parse_heartbeat(event: bytes, checksum: bool, source: str = "") -> Heartbeat:
+    """Parse HEARTBEAT, and HEARTBEAT_V2 (MySQL's libs/mysql/binlog/event/codecs/binary.cpp), whose place may be
+    beyond 4 GiB."""
     header = parse_header(event, 0, source)
-    if header.type == EventType.MARIADB_GTID:
-        _body_end(event, header, checksum, 13, source)
-        number, domain, flags = _MARIADB_GTID.unpack_from(event, HEADER_SIZE)
-        return GtidEvent(
-            f"{domain}-{header.server_id}-{number}",
-            bool(flags & _FL_STANDALONE),
-            bool(flags & _FL_DDL),
-            bool(flags & _FL_PREPARED_XA),
-        )
-    if header.type == EventType.GTID:
-        _body_end(event, header, checksum, 25, source)
-        server = uuid.UUID(bytes=event[HEADER_SIZE + 1 : HEADER_SIZE + 17])
-        (number,) = _U64.unpack_from(event, HEADER_SIZE + 17)
-        return GtidEvent(f"{server}:{number}", standalone=False, is_ddl=False, prepared_xa=False)
-    if header.type == EventType.ANONYMOUS_GTID:
-        return GtidEvent("", standalone=False, is_ddl=False, prepared_xa=False)
-    if header.type == EventType.GTID_TAGGED:
-        raise errors.decode.UNSUPPORTED_EVENT(
-            source=source,
-            event="GTID_TAGGED",
-            position=header.log_pos,
-            reason="GTIDs with a tag are not supported in this version",
-            way_out="Use gtid_next=AUTOMATIC (without a tag) at the source.",
-        )
-    raise malformed(source, header.log_pos, f"{event_name(header.type)} is no GTID event")
-
-
-def parse_gtid_list(event: bytes, checksum: bool, source: str = "") -> str:
-    """The GTID set before a binlog file, from MARIADB_GTID_LIST ("0-1-5,1-2-9") or PREVIOUS_GTIDS ("uuid:1-5:7,…")."""
-    header = parse_header(event, 0, source)
-    if header.type == EventType.MARIADB_GTID_LIST:
-        end = _body_end(event, header, checksum, 4, source)
-        count = _U32.unpack_from(event, HEADER_SIZE)[0] & 0x0FFFFFFF
-        if HEADER_SIZE + 4 + count * 16 > end:
-            raise malformed(source, header.log_pos, f"GTID_LIST of {count} entries exceeds the event")
-        entries = (_MARIADB_GTID_LIST_ENTRY.unpack_from(event, HEADER_SIZE + 4 + 16 * index) for index in range(count))
-        return ",".join(f"{domain}-{server}-{number}" for domain, server, number in entries)
-    if header.type != EventType.PREVIOUS_GTIDS:
-        raise malformed(source, header.log_pos, f"{event_name(header.type)} is no GTID list")
-    end = _body_end(event, header, checksum, 8, source)
-    (servers,) = _U64.unpack_from(event, HEADER_SIZE)
-    if servers >> 32:
-        raise malformed(source, header.log_pos, "PREVIOUS_GTIDS: tagged GTIDs are not supported in this version")
-    at = HEADER_SIZE + 8
-    parts: list[str] = []
-    for _ in range(servers):
-        if at + 24 > end:
-            raise malformed(source, header.log_pos, "PREVIOUS_GTIDS exceeds the event")
-        server = uuid.UUID(bytes=event[at : at + 16])
-        (intervals,) = _U64.unpack_from(event, at + 16)
-        at += 24
-        if at + intervals * 16 > end:
-            raise malformed(source, header.log_pos, "PREVIOUS_GTIDS exceeds the event")
-        text = str(server)
-        for _ in range(intervals):
-            (first,) = _U64.unpack_from(event, at)
-            last = _U64.unpack_from(event, at + 8)[0] - 1
-            text += f":{first}" if first == last else f":{first}-{last}"
-            at += 16
-        parts.append(text)
-    return ",".join(parts)
-
-
-def xa_prepare_is_commit(event: bytes, checksum: bool, source: str = "") -> bool:
-    """Whether an XA_PREPARE event is that of XA COMMIT … ONE PHASE: the group is committed with it."""
-    header = parse_header(event, 0, source)
-    _body_end(event, header, checksum, 13, source)
-    return event[HEADER_SIZE] != 0
+    end = body_end(event, header, checksum, 1, source)
+    if header.type == EventType.HEARTBEAT:
+        return Heartbeat(event[HEADER_SIZE:end].decode("utf-8", "replace"), header.log_pos)
+    name, position = b"", 0
+    at = HEADER_SIZE
+    while at < end and event[at] != 0:
+        kind, length = event[at], event[at + 1] if at + 1 < end else 0
+        value = event[at + 2 : at + 2 + length]
+        if length > 250 or len(value) != length or at + 2 + length > end:
+            raise malformed(source, header.log_pos, "HEARTBEAT_V2: a field exceeds the event")
+        if kind == 1:
+            name = value
+        elif kind == 2:
+            # A length-encoded integer: one byte, or its size and the bytes.
+            position = value[0] if length == 1 else int.from_bytes(value[1:], "little")
+        at += 2 + length
+    return Heartbeat(name.decode("utf-8", "replace"), position)
 
 
 def uncompress(data: bytes, limit: int, source: str, position: int) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from proto import errors
@@ -23,8 +23,10 @@ from worker.binlog.events import (
     FormatDescription,
     checksum_matches,
     event_name,
+    parse_heartbeat,
     parse_rotate,
 )
+from worker.binlog.gtids import parse_gtid, parse_gtid_list
 from worker.position import SourcePosition
 from worker.relay.files import (
     FIRST_BYTE,
@@ -39,16 +41,21 @@ from worker.relay.files import (
     write_at,
 )
 from worker.relay.groups import GroupWalker, may_wrap
+from worker.relay.gtid import GtidSet
 from worker.relay.log import RelayLog
 from worker.relay.records import Entry, EntryKind, pack_entry, pack_statement
 from worker.relay.segment import Index, Segment, begin_entry, read_description
+from worker.relay.start import FromFile, FromGtids, Start
 
 _HEADER = struct.Struct("<IBIIIH")
 _CRC = struct.Struct("<I")
 _LARGEST_DUMP_POSITION = (1 << 32) - 1
 _HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
-_MADE_UP = (EventType.ROTATE, EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST)
+_GTID_LISTS = (EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST)
+_MADE_UP = (EventType.ROTATE, *_GTID_LISTS)
 """What else a dump thread makes up; it marks them, or leaves ``log_pos`` 0."""
+
+_GTIDS = (EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID)
 
 
 def _utc(seconds: int) -> str:
@@ -91,7 +98,10 @@ class Appender:
         self._description = b""
         self._checksum = False
         self._skipped_to: int | None = None
+        self._seed: GtidSet | None = None
         self._asked: SourcePosition | None = None
+        self._server = ""
+        self._by_gtid = self._arrives = False
         self.source_end: SourcePosition | None = None
         self._segment_bytes = 0
         self._walker = GroupWalker(log.source, log.head(), checksum=False, spacing=log.spacing, live=True)
@@ -101,21 +111,34 @@ class Appender:
         """The source position behind the last event."""
         return SourcePosition(self._walker.file, self._walker.pos)
 
-    def connect(self) -> SourcePosition:
-        """Forget what is not published; where the source's dump has to begin."""
+    def connect(self, start: Start, server: str, gtid_set: str | None = None) -> Start:
+        """Forget what is not published; where the source's dump has to begin so that :meth:`feed` can go on.
+
+        ``server``: who sends now. ``gtid_set``: what the head holds, if it was asked for.
+        """
         self._segment_bytes = self._log.require().segment_bytes
+        self._server = server
+        self._by_gtid = self._arrives = isinstance(start, FromGtids)
+        self._skipped_to = self._seed = self._asked = None
         try:
             self._cut()
         except OSError as error:
             raise self._disk_error(error) from error
-        head = self._log.head().position
-        self._skipped_to = None
-        if head.pos > _LARGEST_DUMP_POSITION:
-            # The dump command has 32 bits for the position: read the file from its start and leave out what is known.
+        if isinstance(start, FromGtids):
+            return start
+        self._walker.server = server
+        asked = start.position
+        if gtid_set is not None:
+            self._walker.know(gtid_set)
+        elif start.seed and asked.pos > FIRST_BYTE:
+            # Only the file itself tells which GTIDs lie before a place in it.
+            self._seed = GtidSet("")
+        if asked.pos > _LARGEST_DUMP_POSITION or self._seed is not None:
+            # Read the file from its start and leave out what is known. (The dump command has 32 bits for a position.)
             self._skipped_to = FIRST_BYTE
-            head = SourcePosition(head.file, FIRST_BYTE, head.gtid_set)
-        self._asked = head
-        return head
+            asked = replace(asked, pos=FIRST_BYTE)
+        self._asked = asked
+        return FromFile(asked, seed=False)
 
     def arrived(self, at: float) -> None:
         """What is fed from now on came at this Unix time."""
@@ -143,12 +166,18 @@ class Appender:
         if self._checksum and zlib.crc32(event[:-CHECKSUM_SIZE]) != _CRC.unpack_from(event, size - CHECKSUM_SIZE)[0]:
             raise self._damaged(kind, size)
         if self._skipped_to is not None and self._is_known(log_pos):
+            if self._seed is not None:
+                self._sow(self._seed, bytes(event), kind)
             return
+        if self._seed is not None:
+            self._reap(self._seed)
         walker = self._walker
         if walker.at_group_end and walker.byte >= self._segment_bytes:
             self._roll()
         walker.step(event, kind, size, log_pos, timestamp)
         self._pending.append(event)
+        if self._by_gtid and kind in _GTID_LISTS:
+            self._settle(bytes(event))
 
     def flush(self) -> None:
         """Write what was fed and publish its whole groups."""
@@ -195,19 +224,52 @@ class Appender:
         self._skipped_to = pos if known else None
         return known
 
+    def _sow(self, seed: GtidSet, event: bytes, kind: int) -> None:
+        """Collect the GTIDs of what is stored already; with the last of it they are known."""
+        if kind in _GTID_LISTS:
+            seed.add_all(parse_gtid_list(event, self._checksum, self._source))
+        elif kind in _GTIDS:
+            seed.add(parse_gtid(event, self._checksum, self._source).text)
+        if self._skipped_to == self._walker.pos:
+            self._reap(seed)
+
+    def _reap(self, seed: GtidSet) -> None:
+        self._seed = None
+        if seed.is_known:
+            self._walker.know(str(seed))
+        if not self._log.segments():
+            self._roll()
+
+    def _settle(self, event: bytes) -> None:
+        """A file that begins behind all that was known: from here on places in files tell enough."""
+        settling = self._log.require().settling
+        before = GtidSet(parse_gtid_list(event, self._checksum, self._source))
+        if settling is not None and not before.lacks(GtidSet(settling)):
+            try:
+                self._log.settled()
+            except OSError as error:
+                raise self._disk_error(error) from error
+
     def _format_description(self, event: bytes) -> None:
         """The source goes on to another file, or began to send inside one."""
         description = FormatDescription.parse(event, self._source)
         if description.checksum and not checksum_matches(event):
             raise self._damaged(EventType.FORMAT_DESCRIPTION, len(event))
         last = self._last_segment()
-        begun = last if last is not None and last.begin.position.file == self._walker.file else None
-        if begun is not None:
-            self._check_file(event, begun.number)
+        here = SourcePosition(self._walker.file, self._walker.pos, server=self._walker.server)
+        goes_on = (
+            last is not None
+            and last.number >= self._log.require().parts[-1].segment
+            and last.begin.position.same_server(here)
+            and last.begin.position.file == here.file
+        )
+        if last is not None and goes_on:
+            self._check_file(event, last.number)
         self._asked = None
         self._description = event
         self._checksum = self._walker.checksum = description.checksum
-        if begun is None:
+        closed = last is None or last.end is not None
+        if (not goes_on or closed) and self._seed is None:  # a segment begins with what is known of its place
             self._roll()
 
     def _check_file(self, description: bytes, segment: int) -> None:
@@ -233,24 +295,50 @@ class Appender:
             # Whether it has a checksum depends on the server's version and on what came before.
             target = parse_rotate(bytes(event), checksum_matches(event), self._source)
             self._rotate(SourcePosition(target.file, target.position))
-        elif kind == EventType.HEARTBEAT and self._walker.at_group_end:
-            name = bytes(event[HEADER_SIZE:])
-            file = self._walker.file.encode()
-            named = name == file or (len(name) == len(file) + CHECKSUM_SIZE and name.startswith(file))
-            if named and log_pos > self._walker.pos:
-                # The source passed events that it does not send.
-                self._walker.move(self._walker.file, log_pos)
+        elif not self._walker.at_group_end or self._arrives:
+            return
+        elif kind in _HEARTBEATS:
+            # Whether it has a checksum depends on the server's version.
+            told = parse_heartbeat(bytes(event), checksum_matches(event), self._source)
+            if told.file == self._walker.file:
+                self._pass_to(told.position)
+        elif self._by_gtid:
+            self._pass_to(log_pos)
+
+    def _pass_to(self, pos: int) -> None:
+        """The source passed events that it does not send."""
+        if pos > self._walker.pos:
+            self._walker.move(self._walker.file, pos)
 
     def _rotate(self, target: SourcePosition) -> None:
         """Where the dump thread says that it goes on: first where it was asked to, later in the source's next file."""
         asked, self._asked = self._asked, None
-        if asked is not None:
+        if self._arrives:
+            self._arrive(target)
+        elif asked is not None:
             if (target.file, target.pos) != (asked.file, asked.pos):
                 raise self._reset(target, f"it was asked for {asked}")
         elif target.file != self._walker.file:
             self._next_file(target)
         elif target.pos != self._walker.pos:
             raise self._reset(target, "it went to another place of the same file")
+
+    def _arrive(self, target: SourcePosition) -> None:
+        """Asked by GTID, the source begins where it finds the first transaction that is not known, or before it."""
+        self._arrives = False
+        walker, head = self._walker, self._log.head().position
+        same = head.same_server(replace(target, server=self._server))
+        walker.server = self._server
+        if not same or not self._log.segments():
+            self._close_segment()
+            walker.move(target.file, target.pos)
+            self.flush()
+        elif target.file == head.file:
+            self._skipped_to = target.pos
+        elif target.file_order() < head.file_order():
+            raise self._reset(target, "it finds what follows the relay log's GTIDs before that")
+        else:
+            self._next_file(target)
 
     def _reset(self, found: SourcePosition, reason: str) -> errors.ShardmergeError:
         return errors.relay.SOURCE_LOG_RESET(
@@ -261,7 +349,7 @@ class Appender:
         """The source went to its next file without a ROTATE event: it was killed and started again."""
         if target.file_order() <= self.position.file_order():
             raise self._reset(target, "its next file lies before the one it was at")
-        if self._skipped_to is not None and self._skipped_to < self._walker.pos:
+        if self._skipped_to is not None and self._skipped_to < self._walker.pos and not self._by_gtid:
             raise self._reset(target, f"{self._walker.file} ended at byte {self._skipped_to}")
         self._skipped_to = None
         self.flush()
@@ -293,7 +381,17 @@ class Appender:
             os.ftruncate(opened.index, opened.index_bytes)
             os.ftruncate(opened.statements, opened.statements_bytes)
             last_entry = self._log.index_of(last).entries[-1].byte
-        self._walker = GroupWalker(self._source, head, self._checksum, self._log.spacing, last_entry, live=True)
+        self._walker = GroupWalker(
+            self._source,
+            head,
+            self._checksum,
+            self._log.spacing,
+            last_entry,
+            live=True,
+            by_gtid=self._by_gtid,
+            prepared=self._log.index_of(last).prepared() if last is not None else {},
+            lost=frozenset(self._log.require().lost_xids),
+        )
 
     def _reopen(self, number: int) -> _Open:
         """The files of a segment as recovery left them."""
@@ -340,7 +438,7 @@ class Appender:
         head = self._log.head()
         last = self._last_segment()
         number = self._log.require().first if last is None else last.number + 1
-        begin = begin_entry(head.position, head.commit_time)
+        begin = begin_entry(head.position, head.commit_time, self._walker.waiting())
         try:
             end = self._seal()
             self._create(number, begin)
@@ -351,6 +449,16 @@ class Appender:
         self._walker.step(self._description, kind, size, log_pos, timestamp)
         reach("relay.before_publish")
         self._log.add_segment(Segment(number, begin, None, Index([begin])), end, self._walker.end)
+
+    def _close_segment(self) -> None:
+        """What comes is of another server: the segment ends where the old one's binlog was left."""
+        try:
+            end = self._seal()
+        except OSError as error:
+            raise self._disk_error(error) from error
+        self.close()
+        if end is not None:
+            self._log.seal(end)
 
     def _seal(self) -> Entry | None:
         """Bring the current segment to disk as a whole, then say so in its index."""

@@ -11,7 +11,8 @@ cannot be told from a transaction that came late: it shows as lag.
 
 from __future__ import annotations
 
-from worker.binlog.events import CHECKSUM_SIZE, HEADER_SIZE
+from worker.binlog.events import CHECKSUM_SIZE, HEADER_SIZE, EventType
+from worker.binlog.gtids import parse_tagged
 
 _MYSQL_AT = HEADER_SIZE + 42  # behind flags, uuid, number, type code and two logical timestamps
 _MYSQL_BYTES = 7
@@ -19,7 +20,13 @@ _MASK = (1 << 55) - 1  # the bit above says that the original commit's time foll
 
 
 def exact_time(gtid_event: bytes) -> float:
-    """Unix seconds of the commit that a MySQL GTID or ANONYMOUS_GTID event (header included) tells, 0.0 if none."""
+    """Unix seconds of the commit that a MySQL GTID event (of any kind, header included) tells, 0.0 if none.
+
+    Raises decode.MALFORMED_EVENT for a tagged one that is none.
+    """
+    if len(gtid_event) > HEADER_SIZE and gtid_event[4] == EventType.GTID_TAGGED:
+        # With or without a checksum behind it: the message tells its own size.
+        return parse_tagged(gtid_event, checksum=False)[1] / 1e6
     if len(gtid_event) < _MYSQL_AT + _MYSQL_BYTES + CHECKSUM_SIZE:
         return 0.0
     return (int.from_bytes(gtid_event[_MYSQL_AT : _MYSQL_AT + _MYSQL_BYTES], "little") & _MASK) / 1e6

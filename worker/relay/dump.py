@@ -1,7 +1,8 @@
 """The dump connection: asks a source for its binlog and cuts the socket's bytes into events.
 
 Formats: MySQL Internals Manual, "Client/Server Protocol" (packets, ERR, EOF) and "Replication Protocol"
-(COM_BINLOG_DUMP); MariaDB knowledge base, "Replication Protocol" and "COM_BINLOG_DUMP".
+(COM_BINLOG_DUMP); MySQL's sql/rpl_source.cc (COM_BINLOG_DUMP_GTID); MariaDB knowledge base, "Replication Protocol",
+"COM_BINLOG_DUMP" and "Global Transaction ID" (slave_connect_state).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pymysql.constants import CR
 
 from proto import errors
 from proto.errors import ShardmergeError
+from worker.binlog.gtids import encode_set
 from worker.connection import (
     CONNECT_SECONDS,
     Endpoint,
@@ -25,10 +27,14 @@ from worker.connection import (
     coded,
     connect,
     execute,
+    quote_text,
     server_info,
 )
 from worker.position import SourcePosition
-from worker.relay.source_end import binlog_end
+from worker.relay.files import FIRST_BYTE
+from worker.relay.gtid import GtidSet
+from worker.relay.source_state import files_before, gtid_set_at, source_state
+from worker.relay.start import FromFile, SourceState, Start, gtids_gone
 
 HEARTBEAT_SECONDS = 1.0
 """The source says that it is alive when it has sent nothing for so long."""
@@ -37,6 +43,7 @@ _SILENCE_SECONDS = 20.0
 _BUFFER_BYTES = 1 << 20
 _LARGEST_PACKET = 0xFFFFFF
 _COM_BINLOG_DUMP = 0x12
+_COM_BINLOG_DUMP_GTID = 0x1E
 _READING_BINLOG_FAILED = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 _OK, _EOF, _ERR = 0x00, 0xFE, 0xFF
 _ERR_BODY = struct.Struct("<H")
@@ -67,6 +74,7 @@ class Dump:
         self._end: int = 0
         self._parts: list[bytes] = []
         self._from = SourcePosition("", 0)
+        self._state: SourceState | None = None
 
     @staticmethod
     def connect(source: str, endpoint: Endpoint) -> Dump:
@@ -80,12 +88,29 @@ class Dump:
             raise coded(error, endpoint, Side.SOURCE, source) from error
         return Dump(session, info, source, endpoint)
 
-    def binlog_end(self) -> SourcePosition | None:
-        """Before :meth:`begin`: where the source's binlog ends; see :func:`worker.relay.source_end.binlog_end`."""
-        return binlog_end(self._session, self.info, self._source, self._endpoint)
+    def state(self) -> SourceState:
+        """Before :meth:`begin`: what the source has; see :func:`worker.relay.source_state.source_state`."""
+        self._state = source_state(self._session, self.info, self._source, self._endpoint)
+        return self._state
 
-    def begin(self, position: SourcePosition, server_id: int, replica_uuid: str) -> None:
-        """Ask for everything from ``position`` on, an event's start.
+    def gtid_set_at(self, position: SourcePosition) -> str | None:
+        """Before :meth:`begin`: the GTID set at a place; None when it is none, or on MySQL, which cannot tell."""
+        if not self.info.is_mariadb:
+            return None
+        try:
+            return gtid_set_at(self._session, position)
+        except pymysql.MySQLError as error:
+            raise coded(error, self._endpoint, Side.SOURCE, self._source) from error
+
+    def files_before(self, file: str) -> list[str] | None:
+        """Before :meth:`begin`: the source's files that are older, oldest first; None when it does not tell."""
+        try:
+            return files_before(self._session, file)
+        except pymysql.MySQLError as error:
+            raise coded(error, self._endpoint, Side.SOURCE, self._source) from error
+
+    def begin(self, start: Start, server_id: int, replica_uuid: str) -> None:
+        """Ask for everything from ``start`` on; a place is an event's start.
 
         ``server_id`` must differ from every other replica's of this source: the source ends an older dump with
         the same one (that of a connection it has not yet noticed to be gone). MySQL goes by ``replica_uuid``.
@@ -104,16 +129,28 @@ class Dump:
                 f"SET @source_heartbeat_period = {nanoseconds}",
                 f"SET @slave_uuid = '{replica_uuid}', @replica_uuid = '{replica_uuid}'",
             ]
+        place = start.position if isinstance(start, FromFile) else SourcePosition("", FIRST_BYTE, start.gtid_set)
+        if not place.file and self.info.is_mariadb:
+            # Strict mode would refuse numbers that run backwards, which servers write when they are told to.
+            settings += [
+                f"SET @slave_connect_state = {quote_text(place.gtid_set)}",
+                "SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0",
+            ]
+        self._from = place
         try:
             for statement in settings:
                 execute(self._session, statement)
         except pymysql.MySQLError as error:
             raise coded(error, self._endpoint, Side.SOURCE, self._source) from error
-        self._from = position
-        payload = struct.pack("<BIHI", _COM_BINLOG_DUMP, position.pos, 0, server_id) + position.file.encode()
+        payload = struct.pack("<BIHI", _COM_BINLOG_DUMP, place.pos, 0, server_id) + place.file.encode()
+        if not place.file and not self.info.is_mariadb:
+            encoded = encode_set(GtidSet(place.gtid_set).parts())
+            head = struct.pack("<BHII", _COM_BINLOG_DUMP_GTID, 0, server_id, 0)
+            payload = head + struct.pack("<QI", FIRST_BYTE, len(encoded)) + encoded
         try:
             self._socket.settimeout(_SILENCE_SECONDS)
-            self._socket.sendall(struct.pack("<I", len(payload)) + payload)
+            for packet in _packets(payload):
+                self._socket.sendall(packet)
         except OSError as error:
             raise self._lost(str(error)) from error
 
@@ -180,9 +217,7 @@ class Dump:
                 text = text[_SQL_STATE_BYTES:]
             reason = text.decode("utf-8", "replace")
             if errno == _READING_BINLOG_FAILED:
-                return errors.relay.SOURCE_LOG_GONE(
-                    source=self._source, file=self._from.file, pos=self._from.pos, reason=reason, errno=errno
-                )
+                return self._gone(reason, errno)
             failure = pymysql.OperationalError(errno, reason)
             return coded(failure, self._endpoint, Side.SOURCE, self._source)
         if packet[:1] == bytes([_EOF]):
@@ -192,6 +227,24 @@ class Dump:
             source=self._source, position=self._from, reason=f"a packet begins with byte {first}"
         )
 
+    def _gone(self, reason: str, errno: int) -> ShardmergeError:
+        known = self._from.gtid_set
+        missing = self._state.missing_behind(known) if self._state is not None else ""
+        if not self._from.file and self._state is not None:
+            return gtids_gone(self._source, self._state, known, missing, f"{reason} (errno {errno})")
+        if missing:
+            reason += f"; the first missing GTID is {missing}"
+        return errors.relay.SOURCE_LOG_GONE(
+            source=self._source, file=self._from.file, pos=self._from.pos, reason=reason, errno=errno
+        )
+
     def _lost(self, reason: str) -> ShardmergeError:
         failure = pymysql.OperationalError(CR.CR_SERVER_LOST, reason)
         return coded(failure, self._endpoint, Side.SOURCE, self._source)
+
+
+def _packets(payload: bytes) -> Iterator[bytes]:
+    """A command as packets of the protocol: one that is full is followed by another, if need be by an empty one."""
+    for number, at in enumerate(range(0, len(payload) + 1, _LARGEST_PACKET)):
+        part = payload[at : at + _LARGEST_PACKET]
+        yield len(part).to_bytes(3, "little") + bytes([number & 0xFF]) + part

@@ -1,16 +1,32 @@
-"""relay.json: which relay log this is and where it begins."""
+"""relay.json: which relay log this is, where it begins, and which servers it was written from."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from proto import errors
 from worker.position import SourcePosition
 from worker.relay.files import write_durably
 
 FILE_NAME = "relay.json"
+NOWHERE = SourcePosition("", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The stretch of a relay log that came from one server: from segment number ``segment`` on.
+
+    ``server``: ServerInfo.identity, "" until first connected. ``floor``: from this place on, in the order of that
+    server's files, the log holds every transaction: what lies before may have come from another server or was
+    known by its GTID, so a place there cannot be found by file and position. NOWHERE: no place can.
+    """
+
+    server: str
+    segment: int
+    floor: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,35 +34,63 @@ class Generation:
     """One relay log from its beginning to its replacement by one that begins earlier.
 
     ``first``: number of the oldest segment kept, which begins at ``begin``. ``segment_bytes`` is fixed here
-    because relay offsets must come out equal when a lost tail is fetched again. ``server``: the
-    source it was written from ("" until first connected).
+    because relay offsets must come out equal when a lost tail is fetched again. ``parts``: ascending, never none.
+    ``settling``: None while the source's files can be followed by position. Else the GTID set that the log held when
+    it began to be fetched by GTID: a file may hold transactions of that set behind others, so as long as none
+    begins behind all of it, a new connection must ask by GTID too. ``lost_xids``: XA transactions whose PREPARE was
+    searched in all of the source's files, in vain.
     """
 
     relay_id: str
     first: int
     begin: SourcePosition
     segment_bytes: int
-    server: str = ""
+    parts: tuple[Part, ...]
+    settling: str | None = None
+    lost_xids: tuple[str, ...] = ()
 
-    def with_server(self, server: str) -> Generation:
-        return replace(self, server=server)
+    @property
+    def server(self) -> str:
+        """Whom it is written from now; "" until first connected."""
+        return self.parts[-1].server
+
+    def connected(self, server: str, floor: SourcePosition, settling: str | None) -> Generation:
+        """The first connection was made: there is nothing but the begin yet."""
+        return replace(self, parts=(Part(server, self.first, floor),), settling=settling)
+
+    def switched(self, relay_id: str, part: Part, settling: str) -> Generation:
+        """From ``part.segment`` on, which is yet to come, the log is written from another server."""
+        kept = tuple(old for old in self.parts if old.segment < part.segment)
+        return replace(self, relay_id=relay_id, parts=(*kept, part), settling=settling)
 
     def from_segment(self, first: int, begin: SourcePosition) -> Generation:
-        return replace(self, first=first, begin=begin)
+        """The segments below ``first`` are gone."""
+        at = max(index for index, part in enumerate(self.parts) if index == 0 or part.segment <= first)
+        return replace(self, first=first, begin=begin, parts=self.parts[at:])
+
+    def part_of(self, segment: int) -> Part:
+        """The part that a segment belongs to."""
+        return next((part for part in reversed(self.parts) if part.segment <= segment), self.parts[0])
 
 
 def load(directory: Path, source: str) -> Generation | None:
     """The directory's generation, None when none was begun. Raises errors.relay.RELAY_DAMAGED."""
     path = directory / FILE_NAME
     try:
-        fields = json.loads(path.read_bytes())
-        begin = fields.pop("begin")
+        fields: dict[str, Any] = json.loads(path.read_bytes())
+        begin = _position(fields["begin"])
+        first = int(fields["first"])
+        # Before there were parts there was one server.
+        parts = tuple(map(_part, fields.get("parts", ()))) or (Part(str(fields["server"]), first, begin),)
+        settling = fields.get("settling")
         return Generation(
             relay_id=str(fields["relay_id"]),
-            first=int(fields["first"]),
-            begin=SourcePosition(str(begin["file"]), int(begin["pos"]), str(begin["gtid_set"])),
+            first=first,
+            begin=begin,
             segment_bytes=int(fields["segment_bytes"]),
-            server=str(fields["server"]),
+            parts=parts,
+            settling=None if settling is None else str(settling),
+            lost_xids=tuple(map(str, fields.get("lost_xids", ()))),
         )
     except FileNotFoundError:
         return None
@@ -54,6 +98,16 @@ def load(directory: Path, source: str) -> Generation | None:
         raise errors.relay.RELAY_DAMAGED(
             source=source, path=path, reason=f"not a description of a relay log ({error})", directory=directory
         ) from error
+
+
+def _part(fields: dict[str, Any]) -> Part:
+    return Part(str(fields["server"]), int(fields["segment"]), _position(fields["floor"]))
+
+
+def _position(fields: dict[str, Any]) -> SourcePosition:
+    return SourcePosition(
+        str(fields["file"]), int(fields["pos"]), str(fields["gtid_set"]), str(fields.get("server", ""))
+    )
 
 
 def store(directory: Path, generation: Generation) -> None:

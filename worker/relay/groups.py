@@ -12,32 +12,27 @@ Rules of a group (MySQL Internals, "Binary Log"; MariaDB sql/log_event.h, Gtid_l
 * What stands between groups (rotate, stop, format description, GTID lists, checkpoints) is a group by itself.
 
 A group that was rolled back (as a whole or to a savepoint) or only prepared is never cut into pieces: whoever
-applied the first would have to take it back.
+applied the first would have to take it back. Which prepared group an XA COMMIT ends is told here, too
+(worker/relay/prepared.py).
 """
 
 from __future__ import annotations
 
 import enum
-import re
-import struct
+from dataclasses import dataclass
 
 from proto import errors
-from worker.binlog.events import (
-    CHECKSUM_SIZE,
-    HEADER_SIZE,
-    EventType,
-    FormatDescription,
-    event_name,
-    parse_gtid,
-    parse_gtid_list,
-    parse_query,
-    parse_rotate,
-    xa_prepare_is_commit,
-)
+from worker.binlog.events import HEADER_SIZE, EventType, FormatDescription, event_name, parse_rotate
+from worker.binlog.gtids import parse_gtid, parse_gtid_list
+from worker.binlog.payload import parse_payload
+from worker.binlog.xa import Xid, parse_xa_prepare, xid_of
 from worker.position import RelayOffset, SourcePosition
+from worker.relay import querytext
 from worker.relay.commit_time import estimated_time, exact_time
 from worker.relay.gtid import GtidSet
 from worker.relay.model import Head, Statement
+from worker.relay.prepared import PreparedGroup
+from worker.relay.querytext import QUERIES
 from worker.relay.records import Entry, EntryKind
 
 SPACING = 256 * 1024
@@ -45,17 +40,6 @@ SPACING = 256 * 1024
 
 _WRAP = 1 << 32
 _LARGEST_GAP = 1 << 30
-_QUERY_LENGTHS = struct.Struct("<BHH")  # schema length, error code, length of the status variables
-_LOAD_QUERY_EXTRA = 13  # EXECUTE_LOAD_QUERY: file id, two offsets, duplicate handling
-_SIZE_AT = 9
-
-_CONTROL = re.compile(rb"\s*(?:SAVEPOINT\b|ROLLBACK\s+(?:WORK\s+)?TO\b|RELEASE\s+SAVEPOINT\b|XA\s)", re.IGNORECASE)
-_XA_START = re.compile(rb"\s*XA\s+(?:START|BEGIN)\b", re.IGNORECASE)
-_ROLLBACK = re.compile(rb"\s*ROLLBACK\b", re.IGNORECASE)
-_XA_END = re.compile(rb"\s*XA\s+(?:COMMIT|ROLLBACK)\b", re.IGNORECASE)
-_BOUNDS = (b"BEGIN", b"COMMIT", b"ROLLBACK")
-
-_QUERIES = frozenset({EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY})
 _GTIDS = frozenset({EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID})
 _GTID_LISTS = frozenset({EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST})
 _BEFORE_STATEMENT = frozenset(
@@ -115,6 +99,31 @@ class _In(enum.IntEnum):
     OPEN = 3  # in a transaction
 
 
+@dataclass(frozen=True, slots=True)
+class _Xa:
+    """What the group at hand is to an XA transaction; ``xid`` None when its name cannot be read."""
+
+    kind: EntryKind
+    xid: Xid | None
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The entry at the group's end."""
+
+    kind: EntryKind
+    prepared: tuple[PreparedGroup, ...]
+
+
+class PrepareUnknown(Exception):
+    """An XA COMMIT whose PREPARE the relay log does not hold came from the source; nothing of it was taken yet."""
+
+    def __init__(self, xid: Xid | None, statement: bytes, position: SourcePosition) -> None:
+        super().__init__(f"{statement.decode('utf-8', 'replace')} behind {position}")
+        self.name = str(xid) if xid is not None else statement.decode("utf-8", "replace")
+        self.position = position
+
+
 class GroupWalker:
     """Feed it every event from a group end on; it knows the last group end and collects what an index holds.
 
@@ -125,7 +134,10 @@ class GroupWalker:
     ``last_entry``: byte of the index's last entry, when the walk goes on with an index. ``live``: the events come
     from the source now, so it is checked that they can follow what is known: the next file has a higher number, and
     the first GTID of a connection and of a file, and a file's list of GTIDs, do not go back. (Behind a GTID of the same
-    file and connection any other is believed: restoring a backup at the source writes old ones again.)
+    file and connection any other is believed: restoring a backup at the source writes old ones again.) ``by_gtid``: the
+    source leaves out what is known: its lists of GTIDs only add, and on MySQL no GTID may come twice.
+    ``prepared``: the XA transactions that wait for their end; None: the walk is for group ends only. ``lost``: names of
+    those whose PREPARE is nowhere; for any other, live, :class:`PrepareUnknown` is raised.
     Raises errors.relay.GROUP_BROKEN and EVENT_OVERLAP, errors.decode.MALFORMED_EVENT for an unreadable event, and
     errors.relay.SOURCE_LOG_RESET for what cannot follow.
     """
@@ -139,6 +151,9 @@ class GroupWalker:
         last_entry: int | None = None,
         *,
         live: bool = False,
+        by_gtid: bool = False,
+        prepared: dict[Xid, PreparedGroup] | None = None,
+        lost: frozenset[str] = frozenset(),
     ) -> None:
         self._source = source
         self._spacing = spacing
@@ -147,13 +162,20 @@ class GroupWalker:
         self.byte = at.offset.byte
         self.file = at.position.file
         self.pos = at.position.pos
+        self.server = at.position.server
         self.start_pos = self.pos
         self._state = _In.BETWEEN
         self._gtids = GtidSet(at.position.gtid_set, known=bool(at.position.gtid_set))
         self._live = self._unsure = live
-        self._undone = False
+        self._by_gtid = by_gtid
+        self._prepared = prepared
+        self._lost = lost
+        self._undone = False  # rolled back, as a whole or in part
+        self._ended_by: _Xa | None = None
+        self._payload_at: int | None = None  # in this segment, the first group that is compressed
+        self._is_payload = False
         self._gtid = ""
-        self._tagged = False
+        self._anonymous = False
         self._commit_time = at.commit_time
         self._exact_time = 0.0
         self.received = 0.0
@@ -179,7 +201,20 @@ class GroupWalker:
         return Head(RelayOffset(self.segment, self._end_byte), self._end_position(), self._commit_time)
 
     def _end_position(self) -> SourcePosition:
-        return SourcePosition(self._end_file, self._end_pos, str(self._gtids))
+        return SourcePosition(self._end_file, self._end_pos, str(self._gtids), self.server)
+
+    @property
+    def gtid_set(self) -> GtidSet:
+        """What the last group end holds."""
+        return self._gtids
+
+    def waiting(self) -> tuple[PreparedGroup, ...]:
+        """The prepared groups that have not ended."""
+        return tuple((self._prepared or {}).values())
+
+    def know(self, gtid_set: str) -> None:
+        """Between groups: this is what the last group end holds."""
+        self._gtids = GtidSet(gtid_set)
 
     def drain(self) -> tuple[list[Entry], list[Statement]]:
         """Take the entries and statements of the groups that have ended since the last call."""
@@ -195,6 +230,7 @@ class GroupWalker:
     def enter(self, segment: int, byte: int) -> None:
         """Between groups: the next event is the first of a new segment, at ``byte``."""
         self.segment = segment
+        self._payload_at = None
         self.byte = self._end_byte = self._last_entry = byte
 
     def step(self, event: memoryview | bytes, kind: int, size: int, log_pos: int, timestamp: int) -> None:
@@ -215,7 +251,7 @@ class GroupWalker:
         else:
             ended = self._goes_on(event, kind)
         if ended:
-            self._finish(timestamp, alone=between and kind not in _QUERIES)
+            self._finish(timestamp, alone=between and kind not in QUERIES)
         elif self.byte - self._last_mark >= self._spacing:
             self._mark()
 
@@ -228,7 +264,7 @@ class GroupWalker:
         if pos < self.pos:
             pos += _WRAP
         gap = pos - size - self.pos
-        if gap < 0 or gap > _LARGEST_GAP:
+        if gap < 0 or (gap > _LARGEST_GAP and not self._by_gtid):
             raise errors.relay.EVENT_OVERLAP(source=self._source, pos=log_pos, position=self._here())
         return pos
 
@@ -250,12 +286,13 @@ class GroupWalker:
         if kind in _GTIDS:
             self._gtid_event(bytes(event), kind)
             return False
-        if kind in _QUERIES:
-            statement = self._statement_bytes(event, kind)
-            if statement == b"BEGIN" or _XA_START.match(statement):
+        if kind in QUERIES:
+            statement = self._statement(event, kind)
+            if querytext.begins(statement):
                 self._state = _In.OPEN
                 return False
             self._note(event, kind, statement)
+            self._xa_ends(statement)
             return True
         if kind in _BEFORE_STATEMENT:
             self._state = _In.HEADED
@@ -278,14 +315,17 @@ class GroupWalker:
 
     def _goes_on(self, event: memoryview | bytes, kind: int) -> bool:
         """A further event of a group; whether it is its last."""
-        if kind in _QUERIES:
+        if kind in QUERIES:
             return self._query(event, kind)
         if kind == EventType.XID:
             return True
         if kind == EventType.XA_PREPARE:
-            self._undone = not xa_prepare_is_commit(bytes(event), self.checksum, self._source)
+            self._xa_prepare(bytes(event))
             return True
-        if kind in (EventType.TRANSACTION_PAYLOAD, EventType.INCIDENT):
+        if kind == EventType.TRANSACTION_PAYLOAD and self._state is not _In.OPEN:
+            self._payload(event)
+            return True
+        if kind == EventType.INCIDENT:
             return self._state is not _In.OPEN
         if kind in _BREAKS_GROUP:
             raise self._broken(kind, "the transaction before it has no end")
@@ -294,31 +334,62 @@ class GroupWalker:
         return False
 
     def _query(self, event: memoryview | bytes, kind: int) -> bool:
-        statement = self._statement_bytes(event, kind)
-        if self._state is _In.HEADED and (statement == b"BEGIN" or _XA_START.match(statement)):
+        statement = self._statement(event, kind)
+        if self._state is _In.HEADED and querytext.begins(statement):
             self._state = _In.OPEN
             return False
         self._note(event, kind, statement)
-        if _ROLLBACK.match(statement):
+        if querytext.rolls_back(statement):
             self._undone = True
-        if self._state is not _In.OPEN:
-            return True
-        return statement in (b"COMMIT", b"ROLLBACK") or _XA_END.match(statement) is not None
+        self._xa_ends(statement)
+        return self._state is not _In.OPEN or querytext.ends(statement)
+
+    def _xa_prepare(self, event: bytes) -> None:
+        found = parse_xa_prepare(event, self.checksum, self._source)
+        if not found.one_phase:
+            self._ended_by = _Xa(EntryKind.PREPARED, found.xid)
+
+    def _xa_ends(self, statement: bytes) -> None:
+        """An XA COMMIT or ROLLBACK ends a group that was prepared before."""
+        if querytext.rolls_back_xa(statement):
+            self._ended_by = _Xa(EntryKind.FORGOTTEN, xid_of(statement))
+        elif querytext.commits_xa(statement):
+            xid = xid_of(statement)
+            if self._live and (self._prepared is None or xid not in self._prepared):
+                unknown = PrepareUnknown(xid, statement, self._end_position())
+                if unknown.name not in self._lost:
+                    raise unknown
+            self._ended_by = _Xa(EntryKind.COMMITTED, xid)
+
+    def _payload(self, event: memoryview | bytes) -> None:
+        """A compressed transaction is the whole of its group. Only of an XA transaction more must be known."""
+        self._is_payload = True
+        if self._prepared is None:
+            return
+        payload = parse_payload(
+            lambda at, size: bytes(event[at : at + size]),
+            len(event),
+            self.checksum,
+            self.pos & 0xFFFFFFFF,
+            self._source,
+        )
+        first = payload.first_event()
+        if first[4] != EventType.QUERY or not querytext.begins_xa(self._statement(first, first[4])):
+            return
+        for inner in payload.events():
+            if inner[4] == EventType.XA_PREPARE:
+                self._xa_prepare(inner)
+            elif inner[4] == EventType.QUERY and querytext.rolls_back(self._statement(inner, inner[4])):
+                self._undone = True
 
     def _gtid_event(self, event: bytes, kind: int) -> None:
-        self._tagged = kind == EventType.GTID_TAGGED
-        self._exact_time = 0.0
-        if self._tagged:  # its layout is not read: what follows is a group like any of MySQL
-            self._gtid = ""
-            self._state = _In.HEADED
-            return
         gtid = parse_gtid(event, self.checksum, self._source)
-        if self._unsure:
+        if self._unsure or (self._by_gtid and kind != EventType.MARIADB_GTID):
             self._unsure = False
             known = self._gtids.not_beyond(gtid.text)
             if known:
                 raise self._reset(SourcePosition(self.file, self.start_pos), f"GTID {gtid.text} comes after {known}")
-        self._gtid = gtid.text
+        self._gtid, self._anonymous = gtid.text, kind == EventType.ANONYMOUS_GTID
         if kind == EventType.MARIADB_GTID:
             self._state = _In.STANDALONE if gtid.standalone else _In.OPEN
             return
@@ -326,30 +397,26 @@ class GroupWalker:
         self._exact_time = exact_time(event)
 
     def _known_set(self, event: bytes) -> None:
-        if event[4] == EventType.PREVIOUS_GTIDS and int.from_bytes(event[19:27], "little") >> 32:
-            self._gtids.forget()  # tagged GTIDs
-            return
         found = parse_gtid_list(event, self.checksum, self._source)
-        known = self._gtids.beyond(found) if self._live else ""
+        known = self._gtids.beyond(found) if self._live and not self._by_gtid else ""
         if known:
             raise self._reset(SourcePosition(self.file, self.start_pos), f"it begins behind {found}, {known} was there")
-        self._gtids = GtidSet(found)
+        if self._gtids.is_known:
+            self._gtids.learn(found)  # asked by GTID, a source begins with a file that lies before what is known
+        else:
+            self._gtids = GtidSet(found)
 
-    def _statement_bytes(self, event: memoryview | bytes, kind: int) -> bytes:
-        """The statement without parsing the rest of the event: most are BEGIN or COMMIT."""
-        if kind != EventType.QUERY:
-            return parse_query(_as_query(bytes(event), kind), self.checksum, self._source).statement
-        if len(event) < HEADER_SIZE + 13:
+    def _statement(self, event: memoryview | bytes, kind: int) -> bytes:
+        found = querytext.statement_of(event, kind, self.checksum, self._source)
+        if found is None:
             raise self._broken(kind, f"a QUERY event of {len(event)} bytes")
-        schema_length, _, variables_length = _QUERY_LENGTHS.unpack_from(event, HEADER_SIZE + 8)
-        end = len(event) - (CHECKSUM_SIZE if self.checksum else 0)
-        return bytes(event[HEADER_SIZE + 13 + variables_length + schema_length + 1 : end])
+        return found
 
     def _note(self, event: memoryview | bytes, kind: int, statement: bytes) -> None:
         """Remember a statement that is not mere transaction control."""
-        if statement in _BOUNDS or _CONTROL.match(statement):
+        if querytext.is_control(statement):
             return
-        query = parse_query(_as_query(bytes(event), kind), self.checksum, self._source)
+        query = querytext.parse(event, kind, self.checksum, self._source)
         self._waiting.append((self.byte - len(event), query.schema, query.text, query.sql_mode))
 
     def _mark(self) -> None:
@@ -359,11 +426,19 @@ class GroupWalker:
         self._marks.append(self._entry(EntryKind.PIECE, self.byte, self._group_start, self._events))
         self._last_mark = self.byte
 
-    def _entry(self, kind: EntryKind, byte: int, group_start: int, first_event: int) -> Entry:
-        return Entry(kind, byte, group_start, first_event, self._end_position(), self._commit_time)
+    def _entry(
+        self,
+        kind: EntryKind,
+        byte: int,
+        group_start: int,
+        first_event: int,
+        prepared: tuple[PreparedGroup, ...] = (),
+    ) -> Entry:
+        return Entry(kind, byte, group_start, first_event, self._end_position(), self._commit_time, prepared)
 
     def _finish(self, timestamp: int, *, alone: bool) -> None:
         """The event just passed ends its group."""
+        begin, end = self._special()
         for byte, schema, text, sql_mode in self._waiting:
             self.statements.append(
                 Statement(
@@ -377,29 +452,46 @@ class GroupWalker:
                 )
             )
         self._waiting.clear()
-        if self._tagged:
-            self._gtids.forget()
+        if self._anonymous:
+            self._gtids.forget()  # without a GTID: until the next file's list the set lacks it
         elif self._gtid:
             self._gtids.add(self._gtid)
         if not alone:
             self._commit_time = estimated_time(self._exact_time, timestamp, self.received)
-        self._gtid, self._tagged, self._exact_time = "", False, 0.0
-        if self._undone:
+        self._gtid, self._anonymous, self._exact_time = "", False, 0.0
+        if self._undone or begin is EntryKind.PREPARED:
             self._marks = [mark for mark in self._marks if mark.kind is not EntryKind.PIECE]
-            self._undone = False
+        self._undone = self._is_payload = False
         self._state = _In.BETWEEN
         self._end_byte, self._end_file, self._end_pos = self.byte, self.file, self.pos
-        if self._marks or self.byte - self._last_entry >= self._spacing:
+        if begin is not None or self._marks or self.byte - self._last_entry >= self._spacing:
             self.entries += self._marks
-            self.entries.append(self._entry(EntryKind.GROUP_END, self.byte, self.byte, 0))
+            self.entries.append(self._entry(end.kind, self.byte, self.byte, 0, end.prepared))
             self._marks.clear()
             self._last_entry = self.byte
 
-
-def _as_query(event: bytes, kind: int) -> bytes:
-    """An EXECUTE_LOAD_QUERY is a QUERY with more in its fixed part: leave that out."""
-    if kind != EventType.EXECUTE_LOAD_QUERY:
-        return event
-    fixed = HEADER_SIZE + 13
-    size = len(event) - _LOAD_QUERY_EXTRA
-    return event[:_SIZE_AT] + struct.pack("<I", size) + event[_SIZE_AT + 4 : fixed] + event[fixed + _LOAD_QUERY_EXTRA :]
+    def _special(self) -> tuple[EntryKind | None, _End]:
+        """Before the group counts: note a group that is not given out as it stands; the entry that its end needs."""
+        ended_by, self._ended_by = self._ended_by, None
+        end = _End(EntryKind.GROUP_END, ())
+        kind: EntryKind | None = None
+        group: tuple[PreparedGroup, ...] = ()
+        if self._prepared is None:
+            return kind, end
+        if ended_by is not None:
+            kind = ended_by.kind
+            if kind is EntryKind.PREPARED and ended_by.xid is not None:
+                found = PreparedGroup(ended_by.xid, self.segment, self._group_start, self.byte, self._undone)
+                self._prepared[found.xid] = found
+                group = (found,)
+            else:
+                gone = self._prepared.pop(ended_by.xid, None) if ended_by.xid is not None else None
+                group = () if gone is None else (gone,)
+                if kind is EntryKind.FORGOTTEN:
+                    return (kind, _End(kind, group)) if group else (None, end)
+        elif self._is_payload and self._payload_at is None:
+            kind, self._payload_at = EntryKind.PAYLOADS, self._group_start
+        if kind is not None:
+            self._marks = [mark for mark in self._marks if mark.byte != self._group_start]
+            self._marks.insert(0, self._entry(kind, self._group_start, self._group_start, 0, group))
+        return kind, end

@@ -1,32 +1,40 @@
-"""GTID sets as the relay log carries them along: text in, one GTID after the other added, text out."""
+"""GTID sets as the relay log carries them along: text in, one GTID after the other added, text out; comparisons."""
 
 from __future__ import annotations
 
 import re
+import uuid
+
+from worker.binlog.gtids import SetPart
 
 _MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
-_MYSQL = re.compile(r"([0-9a-fA-F-]{36})((?::\d+(?:-\d+)?)+)")
+_MYSQL = re.compile(r"([0-9a-fA-F-]{36})((?::(?:\d+(?:-\d+)?|[a-z_][a-z0-9_]{0,31}))+)")
+
+_Source = tuple[str, str]
+"""MySQL: who numbers: server uuid and tag ("" for none)."""
 
 
 class GtidSet:
     """An executed set that grows.
 
     MariaDB: the last GTID per domain ("0-1-5,1-2-9"; of several per domain the last one counts, as
-    the server writes its GTID_LIST). MySQL: intervals per server ("uuid:1-5:7"). A text of neither
+    the server writes its GTID_LIST). MySQL: intervals per server and tag ("uuid:1-5:7:tag:1-3"). A text of neither
     form makes the set unknown: its text is "" and stays so.
     """
 
     __slots__ = ("_domains", "_intervals", "_latest", "_text", "_unknown")
 
     def __init__(self, text: str, *, known: bool = True) -> None:
-        self._domains: dict[str, str] = {}
-        self._intervals: dict[str, list[tuple[int, int]]] = {}
+        self._domains: dict[str, tuple[str, int]] = {}
+        self._intervals: dict[_Source, list[tuple[int, int]]] = {}
         self._latest: dict[tuple[str, str], int] = {}
         self._unknown = not known
         self._text: str | None = None
-        for part in text.replace("\n", "").split(","):
-            if part.strip():
-                self.add(part.strip())
+        self.add_all(text)
+
+    @property
+    def is_known(self) -> bool:
+        return not self._unknown
 
     def add(self, text: str) -> None:
         """Add one GTID, or one server's part of a MySQL set."""
@@ -34,17 +42,34 @@ class GtidSet:
         mariadb = _MARIADB.fullmatch(text)
         if mariadb is not None:
             domain, server, number = mariadb.groups()
-            self._domains[domain] = text
+            self._domains[domain] = (server, int(number))
             self._latest[domain, server] = int(number)
             return
-        mysql = _MYSQL.fullmatch(text)
-        if mysql is None:
+        found = _mysql(text)
+        if found is None:
             self.forget()
             return
-        intervals = self._intervals.setdefault(mysql.group(1).lower(), [])
-        for piece in mysql.group(2)[1:].split(":"):
-            first, _, last = piece.partition("-")
-            _insert(intervals, int(first), int(last or first))
+        for source, first, last in found:
+            _insert(self._intervals.setdefault(source, []), first, last)
+
+    def add_all(self, text: str) -> None:
+        """Add every part of a set's text."""
+        for part in text.replace("\n", "").split(","):
+            if part.strip():
+                self.add(part.strip())
+
+    def learn(self, text: str) -> None:
+        """What a file's list of GTIDs says was written before it: a set that holds more stays as it is."""
+        for part in filter(None, text.replace("\n", "").split(",")):
+            mariadb = _MARIADB.fullmatch(part)
+            if mariadb is None:
+                self.add(part)
+                continue
+            domain, server, number = mariadb.groups()
+            self._latest[domain, server] = max(self._latest.get((domain, server), 0), int(number))
+            if self._domains.get(domain, ("", 0))[1] < int(number):
+                self._domains[domain] = (server, int(number))
+                self._text = None
 
     def not_beyond(self, text: str) -> str:
         """What of this set says that GTID ``text`` cannot come next; "" when it can.
@@ -57,11 +82,9 @@ class GtidSet:
             domain, server, number = mariadb.groups()
             latest = self._latest.get((domain, server), 0)
             return f"{domain}-{server}-{latest}" if latest >= int(number) else ""
-        mysql = _MYSQL.fullmatch(text)
-        if mysql is None:
-            return ""
-        first = int(mysql.group(2)[1:].partition("-")[0].partition(":")[0])
-        known = any(a <= first <= b for a, b in self._intervals.get(mysql.group(1).lower(), []))
+        known = any(
+            a <= first <= b for source, first, _ in _mysql(text) or () for a, b in self._intervals.get(source, ())
+        )
         return text if known else ""
 
     def beyond(self, text: str) -> str:
@@ -78,6 +101,56 @@ class GtidSet:
                     return f"{domain}-{server}-{latest}"
         return ""
 
+    def lacks(self, other: GtidSet) -> str:
+        """The first GTID that ``other`` has and this set has not; "" when this set holds all of it.
+
+        MariaDB's numbers run per domain, whichever server writes: "0-*-6" is number 6 of domain 0.
+        """
+        for domain in sorted(other._domains, key=int):
+            server, number = other._domains[domain]
+            own = self._domains.get(domain, ("", 0))[1]
+            if max(own, self._latest.get((domain, server), 0)) < number:
+                return f"{domain}-*-{own + 1}"
+        for source in sorted(other._intervals):
+            for first, last in other._intervals[source]:
+                missing = _first_outside(self._intervals.get(source, []), first, last)
+                if missing is not None:
+                    return f"{_name(source)}:{missing}"
+        return ""
+
+    def never_had(self, other: GtidSet) -> str:
+        """A GTID of ``other`` that a server with this executed set never had; "" if it had all of them.
+
+        As :meth:`lacks`, but a higher number in MariaDB's domain is no proof: another server may have written it.
+        """
+        for domain in sorted(other._domains, key=int):
+            server, number = other._domains[domain]
+            if self._latest.get((domain, server), 0) < number:
+                return f"{domain}-{server}-{number}"
+        return "" if other._domains else self.lacks(other)
+
+    def common(self, other: GtidSet) -> GtidSet:
+        """What both sets hold."""
+        made = GtidSet("")
+        for domain, (server, number) in self._domains.items():
+            there = other._domains.get(domain)
+            if there is not None:
+                least = min((number, server), (there[1], there[0]))
+                made.add(f"{domain}-{least[1]}-{least[0]}")
+        for source, intervals in self._intervals.items():
+            for first, last in intervals:
+                for a, b in other._intervals.get(source, ()):
+                    if max(a, first) <= min(b, last):
+                        _insert(made._intervals.setdefault(source, []), max(a, first), min(b, last))
+        return made
+
+    def parts(self) -> tuple[SetPart, ...]:
+        """A MySQL set as it is encoded."""
+        return tuple(
+            SetPart(uuid.UUID(server), tag, tuple(self._intervals[server, tag]))
+            for server, tag in sorted(self._intervals)
+        )
+
     def forget(self) -> None:
         """From here on the set is not known."""
         self._unknown = True
@@ -87,12 +160,49 @@ class GtidSet:
         if self._unknown:
             return ""
         if self._text is None:
-            parts = [self._domains[domain] for domain in sorted(self._domains, key=int)]
-            for server in sorted(self._intervals):
-                spans = (f"{a}" if a == b else f"{a}-{b}" for a, b in self._intervals[server])
-                parts.append(":".join((server, *spans)))
+            parts = [
+                f"{domain}-{'-'.join(map(str, self._domains[domain]))}" for domain in sorted(self._domains, key=int)
+            ]
+            before = ""
+            for source in sorted(self._intervals):
+                spans = ":".join(f"{a}" if a == b else f"{a}-{b}" for a, b in self._intervals[source])
+                server, tag = source
+                if server == before:
+                    parts[-1] += f":{tag}:{spans}"
+                else:
+                    parts.append(f"{_name(source)}:{spans}")
+                before = server
             self._text = ",".join(parts)
         return self._text
+
+
+def _name(source: _Source) -> str:
+    server, tag = source
+    return f"{server}:{tag}" if tag else server
+
+
+def _mysql(text: str) -> list[tuple[_Source, int, int]] | None:
+    """The intervals of one server's part, each with who numbers; None when it is none."""
+    match = _MYSQL.fullmatch(text)
+    if match is None:
+        return None
+    server, tag = match.group(1).lower(), ""
+    found: list[tuple[_Source, int, int]] = []
+    for piece in match.group(2)[1:].split(":"):
+        if piece[0].isdigit():
+            first, _, last = piece.partition("-")
+            found.append(((server, tag), int(first), int(last or first)))
+        else:
+            tag = piece
+    return found
+
+
+def _first_outside(intervals: list[tuple[int, int]], first: int, last: int) -> int | None:
+    """The first of first..last that none of the ascending intervals holds."""
+    for a, b in intervals:
+        if a <= first <= b:
+            first = b + 1
+    return first if first <= last else None
 
 
 def _insert(intervals: list[tuple[int, int]], first: int, last: int) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proto import errors
@@ -17,7 +16,7 @@ from proto.log import get_logger
 from worker.position import RelayOffset, SourcePosition
 from worker.relay import generation as generations
 from worker.relay.files import FIRST_BYTE, disk_error, remove_segment, segment_numbers
-from worker.relay.generation import Generation
+from worker.relay.generation import NOWHERE, Generation, Part
 from worker.relay.groups import SPACING
 from worker.relay.model import Head, Statement
 from worker.relay.records import Entry, EntryKind
@@ -33,7 +32,10 @@ NOTHING = Head(RelayOffset(0, 0), SourcePosition("", 0), 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How far the next block may go. PIECE: ``group_start`` and ``first_event`` of what follows it."""
+    """How far the next block may go. PIECE: ``group_start`` and ``first_event`` of what follows it.
+
+    ``special``: it is one group, prepared or an XA COMMIT. ``payloads``: it may hold compressed groups.
+    """
 
     end: int
     ends_group: bool
@@ -41,6 +43,8 @@ class Cut:
     first_event: int
     position: SourcePosition
     commit_time: float
+    special: Entry | None = None
+    payloads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class RelayLog:
         self._segments: list[Segment] = []
         self._head = NOTHING
         self._generation: Generation | None = None
+        self._reopened = False
         self._readers: dict[int, int] = {}
         self._next_reader = 0
         try:
@@ -83,6 +88,7 @@ class RelayLog:
             return
         found = recover(self.directory, self.source, self._generation, self.spacing)
         self._segments, self._head = found.segments, found.head
+        self._reopened = bool(found.segments)
         if found.cut:
             self._log.info("relay log: torn tail cut", bytes=found.cut, position=str(found.head.position))
 
@@ -134,7 +140,9 @@ class RelayLog:
         """
         old = self._generation
         numbers = [*segment_numbers(self.directory), self._head.offset.segment, old.first if old else 0]
-        new = Generation(uuid.uuid4().hex, max(numbers) + 1, position, self._new_segment_bytes)
+        first = max(numbers) + 1
+        part = Part("", first, position if position.file else NOWHERE)
+        new = Generation(uuid.uuid4().hex, first, position, self._new_segment_bytes, (part,))
         try:
             generations.store(self.directory, new)
         except OSError as error:
@@ -149,10 +157,43 @@ class RelayLog:
                 remove_segment(self.directory, number)
         self._log.info("relay log begins", relay_id=new.relay_id, position=str(position))
 
-    def set_server(self, server: str) -> None:
-        """Record which server this generation is written from. Raises OSError."""
-        self._generation = self.require().with_server(server)
-        generations.store(self.directory, self._generation)
+    # Whom it is written from. All raise OSError.
+
+    def connected(self, server: str, floor: SourcePosition, settling: str | None) -> None:
+        """The log is empty and now written from ``server``; see Generation.connected."""
+        self._store(self.require().connected(server, floor, settling))
+
+    def switched(self, server: str, floor: SourcePosition, settling: str) -> None:
+        """From the next segment on the log is written from ``server``, which goes on behind ``settling``.
+
+        It becomes another relay log by name, for what a machine failure took of the old server's end and offsets
+        of it that are remembered elsewhere: places are found again by their position.
+        """
+        part = Part(server, self._segments[-1].number + 1, floor)
+        self._store(self.require().switched(uuid.uuid4().hex, part, settling))
+        self._reopened = False
+
+    def renamed(self) -> bool:
+        """Whether a tail may have been lost that does not come back at the same offsets: then it is another log now."""
+        reopened, self._reopened = self._reopened, False
+        if reopened:
+            self._store(replace(self.require(), relay_id=uuid.uuid4().hex))
+        return reopened
+
+    def settled(self) -> None:
+        """From here on the source's files can be followed by position."""
+        self._store(replace(self.require(), settling=None))
+
+    def lost(self, xid: str) -> None:
+        """The PREPARE of this XA transaction is nowhere."""
+        generation = self.require()
+        self._store(replace(generation, lost_xids=(*generation.lost_xids, xid)))
+
+    def _store(self, generation: Generation) -> None:
+        generations.store(self.directory, generation)
+        with self.changed:
+            self._generation = generation
+            self.changed.notify_all()
 
     # The appender's side.
 
@@ -160,10 +201,14 @@ class RelayLog:
         """Let readers see everything up to ``head``, a group end."""
         with self.changed:
             if entries or statements:
-                index = self.index_of(self._segments[-1])
-                index.entries += entries
-                index.statements += statements
+                self.index_of(self._segments[-1]).extend(entries, statements)
             self._head = head
+            self.changed.notify_all()
+
+    def seal(self, end: Entry) -> None:
+        """The last segment has ended, the next is yet to come."""
+        with self.changed:
+            self._segments[-1].end = end
             self.changed.notify_all()
 
     def add_segment(self, segment: Segment, end_of_last: Entry | None, head: Head) -> None:
@@ -208,14 +253,6 @@ class RelayLog:
             raise errors.relay.OFFSET_PURGED(source=self.source, offset=offset, first=first)
         raise errors.relay.OFFSET_NOT_GROUP_END(source=self.source, offset=offset, relay_id=self.require().relay_id)
 
-    def segment_holding(self, position: SourcePosition) -> Segment | None:
-        """The last segment that begins at or before a source position; None when there is none yet."""
-        with self.changed:
-            at = bisect_right(
-                self._segments, position.file_order(), key=lambda segment: segment.begin.position.file_order()
-            )
-            return self._segments[at - 1] if at else None
-
     def _end_byte(self, segment: Segment) -> int:
         if segment.end is not None:
             return segment.end.byte
@@ -258,11 +295,19 @@ class RelayLog:
                 if entry is not None and entry.byte <= bound:
                     piece = entry.kind is EntryKind.PIECE
                     cut = Cut(
-                        entry.byte, not piece, entry.group_start, entry.first_event, entry.position, entry.commit_time
+                        entry.byte,
+                        not piece,
+                        entry.group_start,
+                        entry.first_event,
+                        entry.position,
+                        entry.commit_time,
+                        index.special(byte),
+                        index.may_hold_payloads(entry.byte),
                     )
                     return Next(cut)
                 last = head_at(segment.number, end) if end is not None else self._head
-                return Next(Cut(bound, True, bound, 0, last.position, last.commit_time))
+                payloads = index.may_hold_payloads(bound)
+                return Next(Cut(bound, True, bound, 0, last.position, last.commit_time, payloads=payloads))
             if byte > bound:
                 raise errors.relay.OFFSET_NOT_GROUP_END(
                     source=self.source, offset=RelayOffset(segment.number, byte), relay_id=relay_id
@@ -292,6 +337,17 @@ class RelayLog:
         with self.changed:
             self._readers.pop(reader, None)
 
+    def floor(self, number: int) -> int:
+        """The lowest segment that whoever reads segment ``number`` may need: prepared groups that end there."""
+        with self.changed:
+            return self._floor(number)
+
+    def _floor(self, number: int) -> int:
+        at = number - self._segments[0].number if self._segments else -1
+        if not 0 <= at < len(self._segments):
+            return number
+        return min([number, *(group.segment for group in self._segments[at].begin.prepared)])
+
     def drop_before(self, number: int) -> list[int]:
         """Remove the segments below ``number``, never one that is being read nor the last; their numbers.
 
@@ -300,7 +356,8 @@ class RelayLog:
         with self.changed:
             if self._generation is None or len(self._segments) < 2:
                 return []
-            number = min([number, self._segments[-1].number, *self._readers.values()])
+            numbers = (number, self._segments[-1].number, *self._readers.values())
+            number = min(self._floor(number) for number in numbers)
             gone = [segment.number for segment in self._segments if segment.number < number]
             if not gone:
                 return []

@@ -47,8 +47,20 @@ class OpenedData:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """From byte ``at`` of a block's events on they are of the group that begins at relay byte ``byte``."""
+
+    at: int
+    byte: int
+
+
+@dataclass(frozen=True, slots=True)
 class BlockData:
-    """Whole events of one segment; see Block in proto/relay.proto for the fields."""
+    """Whole events of one segment; see Block in proto/relay.proto for the fields.
+
+    ``places``: none when the events are the relay log's own bytes from ``start`` to ``end``; else where each group's
+    events are (see worker/relay/expand.py).
+    """
 
     start: RelayOffset
     end: RelayOffset
@@ -58,6 +70,7 @@ class BlockData:
     first_event: int
     end_position: SourcePosition
     commit_time: float
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

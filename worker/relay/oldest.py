@@ -61,7 +61,7 @@ def _first_in(path: str, at: int, end: int) -> float | None:
             header = parse_header(event)
             if header.type not in _NO_TRANSACTION:
                 exact = 0.0
-                if header.type in (EventType.GTID, EventType.ANONYMOUS_GTID):
+                if header.type in (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED):
                     exact = exact_time(event[: header.size])
                 return exact or float(header.timestamp)
             at += header.size

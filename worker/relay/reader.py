@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 
 from proto import errors
 from proto.common_pb2 import Stage
@@ -15,9 +17,11 @@ from worker.connection import Endpoint, ServerInfo
 from worker.position import SourcePosition
 from worker.relay.appender import Appender
 from worker.relay.dump import Dump
-from worker.relay.files import disk_error, has_space
+from worker.relay.files import FIRST_BYTE, disk_error, has_space
+from worker.relay.groups import PrepareUnknown
 from worker.relay.log import RelayLog
 from worker.relay.source_end import EndWatch, lies_behind
+from worker.relay.start import Begins, FromFile, SourceState, Start, Switches, plan_start
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 10.0
@@ -32,10 +36,11 @@ class Reader:
     """One run of the thread: from :meth:`start` to :meth:`stop` or an error that does not mend itself.
 
     ``stage`` and ``error`` are for status: an error beside STAGE_RUNNING is being retried. ``failed``: the error
-    that ended the run, None while it goes on or was stopped.
+    that ended the run, None while it goes on or was stopped. ``server_id``: asked on each connection; may raise a
+    catalogue error.
     """
 
-    def __init__(self, log: RelayLog, endpoint: Endpoint, server_id: int) -> None:
+    def __init__(self, log: RelayLog, endpoint: Endpoint, server_id: Callable[[ServerInfo], int]) -> None:
         self._log = log
         self._endpoint = endpoint
         self._server_id = server_id
@@ -139,6 +144,8 @@ class Reader:
             return self._copy(appender)
         except ShardmergeError as error:
             return self._verdict or error
+        except PrepareUnknown as unknown:
+            return self._reach_back(unknown)
         except OSError as error:
             return disk_error(error, self._log.source, self._log.directory / "relay.json")
         except Exception as error:
@@ -149,14 +156,14 @@ class Reader:
         self._wait_for_beginning()
         if self._stop.is_set():
             return errors.relay.RELAY_NOT_BEGUN(source=self._log.source)
-        position = appender.connect()
         dump = Dump.connect(self._log.source, self._endpoint)
         try:
             with self._lock:
                 self._dump = dump
-            self._check_server(dump.info)
-            self._check_end(appender, dump)
-            dump.begin(position, self._server_id, str(uuid.uuid5(_NAMESPACE, f"{self._server_id}")))
+            state = dump.state()
+            start = self._start(appender, dump, state)
+            server_id = self._server_id(dump.info)
+            dump.begin(start, server_id, str(uuid.uuid5(_NAMESPACE, f"{server_id}")))
             began, since = self._log.head().offset, time.monotonic()
             while not self._stop.is_set():
                 dump.receive()
@@ -173,33 +180,72 @@ class Reader:
             with self._lock:
                 self._dump = None
             dump.close()
-        return errors.relay.DUMP_ENDED(source=self._log.source, position=position, reason="stopped")
+        return errors.relay.DUMP_ENDED(source=self._log.source, position=self._log.head().position, reason="stopped")
+
+    def _reach_back(self, unknown: PrepareUnknown) -> ShardmergeError:
+        """Begin the log anew, one file earlier: there the PREPARE may be. DUMP_ENDED, or what went wrong."""
+        log = self._log
+        first = log.first().position
+        try:
+            with closing(Dump.connect(log.source, self._endpoint)) as dump:
+                same = dump.info.identity == log.require().server and first.server in ("", dump.info.identity)
+                files = dump.files_before(first.file) if same else None
+            if same and first.pos > FIRST_BYTE:
+                earlier = replace(first, pos=FIRST_BYTE, gtid_set="")
+            elif files:
+                earlier = SourcePosition(files[-1], FIRST_BYTE, server=first.server)
+            else:
+                log.lost(unknown.name)
+                self._logger.warning("XA PREPARE is nowhere", xid=unknown.name, position=str(unknown.position))
+                return self._again(unknown)
+            self._logger.warning("relay log begins anew, for an XA PREPARE", xid=unknown.name, position=str(earlier))
+            log.begin(earlier)
+        except ShardmergeError as error:
+            return error
+        except OSError as error:
+            return disk_error(error, log.source, log.directory / "relay.json")
+        self._progress = True
+        return self._again(unknown)
+
+    def _again(self, unknown: PrepareUnknown) -> ShardmergeError:
+        return errors.relay.DUMP_ENDED(
+            source=self._log.source, position=unknown.position, reason=f"looking for XA PREPARE {unknown.name}"
+        )
 
     def _wait_for_beginning(self) -> None:
         with self._log.changed:
             self._log.changed.wait_for(lambda: self._log.generation is not None or self._stop.is_set())
 
-    def _check_server(self, info: ServerInfo) -> None:
-        """One relay log holds one server's binlog."""
-        found = info.server_uuid or f"server-id {info.server_id}"
-        expected = self._log.require().server
-        if not expected:
-            self._log.set_server(found)
-        elif found != expected:
-            raise errors.relay.SOURCE_CHANGED(
-                source=self._log.source,
-                host=self._endpoint.host,
-                port=self._endpoint.port,
-                found=found,
-                expected=expected,
-                directory=self._log.directory,
-            )
-
-    def _check_end(self, appender: Appender, dump: Dump) -> None:
-        head = self._log.head().position
-        appender.source_end = end = dump.binlog_end()
-        if end is not None and lies_behind(self._log, head, end):
-            raise self._reset(head, end)
+    def _start(self, appender: Appender, dump: Dump, state: SourceState) -> Start:
+        """What to ask this server for; the log has been told whom it is written from."""
+        log = self._log
+        head = log.head()
+        appender.source_end = state.end
+        empty = not log.segments()
+        plan = plan_start(log.source, log.require(), head, empty, state, log.directory)
+        match plan:
+            case Begins():
+                log.connected(state.server, plan.floor, plan.settling)
+            case Switches():
+                log.switched(state.server, plan.floor, plan.start.gtid_set)
+                self._logger.warning(
+                    "source is another server: going on by GTID", was=head.position.server, now=state.server
+                )
+            case _:
+                pass
+        if not isinstance(plan.start, FromFile):
+            if not empty and not isinstance(plan, Switches):
+                log.renamed()
+            return appender.connect(plan.start, state.server)
+        if not empty and lies_behind(head.position, state.end):
+            raise self._reset(head.position, state.end or head.position)
+        start, gtid_set = plan.start, None
+        if start.seed:
+            gtid_set = dump.gtid_set_at(start.position)
+            # Where the set must be read from the file itself, the place must be in it: else the source shall say so.
+            readable = not dump.info.is_mariadb and state.end is not None and state.end.reaches(start.position)
+            start = replace(start, seed=readable)
+        return appender.connect(start, state.server, gtid_set)
 
     def _wait_for_space(self) -> None:
         """Raises OSError when the disk fails otherwise."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import Statement
+from worker.relay.prepared import PreparedGroup, pack_groups, unpack_groups
 
 _FRAME = struct.Struct("<II")
 _ENTRY = struct.Struct("<BQQQdQ")
@@ -23,12 +24,16 @@ _LENGTH = struct.Struct("<I")
 
 
 class EntryKind(enum.IntEnum):
-    """What is known to be at an entry's byte."""
+    """What is known to be at an entry's byte. All but PIECE are group ends."""
 
     BEGIN = 1  # of the segment: its first event
     GROUP_END = 2
     PIECE = 3  # an event boundary inside a group that is larger than a block
     SEALED = 4  # end of the segment; written once everything before it is on disk
+    PAYLOADS = 5  # from here on groups of the segment may be compressed
+    PREPARED = 6  # the group that begins here is prepared, and ends at the next entry
+    COMMITTED = 7  # the group that begins here is an XA COMMIT, and ends at the next entry
+    FORGOTTEN = 8  # an XA ROLLBACK ended here
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,9 @@ class Entry:
 
     ``position``, ``commit_time``: of the last group end at or before ``byte``. PIECE: ``group_start``
     is its group's first byte and ``first_event`` the number of the group's events before ``byte``;
-    else they are ``byte`` and 0. SEALED: ``first_event`` is the length of the statements file.
+    else they are ``byte`` and 0. SEALED: ``first_event`` is the length of the statements file. ``prepared``: BEGIN: the
+    groups that wait for their end there; PREPARED, COMMITTED, FORGOTTEN: the group (COMMITTED: none when it is not in
+    the relay log).
     """
 
     kind: EntryKind
@@ -46,6 +53,7 @@ class Entry:
     first_event: int
     position: SourcePosition
     commit_time: float
+    prepared: tuple[PreparedGroup, ...] = ()
 
 
 class _Strings:
@@ -56,14 +64,17 @@ class _Strings:
         self._at = at
 
     def next(self) -> bytes:
+        """The next one; b"" when there is none: records of earlier versions have fewer."""
+        if self._at >= len(self._payload):
+            return b""
         start = self._at + _LENGTH.size
         self._at = start + _LENGTH.unpack_from(self._payload, self._at)[0]
         return self._payload[start : self._at]
 
 
-def _strings(*values: str) -> bytes:
+def _strings(*values: str, more: bytes = b"") -> bytes:
     encoded = [value.encode("utf-8", "surrogatepass") for value in values]
-    return b"".join(_LENGTH.pack(len(value)) + value for value in encoded)
+    return b"".join(_LENGTH.pack(len(value)) + value for value in (*encoded, more))
 
 
 def frame(payload: bytes) -> bytes:
@@ -87,7 +98,8 @@ def pack_entry(entry: Entry) -> bytes:
     body = _ENTRY.pack(
         entry.kind, entry.byte, entry.group_start, entry.first_event, entry.commit_time, entry.position.pos
     )
-    record = frame(body + _strings(entry.position.file, entry.position.gtid_set))
+    position = entry.position
+    record = frame(body + _strings(position.file, position.gtid_set, position.server, more=pack_groups(entry.prepared)))
     if entry.kind is EntryKind.SEALED:
         return record + _SEALED_TRAILER.pack(len(record))
     return record
@@ -96,9 +108,10 @@ def pack_entry(entry: Entry) -> bytes:
 def unpack_entry(payload: bytes) -> Entry:
     kind, byte, group_start, first_event, commit_time, pos = _ENTRY.unpack_from(payload)
     strings = _Strings(payload, _ENTRY.size)
-    file, gtid_set = strings.next().decode(), strings.next().decode()
-    position = SourcePosition(file, pos, gtid_set)
-    return Entry(EntryKind(kind), byte, group_start, first_event, position, commit_time)
+    file, gtid_set, server = (strings.next().decode() for _ in range(3))
+    position = SourcePosition(file, pos, gtid_set, server)
+    prepared = unpack_groups(strings.next())
+    return Entry(EntryKind(kind), byte, group_start, first_event, position, commit_time, prepared)
 
 
 def sealed_entry(data: bytes) -> Entry | None:
@@ -121,18 +134,18 @@ def pack_statement(statement: Statement) -> bytes:
     body = _STATEMENT.pack(
         statement.group_start.byte, statement.offset.byte, statement.group_end.byte, mode, position.pos
     )
-    return frame(body + _strings(position.file, position.gtid_set, statement.schema, statement.text))
+    return frame(body + _strings(position.file, position.gtid_set, statement.schema, statement.text, position.server))
 
 
 def unpack_statement(payload: bytes, segment: int) -> Statement:
     group_start, offset, group_end, mode, pos = _STATEMENT.unpack_from(payload)
     strings = _Strings(payload, _STATEMENT.size)
-    file, gtid_set, schema, text = (strings.next().decode("utf-8", "surrogatepass") for _ in range(4))
+    file, gtid_set, schema, text, server = (strings.next().decode("utf-8", "surrogatepass") for _ in range(5))
     return Statement(
         RelayOffset(segment, group_start),
         RelayOffset(segment, offset),
         RelayOffset(segment, group_end),
-        SourcePosition(file, pos, gtid_set),
+        SourcePosition(file, pos, gtid_set, server),
         schema,
         text,
         None if mode < 0 else mode,

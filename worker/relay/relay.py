@@ -8,15 +8,17 @@ import time
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from proto import errors
 from proto.common_pb2 import Stage
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker.connection import Endpoint
+from worker.connection import Endpoint, ServerInfo
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.files import FIRST_BYTE, free_bytes, relay_path, sync_file
+from worker.relay.gtid import GtidSet
 from worker.relay.log import NOTHING, SEGMENT_BYTES, RelayLog
 from worker.relay.model import (
     AtHead,
@@ -31,7 +33,7 @@ from worker.relay.model import (
     SubscriptionItem,
 )
 from worker.relay.oldest import first_commit_behind
-from worker.relay.positions import end_at, group_end_behind, locate, wait_for
+from worker.relay.positions import end_at, group_end_behind, locate, reaches_back, wait_for
 from worker.relay.purge import OldSegment, first_to_keep
 from worker.relay.reader import Reader
 from worker.relay.segment import read_description
@@ -54,6 +56,14 @@ __all__ = [
 ]
 
 _SYNC_SECONDS = 1.0
+_STRANDING = frozenset(
+    {
+        errors.relay.SOURCE_LOG_GONE,
+        errors.relay.SOURCE_LOG_RESET,
+        errors.relay.SOURCE_GTIDS_GONE,
+        errors.relay.SOURCE_CHANGED,
+    }
+)
 
 
 def _derived_server_id(directory: Path) -> int:
@@ -82,7 +92,8 @@ class Relay:
         self.source_id = source_id
         self.flavor = flavor
         self._endpoint = endpoint
-        self._server_id = server_id or _derived_server_id(directory)
+        derived = server_id or _derived_server_id(directory)
+        self._server_id: Callable[[ServerInfo], int] = lambda _: derived
         self._purge = purge
         self._logger = get_logger(source=source_id)
         self._log = RelayLog(directory, source_id, segment_bytes)
@@ -199,15 +210,21 @@ class Relay:
         RELAY_RESTARTED. A log that is stranded (the source no longer has what follows its head, or has another binlog)
         also begins anew: if no checkpoint needs what it has and ``position`` is beyond it, or with ``fresh``, by which
         the caller promises that nobody needs any of it; start() after the failure does not make that forgotten.
-        Raises POSITION_WITHOUT_FILE and errors of the disk.
+
+        A position is a place in a file, or without one the place behind a GTID set. Raises POSITION_WITHOUT_FILE for
+        neither, POSITION_UNORDERED when it cannot be compared with what other subtasks need, and errors of the disk.
         """
-        if not position.file:
-            raise errors.relay.POSITION_WITHOUT_FILE(source=self.source_id, given=position.gtid_set or "nothing")
-        position = SourcePosition(position.file, max(position.pos, FIRST_BYTE), position.gtid_set)
+        if not position.file and not position.gtid_set:
+            raise errors.relay.POSITION_WITHOUT_FILE(source=self.source_id, given="nothing")
+        if position.file:
+            position = replace(position, pos=max(position.pos, FIRST_BYTE))
+        elif not str(GtidSet(position.gtid_set)):
+            raise errors.relay.POSITION_WITHOUT_FILE(source=self.source_id, given=position.gtid_set)
         with self._lock:
             if self._log.generation is not None:
-                reaches = self._log.first().position.file_order() <= position.file_order()
-                if reaches and not self._begins_anew(position, fresh):
+                if not reaches_back(self._log, position):
+                    position = self._earlier(position, fresh)
+                elif not self._begins_anew(position, fresh):
                     return False
             reader, self._reader = self._reader, None
             if reader is not None:
@@ -220,21 +237,31 @@ class Relay:
                     self.start()
             return True
 
+    def _earlier(self, position: SourcePosition, fresh: bool) -> SourcePosition:
+        """Where the log must begin to reach back to ``position`` and to all that is needed now."""
+        first = self._log.first().position
+        if first.reaches(position) or fresh or self._needed() is None:
+            return position
+        if not (position.gtid_set and first.gtid_set):
+            raise errors.relay.POSITION_UNORDERED(source=self.source_id, first=first, position=position)
+        both = str(GtidSet(first.gtid_set).common(GtidSet(position.gtid_set)))
+        if not both:
+            raise errors.relay.POSITION_UNORDERED(source=self.source_id, first=first, position=position)
+        return SourcePosition("", 0, both)
+
     def _begins_anew(self, position: SourcePosition, fresh: bool) -> bool:
         """Whether fetching cannot go on from the head and the log may be given up."""
         self._remember_stranding()
         if self._stranded_at is None or self._stranded_at != self._log.head().offset:
             return False
-        return fresh or (
-            self.failure() is not None
-            and position.file_order() > self._log.head().position.file_order()
-            and self._needed() is None
-        )
+        head = self._log.head().position
+        beyond = not head.reaches(position) and (position.reaches(head) or not head.same_server(position))
+        return fresh or (self.failure() is not None and beyond and self._needed() is None)
 
     def _remember_stranding(self) -> None:
         """Where the log stands when the source has nothing to follow it: true until something did follow."""
         failure = self.failure()
-        if failure is not None and failure.spec in (errors.relay.SOURCE_LOG_GONE, errors.relay.SOURCE_LOG_RESET):
+        if failure is not None and failure.spec in _STRANDING:
             self._stranded_at = self._log.head().offset
 
     def locate(
@@ -244,14 +271,29 @@ class Relay:
         stop: StopSignal,
         *,
         first_if_before: bool = False,
+        inside: bool = False,
     ) -> RelayOffset:
-        """The group end at a source position, once the relay has passed it.
+        """The group end at a source position, once the relay has passed it; see :func:`worker.relay.positions.locate`.
 
-        ``first_if_before``: a position older than the log is its first offset, not an error.
-        Raises POSITION_BEFORE_RELAY, POSITION_INSIDE_GROUP, LOCATE_TIMEOUT (retryable), WAIT_INTERRUPTED, and at
-        once the error that has stopped the relay.
+        ``first_if_before``: a position older than the log is its first offset, not an error. ``inside``: what is
+        meant lies inside the group that begins there. Raises, beside what is said there, at once the error that has
+        stopped the relay.
         """
-        return locate(self._log, position, deadline_seconds, stop, self.failure, first_if_before=first_if_before)
+        return locate(
+            self._log, position, deadline_seconds, stop, self.failure, first_if_before=first_if_before, inside=inside
+        )
+
+    def position_at(self, offset: RelayOffset) -> SourcePosition:
+        """The place at the source of a group end, GTID set and all, as far as it is known.
+
+        Raises OFFSET_PURGED, OFFSET_NOT_GROUP_END.
+        """
+        relay_id = self._log.require().relay_id
+        reader = self._log.enter_reader(offset.segment)
+        try:
+            return end_at(self._log, relay_id, self._log.segment(relay_id, offset.segment), offset.byte).position
+        finally:
+            self._log.leave_reader(reader)
 
     def subscribe(
         self,
@@ -298,11 +340,14 @@ class Relay:
     def purge_now(self) -> list[int]:
         """Remove segments by the policy; their numbers. Raises errors of the disk and of the provider."""
         needed = self._needed()
+        segments = self._log.segments()
+        if needed is not None:
+            needed = RelayOffset(self._log.floor(needed.segment), FIRST_BYTE)
         now = time.time()
         closed: list[OldSegment] = []
         path = self._log.directory
         try:
-            for segment in self._log.segments():
+            for segment in segments:
                 if segment.end is not None:
                     path = relay_path(self._log.directory, segment.number)
                     age = now - path.stat().st_mtime

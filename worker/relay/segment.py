@@ -18,10 +18,12 @@ from worker.binlog.events import (
     checksum_matches,
     parse_header,
 )
+from worker.binlog.xa import Xid
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.files import FIRST_BYTE, MAGIC, index_path, relay_path, statements_path, write_at
 from worker.relay.groups import SPACING, GroupWalker
 from worker.relay.model import Head, Statement
+from worker.relay.prepared import PreparedGroup
 from worker.relay.records import (
     Entry,
     EntryKind,
@@ -33,7 +35,8 @@ from worker.relay.records import (
     unpack_statement,
 )
 
-_SEALED_BYTES = 64 * 1024
+_LARGEST_RECORD = 1 << 20
+"""A GTID set may be long; first and last record of an index are looked for in so many bytes."""
 
 
 @dataclass(slots=True)
@@ -42,6 +45,44 @@ class Index:
 
     entries: list[Entry]
     statements: list[Statement] = field(default_factory=list[Statement])
+    _payloads_at: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._note_payloads(self.entries)
+
+    def extend(self, entries: list[Entry], statements: list[Statement]) -> None:
+        """What follows."""
+        self.entries += entries
+        self.statements += statements
+        self._note_payloads(entries)
+
+    def _note_payloads(self, entries: list[Entry]) -> None:
+        if self._payloads_at is None:
+            self._payloads_at = next((entry.byte for entry in entries if entry.kind is EntryKind.PAYLOADS), None)
+
+    def may_hold_payloads(self, end: int) -> bool:
+        """Whether a group that ends at or before ``end`` may be compressed."""
+        return self._payloads_at is not None and self._payloads_at < end
+
+    def special(self, byte: int) -> Entry | None:
+        """The PREPARED or COMMITTED entry at ``byte``, if the group that begins there is one."""
+        at = bisect_right(self.entries, byte, key=lambda entry: entry.byte) - 1
+        while at >= 0 and self.entries[at].byte == byte:
+            if self.entries[at].kind in (EntryKind.PREPARED, EntryKind.COMMITTED):
+                return self.entries[at]
+            at -= 1
+        return None
+
+    def prepared(self) -> dict[Xid, PreparedGroup]:
+        """The groups that wait for their XA COMMIT or ROLLBACK behind all entries."""
+        waiting: dict[Xid, PreparedGroup] = {}
+        for entry in self.entries:
+            for group in entry.prepared:
+                if entry.kind in (EntryKind.BEGIN, EntryKind.PREPARED):
+                    waiting[group.xid] = group
+                else:
+                    waiting.pop(group.xid, None)
+        return waiting
 
     def before(self, byte: int) -> Entry:
         """The last entry at or before ``byte`` that is a group end."""
@@ -72,8 +113,8 @@ class Segment:
     index: Index | None = None
 
 
-def begin_entry(position: SourcePosition, commit_time: float) -> Entry:
-    return Entry(EntryKind.BEGIN, FIRST_BYTE, FIRST_BYTE, 0, position, commit_time)
+def begin_entry(position: SourcePosition, commit_time: float, prepared: tuple[PreparedGroup, ...] = ()) -> Entry:
+    return Entry(EntryKind.BEGIN, FIRST_BYTE, FIRST_BYTE, 0, position, commit_time, prepared)
 
 
 def head_at(segment: int, entry: Entry) -> Head:
@@ -85,7 +126,7 @@ def read_begin(directory: Path, number: int) -> Entry | None:
     """The BEGIN entry; None when the index is missing or damaged there."""
     try:
         with index_path(directory, number).open("rb") as file:
-            start = file.read(_SEALED_BYTES)
+            start = file.read(_LARGEST_RECORD)
     except FileNotFoundError:
         return None
     for payload in payloads(start):
@@ -99,7 +140,7 @@ def read_sealed(directory: Path, number: int) -> Entry | None:
     try:
         with index_path(directory, number).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _SEALED_BYTES))
+            file.seek(max(0, size - _LARGEST_RECORD))
             end = sealed_entry(file.read())
         if end is None or relay_path(directory, number).stat().st_size != end.byte:
             return None
@@ -177,7 +218,7 @@ def scan(directory: Path, source: str, number: int, begin: Entry, spacing: int =
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         data = memoryview(mapped)
         try:
-            walker = _walk(data, source, head_at(number, begin), spacing)
+            walker = _walk(data, source, number, begin, spacing)
         finally:
             data.release()
     if walker is None:
@@ -186,8 +227,9 @@ def scan(directory: Path, source: str, number: int, begin: Entry, spacing: int =
     return Scanned(walker.end, Index([begin, *entries], statements))
 
 
-def _walk(data: memoryview, source: str, begin: Head, spacing: int) -> GroupWalker | None:
-    walker = GroupWalker(source, begin, checksum=False, spacing=spacing)
+def _walk(data: memoryview, source: str, number: int, begin: Entry, spacing: int) -> GroupWalker | None:
+    prepared = {group.xid: group for group in begin.prepared}
+    walker = GroupWalker(source, head_at(number, begin), checksum=False, spacing=spacing, prepared=prepared)
     if bytes(data[:FIRST_BYTE]) != MAGIC:
         return None
     try:

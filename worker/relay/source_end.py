@@ -52,9 +52,10 @@ def binlog_end(session: Session, info: ServerInfo, source: str, endpoint: Endpoi
         raise coded(error, endpoint, Side.SOURCE, source) from error
 
 
-def lies_behind(log: RelayLog, head: SourcePosition, end: SourcePosition | None) -> bool:
-    """Whether the source's ``end``, asked after ``head`` was published, proves that its binlog is another one."""
-    return end is not None and bool(log.segments()) and end.file_order() < head.file_order()
+def lies_behind(head: SourcePosition, end: SourcePosition | None) -> bool:
+    """Whether the source's ``end``, asked after something up to ``head`` was stored, proves that its binlog is
+    another one. Of another server it proves nothing."""
+    return end is not None and end.same_server(head) and end.file_order() < head.file_order()
 
 
 class EndWatch:
@@ -110,7 +111,7 @@ class EndWatch:
                 if end is None:
                     self._logger.warning("account may not ask for the binlog's end: a RESET MASTER is noticed late")
                     return
-                if lies_behind(self._log, head.position, end):
+                if self._log.segments() and lies_behind(head.position, end):
                     self._found(head.position, end)
         finally:
             self._close()

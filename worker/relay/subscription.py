@@ -10,25 +10,25 @@ from dataclasses import dataclass
 from proto import errors
 from proto.errors import ShardmergeError
 from worker.position import RelayOffset
+from worker.relay.expand import LARGEST_BLOCK, commit_name, committed_blocks, payload_blocks, withheld_block
 from worker.relay.files import FIRST_BYTE, relay_path
 from worker.relay.log import Cut, RelayLog
 from worker.relay.model import (
     AtHead,
     AtStatement,
     BlockData,
+    Head,
     ReachedUntil,
     Statement,
     SubscriptionItem,
 )
 from worker.relay.positions import STOP_CHECK_SECONDS, end_at
+from worker.relay.records import EntryKind
 from worker.relay.segment import Index, Segment
 from worker.unit import StopSignal
 
 IDLE_SECONDS = 1.0
 """Between two AtHead while nothing comes."""
-
-_LARGEST_BLOCK = 1 << 30
-"""Only a group that was rolled back or prepared, and so is not cut into pieces, can come near it."""
 
 InScope = Callable[[Statement], bool]
 
@@ -41,16 +41,18 @@ def subscribe(
     stop: StopSignal,
     failure: Callable[[], ShardmergeError | None] = lambda: None,
 ) -> Generator[SubscriptionItem, None, None]:
-    """Everything from group end ``start`` on, up to group end ``until``.
+    """Everything from group end ``start`` on, up to group end ``until``: compressed transactions as the events in them,
+    XA transactions where they commit (worker/relay/expand.py).
 
     Each statement for which ``in_scope`` holds is announced by AtStatement before its group is served (several in
     one group: one after the other). The iterator ends after ReachedUntil, or silently when ``stop`` is set.
     Closing it frees its file and lets purge go on. A ``start`` behind the head is waited for: the head falls
     back when a machine failure takes what was not yet on disk, and comes back with the same offsets.
 
-    Raises OFFSET_PURGED, OFFSET_NOT_GROUP_END, RELAY_DAMAGED, GROUP_TOO_LARGE, RELAY_RESTARTED (retryable) as soon as
-    the relay log was replaced, and what ``failure`` tells (the error that has stopped the relay for good) once
-    everything published was served.
+    Raises OFFSET_PURGED, OFFSET_NOT_GROUP_END, RELAY_DAMAGED, GROUP_TOO_LARGE, XA_PREPARE_MISSING, RELAY_RESTARTED
+    (retryable) as soon as the relay log was replaced, decode.MALFORMED_EVENT and UNSUPPORTED_EVENT for a compressed
+    transaction that is none, and what ``failure`` tells (the error that has stopped the relay for good) once everything
+    published was served.
     """
     relay_id = log.require().relay_id
     reader = log.enter_reader(start.segment)
@@ -162,15 +164,43 @@ class _Subscription:
         """The bytes up to ``cut``, in parts if statements in scope or ``until`` lie before it."""
         until = self._until
         if until is not None and until.segment == place.segment.number and until.byte < cut.end:
-            cut = self._cut_at(place, until.byte)
+            cut = self._cut_at(place, until.byte, cut)
         while not self._stop.is_set and place.byte < cut.end:
             statement = self._next_in_scope(place, cut.end)
             if statement is None:
-                yield self._block(place, cut)
+                yield from self._blocks(place, cut)
                 return
             if statement.group_start.byte > place.byte:
-                yield self._block(place, self._cut_at(place, statement.group_start.byte))
+                yield from self._blocks(place, self._cut_at(place, statement.group_start.byte, cut))
             yield AtStatement(statement)
+
+    def _blocks(self, place: _Place, cut: Cut) -> Iterator[BlockData]:
+        inside = place.group_start != place.byte or not cut.ends_group
+        if cut.special is None and (inside or not cut.payloads):
+            yield self._block(place, cut)
+            return
+        begin = end_at(self._log, self._relay_id, place.segment, place.byte)
+        try:
+            for block in self._made(place, cut, begin):
+                yield block
+                if self._stop.is_set:
+                    return
+        except OSError as error:
+            raise self._damaged(place.segment.number, error.strerror or type(error).__name__) from error
+        place.byte, place.group_start, place.events = cut.end, cut.group_start, cut.first_event
+
+    def _made(self, place: _Place, cut: Cut, begin: Head) -> Iterator[BlockData]:
+        """Blocks whose events are not the relay log's own bytes."""
+        source, directory = self._log.source, self._log.directory
+        if cut.special is None:
+            yield from payload_blocks(source, directory, place.file, begin, cut)
+        elif cut.special.kind is EntryKind.PREPARED:
+            yield withheld_block(place.file, begin, cut)
+        elif cut.special.prepared:
+            yield from committed_blocks(source, directory, place.file, begin, cut, cut.special.prepared[0])
+        else:
+            name = commit_name(source, directory, place.file, begin, cut)
+            raise errors.relay.XA_PREPARE_MISSING(source=source, xid=name, position=begin.position)
 
     def _next_in_scope(self, place: _Place, end: int) -> Statement | None:
         """The next statement whose group begins before ``end``; asked about once."""
@@ -182,18 +212,18 @@ class _Subscription:
                 return statement
         return None
 
-    def _cut_at(self, place: _Place, byte: int) -> Cut:
+    def _cut_at(self, place: _Place, byte: int, of: Cut) -> Cut:
         end = end_at(self._log, self._relay_id, place.segment, byte)
-        return Cut(byte, True, byte, 0, end.position, end.commit_time)
+        return Cut(byte, True, byte, 0, end.position, end.commit_time, payloads=of.payloads)
 
     def _block(self, place: _Place, cut: Cut) -> BlockData:
         number = place.segment.number
-        if cut.end - place.byte > _LARGEST_BLOCK:
+        if cut.end - place.byte > LARGEST_BLOCK:
             raise errors.relay.GROUP_TOO_LARGE(
                 source=self._log.source,
                 position=end_at(self._log, self._relay_id, place.segment, place.byte).position,
                 size=cut.end - place.byte,
-                limit=_LARGEST_BLOCK,
+                limit=LARGEST_BLOCK,
             )
         data = os.pread(place.file, cut.end - place.byte, place.byte)
         if len(data) != cut.end - place.byte:

@@ -11,7 +11,7 @@ from worker.position import RelayOffset, SourcePosition
 
 _COLUMNS = (
     "`lane`, `epoch`, `seq`, `relay_id`, `segment`, `byte`, `skip_events`, "
-    "`source_file`, `source_pos`, `gtid_set`, `commit_time`"
+    "`source_file`, `source_pos`, `gtid_set`, `source_server`, `commit_time`"
 )
 
 
@@ -47,7 +47,7 @@ class Checkpoint:
 
 
 def _from_row(row: tuple[object, ...]) -> Checkpoint:
-    lane, epoch, seq, relay_id, segment, byte, skip, file, pos, gtid_set, commit_time = row
+    lane, epoch, seq, relay_id, segment, byte, skip, file, pos, gtid_set, server, commit_time = row
     return Checkpoint(
         lane=int(str(lane)),
         epoch=int(str(epoch)),
@@ -55,7 +55,7 @@ def _from_row(row: tuple[object, ...]) -> Checkpoint:
         relay_id=str(relay_id),
         offset=RelayOffset(int(str(segment)), int(str(byte))),
         skip_events=int(str(skip)),
-        position=SourcePosition(str(file), int(str(pos)), str(gtid_set)),
+        position=SourcePosition(str(file), int(str(pos)), str(gtid_set), str(server)),
         commit_time=float(str(commit_time)),
     )
 
@@ -104,7 +104,7 @@ def insert(connection: Session, schema: str, task: str, source: str, checkpoints
         for item in checkpoints:
             cursor.execute(
                 f"INSERT INTO {quote_name(schema)}.`lane_checkpoint` (`task`, `source`, {_COLUMNS}) "
-                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
                 (
                     task,
                     source,
@@ -118,6 +118,7 @@ def insert(connection: Session, schema: str, task: str, source: str, checkpoints
                     item.position.file,
                     item.position.pos,
                     item.position.gtid_set,
+                    item.position.server,
                     item.commit_time,
                 ),
             )
@@ -163,7 +164,8 @@ def update_statement(schema: str, task: str, source: str, item: Checkpoint) -> b
         f"`relay_id` = {quote_text(item.relay_id)}, "
         f"`segment` = {item.offset.segment}, `byte` = {item.offset.byte}, `skip_events` = {item.skip_events}, "
         f"`source_file` = {quote_text(position.file)}, `source_pos` = {position.pos}, "
-        f"`gtid_set` = {quote_text(position.gtid_set)}, `commit_time` = {item.commit_time!r} "
+        f"`gtid_set` = {quote_text(position.gtid_set)}, `source_server` = {quote_text(position.server)}, "
+        f"`commit_time` = {item.commit_time!r} "
         f"WHERE `task` = {quote_text(task)} AND `source` = {quote_text(source)} AND `lane` = {item.lane} "
         f"AND `epoch` = {item.epoch} AND `seq` = {item.seq - 1}"
     ).encode()

@@ -61,7 +61,7 @@ class SourceTrail:
 
     def unfetched_since(self, head: SourcePosition) -> float | None:
         """When something behind ``head`` was first seen; None: nothing is. What lies before ``head`` is forgotten."""
-        while self._seen and self._seen[0][1].file_order() <= head.file_order():
+        while self._seen and (head.reaches(self._seen[0][1]) or not head.same_server(self._seen[0][1])):
             del self._seen[0]
         # The oldest say since when; the newest may go.
         del self._seen[self._keep :]
@@ -70,6 +70,8 @@ class SourceTrail:
 
 def unfetched_bytes(head: SourcePosition, end: SourcePosition) -> int:
     """Bytes of the source's binlog behind ``head``, as far as known: of a later file only those up to ``end``."""
+    if not head.same_server(end):
+        return 0
     (head_file, head_pos), (end_file, end_pos) = head.file_order(), end.file_order()
     if end_file == head_file:
         return max(0, end_pos - head_pos)

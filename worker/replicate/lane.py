@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -274,7 +275,13 @@ class _Lane:
         start = RelayOffset.from_proto(block.start)
         if self._handover is None:
             return changes
-        return self._handover.apply(changes, lambda change: RelayOffset(start.segment, start.byte + change.byte))
+        if not block.place_at:
+            return self._handover.apply(changes, lambda change: RelayOffset(start.segment, start.byte + change.byte))
+        # The events are not the relay log's own bytes: it counts on which side of a group end their group lies.
+        at, byte = list(block.place_at), list(block.place_byte)
+        return self._handover.apply(
+            changes, lambda change: RelayOffset(start.segment, byte[bisect_right(at, change.byte) - 1])
+        )
 
     def _reach_barrier(self, barrier: relay_pb2.Barrier) -> None:
         if not self._batch.is_empty:

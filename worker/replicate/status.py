@@ -44,7 +44,7 @@ def sync_status(lanes: Sequence[LaneView], around: Surroundings) -> worker_pb2.S
     places = [(at, report) for report in reports if (at := committed(report)) is not None]
     drained = len(places) == len(lanes) and all(at >= around.head.offset for at, _ in places)
     known = bool(around.source_end.file)  # not before the source's first answer
-    caught_up = known and around.head.position.file_order() >= around.source_end.file_order()
+    caught_up = known and around.head.position.reaches(around.source_end)
     total = sum(report.rows for report in reports)
     oldest = max((lane.oldest_ms for lane in made), default=0.0)
     if around.unfetched_since is not None:

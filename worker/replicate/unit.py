@@ -197,7 +197,11 @@ class ReplicateUnit:
             return tuple(
                 item
                 if item.relay_id == relay_id and item.offset <= head
-                else replace(item, relay_id=relay_id, offset=relay.locate(item.position, _LOCATE_SECONDS, stop))
+                else replace(
+                    item,
+                    relay_id=relay_id,
+                    offset=relay.locate(item.position, _LOCATE_SECONDS, stop, inside=item.skip_events > 0),
+                )
                 for item in found
             )
 

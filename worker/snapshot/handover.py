@@ -141,7 +141,7 @@ def build_handover(
     position that is not known in this relay log, in the source's order. Raises INCOMPLETE and what ``locate`` raises.
     """
     chunks: dict[int, list[StoredChunk]] = {plan.shard: [] for plan in plans}
-    marks: dict[tuple[str, int, str], Mark] = {}
+    marks: dict[SourcePosition, Mark] = {}
     left = 0
     for item in stored:
         if item.shard not in chunks:
@@ -151,18 +151,17 @@ def build_handover(
             left += 1
         elif item.loaded.high.offset is None or item.loaded.high.relay_id != relay_id:
             position = item.loaded.high.position
-            marks[(position.file, position.pos, position.gtid_set)] = item.loaded.high
+            marks[position] = item.loaded.high
     left += sum(1 for items in chunks.values() if not items or not items[-1].chunk.is_last)
     if left:
         raise errors.snapshot.INCOMPLETE(task=task, source=source_id, left=left)
     wanted = sorted((mark.position for mark in marks.values()), key=SourcePosition.file_order)
-    offsets = {(position.file, position.pos, position.gtid_set): locate(position) for position in wanted}
+    offsets = {position: locate(position) for position in wanted}
 
     def offset_of(high: Mark) -> RelayOffset:
         if high.offset is not None and high.relay_id == relay_id:
             return high.offset
-        position = high.position
-        return offsets[(position.file, position.pos, position.gtid_set)]
+        return offsets[high.position]
 
     tables: dict[tuple[str, str], TableMarks] = {}
     placed: list[tuple[RelayOffset, SourcePosition]] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pymysql
 from pymysql.constants import CR
@@ -23,7 +24,6 @@ from worker.connection import (
     Side,
     coded,
     connect,
-    current_position,
     execute,
     quote_name,
     rows,
@@ -47,7 +47,7 @@ from worker.snapshot.order import (
 )
 from worker.snapshot.plan import is_versioned
 from worker.snapshot.rawquery import raw_rows
-from worker.snapshot.watermarks import high_watermark, low_watermark, open_consistent
+from worker.snapshot.watermarks import high_watermark, low_watermark, open_consistent, place_now
 from worker.table import Column
 
 LOCK_WAIT_SECONDS = 5
@@ -132,12 +132,12 @@ class ChunkSource:
         By consistent snapshot where the server tells the position and the engine keeps versions, else locked.
         """
         if is_versioned(plan.table) and self.tells_position:
-            session, _ = self._opened()
+            session, info = self._opened()
             with self._coding():
                 position = open_consistent(session)
                 if position is None:  # it told before: a fail-over to another kind of server
                     raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server no longer tells binlog_snapshot_*")
-                yield position, self._rows(session, plan, chunk)
+                yield replace(position, server=info.identity), self._rows(session, plan, chunk)
                 session.rollback()
             return
         with self._locked(plan, chunk) as found:
@@ -156,12 +156,12 @@ class ChunkSource:
                 if is_versioned(plan.table):
                     with session.cursor() as cursor:
                         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-                    position = current_position(locker, info)
+                    position = place_now(locker, info)
                     _close(locker)
                     yield position, self._rows(session, plan, chunk)
                     session.rollback()
                 else:
-                    position = current_position(locker, info)
+                    position = place_now(locker, info)
                     yield position, self._rows(locker, plan, chunk)
         finally:
             _close(locker)  # ends the lock, too

@@ -59,6 +59,7 @@ _TABLES = (
         `source_file` VARCHAR(255) NOT NULL,
         `source_pos` BIGINT UNSIGNED NOT NULL,
         `gtid_set` LONGTEXT NOT NULL,
+        `source_server` VARCHAR(64) NOT NULL,
         `relay_id` VARCHAR(64) NOT NULL,
         `segment` BIGINT UNSIGNED NOT NULL,
         `byte` BIGINT UNSIGNED NOT NULL,
@@ -67,7 +68,7 @@ _TABLES = (
 )
 _COLUMNS = (
     "`shard`, `number`, `lower_bound`, `upper_bound`, `state`, `row_count`, `byte_count`, `seconds`, "
-    "`source_file`, `source_pos`, `gtid_set`, `relay_id`, `segment`, `byte`"
+    "`source_file`, `source_pos`, `gtid_set`, `source_server`, `relay_id`, `segment`, `byte`"
 )
 _PLANNED = 0
 _LOADED = 1
@@ -148,7 +149,8 @@ class SnapshotStore:
             with session.cursor() as cursor:
                 for start in range(0, len(chunks), _ROWS_PER_INSERT):
                     cursor.executemany(
-                        f"INSERT INTO {self._chunk} VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 0, 0, '', 0, '', '', 0, 0)",
+                        f"INSERT INTO {self._chunk} "
+                        "VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 0, 0, '', 0, '', '', '', 0, 0)",
                         [
                             (*self._who, shard, chunk.number, _dump(chunk.lower), _dump(chunk.upper), _PLANNED)
                             for chunk in chunks[start : start + _ROWS_PER_INSERT]
@@ -195,7 +197,8 @@ class SnapshotStore:
         with session.cursor() as cursor:
             changed = cursor.execute(
                 f"UPDATE {self._chunk} SET `state` = %s, `row_count` = %s, `byte_count` = %s, `seconds` = %s, "
-                "`source_file` = %s, `source_pos` = %s, `gtid_set` = %s, `relay_id` = %s, `segment` = %s, `byte` = %s "
+                "`source_file` = %s, `source_pos` = %s, `gtid_set` = %s, `source_server` = %s, "
+                "`relay_id` = %s, `segment` = %s, `byte` = %s "
                 "WHERE `task` = %s AND `source` = %s AND `shard` = %s AND `number` = %s AND `state` = %s",
                 (
                     _LOADED,
@@ -205,6 +208,7 @@ class SnapshotStore:
                     high.position.file,
                     high.position.pos,
                     high.position.gtid_set,
+                    high.position.server,
                     high.relay_id if high.offset is not None else "",
                     offset.segment,
                     offset.byte,
@@ -229,11 +233,11 @@ class SnapshotStore:
 
 
 def _stored(row: Sequence[Any]) -> StoredChunk:
-    shard, number, lower, upper, state, count, size, seconds, file, pos, gtid_set, relay_id, segment, byte = row
+    shard, number, lower, upper, state, count, size, seconds, file, pos, gtid_set, server, relay_id, segment, byte = row
     loaded = None
     if int(state) == _LOADED:
         offset = RelayOffset(int(segment), int(byte)) if relay_id else None
-        high = Mark(SourcePosition(str(file), int(pos), str(gtid_set)), str(relay_id), offset)
+        high = Mark(SourcePosition(str(file), int(pos), str(gtid_set), str(server)), str(relay_id), offset)
         loaded = Loaded(int(count), int(size), float(seconds), high)
     return StoredChunk(int(shard), Chunk(int(number), _parse(str(lower)), _parse(str(upper))), loaded)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from proto import errors
 from worker.connection import ServerInfo, Session, current_position, rows, text_of
@@ -50,15 +51,20 @@ def low_watermark(session: Session, info: ServerInfo, source: str) -> SourcePosi
     position = open_consistent(session)
     session.rollback()
     if position is not None:
-        return position
-    position = current_position(session, info)
+        return replace(position, server=info.identity)
+    position = place_now(session, info)
     _await_commits(session, info, position, source)
     return position
 
 
 def high_watermark(session: Session, info: ServerInfo) -> SourcePosition:
     """A position at or after everything a finished SELECT has seen: the end of the binlog."""
-    return current_position(session, info)
+    return place_now(session, info)
+
+
+def place_now(session: Session, info: ServerInfo) -> SourcePosition:
+    """The end of the binlog as a place in a file: the GTID set that MySQL tells with it was read a moment before."""
+    return replace(current_position(session, info), gtid_set="")
 
 
 def _await_commits(session: Session, info: ServerInfo, position: SourcePosition, source: str) -> None:

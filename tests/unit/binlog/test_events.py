@@ -1,9 +1,8 @@
-"""What bounds rows in the stream: headers, format descriptions, queries, GTIDs."""
+"""What bounds rows in the stream: headers, format descriptions, queries."""
 
 from __future__ import annotations
 
 import struct
-import uuid
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +17,8 @@ from worker.binlog import events as ev
 from worker.binlog.events import EventType
 
 BINLOG = read_binlog(Path(__file__).parent / "data" / "mariadb-10.11.binlog")
-SERVER = uuid.UUID("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 
-MARIADB_GTID = forge(EventType.MARIADB_GTID, struct.pack("<QIB", 77, 2, 1 | 32) + bytes(6))
-MYSQL_GTID = forge(EventType.GTID, b"\1" + SERVER.bytes + struct.pack("<Q", 5) + bytes(17))
-GTID_LIST = forge(EventType.MARIADB_GTID_LIST, struct.pack("<IIIQIIQ", 2, 0, 1, 9, 3, 2, 11))
-PREVIOUS = forge(EventType.PREVIOUS_GTIDS, struct.pack("<Q", 1) + SERVER.bytes + struct.pack("<QQQQQ", 2, 1, 6, 8, 9))
 ROTATE = forge(EventType.ROTATE, struct.pack("<Q", 4) + b"mysql-bin.000007", log_pos=0, flags=ev.FLAG_ARTIFICIAL)
-PREPARE = forge(EventType.XA_PREPARE, b"\1" + bytes(20))
 
 
 def test_header_of_a_real_file() -> None:
@@ -89,19 +82,8 @@ def test_query() -> None:
     assert (plain.schema, plain.text, plain.sql_mode) == ("d", "CREATE TABLE `é`", None)
 
 
-def test_gtids() -> None:
-    assert ev.parse_gtid(MARIADB_GTID, checksum=True) == ev.GtidEvent("2-1-77", True, True, False)
-    assert ev.parse_gtid(MYSQL_GTID, checksum=True).text == f"{SERVER}:5"
-    assert ev.parse_gtid(forge(EventType.ANONYMOUS_GTID, bytes(42)), checksum=True).text == ""
-    assert ev.parse_gtid_list(GTID_LIST, checksum=True) == "0-1-9,3-2-11"
-    assert ev.parse_gtid_list(PREVIOUS, checksum=True) == f"{SERVER}:1-5:8"
-    with pytest.raises(ShardmergeError, match="tag"):
-        ev.parse_gtid(forge(EventType.GTID_TAGGED, bytes(60)), checksum=True)
-
-
-def test_rotate_and_xa() -> None:
+def test_rotate() -> None:
     assert ev.parse_rotate(ROTATE, checksum=True) == ev.RotateEvent("mysql-bin.000007", 4)
-    assert ev.xa_prepare_is_commit(PREPARE, checksum=True)
 
 
 @given(st.binary(max_size=3000), st.integers(2, 4), st.data())
@@ -127,12 +109,7 @@ def test_uncompress(plain: bytes, width: int, data: st.DataObject) -> None:
 PARSERS: list[tuple[bytes, Callable[[bytes], object]]] = [
     (BINLOG.format_description, ev.FormatDescription.parse),
     (query(b"BEGIN"), lambda event: ev.parse_query(event, checksum=True)),
-    (MARIADB_GTID, lambda event: ev.parse_gtid(event, checksum=True)),
-    (MYSQL_GTID, lambda event: ev.parse_gtid(event, checksum=True)),
-    (GTID_LIST, lambda event: ev.parse_gtid_list(event, checksum=True)),
-    (PREVIOUS, lambda event: ev.parse_gtid_list(event, checksum=True)),
     (ROTATE, lambda event: ev.parse_rotate(event, checksum=True)),
-    (PREPARE, lambda event: ev.xa_prepare_is_commit(event, checksum=True)),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tests.support.binlog import split
@@ -12,6 +13,7 @@ from worker.position import RelayOffset, SourcePosition
 from worker.relay.appender import Appender
 from worker.relay.log import RelayLog
 from worker.relay.model import BlockData, ReachedUntil
+from worker.relay.start import FromFile, FromGtids
 from worker.relay.subscription import subscribe
 from worker.unit import StopSignal
 
@@ -21,9 +23,10 @@ START = SourcePosition("mysql-bin.000001", 4)
 
 
 class Rig:
-    """A relay log in a directory of its own, fed from a made source."""
+    """A relay log in a directory of its own, fed from a made source, which calls itself ``server``."""
 
-    def __init__(self, directory: Path, source: MadeSource) -> None:
+    def __init__(self, directory: Path, source: MadeSource, server: str = "") -> None:
+        self.server = server
         self.directory = directory
         self.source = source
         self.log = RelayLog(directory, "s", SEGMENT_BYTES, SPACING)
@@ -33,10 +36,30 @@ class Rig:
         self._waiting: Iterator[bytes] | None = None
         self._sent = 0
 
+    def connect(self) -> SourcePosition:
+        """As at the server that was read before; where its dump has to begin."""
+        if self.server and not self.log.segments():
+            self.log.connected(self.server, replace(self.log.head().position, server=self.server), None)
+        start = self.appender.connect(FromFile(self.log.head().position, seed=False), self.server)
+        assert isinstance(start, FromFile)
+        return start.position
+
+    def fetch_by_gtid(self, source: MadeSource, server: str) -> None:
+        """From the server ``source`` is, whatever is not known; to a log that is empty or another server's."""
+        known = self.log.head().position.gtid_set
+        if not self.log.segments():
+            self.log.connected(server, self.log.head().position, known)
+        elif self.log.head().position.server != server:
+            self.log.switched(server, source.position, known)
+        start = self.appender.connect(FromGtids(known), server)
+        assert isinstance(start, FromGtids)
+        self.source, self.server, self._waiting = source, server, iter(source.dump_by_gtid(start.gtid_set))
+        self.fetch()
+
     def fetch(self, count: int | None = None, at_once: int = 7) -> None:
         """Connect if need be; take ``count`` further events (None: all there are)."""
         if self._waiting is None:
-            self._waiting = iter(self.source.dump(self.appender.connect()))
+            self._waiting = iter(self.source.dump(self.connect()))
         for number, made in enumerate(self._waiting):
             self.appender.feed(memoryview(made))
             if number % at_once == at_once - 1:
@@ -51,7 +74,7 @@ class Rig:
     def reopen(self) -> None:
         """As after a kill: nothing but the files is left."""
         self.appender.close()
-        self.__init__(self.directory, self.source)
+        self.__init__(self.directory, self.source, self.server)
 
     def served(self, start: RelayOffset | None = None, until: RelayOffset | None = None) -> list[BlockData]:
         start = start or self.log.first().offset

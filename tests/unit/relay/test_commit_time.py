@@ -72,7 +72,7 @@ def test_received_now_is_committed_now(tmp_path: Path) -> None:
     rig.fetch()
     assert rig.log.head().commit_time == TIME + 1
     rig.disconnect()
-    rig.appender.connect()
+    rig.connect()
     rig.appender.arrived(TIME + 2.5)
     source.transaction(20)
     for made in source.dump(rig.log.head().position):

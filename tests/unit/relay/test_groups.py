@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import struct
 import zlib
+from uuid import UUID
 
 import pytest
 
 from tests.support.made_source import MadeSource, event, query_body
+from tests.support.serialized import tagged_gtid
 from worker.binlog.events import EventType as T
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.groups import GroupWalker
@@ -58,7 +60,7 @@ SHAPES: dict[str, Shape] = {
     "savepoints": [gtid(), query(b"SAVEPOINT `a`"), ROWS, query(b"ROLLBACK TO `a`"), XID],
     "MySQL transaction": [MYSQL_GTID, query(b"BEGIN"), MAP, ROWS, XID],
     "MySQL anonymous": [ANONYMOUS, query(b"BEGIN"), MAP, ROWS, query(b"COMMIT")],
-    "MySQL tagged": [(T.GTID_TAGGED, bytes(30)), query(b"BEGIN"), MAP, ROWS, XID],
+    "MySQL tagged": [(T.GTID_TAGGED, tagged_gtid(UUID(int=5), "blue", 3, 1)), query(b"BEGIN"), MAP, ROWS, XID],
     "MySQL DDL": [MYSQL_GTID, query(b"ALTER TABLE t FORCE")],
     "MySQL statement with an id": [MYSQL_GTID, query(b"BEGIN"), INTVAR, query(b"INSERT INTO t VALUES (1)"), XID],
     "MySQL LOAD DATA": [MYSQL_GTID, query(b"BEGIN"), LOAD, load_query(b"LOAD DATA INTO TABLE t"), XID],

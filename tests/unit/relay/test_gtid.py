@@ -27,7 +27,9 @@ B = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
         (f"{A}:1-5:8", [f"{A}:6", f"{A}:7"], f"{A}:1-8"),
         (f"{A.upper()}:1-5,\n{B}:3", [f"{B}:1"], f"{A}:1-5,{B}:1:3"),
         ("what is this", ["0-1-5"], ""),
-        (f"{A}:tag:1-5", [], ""),
+        (f"{A}:tag:1-5", [f"{A}:6", f"{A}:tag:6"], f"{A}:6:tag:1-6"),
+        (f"{A}:1-5:tag:1-3:7,{B}:_x:1", [f"{A}:tag:4"], f"{A}:1-5:tag:1-4:7,{B}:_x:1"),
+        (f"{A}:tag:1-5", [f"{A}:Tag:6"], ""),  # a tag is written in small letters
     ],
 )
 def test_adding(start: str, added: list[str], result: str) -> None:
@@ -69,6 +71,8 @@ def test_any_order_gives_the_same_set(numbers: list[tuple[str, int]]) -> None:
         (f"{A}:1-5:8", f"{A}:6", ""),
         (f"{A}:1-5:8", f"{A.upper()}:3", f"{A.upper()}:3"),
         (f"{A}:1-5", f"{B}:3", ""),
+        (f"{A}:1-5:tag:9", f"{A}:tag:5", ""),
+        (f"{A}:1-5:tag:9", f"{A}:tag:9", f"{A}:tag:9"),
         ("0-1-5", "", ""),
     ],
 )
@@ -88,3 +92,54 @@ def test_what_cannot_come_next(known: str, following: str, why: str) -> None:
 )
 def test_a_list_that_goes_back(known: str, listed: str, why: str) -> None:
     assert GtidSet(known).beyond(listed) == why
+
+
+@pytest.mark.parametrize(
+    ("whole", "part", "first"),
+    [
+        ("0-1-5", "0-1-5", ""),
+        ("0-1-5", "0-1-6", "0-*-6"),
+        ("0-1-5", "0-1-9", "0-*-6"),
+        ("0-2-7", "0-1-6", ""),  # numbers run on over all servers of a domain
+        ("0-1-5", "1-1-1", "1-*-1"),
+        ("0-1-5,0-2-4", "0-1-5", ""),  # a list that names several servers of a domain
+        (f"{A}:1-5", f"{A}:2-3", ""),
+        (f"{A}:1-5:8-9", f"{A}:4-8", f"{A}:6"),
+        (f"{A}:1-5", f"{B}:1", f"{B}:1"),
+        (f"{A}:1-5", f"{A}:1:tag:2", f"{A}:tag:2"),
+        ("", f"{A}:7", f"{A}:7"),
+        (f"{A}:7", "", ""),
+    ],
+)
+def test_what_is_missing(whole: str, part: str, first: str) -> None:
+    assert GtidSet(whole).lacks(GtidSet(part)) == first
+
+
+@pytest.mark.parametrize(
+    ("executed", "asked", "gone"),
+    [
+        ("0-1-100,0-2-101", "0-1-100", ""),
+        ("0-1-99,0-2-150", "0-1-100", "0-1-100"),  # another history, however long
+        ("0-2-150", "0-1-100", "0-1-100"),
+        ("0-1-100", "0-1-100,5-7-9", "5-7-9"),
+        ("", "0-1-100", "0-1-100"),  # a server that has never written anything
+        ("0-1-100", f"{A}:1", f"{A}:1"),
+        (f"{A}:1-5", "0-1-1", "0-1-1"),
+        (f"{A}:1-5", f"{A}:1-6", f"{A}:6"),
+    ],
+)
+def test_what_a_server_never_had(executed: str, asked: str, gone: str) -> None:
+    assert GtidSet(executed).never_had(GtidSet(asked)) == gone
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("0-1-5,1-1-9", "0-2-7", "0-1-5"),
+        ("0-1-5", "1-1-1", ""),
+        (f"{A}:1-5:8,{B}:1", f"{A}:4-9", f"{A}:4-5:8"),
+        (f"{A}:1-5:tag:1-5", f"{A}:2:tag:3-9", f"{A}:2:tag:3-5"),
+    ],
+)
+def test_what_two_sets_share(one: str, other: str, both: str) -> None:
+    assert str(GtidSet(one).common(GtidSet(other))) == both == str(GtidSet(other).common(GtidSet(one)))

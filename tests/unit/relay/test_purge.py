@@ -17,9 +17,11 @@ from worker.relay.generation import load
 from worker.relay.log import RelayLog
 from worker.relay.model import BlockData, PurgePolicy
 from worker.relay.purge import OldSegment, first_to_keep
+from worker.relay.start import FromFile
 from worker.relay.subscription import subscribe
 from worker.unit import StopSignal
 
+START = SourcePosition("mysql-bin.000001", 4)
 GIB = 1 << 30
 HOUR = 3600.0
 
@@ -68,11 +70,12 @@ def test_policy_from_the_configuration() -> None:
 def test_removing_keeps_readers_and_the_last_segment_and_survives_a_restart(tmp_path: Path) -> None:
     source = MadeSource()
     log = RelayLog(tmp_path, "s", segment_bytes=600)
-    log.begin(SourcePosition("mysql-bin.000001", 4))
+    log.begin(START)
     appender = Appender(log)
     for _ in range(10):
         source.transaction(300)
-    for made in source.dump(appender.connect()):
+    appender.connect(FromFile(START, seed=False), "")
+    for made in source.dump(START):
         appender.feed(memoryview(made))
     appender.flush()
     numbers = segment_numbers(tmp_path)

@@ -56,7 +56,7 @@ def made_at(event: bytes, seconds: int) -> bytes:
 
 
 def test_a_file_of_the_same_name_that_was_made_later_is_another(rig: Rig) -> None:
-    turn, description, *_ = rig.source.dump(rig.appender.connect())
+    turn, description, *_ = rig.source.dump(rig.connect())
     error = refused(rig, turn, made_at(description, TIME + 2))
     assert not error.spec.retryable
     assert str(rig.log.head().position) in error.message
@@ -67,11 +67,11 @@ def test_a_file_of_the_same_name_that_was_made_later_is_another(rig: Rig) -> Non
 
 
 def test_a_dump_begins_where_it_was_asked_to(rig: Rig) -> None:
-    at = rig.appender.connect()
+    at = rig.connect()
     refused(rig, rotate(at.file, at.pos - 10))
-    rig.appender.connect()
+    rig.connect()
     refused(rig, rotate("mysql-bin.000002", 4))
-    rig.appender.connect()
+    rig.connect()
     feed(rig, rotate(at.file, at.pos))
 
 
@@ -93,7 +93,7 @@ def test_gtids_that_begin_anew_behind_a_connect(rig: Rig) -> None:
     again = MadeSource(mariadb=rig.source.mariadb)
     for _ in range(6):
         again.transaction(10)
-    dumped = rig.source.dump(rig.appender.connect())
+    dumped = rig.source.dump(rig.connect())
     made = again.gtid()
     again.sequence = 2
     again.files[-1].events.pop()
@@ -136,7 +136,7 @@ def test_a_large_file_that_is_shorter_when_it_is_read_again(rig: Rig) -> None:
     feed(rig, rig.source.heartbeat())
     rig.source.transaction(300)
     rig.fetch()
-    assert rig.appender.connect().pos == 4
+    assert rig.connect().pos == 4
     whole = rig.source.files[-1].events
     refused(rig, rotate("mysql-bin.000001", 4), *whole[:6], rotate("mysql-bin.000002", 4))
     rig.source.crash(inside_group=False)
@@ -193,11 +193,10 @@ def test_an_event_that_ends_at_four_gib_is_stored(rig: Rig) -> None:
     assert bytes_of(rig.served()) == rig.source.committed()
 
 
-XA_PREPARED, XA_COMMITTED = bytes(13), b"\1" + bytes(12)
+XA_COMMITTED = b"\1" + bytes(12)
 Ending = Callable[[MadeSource], object]
 ENDINGS: dict[str, tuple[Ending, bool]] = {
     "rolled back": (lambda source: source.query(b"ROLLBACK"), True),
-    "prepared": (lambda source: source.add(EventType.XA_PREPARE, XA_PREPARED), True),
     "one phase": (lambda source: source.add(EventType.XA_PREPARE, XA_COMMITTED), False),
     "committed": (lambda source: source.query(b"COMMIT"), False),
     "partly": (lambda source: (source.query(b"ROLLBACK TO `s`"), source.add(EventType.XID, bytes(8))), True),

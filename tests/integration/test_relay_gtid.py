@@ -1,0 +1,355 @@
+"""The relay by GTID: begins at a set, goes on at another server, names what is missing. Both flavors."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from proto import errors
+from proto.errors import ShardmergeError
+from tests.integration.relay_rig import (
+    START,
+    Servers,
+    Writer,
+    caught_up,
+    create_table,
+    dump_threads,
+    end_of,
+    executed,
+    failed_with,
+    gtids,
+    insert,
+    mysql,
+    purge,
+    served,
+    servers,
+    written,
+)
+from tests.support.mysql import MySQL
+from tests.support.wait import until
+from worker.connection import Endpoint, Side, connect, current_position, server_info
+from worker.position import SourcePosition
+from worker.relay.gtid import GtidSet
+from worker.unit import StopSignal
+
+__all__ = ["mysql", "servers"]
+
+
+def test_it_begins_at_a_set_alone(servers: Servers) -> None:
+    source = servers.server("source")
+    create_table(source)
+    insert(source, 5)
+    source.execute("FLUSH BINARY LOGS")
+    insert(source, 5)
+    given = executed(source)
+    insert(source, 5)
+    source.execute("FLUSH BINARY LOGS")
+    insert(source, 5)
+    relay = servers.relay(source)
+    relay.ensure_from(SourcePosition("", 0, given))
+    relay.start()
+    caught_up(relay, source)
+    wanted = gtids(written(source))[-10:]
+    assert gtids(served(relay)) == wanted
+    at = relay.locate(SourcePosition("", 0, given), 60, StopSignal())
+    assert gtids(served(relay, at)) == wanted
+    assert relay.head().position.gtid_set == executed(source)
+    # After a restart of the worker it goes on.
+    relay.stop()
+    insert(source, 5)
+    again = servers.relay(source)
+    again.start()
+    caught_up(again, source)
+    assert gtids(served(again)) == gtids(written(source))[-15:]
+
+
+def test_it_begins_at_the_end_while_transactions_commit(servers: Servers) -> None:
+    """MySQL tells its GTID set a moment apart from the place in the file: none may be lost or come twice by that."""
+    source = servers.server("source")
+    create_table(source)
+    whole = servers.relay(source, "whole")
+    whole.ensure_from(START)
+    whole.start()
+    session = connect(Endpoint(source.host, source.port, "root"), Side.SOURCE, name="s")
+    info = server_info(session)
+    with Writer(source, connections=4) as writer:
+        for number in range(5):
+            done = writer.done
+            until(lambda done=done: writer.done > done + 20, "the writers go on")
+            start = current_position(session, info)
+            relay = servers.relay(source, f"relay-{number}")
+            relay.ensure_from(start)
+            relay.start()
+            at = relay.locate(start, 120, StopSignal())
+            done = writer.done
+            until(lambda done=done: writer.done > done + 20, "the writers go on")
+            end = caught_up(relay, source)
+            position = relay.position_at(end)
+            relay.stop()
+            found = gtids(served(relay, at, end))
+            other = whole.locate(start, 120, StopSignal()), whole.locate(position, 120, StopSignal())
+            wanted = gtids(served(whole, *other))
+            same = found == wanted
+            assert same, f"{len(found)} transactions, {len(wanted)} are there"
+            # The set that is kept with a place is the place's.
+            assert relay.position_at(at).gtid_set == whole.position_at(other[0]).gtid_set
+    session.close()
+
+
+def test_it_goes_on_at_another_server_with_the_same_data(servers: Servers) -> None:
+    old, new = servers.server("old"), servers.server("new")
+    new.execute(*["FLUSH BINARY LOGS"] * 3)
+    create_table(old)
+    servers.follow(new, old)
+    relay = servers.relay(old)
+    relay.ensure_from(START)
+    relay.start()
+    with Writer(old) as writer:
+        until(lambda: writer.done > 60, "rows")
+        new.execute("FLUSH BINARY LOGS")
+        until(lambda: writer.done > 120, "rows")
+    place = end_of(old)
+    assert place.server == relay.head().position.server
+    end_of_old = caught_up(relay, old)
+    before = gtids(served(relay))
+    relay.stop()
+    insert(old, 20)  # what the relay has not read of the old server
+    servers.caught_up(new, old)
+    old.kill()
+    servers.promote(new)
+    insert(new, 20)
+    again = servers.relay(new)
+    relay_id = again.relay_id
+    again.start()
+    caught_up(again, new)
+    found = gtids(served(again))
+    assert found[: len(before)] == before
+    assert len(set(found)) == len(found)
+    assert sorted(found) == sorted(gtids(written(new)))
+    assert again.relay_id != relay_id
+    assert again.head().position.gtid_set == executed(new)
+    # Places of the old server are found where they were.
+    assert again.locate(place, 60, StopSignal()) == end_of_old
+    assert again.head().position.server != place.server
+
+
+def test_cut_connections_behind_a_switch_lose_and_repeat_nothing(servers: Servers) -> None:
+    """Until the new server's next file the relay asks by GTID each time."""
+    old, new = servers.server("old"), servers.server("new")
+    create_table(old)
+    insert(old, 30)
+    servers.follow(new, old)
+    relay = servers.relay(old)
+    relay.ensure_from(START)
+    relay.start()
+    caught_up(relay, old)
+    relay.stop()
+    servers.caught_up(new, old)
+    servers.promote(new)
+    old.stop()
+    again = servers.relay(new)
+    again.start()
+    with Writer(new) as writer:
+        killed: set[int] = set()
+        for number in range(6):
+            [thread] = until(lambda: [at for at in dump_threads(new) if at not in killed], "a new dump")
+            done = writer.done
+            until(lambda done=done: writer.done > done + 20, "the writer goes on")
+            new.execute(f"KILL {thread}")
+            killed.add(thread)
+            if number == 3:
+                new.execute("FLUSH BINARY LOGS")
+    caught_up(again, new)
+    found = gtids(served(again))
+    same = found == gtids(written(new))
+    assert same, f"{len(found)} served, {len(gtids(written(new)))} written"
+    new.kill()
+    new.start()
+    insert(new, 5)
+    caught_up(again, new)
+    assert gtids(served(again)) == gtids(written(new))
+
+
+def test_back_and_forth_between_two_servers(servers: Servers) -> None:
+    """Each writes for a while, then follows the other: files of both names come again and again."""
+    pair = [servers.server("a"), servers.server("b")]
+    create_table(pair[0])
+    servers.follow(pair[1], pair[0])
+    for number in range(4):
+        source, replica = pair[number % 2], pair[(number + 1) % 2]
+        insert(source, 10)
+        relay = servers.relay(source)
+        if number == 0:
+            relay.ensure_from(START)
+        relay.start()
+        caught_up(relay, source)
+        insert(source, 3)
+        if number == 2:
+            caught_up(relay, source)
+        relay.stop()
+        servers.caught_up(replica, source)
+        servers.promote(replica)
+        servers.follow(source, replica)
+    relay = servers.relay(pair[0])
+    relay.start()
+    insert(pair[0], 1)
+    servers.caught_up(pair[1], pair[0])
+    caught_up(relay, pair[0])
+    found = gtids(served(relay))
+    assert len(found) == 4 * 13 + 3 == len(set(found))
+    assert sorted(found) == sorted(gtids(written(pair[0])))
+    assert sorted(found) == sorted(gtids(written(pair[1])))
+
+
+def test_a_replica_that_is_behind_is_waited_for(servers: Servers) -> None:
+    old, new = servers.server("old"), servers.server("new")
+    create_table(old)
+    servers.follow(new, old)
+    servers.caught_up(new, old)
+    servers.detach(new)
+    insert(old, 5)
+    relay = servers.relay(old)
+    relay.ensure_from(START)
+    relay.start()
+    caught_up(relay, old)
+    relay.stop()
+    again = servers.relay(new)
+    again.start()
+    error = failed_with(again, errors.relay.SOURCE_LACKS_GTIDS)
+    last = gtids(written(old))[-1 if servers.is_mariadb else -5]
+    assert last in error.message
+    assert again.failure() is None
+    servers.follow(new, old) if servers.is_mariadb else new.execute("START REPLICA")
+    servers.caught_up(new, old)
+    servers.promote(new)
+    insert(new, 5)
+    caught_up(again, new)
+    assert gtids(served(again)) == gtids(written(new))
+    until(lambda: again.status().error is None, "the error is forgotten")
+
+
+def test_what_a_server_has_purged_is_named_with_the_way_out(servers: Servers) -> None:
+    source = servers.server("source")
+    create_table(source)
+    insert(source, 5)
+    known = executed(source)
+    insert(source, 1)
+    missing = gtids(written(source))[-1]
+    source.execute("FLUSH BINARY LOGS")
+    insert(source, 5)
+    purge(source)
+    if servers.is_mariadb:  # numbers run per domain, whoever writes
+        missing = "0-*-" + missing.rpartition("-")[2]
+    relay = servers.relay(source)
+    relay.ensure_from(SourcePosition("", 0, known))
+    relay.start()
+    error = failed_with(relay, errors.relay.SOURCE_GTIDS_GONE)
+    assert f"the first missing GTID is {missing}:" in error.message
+    assert "--remove-meta" in error.workaround
+    assert relay.failure() is error
+    # Where it was read by files, too, the GTID is told.
+    relay.stop()
+    by_file = servers.relay(source, "by-file")
+    by_file.ensure_from(START)
+    by_file.start()
+    assert "mysql-bin.000001" in failed_with(by_file, errors.relay.SOURCE_LOG_GONE).message
+
+
+def test_a_file_that_was_purged_while_the_worker_was_away(servers: Servers) -> None:
+    source = servers.server("source")
+    create_table(source)
+    relay = servers.relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    caught_up(relay, source)
+    relay.stop()
+    insert(source, 1)
+    missing = gtids(written(source))[-1]
+    purge(source)
+    again = servers.relay(source)
+    again.start()
+    error = failed_with(again, errors.relay.SOURCE_LOG_GONE)
+    assert "mysql-bin.000001" in error.message
+    assert missing.rpartition("-" if servers.is_mariadb else ":")[2] in error.message.rpartition("missing GTID is")[2]
+
+
+def test_without_gtids_another_server_is_an_error_with_the_way_out(mysql: Servers) -> None:
+    old = MySQL(mysql.directory / "plain-1", 201, gtid=False)
+    new = MySQL(mysql.directory / "plain-2", 202, gtid=False)
+    for server in (old, new):
+        server.start()
+        create_table(server)
+        insert(server, 5)
+    try:
+        relay = mysql.relay(old)
+        relay.ensure_from(START)
+        relay.start()
+        caught_up(relay, old)
+        relay.stop()
+        again = mysql.relay(new)
+        again.start()
+        error = failed_with(again, errors.relay.SOURCE_CHANGED)
+        assert "without GTIDs" in error.message
+        assert "gtid_mode=ON" in error.workaround
+        assert again.failure() is error
+        back = mysql.relay(old)
+        again.stop()
+        insert(old, 5)
+        back.start()
+        caught_up(back, old)
+        assert len(served(back)) == len(written(old)) + 1
+    finally:
+        old.stop()
+        new.stop()
+
+
+def test_gtids_with_tags(mysql: Servers) -> None:
+    old, new = mysql.server("old"), mysql.server("new")
+    create_table(old)
+    mysql.follow(new, old)
+    connection = old.connect("d")
+    with connection.cursor() as cursor:
+        for tag, _ in itertools.product(("blue", "_red"), range(3)):
+            cursor.execute(f"SET gtid_next = 'AUTOMATIC:{tag}'")
+            cursor.execute("INSERT INTO t (v) VALUES ('tagged')")
+            cursor.execute("SET gtid_next = 'AUTOMATIC'")
+            cursor.execute("INSERT INTO t (v) VALUES ('plain')")
+    connection.close()
+    assert ":blue:1-3" in executed(old) and ":_red:1-3" in executed(old)
+    old.execute("FLUSH BINARY LOGS")
+    relay = mysql.relay(old)
+    relay.ensure_from(START)
+    relay.start()
+    caught_up(relay, old)
+    assert GtidSet(relay.head().position.gtid_set).lacks(GtidSet(executed(old))) == ""
+    assert relay.head().position.gtid_set == executed(old)
+    assert gtids(served(relay)) == gtids(written(old))
+    relay.stop()
+    mysql.caught_up(new, old)
+    mysql.promote(new)
+    with_tag = new.connect("d")
+    with with_tag.cursor() as cursor:
+        cursor.execute("SET gtid_next = 'AUTOMATIC:blue'")
+        cursor.execute("INSERT INTO t (v) VALUES ('tagged')")
+        cursor.execute("SET gtid_next = 'AUTOMATIC'")
+    with_tag.close()
+    again = mysql.relay(new)
+    again.start()
+    caught_up(again, new)
+    assert gtids(served(again)) == gtids(written(new))
+    assert again.head().position.gtid_set == executed(new)
+    # And from a set with tags alone.
+    alone = mysql.relay(new, "alone")
+    alone.ensure_from(SourcePosition("", 0, executed(old)))
+    alone.start()
+    caught_up(alone, new)
+    assert gtids(served(alone)) == gtids(written(new))[-1:]
+
+
+def test_an_unreadable_set_is_refused(servers: Servers) -> None:
+    relay = servers.relay(servers.server("source", start=False))
+    for given in ("", "what is this", "0-1"):
+        with pytest.raises(ShardmergeError) as caught:
+            relay.ensure_from(SourcePosition("", 0, given))
+        assert caught.value.spec is errors.relay.POSITION_WITHOUT_FILE
