@@ -110,3 +110,12 @@ COMMITS_PENDING = _define(
     "gtid_mode=ON, by which each transaction can be waited for.",
     retryable=True,
 )
+KEYS_NOT_FOUND = _define(
+    30012,
+    "keys-not-found-by-value",
+    scope=Scope.SOURCE,
+    message="source {source}: {count} row(s) of {schema}.{table} are not found by the key that they show: a UUID "
+    "column in it holds bytes that are no UUID",
+    workaround="MariaDB mistakes such bytes, and ranges of the key lack these rows. Correct them at the source, or "
+    "make the column BINARY(16) there; then resume-task.",
+)

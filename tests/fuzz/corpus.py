@@ -9,7 +9,16 @@ from functools import cache
 from pathlib import Path
 
 from tests.support.all_types import TABLE
-from tests.support.binlog import Binlog, as_version_2, forge, plan_of, query, read_binlog, without_checksums
+from tests.support.binlog import (
+    Binlog,
+    as_compressed,
+    as_version_2,
+    forge,
+    plan_of,
+    query,
+    read_binlog,
+    without_checksums,
+)
 from tests.support.capture import DATA, KEPT, kept
 from worker.binlog.events import EventType
 from worker.plan import PartitionId, TablePlan
@@ -39,6 +48,9 @@ _MADE_UP: dict[EventType, tuple[bytes, ...]] = {
     EventType.BINLOG_CHECKPOINT: (struct.pack("<I", 16) + b"mysql-bin.000002",),
     EventType.MARIADB_GTID: (struct.pack("<QIB", 1, 0, 0) + bytes(6), struct.pack("<QIB", 1, 0, 1)),
     EventType.MARIADB_GTID_LIST: (struct.pack("<I", 1) + struct.pack("<IIQ", 0, 1, 5),),
+    EventType.BEGIN_LOAD_QUERY: (struct.pack("<I", 1) + b"1\t2\n",),
+    EventType.APPEND_BLOCK: (struct.pack("<I", 1) + b"3\t4\n",),
+    EventType.DELETE_FILE: (struct.pack("<I", 1),),
     EventType.EXECUTE_LOAD_QUERY: (bytes(50),),
     EventType.QUERY_COMPRESSED: (
         struct.pack("<IIBHH", 7, 0, 1, 0, 0) + b"d\0\x81\5" + b"x\x9cstuvu\xf7\x03\x00\x05\xf4\x01\x77",
@@ -103,6 +115,9 @@ def sources() -> tuple[Source, ...]:
         found.append(_source(flavor, binlog, plan))
     mariadb, plan, _ = kept("mariadb")
     found.append(_source("version 2", mariadb.of(as_version_2(event, b"x") for event in mariadb.each()), plan))
+    found.append(_source("compressed", edges.of(map(as_compressed, edges.each())), plan_of(TABLE)))
+    packed = edges.of(as_compressed(as_version_2(event, b"x")) for event in edges.each())
+    found.append(_source("version 2 compressed", packed, plan_of(TABLE)))
     return tuple(found)
 
 

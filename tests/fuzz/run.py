@@ -12,13 +12,14 @@ from tests.fuzz.corpus import Source, sources
 from tests.fuzz.damage import damaged
 from tests.support.binlog import only
 from worker.binlog import events as ev
+from worker.binlog import gtids, xa
 from worker.binlog.decoder import BlockDecoder
 from worker.replicate.batch import Batch
 from worker.replicate.placement import Bucket
 from worker.rows import Literals
 
 _PARSERS: tuple[Callable[[bytes, bool, str], object], ...] = (
-    ev.parse_query, ev.parse_rotate, ev.parse_gtid, ev.parse_gtid_list, ev.xa_prepare_is_commit
+    ev.parse_query, ev.parse_rotate, gtids.parse_gtid, gtids.parse_gtid_list, xa.parse_xa_prepare
 )  # fmt: skip
 
 _TEXT = rb"'(?:[^'\\]|\\.)*'"

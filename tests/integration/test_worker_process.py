@@ -60,6 +60,11 @@ def test_life_of_a_worker(
         until(lambda: not worker.alive, "the second signal ends it", 10)
         until(lambda: not worker.session(), "its JVM and Spark tasks end", 300)
         cluster.hooks.release("lane0.before_commit")
+        worker.start()
+        cluster.wait_replicating("life")
+
+        # A JVM that is killed leaves what it wrote; the next start of the worker clears it away.
+        worker.kill_all()
         killed = set(_left(temporary))
         assert killed
         worker.start()

@@ -58,7 +58,12 @@ class Reporter:
         self._wake.set()
 
     def enter(self, phase: LanePhase) -> None:
-        """From now on the lane is in ``phase``. Called per block and commit: cheap when it is in it already."""
+        """From now on the lane is in ``phase``. Called per block and commit: cheap when it is in it already.
+
+        A lane at a barrier that waits for what comes next stands there still: only a block leads away from it.
+        """
+        if phase is LanePhase.READING and self._report.barrier:
+            phase = LanePhase.BARRIER
         if phase is self._phase:
             return
         with self._lock:
@@ -66,7 +71,7 @@ class Reporter:
             if phase is not LanePhase.RETRYING:
                 self._report.ClearField("attempt")
                 self._report.ClearField("retrying")
-            if phase is not LanePhase.BARRIER:
+            if phase is LanePhase.APPLYING:
                 self._report.ClearField("barrier")
 
     def began(self, at: Checkpoint) -> None:
