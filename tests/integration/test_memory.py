@@ -104,6 +104,7 @@ def test_a_backlog_in_front_of_a_stalled_target(cluster: Cluster, source: MariaD
     _start(cluster, "stalled", target)
     rows = 500
     source.execute(
+        "USE stalled",
         f"INSERT INTO stalled.wide SELECT seq, REPEAT('a', {WIDE}) FROM seq_1_to_{rows}",
         "INSERT INTO stalled.narrow SELECT seq, seq, REPEAT('n', 40) FROM seq_1_to_50000",
     )
@@ -114,6 +115,7 @@ def test_a_backlog_in_front_of_a_stalled_target(cluster: Cluster, source: MariaD
             source.execute(
                 f"UPDATE stalled.wide SET v = REPEAT('{chr(98 + number % 20)}', {WIDE})",
                 "UPDATE stalled.narrow SET k = k + 1",
+                "USE stalled",
                 "INSERT INTO stalled.log SELECT seq, 'x' FROM seq_1_to_2000",
             )
 
@@ -165,7 +167,7 @@ def test_a_transaction_larger_than_memory_is_resumed_inside(cluster: Cluster, so
     _start(cluster, "large", target)
     hooks = cluster.hooks
     rows = TRANSACTION // WIDE
-    connection = source.connect()
+    connection = source.connect("large")
     connection.begin()
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO large.log SELECT seq, 'first' FROM seq_1_to_20000")
