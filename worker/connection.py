@@ -15,8 +15,9 @@ from pymysql.cursors import Cursor
 
 from proto import errors
 from proto.errors import ShardmergeError
-from worker.endpoint import Endpoint, Side
+from worker.endpoint import PLAIN, Endpoint, Side
 from worker.position import SourcePosition
+from worker.tls import context_of
 from worker.trouble import Trouble, coded, errno_of, reason_of, trouble
 
 if TYPE_CHECKING:
@@ -149,11 +150,12 @@ def connect(
     ``raw``: every value arrives as the server's own bytes and text is not converted between charsets
     (``character_set_results = NULL``). ``read_timeout``: seconds to wait for any answer; None: for ever.
 
-    Raises what :func:`coded` makes of the failure.
+    Raises what :func:`coded` makes of the failure, TLS_FILE and TLS_PEER_REFUSED.
     """
     client_flag = CLIENT.FOUND_ROWS if side is Side.TARGET else 0
     # Without decoders a value stays bytes; the encoders are for arguments.
     encoders: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
+    context = context_of(endpoint)
     try:
         session: Session = pymysql.Connection(
             host=endpoint.host,
@@ -168,7 +170,10 @@ def connect(
             program_name="shardmerge",
             read_timeout=CONNECT_SECONDS,
             defer_connect=True,
+            ssl=context,
         )
+        # Without TLS keys a server that offers none is spoken to in plain text.
+        vars(session)["_ssl_required"] = endpoint.tls != PLAIN
         session.connect(_socket(endpoint))
     except pymysql.MySQLError as error:
         raise coded(error, endpoint, side, name) from error

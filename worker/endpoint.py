@@ -16,6 +16,20 @@ class Side(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Tls:
+    """Files of the worker's machine, PEM, "" for none; see worker/tls.py."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    allowed_cn: tuple[str, ...] = ()
+
+
+PLAIN = Tls()
+"""No TLS keys were given."""
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """How to reach one server; ``session``: variables of the configuration, set after connecting."""
 
@@ -24,11 +38,18 @@ class Endpoint:
     user: str
     password: str = ""
     session: tuple[tuple[str, str], ...] = ()
+    tls: Tls = PLAIN
 
     @staticmethod
     def from_proto(message: pb.Endpoint) -> Endpoint:
+        tls = message.tls
         return Endpoint(
-            message.host, message.port, message.user, message.password, tuple(sorted(message.session.items()))
+            message.host,
+            message.port,
+            message.user,
+            message.password,
+            tuple(sorted(message.session.items())),
+            Tls(tls.ca, tls.cert, tls.key, tuple(tls.allowed_cn)),
         )
 
     def __repr__(self) -> str:

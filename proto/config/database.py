@@ -15,10 +15,15 @@ from proto.config.yamlfile import Document
 from proto.errors import config
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_INLINE = ("ssl-ca-bytes", "ssl-cert-bytes", "ssl-key-bytes", "ssl-ca-base64", "ssl-cert-base64", "ssl-key-base64")
 
 
 class Security(FileModel):
-    """DM's TLS keys. They parse, and are refused: leaving TLS out silently would send rows in clear text."""
+    """DM's TLS keys. ``ssl_*``: PEM files on the machines of the workers.
+
+    Certificates inside of a file (``*_bytes``, ``*_base64``) parse, and are refused: leaving TLS out silently would
+    send rows in clear text.
+    """
 
     ssl_ca: str = ""
     ssl_cert: str = ""
@@ -30,6 +35,9 @@ class Security(FileModel):
     ssl_ca_base64: str = Field(default="", repr=False)
     ssl_cert_base64: str = Field(default="", repr=False)
     ssl_key_base64: str = Field(default="", repr=False)
+
+    def to_proto(self) -> pb.Tls:
+        return pb.Tls(ca=self.ssl_ca, cert=self.ssl_cert, key=self.ssl_key, allowed_cn=self.cert_allowed_cn)
 
 
 class Database(FileModel):
@@ -57,6 +65,7 @@ class Database(FileModel):
             user=self.user,
             password=self.password if environ is None else _resolve(self.password, environ),
             session=self.session,
+            tls=None if self.security is None else self.security.to_proto(),
         )
 
 
@@ -65,10 +74,23 @@ def check_database(
 ) -> list[ConfigFinding]:
     """Findings that need more than the model: TLS keys, and references to variables that are not set."""
     findings: list[ConfigFinding] = []
-    if database.security is not None and database.security != Security():
-        findings.append(
-            document.finding((*path, "security"), "TLS is not supported yet", at_key=True, spec=config.NOT_SUPPORTED)
-        )
+    security = database.security
+    if security is not None:
+        for key in _INLINE:
+            if getattr(security, key.replace("-", "_")):
+                findings.append(
+                    document.finding(
+                        (*path, "security", key),
+                        "certificates are read from files of the worker's machine: ssl-ca, ssl-cert, ssl-key",
+                        at_key=True,
+                        spec=config.NOT_SUPPORTED,
+                    )
+                )
+        if bool(security.ssl_cert) != bool(security.ssl_key):
+            missing, given = ("ssl-key", "ssl-cert") if security.ssl_cert else ("ssl-cert", "ssl-key")
+            findings.append(
+                document.finding((*path, "security", given), f"{given} without {missing}: give both", at_key=True)
+            )
     reference = _REFERENCE.fullmatch(database.password)
     if reference and environ is not None and reference.group(1) not in environ:
         findings.append(

@@ -94,3 +94,19 @@ DECODER_NOT_COMPILED = _define(
     message="the binlog decoder runs uncompiled on {where}: correct, but slow",
     workaround="Install shardmerge with a C compiler at hand (pip install .) on every machine that runs Spark tasks.",
 )
+TLS_FILE = _define(
+    70011,
+    "tls-file-unusable",
+    scope=Scope.CONFIG,
+    message="TLS file {path} of this worker's machine cannot be used: {reason}",
+    workaround="Put a PEM file that the worker can read there, on every worker's machine, or correct the path under "
+    "security in the source's or the task's file; then resume-task.",
+)
+TLS_PEER_REFUSED = _define(
+    70012,
+    "tls-peer-refused",
+    scope=Scope.CONFIG,
+    message="the server at {host}:{port} does not prove who it is: {reason}",
+    workaround="Correct ssl-ca or cert-allowed-cn under security in the source's or the task's file, or the server's "
+    "certificate; nothing was sent to that server, no password either. Then resume-task.",
+)

@@ -158,14 +158,6 @@ def _binlog_row_image(view: SourceView) -> Iterator[pb.CheckResult]:
             source,
             errors.check.BINLOG_ROW_IMAGE(source=source, variable="binlog_row_image", value=value, needed="FULL"),
         )
-    name = "binlog_transaction_compression"
-    value = variable(view.session, name)
-    if value is not None and value.upper() not in _OFF:
-        yield failed(
-            "binlog_row_image",
-            source,
-            errors.check.BINLOG_UNREADABLE(source=source, variable=name, value=value, needed="OFF"),
-        )
 
 
 def _replication_privilege(view: SourceView) -> Iterator[pb.CheckResult]:

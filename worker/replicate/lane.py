@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -94,6 +95,12 @@ class LaneTask:
                 print(f"fenced pid={os.getpid()} {error}", file=sys.stderr, flush=True)
             lane.report_failure(error)
             return TaskFailed(error)
+        except Exception as error:  # noqa: BLE001 - a bug says its name instead of "lane went away"
+            traceback.print_exc()
+            where = f"lane {index} of task {self._spec.apply.task}"
+            unexpected = errors.worker.INTERNAL(kind=type(error).__name__, where=where, reason=error)
+            lane.report_failure(unexpected)
+            return TaskFailed(unexpected)
         finally:
             lane.close()
         return TaskDone()

@@ -184,7 +184,7 @@ def test_all_findings_are_reported_at_once() -> None:
         ("    rows: 1000", '    extra-args: "--consistency none --filter a.b"', "--filter is not supported yet"),
         ("    target-table: t\n", "    target-table: t\n    extract-table: {table-regexp: t, target-column: c}\n",
          "routes.r1.extract-table"),
-        ("  port: 4000", "  port: 4000\n  security: {ssl-ca: /ca.pem}", "TLS is not supported yet"),
+        ("  port: 4000", "  port: 4000\n  security: {ssl-ca-bytes: PEM}", "ssl-ca-bytes: certificates are read"),
         ("task-mode: all", "task-mode: dump", "task-mode: dump is not supported yet"),
     ],
 )  # fmt: skip
@@ -236,3 +236,10 @@ def test_messages_never_hold_the_password() -> None:
     assert "hidden-thing" not in refused(text)
     assert "p: w" not in repr(task(TASK))
     assert "of-the-environment" not in repr(task(TASK, {"PW": "of-the-environment"}))
+
+
+def test_tls_keys() -> None:
+    given = "  port: 4000\n  security: {ssl-ca: /ca, ssl-cert: /cert, ssl-key: /key, cert-allowed-cn: [a, b]}"
+    for subtask in task(changed("  port: 4000", given)).to_subtasks():
+        assert subtask.target.tls == pb.Tls(ca="/ca", cert="/cert", key="/key", allowed_cn=["a", "b"])
+    assert "ssl-cert without ssl-key" in refused(changed("  port: 4000", "  port: 4000\n  security: {ssl-cert: /cert}"))

@@ -1,0 +1,119 @@
+"""TLS to sources and targets: who is spoken to is checked before a password is sent."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proto import errors
+from proto.errors import ShardmergeError
+from tests.support.database import Database
+from tests.support.mariadb import MariaDB
+from tests.support.mysql import MySQL
+from worker.connection import Endpoint, Side, connect, rows, text_of
+from worker.endpoint import PLAIN, Tls
+from worker.position import SourcePosition
+from worker.relay.model import PurgePolicy
+from worker.relay.relay import Relay
+from worker.unit import StopSignal
+
+_CREATED = "CREATE USER {}@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY 'secret' REQUIRE {}"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQL]:
+    """MySQL makes certificates of its own at its start."""
+    made = MySQL(tmp_path_factory.mktemp("tls") / "source", 1)
+    try:
+        made.start()
+        for user, needs in (("one", "X509"), ("any", "SSL"), ("plain", "NONE")):
+            made.execute(_CREATED.format(user, needs), f"GRANT ALL ON *.* TO {user}@'127.0.0.1'")
+        yield made
+    finally:
+        made.stop()
+
+
+def endpoint(server: Database, user: str, tls: Tls = PLAIN, password: str = "secret") -> Endpoint:
+    return Endpoint(server.host, server.port, user, password, tls=tls)
+
+
+def of(server: Database, *names: str, **others: tuple[str, ...]) -> Tls:
+    """``names`` of files, by key of :class:`Tls`."""
+    files = {"ca": "ca.pem", "cert": "client-cert.pem", "key": "client-key.pem"}
+    return Tls(**{name: str(server.directory / "data" / files[name]) for name in names}, **others)  # type: ignore[arg-type]
+
+
+def cipher(where: Endpoint, side: Side = Side.SOURCE) -> str:
+    session = connect(where, side, name="s1")
+    try:
+        [(_, found)] = rows(session, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+        return text_of(found)
+    finally:
+        session.close()
+
+
+def refused(where: Endpoint, spec: errors.ErrorSpec) -> str:
+    with pytest.raises(ShardmergeError) as caught:
+        connect(where, Side.SOURCE, name="s1")
+    assert caught.value.spec is spec
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("side", list(Side))
+def test_accounts_that_ask_for_tls(server: MySQL, side: Side) -> None:
+    assert cipher(endpoint(server, "one", of(server, "ca", "cert", "key")), side)
+    assert cipher(endpoint(server, "any", of(server, "ca")), side)
+    # Encrypted where the server can, whoever it is: as the server's own clients do.
+    assert cipher(endpoint(server, "any"), side)
+    refused(endpoint(server, "one", of(server, "ca")), errors.relay.ACCESS_DENIED)
+
+
+def test_a_server_that_is_not_the_one_meant(server: MySQL) -> None:
+    another_ca = Tls(ca=of(server, "cert").cert)
+    said = refused(endpoint(server, "plain", another_ca), errors.worker.TLS_PEER_REFUSED)
+    assert f"127.0.0.1:{server.port}" in said
+    version = str(server.query("SELECT @@version")[0][0])
+    name = f"MySQL_Server_{version}_Auto_Generated_Server_Certificate"
+    assert cipher(endpoint(server, "plain", of(server, "ca", allowed_cn=("somebody", name))))
+    said = refused(
+        endpoint(server, "plain", of(server, "ca", allowed_cn=("somebody",))), errors.worker.TLS_PEER_REFUSED
+    )
+    assert name in said
+
+
+def test_a_server_without_tls_is_not_spoken_to_when_keys_are_given(server: MySQL, tmp_path: Path) -> None:
+    bare = MariaDB(tmp_path / "bare", 3).start()
+    try:
+        assert cipher(endpoint(bare, "root", password="")) == ""
+        assert "SSL" in refused(endpoint(bare, "root", of(server, "ca"), ""), errors.relay.SOURCE_LOST)
+    finally:
+        bare.stop()
+
+
+def test_files_that_cannot_be_used(server: MySQL, tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.pem")
+    assert missing in refused(endpoint(server, "any", Tls(ca=missing)), errors.worker.TLS_FILE)
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_text("no certificate")
+    assert str(garbage) in refused(endpoint(server, "any", Tls(ca=str(garbage))), errors.worker.TLS_FILE)
+    # Corrected in place, it is read again.
+    shutil.copy(of(server, "ca").ca, garbage)
+    assert cipher(endpoint(server, "any", Tls(ca=str(garbage))))
+
+
+def test_the_relay_copies_by_tls(server: MySQL, tmp_path: Path) -> None:
+    where = endpoint(server, "one", of(server, "ca", "cert", "key"))
+    relay = Relay(tmp_path, "s1", where, "mysql", 0, PurgePolicy())
+    relay.ensure_from(SourcePosition("mysql-bin.000001", 4))
+    relay.start()
+    try:
+        server.execute(
+            "CREATE DATABASE d", "CREATE TABLE d.t (v LONGTEXT)", "INSERT INTO d.t VALUES (REPEAT('x', 5000000))"
+        )
+        end = relay.locate(SourcePosition(*server.binlog_end()), 300, StopSignal())
+        assert relay.bytes_between(relay.first().offset, end) > 5_000_000
+    finally:
+        relay.stop()

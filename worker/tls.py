@@ -1,0 +1,86 @@
+"""TLS to sources and targets: contexts made once, and a peer that is checked before the password is sent."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from functools import lru_cache
+from typing import Any
+
+from proto import errors
+from worker.endpoint import Endpoint, Tls
+
+
+class _Context(ssl.SSLContext):
+    """Says by an error of its own why a peer is refused: the client library would call it a lost connection, which is
+    tried again for ever. ``allowed``: common names of certificates of which the peer's must have one; none: any."""
+
+    allowed: frozenset[str] = frozenset()
+
+    def wrap_socket(self, sock: socket.socket, *args: Any, **options: Any) -> ssl.SSLSocket:
+        host, port = sock.getpeername()[:2]
+        try:
+            made = super().wrap_socket(sock, *args, **options)
+        except ssl.SSLCertVerificationError as error:
+            raise errors.worker.TLS_PEER_REFUSED(host=host, port=port, reason=error.verify_message) from error
+        found = _common_names(made)
+        if self.allowed and not self.allowed & found:
+            made.close()
+            raise errors.worker.TLS_PEER_REFUSED(
+                host=host,
+                port=port,
+                reason=f"its certificate is of {', '.join(sorted(found)) or 'nobody'}, not of one of "
+                f"{', '.join(sorted(self.allowed))} (cert-allowed-cn)",
+            )
+        return made
+
+
+def context_of(endpoint: Endpoint) -> ssl.SSLContext:
+    """What to connect to ``endpoint`` with.
+
+    Without TLS keys: encrypted where the server offers it, whoever the server is. With ``ca`` the server's
+    certificate must come from there; its host name is not compared, as with the MySQL client's VERIFY_CA, since
+    certificates that servers make for themselves have none: ``allowed_cn`` tells servers apart.
+
+    Raises TLS_FILE for a file that is missing or is none of its kind.
+    """
+    tls = endpoint.tls
+    # A new file under the same name is a new certificate.
+    return _made(tls, tuple(_changed_at(path) for path in (tls.ca, tls.cert, tls.key)))
+
+
+@lru_cache(maxsize=64)  # making one reads the system's certificates: 60 ms of CPU time
+def _made(tls: Tls, _changed: tuple[int, ...]) -> ssl.SSLContext:
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    context.allowed = frozenset(tls.allowed_cn)
+    context.check_hostname = False
+    # Certificates that MySQL makes for itself lack what the strict reading of RFC 5280 asks for.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.verify_mode = ssl.CERT_REQUIRED if tls.ca or tls.allowed_cn else ssl.CERT_NONE
+    path = tls.ca
+    try:
+        if tls.ca:
+            context.load_verify_locations(cafile=tls.ca)
+        elif tls.allowed_cn:
+            context.load_default_certs()
+        path = tls.cert
+        if tls.cert:
+            context.load_cert_chain(tls.cert, tls.key)
+    except OSError as error:  # ssl.SSLError too
+        raise errors.worker.TLS_FILE(path=path, reason=error.strerror or type(error).__name__) from error
+    return context
+
+
+def _changed_at(path: str) -> int:
+    if not path:
+        return 0
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError as error:
+        raise errors.worker.TLS_FILE(path=path, reason=error.strerror or type(error).__name__) from error
+
+
+def _common_names(peer: ssl.SSLSocket) -> frozenset[str]:
+    certificate: Any = peer.getpeercert() or {}
+    return frozenset(value for part in certificate.get("subject", ()) for name, value in part if name == "commonName")
