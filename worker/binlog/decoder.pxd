@@ -1,4 +1,6 @@
+from worker.binlog.crc cimport Crc32
 from worker.binlog.images cimport ImageReader
+from worker.replicate.batch cimport Batch
 
 
 cdef class _Mapped:
@@ -7,6 +9,7 @@ cdef class _Mapped:
     cdef ImageReader reader
     cdef bint transactional
     cdef long long stamp
+    cdef unsigned long long number
 
 
 cdef class BlockDecoder:
@@ -18,6 +21,7 @@ cdef class BlockDecoder:
     cdef bytes _id_bytes
     cdef bint _checked
     cdef dict _known
+    cdef list _near
     cdef long long _stamp
     cdef _Mapped _changed
     cdef bint _given
@@ -26,12 +30,13 @@ cdef class BlockDecoder:
     cdef Py_ssize_t _here
     cdef bint _ends_statement
     cdef Py_ssize_t _verify(self, bytes events)
-    cdef int _walk(self, bytes events, Py_ssize_t skip, list rows, object batch)
+    cdef int _walk(self, bytes events, Py_ssize_t skip, list rows, Batch batch)
     cdef int _group_begins(self, list rows)
     cdef int _table_map(self, bytes events, Py_ssize_t at, Py_ssize_t end)
-    cdef object _table_id(self, bytes events, Py_ssize_t at, Py_ssize_t end, int code)
+    cdef unsigned long long _table_id(self, bytes events, Py_ssize_t at, Py_ssize_t end, int code)
+    cdef _Mapped _find(self, unsigned long long table_id)
     cdef _Mapped _rows_head(self, bytes events, Py_ssize_t at, Py_ssize_t end, int code)
     cdef int _rows(
-        self, bytes events, Py_ssize_t at, Py_ssize_t end, int code, Py_ssize_t ordinal, list rows, object batch,
+        self, bytes events, Py_ssize_t at, Py_ssize_t end, int code, Py_ssize_t ordinal, list rows, Batch batch,
         bint skipped
     )

@@ -8,15 +8,14 @@ or the table raise a coded error, and nothing of the block is returned.
 
 from __future__ import annotations
 
-import sys
 import zlib
 from collections.abc import Callable
-from typing import Any
 
 import cython
 
 from proto import errors
 from worker.binlog import events as ev
+from worker.binlog.crc import Crc32
 from worker.binlog.images import BadImage, ImageReader, MissingColumn
 from worker.binlog.tablemap import TableMap, make_reader, parse_names
 from worker.plan import TablePlan
@@ -24,11 +23,14 @@ from worker.replicate.batch import Batch
 from worker.replicate.placement import ONLY_LANE, Bucket
 from worker.rows import ChangeKind, RowChange
 
+_NEAR = cython.declare(cython.int, 63)  # mask of table ids
 _MOST_CACHED = 4096  # table maps; tables of one source, before the cache is begun anew
 _MOST_UNCOMPRESSED = 1 << 30
 _TRANSACTIONAL = frozenset({"innodb", "rocksdb", "tokudb", "ndbcluster"})
 _ID_BYTES = {6: 4, 8: 6, 10: 6}
 """Bytes of the table id in table maps and rows events, by their post-header length: old servers wrote 4."""
+
+_CRC = cython.declare(Crc32, Crc32())
 
 # Kinds of events, as the decoder treats their types.
 _NOTHING = cython.declare(cython.int, 1)
@@ -62,22 +64,22 @@ _QUERY_CODE = cython.declare(cython.int, 2)
 _QUERY_COMPRESSED_CODE = cython.declare(cython.int, 165)
 _LONG_EVENT = cython.declare(cython.int, 2048)  # bytes from where on zlib's own checksum is the faster one
 _PARTIAL_CODE = cython.declare(cython.int, 39)
-_TREATMENTS = bytes(_TREATMENT.get(code, 0) for code in range(256))
+_TREATMENTS = cython.declare(bytes, bytes([_TREATMENT.get(code, 0) for code in range(256)]))
 
-_KINDS = bytes(
+_KINDS = cython.declare(bytes, bytes([
     int(ChangeKind.INSERT) if code in (_T.WRITE_ROWS_V1, _T.WRITE_ROWS_V2, _T.WRITE_ROWS_COMPRESSED_V1,
                                        _T.WRITE_ROWS_COMPRESSED)
     else int(ChangeKind.UPDATE) if code in (_T.UPDATE_ROWS_V1, _T.UPDATE_ROWS_V2, _T.UPDATE_ROWS_COMPRESSED_V1,
                                             _T.UPDATE_ROWS_COMPRESSED, _T.PARTIAL_UPDATE_ROWS)
     else int(ChangeKind.DELETE)
     for code in range(256)
-)  # fmt: skip
+]))  # fmt: skip
 """ChangeKind of rows events by their type."""
-_WITH_EXTRA = bytes(
+_WITH_EXTRA = cython.declare(bytes, bytes([
     code in (_T.WRITE_ROWS_V2, _T.UPDATE_ROWS_V2, _T.DELETE_ROWS_V2, _T.WRITE_ROWS_COMPRESSED,
              _T.UPDATE_ROWS_COMPRESSED, _T.DELETE_ROWS_COMPRESSED, _T.PARTIAL_UPDATE_ROWS)
     for code in range(256)
-)  # fmt: skip
+]))  # fmt: skip
 
 _WAYS_OUT: dict[int, str] = {
     _T.TRANSACTION_PAYLOAD: "Set binlog_transaction_compression=OFF at the source and start the task again with a new "
@@ -107,6 +109,7 @@ class _Mapped:
         self.reader = reader
         self.transactional = transactional
         self.stamp = 0
+        self.number = 0
 
 
 @cython.final
@@ -131,6 +134,7 @@ class BlockDecoder:
         self._id_bytes = b""
         self._checked = False
         self._known: dict[int, _Mapped] = {}
+        self._near: list[_Mapped | None] = [None] * (int(_NEAR) + 1)
         # Table maps with this stamp are those of the statement at hand.
         self._stamp = 1
         # Of the group at hand: a table whose rows it changed; whether rows were given away with an earlier block;
@@ -154,6 +158,7 @@ class BlockDecoder:
         lengths = known.post_header_lengths
         self._id_bytes = bytes(_ID_BYTES.get(length, 0) for length in lengths) + bytes(256 - len(lengths))
         self._known = {}
+        self._near = [None] * (int(_NEAR) + 1)
         self._stamp += 1
         self._changed = None
         self._given = False
@@ -199,6 +204,8 @@ class BlockDecoder:
         end: cython.Py_ssize_t
         statement: cython.Py_ssize_t
         count: cython.Py_ssize_t = 0
+        found: cython.Py_ssize_t
+        crc: Crc32 = _CRC
         checked: cython.bint = self._checked
         may_roll_back: cython.bint = False
         while at < total:
@@ -215,7 +222,11 @@ class BlockDecoder:
                 checked = ev.FormatDescription.parse(events[at:end], self._source).checksum
             elif checked:
                 end -= 4
-                if _crc32(events, at, end) != _u32(data, end):
+                if end - at > _LONG_EVENT:
+                    found = zlib.crc32(memoryview(events)[at:end])
+                else:
+                    found = crc.of(data, at, end, 0)
+                if found != _u32(data, end):
                     raise errors.decode.BAD_CHECKSUM(source=self._source, position=_u32(data, at + 13))
             if code == _QUERY_CODE and end - at >= 32:
                 statement = at + 32 + (data[at + 30] | data[at + 31] << 8) + data[at + 27] + 1
@@ -253,6 +264,8 @@ class BlockDecoder:
                 self._table_map(events, at, end)
             elif treatment == _BOUND:
                 self._group_begins(rows)
+            elif treatment == _QUERY and code == _QUERY_CODE and _is_begin(data, at, end):
+                self._group_begins(rows)
             elif treatment == _QUERY:
                 self._query(events, at, end, code, rows)
             elif treatment == _FORMAT:
@@ -287,13 +300,16 @@ class BlockDecoder:
 
     @cython.cfunc
     def _table_map(self, events: bytes, at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.int:
-        table_id: Any = self._table_id(events, at, end, _TABLE_MAP_CODE)
-        known: _Mapped | None = self._known.get(table_id)
+        table_id: cython.ulonglong = self._table_id(events, at, end, _TABLE_MAP_CODE)
+        known: _Mapped | None = self._find(table_id)
         if known is None or not _same(events, at + 19, end, known.body):
             known = self._new_table_map(events[at + 19 : end], events, at)
             if len(self._known) >= _MOST_CACHED:
                 self._known = {number: item for number, item in self._known.items() if item.stamp == self._stamp}
+                self._near = [None] * (int(_NEAR) + 1)
             self._known[table_id] = known
+            known.number = table_id
+            self._near[table_id & _NEAR] = known
         known.stamp = self._stamp
         return 0
 
@@ -309,7 +325,9 @@ class BlockDecoder:
         return _Mapped(body, head, reader, plan.table.engine.lower() in _TRANSACTIONAL)
 
     @cython.cfunc
-    def _table_id(self, events: bytes, at: cython.Py_ssize_t, end: cython.Py_ssize_t, code: cython.int) -> Any:
+    def _table_id(
+        self, events: bytes, at: cython.Py_ssize_t, end: cython.Py_ssize_t, code: cython.int
+    ) -> cython.ulonglong:
         data: cython.p_uchar = events
         sizes: cython.p_uchar = self._id_bytes
         size: cython.int = sizes[code]
@@ -326,6 +344,17 @@ class BlockDecoder:
         return value
 
     @cython.cfunc
+    def _find(self, table_id: cython.ulonglong) -> _Mapped | None:
+        """The table map of this id seen last; the commonest answer takes no Python number."""
+        near: _Mapped | None = self._near[table_id & _NEAR]
+        if near is not None and near.number == table_id:
+            return near
+        known: _Mapped | None = self._known.get(table_id)
+        if known is not None:
+            self._near[table_id & _NEAR] = known
+        return known
+
+    @cython.cfunc
     def _rows_head(
         self, events: bytes, at: cython.Py_ssize_t, end: cython.Py_ssize_t, code: cython.int
     ) -> _Mapped | None:
@@ -336,7 +365,7 @@ class BlockDecoder:
         data: cython.p_uchar = events
         extras: cython.p_uchar = _WITH_EXTRA
         sizes: cython.p_uchar = self._id_bytes
-        table_id: Any = self._table_id(events, at, end, code)
+        table_id: cython.ulonglong = self._table_id(events, at, end, code)
         here: cython.Py_ssize_t = at + 19 + sizes[code]
         extra: cython.Py_ssize_t
         self._ends_statement = data[here] & 1
@@ -351,10 +380,10 @@ class BlockDecoder:
                 )
             here += extra
         self._here = here
-        mapped: _Mapped | None = self._known.get(table_id)
+        mapped: _Mapped | None = self._find(table_id)
         if mapped is None or mapped.stamp != self._stamp:
             # The dummy event that only ends a statement has an id no table has, and no rows.
-            if table_id in (0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF) and self._ends_statement:
+            if int(table_id) in (0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF) and self._ends_statement:
                 return None
             raise ev.malformed(
                 self._source, _u32(data, at + 13), f"{ev.event_name(code)} of table id {table_id} without its map"
@@ -480,75 +509,38 @@ class BlockDecoder:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
+def _is_begin(data: cython.p_uchar, at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
+    """Whether a QUERY is just BEGIN, as in most groups of a MySQL server."""
+    if end - at < 19 + 13 + 1 + 5:
+        return False
+    start: cython.Py_ssize_t = at + 32 + (data[at + 30] | data[at + 31] << 8) + data[at + 27] + 1
+    return (
+        end - start == 5
+        and data[start] == 66
+        and data[start + 1] == 69
+        and data[start + 2] == 71
+        and data[start + 3] == 73
+        and data[start + 4] == 78
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
 def _same(events: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, other: bytes) -> cython.bint:
     """Whether a part of ``events`` equals ``other``."""
     data: cython.p_uchar = events
     wanted: cython.p_uchar = other
     at: cython.Py_ssize_t
+    difference: cython.uchar = 0
     if stop - start != len(other):
         return False
+    if not cython.compiled:
+        return events[start:stop] == other
+    # No branch inside: compilers make vector instructions of it.
     for at in range(stop - start):
-        if data[start + at] != wanted[at]:
-            return False
-    return True
-
-
-def _crc_tables() -> bytes:
-    """Sixteen tables of 256 words, to take sixteen bytes at a step ("slicing-by-16", Intel 2006).
-
-    Table k says what a byte does to the remainder k bytes later. CRC-32 of ISO 3309, as zlib has it; words in the
-    machine's byte order.
-    """
-    first: list[int] = []
-    for number in range(256):
-        value = number
-        for _ in range(8):
-            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
-        first.append(value)
-    tables = [first]
-    for _ in range(15):
-        tables.append([first[value & 0xFF] ^ value >> 8 for value in tables[-1]])
-    return b"".join(value.to_bytes(4, sys.byteorder) for table in tables for value in table)
-
-
-_CRC = _crc_tables()
-
-
-@cython.cfunc
-def _crc32(events: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.uint:
-    """zlib.crc32 of a part of ``events``: most are so short that calling zlib takes longer than the work."""
-    if not cython.compiled or stop - start > _LONG_EVENT:
-        return zlib.crc32(memoryview(events)[start:stop])
-    data: cython.p_uchar = events
-    words: cython.p_uchar = _CRC
-    table: cython.p_uint = cython.cast(cython.p_uint, words)
-    value: cython.uint = 0xFFFFFFFF
-    at: cython.Py_ssize_t = start
-    while stop - at >= 16:
-        value ^= data[at] | data[at + 1] << 8 | data[at + 2] << 16 | cython.cast(cython.uint, data[at + 3]) << 24
-        value = (
-            table[15 * 256 + (value & 0xFF)]
-            ^ table[14 * 256 + (value >> 8 & 0xFF)]
-            ^ table[13 * 256 + (value >> 16 & 0xFF)]
-            ^ table[12 * 256 + (value >> 24)]
-            ^ table[11 * 256 + data[at + 4]]
-            ^ table[10 * 256 + data[at + 5]]
-            ^ table[9 * 256 + data[at + 6]]
-            ^ table[8 * 256 + data[at + 7]]
-            ^ table[7 * 256 + data[at + 8]]
-            ^ table[6 * 256 + data[at + 9]]
-            ^ table[5 * 256 + data[at + 10]]
-            ^ table[4 * 256 + data[at + 11]]
-            ^ table[3 * 256 + data[at + 12]]
-            ^ table[2 * 256 + data[at + 13]]
-            ^ table[256 + data[at + 14]]
-            ^ table[data[at + 15]]
-        )
-        at += 16
-    while at < stop:
-        value = value >> 8 ^ table[(value ^ data[at]) & 0xFF]
-        at += 1
-    return value ^ 0xFFFFFFFF
+        difference |= data[start + at] ^ wanted[at]
+    return difference == 0
 
 
 @cython.cfunc

@@ -1,8 +1,13 @@
 from worker.binlog.values cimport ColumnCodec
+from worker.replicate.batch cimport Batch, KeyState
+from worker.binlog.crc cimport Crc32
+from worker.rows cimport RowChange
 
 
 cdef class ImageReader:
     cdef object plan
+    cdef object shard
+    cdef list values
     cdef list codecs
     cdef list written
     cdef list key_codecs
@@ -16,10 +21,17 @@ cdef class ImageReader:
     cdef bytearray out
     cdef bint partial
     cdef list jsons
-    cpdef object read(
-        self, bytes events, Py_ssize_t at, Py_ssize_t end, int kind, object byte, object event, list rows
+    cdef int read(
+        self, bytes events, Py_ssize_t at, Py_ssize_t end, int kind, Py_ssize_t byte, Py_ssize_t event,
+        list[RowChange] rows
     )
-    cpdef object pick(self, bytes events, Py_ssize_t at, Py_ssize_t end, int kind, object pos, object batch)
+    cdef int pick(self, bytes events, Py_ssize_t at, Py_ssize_t end, int kind, long long pos, Batch batch)
+    cdef int _pick_unkeyed(
+        self, bytes events, Py_ssize_t end, int kind, long long pos, Batch batch, Py_ssize_t first, Py_ssize_t second
+    )
+    cdef bint _mine(self) noexcept
+    cdef int _keep_key(self)
+    cdef bint _same_key(self, unsigned char* data)
     cdef Py_ssize_t _open(self, bytes events, Py_ssize_t at, Py_ssize_t end, int kind)
     cdef Py_ssize_t _second(self, Py_ssize_t first, int kind) noexcept
     cdef Py_ssize_t _present(self, unsigned char* data, Py_ssize_t bitmap)
@@ -28,8 +40,9 @@ cdef class ImageReader:
     cdef bytes _literal(self, ColumnCodec codec, unsigned char* data, bint mapped)
     cdef object _literals(self, unsigned char* data)
     cdef object _source_key(self, unsigned char* data)
+    cdef object _tuple(self, list[ColumnCodec] codecs, list[bytes] values, unsigned char* data, bint mapped)
+    cdef bytes _cut(self, Py_ssize_t size)
     cdef bytes _joined(self, unsigned char* data)
-    cdef bytes _key(self, unsigned char* data)
+    cdef Py_ssize_t _key(self, unsigned char* data)
     cdef Py_ssize_t _join(self, list[ColumnCodec] codecs, unsigned char* data, bint hashing)
-    cdef int _add_crc(self, unsigned char* out, Py_ssize_t start, Py_ssize_t stop)
     cdef unsigned char* _room(self, Py_ssize_t used, Py_ssize_t more)

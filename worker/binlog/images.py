@@ -1,4 +1,4 @@
-# cython: language_level=3, cdivision=True
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """The row images of one shard table's events: as row changes, or as the share of them that is one lane's.
 
 Format: MySQL Internals Manual, "Rows Event". Compiled by Cython (types of the class in images.pxd), and plain Python
@@ -7,38 +7,26 @@ where it is not.
 
 from __future__ import annotations
 
-from typing import Any
-
 import cython
 
+from worker.binlog.crc import Crc32
 from worker.binlog.jsondiff import partial_head
 from worker.binlog.jsontext import BadJson
 from worker.binlog.values import ColumnCodec, Unreadable
 from worker.plan import TablePlan
+from worker.replicate.batch import Batch, KeyState
 from worker.replicate.placement import Bucket, crc_seed, hash_indexes
 from worker.rows import ChangeKind, Literals, RowChange
 
-_row: Any = getattr(tuple, "__new__")  # noqa: B009 (typed access is refused); skips the NamedTuple constructor
-_NULL = b"NULL"
-_KIND_OF = (None, ChangeKind.INSERT, ChangeKind.UPDATE, ChangeKind.DELETE)
+_NULL = cython.declare(bytes, b"NULL")
+_KIND_OF = cython.declare(tuple, (ChangeKind.INSERT, ChangeKind.INSERT, ChangeKind.UPDATE, ChangeKind.DELETE))
 _INSERT = cython.declare(cython.int, 1)
 _UPDATE = cython.declare(cython.int, 2)
 _DELETE = cython.declare(cython.int, 3)
 _ROOM = cython.declare(cython.int, 1024)
 
 
-def _crc_bytes() -> bytes:
-    """The 256 words of CRC-32's table (ISO 3309, as zlib has it), little-endian."""
-    words = bytearray()
-    for number in range(256):
-        value = number
-        for _ in range(8):
-            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
-        words += value.to_bytes(4, "little")
-    return bytes(words)
-
-
-_CRC = _crc_bytes()
+_CRC = cython.declare(Crc32, Crc32())
 
 
 class BadImage(Exception):
@@ -81,6 +69,7 @@ class ImageReader:
 
     def __init__(self, plan: TablePlan, codecs: list[ColumnCodec], keys: int, bucket: Bucket) -> None:
         self.plan = plan
+        self.shard = plan.shard
         self.codecs = codecs
         self.keys = keys
         self.at = 0
@@ -95,19 +84,21 @@ class ImageReader:
         self.crc = 0
         self.out = bytearray(_ROOM)
         self.partial = False
+        # Filled row by row and copied: cheaper than a new list each time.
+        self.values: list[bytes] = [_NULL] * len(self.written)
         self.jsons = [codec for codec in codecs if codec.is_json]
 
-    @cython.ccall
+    @cython.cfunc
     def read(
         self,
         events: bytes,
         at: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
         kind: cython.int,
-        byte: object,
-        event: object,
+        byte: cython.Py_ssize_t,
+        event: cython.Py_ssize_t,
         rows: list[RowChange],
-    ) -> object:
+    ) -> cython.int:
         """Append every row of a rows event to ``rows``: its bytes at..end, from the column count to the last image.
 
         ``kind``: ChangeKind; ``byte``, ``event``: of the RowChange. Raises BadImage, MissingColumn, and the codecs'
@@ -122,6 +113,7 @@ class ImageReader:
         before_key: tuple[bytes, ...]
         after: tuple[bytes, ...]
         after_key: tuple[bytes, ...]
+        row: RowChange
         of: object = _KIND_OF[kind]
         while self.at < end:
             start: cython.Py_ssize_t = self.at
@@ -141,14 +133,30 @@ class ImageReader:
                     after_key = self._source_key(data)
             if self.at == start:
                 raise BadImage("a row image without a byte")
-            rows.append(_row(RowChange, (byte, event, of, self.plan, before, after, before_key, after_key)))
-        return None
+            # Without the constructor, whose arguments would become Python objects.
+            row = RowChange.__new__(RowChange)
+            row.byte = byte
+            row.event = event
+            row.kind = of
+            row.plan = self.plan
+            row.before = before
+            row.after = after
+            row.source_key_before = before_key
+            row.source_key_after = after_key
+            rows.append(row)
+        return 0
 
-    @cython.ccall
+    @cython.cfunc
     def pick(
-        self, events: bytes, at: cython.Py_ssize_t, end: cython.Py_ssize_t, kind: cython.int, pos: object, batch: Any
-    ) -> object:
-        """Give ``batch`` (worker.replicate.batch.Batch) the lane's share of a rows event; the rest is stepped over.
+        self,
+        events: bytes,
+        at: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        kind: cython.int,
+        pos: cython.longlong,
+        batch: Batch,
+    ) -> cython.int:
+        """Give ``batch`` the lane's share of a rows event; the rest is stepped over.
 
         ``pos``: of the event's end in the source's file. Raises as :meth:`read`, and what the batch raises.
         """
@@ -157,62 +165,135 @@ class ImageReader:
         second: cython.Py_ssize_t = self._second(first, kind)
         first_present: cython.Py_ssize_t = self._present(data, first)
         second_present: cython.Py_ssize_t = self._present(data, second)
-        has_key: cython.bint = len(self.key_codecs) > 0
-        lanes: cython.uint = self.lanes
-        lane: cython.uint = self.lane
-        old_mine: cython.bint
-        new_mine: cython.bint
-        plan: object = self.plan
-        before: object
-        after: object
-        if not has_key and self.seed % lanes != lane:
-            self.at = end
-            return None
+        plan: TablePlan = self.plan
+        keys: dict[bytes, KeyState] | None = None
+        mine: cython.bint
+        size: cython.Py_ssize_t
+        start: cython.Py_ssize_t
+        old: bytes
+        new: bytes
+        if not len(self.key_codecs):
+            return self._pick_unkeyed(events, end, kind, pos, batch, first, second)
         while self.at < end:
-            start: cython.Py_ssize_t = self.at
-            old_mine = False
-            new_mine = False
-            old: bytes = b""
-            new: bytes = b""
-            if not has_key:
-                before = ()
-                after = ()
-                if kind != _INSERT:
-                    self._scan(data, end, first, first_present)
-                    before = self._literals(data)
-                if kind != _DELETE:
-                    self._scan_after(events, end, second, second_present)
-                    after = self._literals(data)
-                batch.operate(plan, before, after, pos)
-            elif kind == _INSERT:
+            start = self.at
+            if kind == _INSERT:
                 self._scan(data, end, second, second_present)
-                new = self._key(data)
-                if lanes == 1 or self.crc % lanes == lane:
-                    batch.put(plan, new, self._joined(data), pos)
+                size = self._key(data)
+                if self._mine():
+                    if keys is None:
+                        keys = batch.keys_of(plan, self.shard)
+                    new = self._cut(size)
+                    batch.put_in(keys, plan, new, self._joined(data), pos)
             elif kind == _DELETE:
                 self._scan(data, end, first, first_present)
-                old = self._key(data)
-                if lanes == 1 or self.crc % lanes == lane:
-                    batch.remove(plan, old, pos)
+                size = self._key(data)
+                if self._mine():
+                    if keys is None:
+                        keys = batch.keys_of(plan, self.shard)
+                    batch.remove_in(keys, plan, self._cut(size), pos)
             else:
                 self._scan(data, end, first, first_present)
-                old = self._key(data)
-                old_mine = lanes == 1 or self.crc % lanes == lane
+                size = self._key(data)
+                mine = self._mine()
+                self._keep_key()
                 self._scan_after(events, end, second, second_present)
-                new = self._key(data)
-                new_mine = lanes == 1 or self.crc % lanes == lane
-                if old == new:
-                    if new_mine:
-                        batch.replace(plan, new, self._joined(data), pos)
+                if self._same_key(data):
+                    # The bytes of most updates' keys: no need to write them twice.
+                    if mine:
+                        if keys is None:
+                            keys = batch.keys_of(plan, self.shard)
+                        new = self._cut(size)
+                        batch.replace_in(keys, plan, new, self._joined(data), pos)
                 else:
-                    # A key change is a DELETE of one key and an INSERT of another, maybe of other lanes.
-                    if old_mine:
-                        batch.remove(plan, old, pos)
-                    if new_mine:
-                        batch.put(plan, new, self._joined(data), pos)
+                    if keys is None:
+                        keys = batch.keys_of(plan, self.shard)
+                    old = self._cut(size)
+                    new = self._cut(self._key(data))
+                    if old == new:
+                        if mine:
+                            batch.replace_in(keys, plan, new, self._joined(data), pos)
+                    else:
+                        # A key change is a DELETE of one key and an INSERT of another, maybe of other lanes.
+                        if mine:
+                            batch.remove_in(keys, plan, old, pos)
+                        if self._mine():
+                            batch.put_in(keys, plan, new, self._joined(data), pos)
             if self.at == start:
                 raise BadImage("a row image without a byte")
-        return None
+        return 0
+
+    @cython.cfunc
+    def _pick_unkeyed(
+        self,
+        events: bytes,
+        end: cython.Py_ssize_t,
+        kind: cython.int,
+        pos: cython.longlong,
+        batch: Batch,
+        first: cython.Py_ssize_t,
+        second: cython.Py_ssize_t,
+    ) -> cython.int:
+        """:meth:`pick` of a table without a key: all rows are one lane's."""
+        data: cython.p_uchar = events
+        first_present: cython.Py_ssize_t = self._present(data, first)
+        second_present: cython.Py_ssize_t = self._present(data, second)
+        start: cython.Py_ssize_t
+        before: tuple[bytes, ...]
+        after: tuple[bytes, ...]
+        if self.seed % self.lanes != self.lane:
+            self.at = end
+            return 0
+        while self.at < end:
+            start = self.at
+            before = ()
+            after = ()
+            if kind != _INSERT:
+                self._scan(data, end, first, first_present)
+                before = self._literals(data)
+            if kind != _DELETE:
+                self._scan_after(events, end, second, second_present)
+                after = self._literals(data)
+            batch.operate(self.plan, before, after, pos)
+            if self.at == start:
+                raise BadImage("a row image without a byte")
+        return 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _mine(self) -> cython.bint:
+        """Whether the key written last is the lane's."""
+        return self.lanes == 1 or self.crc % self.lanes == self.lane
+
+    @cython.cfunc
+    def _keep_key(self) -> cython.int:
+        """Remember where the scanned image's key is."""
+        codecs: list[ColumnCodec] = self.key_codecs
+        codec: ColumnCodec
+        i: cython.Py_ssize_t
+        for i in range(len(codecs)):
+            codec = codecs[i]
+            codec.kept_start = codec.start
+            codec.kept_stop = codec.stop
+        return 0
+
+    @cython.cfunc
+    def _same_key(self, data: cython.p_uchar) -> cython.bint:
+        """Whether the scanned image's key has the bytes of the key that was kept."""
+        codecs: list[ColumnCodec] = self.key_codecs
+        codec: ColumnCodec
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        for i in range(len(codecs)):
+            codec = codecs[i]
+            if codec.start < 0 or codec.kept_start < 0:
+                return False
+            if codec.stop - codec.start != codec.kept_stop - codec.kept_start:
+                return False
+            for at in range(codec.stop - codec.start):
+                if data[codec.start + at] != data[codec.kept_start + at]:
+                    return False
+        return True
 
     @cython.cfunc
     def _open(
@@ -281,7 +362,9 @@ class ImageReader:
         i: cython.Py_ssize_t
         if at > end:
             raise BadImage("a row image exceeds the event")
-        for codec in self.jsons:
+        jsons: list[ColumnCodec] = self.jsons
+        for i in range(len(jsons)):
+            codec = jsons[i]
             codec.old_start = -1
         for i in range(len(codecs)):
             codec = codecs[i]
@@ -346,34 +429,47 @@ class ImageReader:
     @cython.cfunc
     def _literals(self, data: cython.p_uchar) -> Literals:
         """The scanned image's written values."""
-        values: list[bytes] = []
-        codec: ColumnCodec
-        for codec in self.written:
-            values.append(self._literal(codec, data, True))
-        return tuple(values)
+        return self._tuple(self.written, self.values, data, True)
 
     @cython.cfunc
     def _source_key(self, data: cython.p_uchar) -> Literals:
         """The scanned image's key before mapping."""
-        values: list[bytes] = []
+        values: list[bytes] = [_NULL] * len(self.key_codecs)
+        return self._tuple(self.key_codecs, values, data, False)
+
+    @cython.cfunc
+    def _tuple(
+        self, codecs: list[ColumnCodec], values: list[bytes], data: cython.p_uchar, mapped: cython.bint
+    ) -> Literals:
+        """The codecs' literals, by way of ``values``, which has as many items."""
         codec: ColumnCodec
-        for codec in self.key_codecs:
-            values.append(self._literal(codec, data, False))
+        i: cython.Py_ssize_t = 0
+        at: cython.Py_ssize_t
+        try:
+            for at in range(len(codecs)):
+                i = at
+                codec = codecs[at]
+                values[at] = _NULL if codec.start < 0 else codec.of_wire(data, codec.start, codec.stop, mapped)
+        except Unreadable:
+            codec = codecs[i]
+            raise codec.unreadable(_cut(data, codec.start, codec.stop)) from None
         return tuple(values)
+
+    @cython.cfunc
+    def _cut(self, size: cython.Py_ssize_t) -> bytes:
+        """What was written last."""
+        out: cython.p_uchar = self.out
+        return _cut(out, 0, size)
 
     @cython.cfunc
     def _joined(self, data: cython.p_uchar) -> bytes:
         """The scanned image's literals with commas between them."""
-        stop: cython.Py_ssize_t = self._join(self.written, data, False)
-        out: cython.p_uchar = self.out
-        return _cut(out, 0, stop)
+        return self._cut(self._join(self.written, data, False))
 
     @cython.cfunc
-    def _key(self, data: cython.p_uchar) -> bytes:
-        """The scanned image's key (mapped), likewise; sets ``self.crc`` to what decides its lane."""
-        stop: cython.Py_ssize_t = self._join(self.key_codecs, data, True)
-        out: cython.p_uchar = self.out
-        return _cut(out, 0, stop)
+    def _key(self, data: cython.p_uchar) -> cython.Py_ssize_t:
+        """Write the scanned image's key (mapped), likewise; its size. Sets ``self.crc`` to what decides its lane."""
+        return self._join(self.key_codecs, data, self.lanes > 1)
 
     @cython.cfunc
     def _join(self, codecs: list[ColumnCodec], data: cython.p_uchar, hashing: cython.bint) -> cython.Py_ssize_t:
@@ -382,29 +478,39 @@ class ImageReader:
         literal: bytes
         plain: cython.p_uchar
         hashed: cython.p_uchar = self.hashed
+        crc: Crc32 = _CRC
         write: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         most: cython.Py_ssize_t
+        room: cython.Py_ssize_t = len(self.out)
         i: cython.Py_ssize_t
         at: cython.Py_ssize_t
-        out: cython.p_uchar = self._room(0, 64)
+        out: cython.p_uchar
+        if room > 1 << 20:
+            self._room(0, 64)
+            room = len(self.out)
+        out = self.out
         if hashing:
             self.crc = self.seed
         for i in range(len(codecs)):
             codec = codecs[i]
+            # One byte more than needed is always there, for the comma.
             if i:
                 out[write] = 44
                 write += 1
             stop = -1
-            if codec.start >= 0:
-                most = codec.most_bytes()
-                if most:
+            most = codec.most_bytes()
+            if most:
+                if room - write <= most:
                     out = self._room(write, most)
-                    stop = codec.put_wire(out, write, data)
+                    room = len(self.out)
+                stop = codec.put_wire(out, write, data)
             if stop < 0:
                 literal = self._literal(codec, data, True)
-                out = self._room(write, len(literal))
                 stop = write + len(literal)
+                if room <= stop:
+                    out = self._room(write, len(literal))
+                    room = len(self.out)
                 plain = literal
                 if cython.compiled:
                     for at in range(stop - write):
@@ -412,20 +518,9 @@ class ImageReader:
                 else:
                     out[write:stop] = literal
             if hashing and hashed[i]:
-                self._add_crc(out, write, stop)
+                self.crc = crc.of(out, write, stop, self.crc)
             write = stop
         return write
-
-    @cython.cfunc
-    def _add_crc(self, out: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.int:
-        """CRC-32 of further bytes, as zlib.crc32(bytes, self.crc)."""
-        table: cython.p_uchar = _CRC
-        value: cython.uint = self.crc ^ 0xFFFFFFFF
-        at: cython.Py_ssize_t
-        for at in range(start, stop):
-            value = value >> 8 ^ cython.cast(cython.uint, _little(table, 4 * ((value ^ out[at]) & 0xFF), 4))
-        self.crc = value ^ 0xFFFFFFFF
-        return 0
 
     @cython.cfunc
     def _room(self, used: cython.Py_ssize_t, more: cython.Py_ssize_t) -> cython.p_uchar:

@@ -4,6 +4,8 @@ cdef class ColumnCodec:
     cdef Py_ssize_t stop
     cdef Py_ssize_t old_start
     cdef Py_ssize_t old_stop
+    cdef Py_ssize_t kept_start
+    cdef Py_ssize_t kept_stop
     cdef bint is_json
     cdef bint old_json
     cdef int fixed

@@ -25,9 +25,10 @@ from worker.table import Column, Table, ValueKind
 
 _float_of = struct.Struct("<f").unpack
 _double_of = struct.Struct("<d").unpack
-_HEX = b"0123456789ABCDEF"
-_NULL = b"NULL"
-_DECIMAL_BYTES = b"\0\1\1\2\2\3\3\4\4\4"  # bytes of a group of 0–9 decimal digits
+_HEX = cython.declare(bytes, b"0123456789ABCDEF")
+_NULL = cython.declare(bytes, b"NULL")
+_PAIRS = cython.declare(bytes, b"".join([b"%02d" % number for number in range(100)]))
+_DECIMAL_BYTES = cython.declare(bytes, b"\0\1\1\2\2\3\3\4\4\4")  # bytes of a group of 0–9 decimal digits
 
 # ValueKind as C integers.
 _INTEGER = cython.declare(cython.int, 1)
@@ -90,11 +91,19 @@ def _power(digits: cython.int) -> cython.ulonglong:
 @cython.exceptval(check=False)
 def _put(out: cython.p_uchar, at: cython.Py_ssize_t, value: cython.ulonglong, width: cython.int) -> cython.Py_ssize_t:
     """Write ``value`` as ``width`` digits; the byte behind them."""
-    i: cython.Py_ssize_t
-    for i in range(at + width - 1, at - 1, -1):
-        out[i] = 48 + value % 10
-        value = value // 10
-    return at + width
+    pairs: cython.p_uchar = _PAIRS
+    stop: cython.Py_ssize_t = at + width
+    i: cython.Py_ssize_t = stop
+    pair: cython.int
+    while i - at >= 2:
+        pair = 2 * (value % 100)
+        value = value // 100
+        i -= 2
+        out[i] = pairs[pair]
+        out[i + 1] = pairs[pair + 1]
+    if i > at:
+        out[at] = 48 + value % 10
+    return stop
 
 
 @cython.cfunc
@@ -203,6 +212,8 @@ class ColumnCodec:
         self.stop = -1
         self.old_start = -1
         self.old_stop = -1
+        self.kept_start = -1
+        self.kept_stop = -1
         self.is_json = False
         self.old_json = False
         self.fixed = -1
@@ -417,7 +428,7 @@ class ColumnCodec:
     @cython.cfunc
     def most_bytes(self) -> cython.Py_ssize_t:
         """At most so many bytes :meth:`put_wire` writes for the value at hand; 0: it does not write this kind."""
-        if self.kind == _INTEGER:
+        if self.kind == _INTEGER or self.start < 0:
             return 24
         if self.kind == _STRING and self.quotable and not self.mapped:
             return 2 * (self.stop - self.start) + 2
@@ -429,6 +440,12 @@ class ColumnCodec:
 
         For the commonest kinds only, and 7-bit text of other character sets than the connection's; -1: ask of_wire.
         """
+        if self.start < 0:
+            out[write] = 78
+            out[write + 1] = 85
+            out[write + 2] = 76
+            out[write + 3] = 76
+            return write + 4
         if self.kind == _INTEGER:
             return self._put_integer(out, write, data, self.start, self.stop - self.start, True)
         content: cython.int = _content(data, self.start, self.stop)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from proto import errors
@@ -30,19 +30,16 @@ from worker.binlog.gtids import parse_gtid, parse_gtid_list
 from worker.position import SourcePosition
 from worker.relay.files import (
     FIRST_BYTE,
-    MAGIC,
     disk_error,
-    index_path,
     relay_path,
     remove_segment,
     segment_numbers,
-    statements_path,
-    sync_directory,
     write_at,
 )
 from worker.relay.groups import GroupWalker, may_wrap
 from worker.relay.gtid import GtidSet
 from worker.relay.log import RelayLog
+from worker.relay.opened import Opened
 from worker.relay.records import Entry, EntryKind, pack_entry, pack_statement
 from worker.relay.segment import Index, Segment, begin_entry, read_description
 from worker.relay.start import FromFile, FromGtids, Start
@@ -62,23 +59,6 @@ def _utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-@dataclass(slots=True)
-class _Open:
-    """The three files of the segment that is written to and how far each of them counts."""
-
-    number: int
-    events: int
-    index: int
-    statements: int
-    written: int
-    index_bytes: int
-    statements_bytes: int
-
-    def close(self) -> None:
-        for fd in (self.events, self.index, self.statements):
-            os.close(fd)
-
-
 class Appender:
     """Used by one thread: ``connect``, then ``feed`` and ``flush`` until something fails, then again.
 
@@ -93,7 +73,7 @@ class Appender:
         self._source = log.source
         self._directory = log.directory
         self._logger = get_logger(source=log.source)
-        self._open: _Open | None = None
+        self._open: Opened | None = None
         self._pending: list[memoryview | bytes] = []
         self._description = b""
         self._checksum = False
@@ -178,6 +158,21 @@ class Appender:
         self._pending.append(event)
         if self._by_gtid and kind in _GTID_LISTS:
             self._settle(bytes(event))
+
+    def take(self, packets: bytearray, start: int, end: int) -> int:
+        """Take the ordinary events at the front of what was received; where in it :meth:`feed` has to go on.
+
+        ``packets`` is the caller's again after :meth:`flush`; what was taken of it is moved.
+        """
+        while self._description and self._skipped_to is None and self._seed is None:
+            passed = self._walker.stride(packets, start, end, self._segment_bytes)
+            if passed is None:
+                break
+            self._pending.append(memoryview(packets)[passed.first : passed.last])
+            start = passed.upto
+            if not passed.entry_due:
+                break
+        return start
 
     def flush(self) -> None:
         """Write what was fed and publish its whole groups."""
@@ -375,11 +370,8 @@ class Appender:
                 remove_segment(self._directory, number)
         last_entry = None
         if last is not None and last.end is None:
-            self._open = opened = self._open or self._reopen(last.number)
-            opened.written = head.offset.byte
-            os.ftruncate(opened.events, opened.written)
-            os.ftruncate(opened.index, opened.index_bytes)
-            os.ftruncate(opened.statements, opened.statements_bytes)
+            self._open = opened = self._open or Opened.again(self._directory, last.number)
+            opened.cut(head.offset.byte)
             last_entry = self._log.index_of(last).entries[-1].byte
         self._walker = GroupWalker(
             self._source,
@@ -393,21 +385,6 @@ class Appender:
             lost=frozenset(self._log.require().lost_xids),
         )
 
-    def _reopen(self, number: int) -> _Open:
-        """The files of a segment as recovery left them."""
-        made = _Open(
-            number,
-            os.open(relay_path(self._directory, number), os.O_WRONLY),
-            os.open(index_path(self._directory, number), os.O_WRONLY),
-            os.open(statements_path(self._directory, number), os.O_WRONLY),
-            0,
-            0,
-            0,
-        )
-        made.index_bytes = os.fstat(made.index).st_size
-        made.statements_bytes = os.fstat(made.statements).st_size
-        return made
-
     def _write(self) -> None:
         if not self._pending:
             return
@@ -417,7 +394,7 @@ class Appender:
         opened.written += len(data)
         self._pending.clear()
 
-    def _opened(self) -> _Open:
+    def _opened(self) -> Opened:
         if self._open is None:
             raise self._garbled("an event for a segment that is closed")
         return self._open
@@ -441,7 +418,9 @@ class Appender:
         begin = begin_entry(head.position, head.commit_time, self._walker.waiting())
         try:
             end = self._seal()
-            self._create(number, begin)
+            opened = Opened.new(self._directory, number, pack_entry(begin), self._description)
+            self.close()
+            self._open = opened
         except OSError as error:
             raise self._disk_error(error) from error
         timestamp, kind, _, size, log_pos, _ = _HEADER.unpack_from(self._description)
@@ -478,22 +457,3 @@ class Appender:
         write_at(opened.index, pack_entry(end), opened.index_bytes)
         os.fsync(opened.index)
         return end
-
-    def _create(self, number: int, begin: Entry) -> None:
-        """Where the segment begins is on disk before its first event is."""
-        fds: list[int] = []
-        record, data = pack_entry(begin), MAGIC + self._description
-        try:
-            for path in (relay_path, index_path, statements_path):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-                fds.append(os.open(path(self._directory, number), flags, 0o640))
-            write_at(fds[1], record, 0)
-            os.fsync(fds[1])
-            write_at(fds[0], data, 0)
-            sync_directory(self._directory)
-        except OSError:
-            for fd in fds:
-                os.close(fd)
-            raise
-        self.close()
-        self._open = _Open(number, fds[0], fds[1], fds[2], len(data), len(record), 0)

@@ -8,9 +8,10 @@ Formats: MySQL Internals Manual, "Client/Server Protocol" (packets, ERR, EOF) an
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import pymysql
 from pymysql.constants import CR
@@ -41,6 +42,9 @@ HEARTBEAT_SECONDS = 1.0
 
 _SILENCE_SECONDS = 20.0
 _BUFFER_BYTES = 1 << 20
+_FULL_RECORD = 16 * 1024
+"""The most that one TLS record holds (RFC 8446, 5.1): a TLS socket gives no more at a time, however much has come."""
+
 _LARGEST_PACKET = 0xFFFFFF
 _COM_BINLOG_DUMP = 0x12
 _COM_BINLOG_DUMP_GTID = 0x1E
@@ -59,8 +63,16 @@ class _Socket(Protocol):
     def shutdown(self, how: int) -> None: ...
 
 
+class Received(NamedTuple):
+    """Packets: the bytes from ``start`` to ``end`` of ``buffer``; the last one may be there in part."""
+
+    buffer: bytearray
+    start: int
+    end: int
+
+
 class Dump:
-    """One connection that dumps. ``receive`` and ``events`` are one thread's; ``interrupt`` is anybody's."""
+    """One connection that dumps. What receives is one thread's; ``interrupt`` is anybody's."""
 
     def __init__(self, session: Session, info: ServerInfo, source: str, endpoint: Endpoint) -> None:
         self.info = info
@@ -155,7 +167,7 @@ class Dump:
             raise self._lost(str(error)) from error
 
     def receive(self) -> None:
-        """Wait until bytes have come. Whatever :meth:`events` gave before is no longer valid."""
+        """Wait until bytes have come. Whatever :meth:`received` and :meth:`event` gave before is no longer valid."""
         if self._start:
             # Less than one packet is left: to the front with it.
             left = self._end - self._start
@@ -167,16 +179,41 @@ class Dump:
             self._buffer, self._view = grown, memoryview(grown)
         try:
             got: int = self._socket.recv_into(self._view[self._end :])
+            self._end += got
+            if got >= _FULL_RECORD:
+                self._drain()
         except TimeoutError as error:
             raise self._lost(f"nothing came for {_SILENCE_SECONDS:.0f} s") from error
         except OSError as error:
             raise self._lost(str(error)) from error
         if got == 0:
             raise self._lost("the source closed the connection")
-        self._end += got
 
-    def events(self) -> Iterator[memoryview]:
-        """The whole events that have come, each header and all, valid until the next :meth:`receive`.
+    def _drain(self) -> None:
+        """Take what else has come, without waiting: to write and publish takes longer than to look at a record."""
+        self._socket.settimeout(0.0)
+        try:
+            while self._end < len(self._buffer):
+                got: int = self._socket.recv_into(self._view[self._end :])
+                if got == 0:
+                    break  # the next receive tells
+                self._end += got
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        finally:
+            self._socket.settimeout(_SILENCE_SECONDS)
+
+    def received(self) -> Received:
+        """The packets that have come and were not taken, valid until the next :meth:`receive`."""
+        # Behind a part of an event only :meth:`event` can go on.
+        return Received(self._buffer, self._start, self._start if self._parts else self._end)
+
+    def skip(self, upto: int) -> None:
+        """The packets before byte ``upto`` of what was received were taken."""
+        self._start = upto
+
+    def event(self) -> memoryview | None:
+        """The next whole event, header and all, valid until the next :meth:`receive`; None when there is none.
 
         Raises SOURCE_LOG_GONE or what the server's ERR packet says, DUMP_ENDED at its EOF, BAD_PACKET.
         """
@@ -185,7 +222,7 @@ class Dump:
             at = self._start + 4
             size = int.from_bytes(view[self._start : self._start + 3], "little")
             if at + size > self._end:
-                return
+                return None
             self._start = at + size
             if size == _LARGEST_PACKET:  # the packet goes on in the next one
                 self._parts.append(bytes(view[at : at + size]))
@@ -196,7 +233,8 @@ class Dump:
                 self._parts.clear()
             if not packet or packet[0] != _OK:
                 raise self._ended(bytes(packet))
-            yield packet[1:]
+            return packet[1:]
+        return None
 
     def interrupt(self) -> None:
         """Make a waiting :meth:`receive` fail."""

@@ -18,7 +18,6 @@ applied the first would have to take it back. Which prepared group an XA COMMIT 
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from proto import errors
@@ -30,73 +29,30 @@ from worker.position import RelayOffset, SourcePosition
 from worker.relay import querytext
 from worker.relay.commit_time import estimated_time, exact_time
 from worker.relay.gtid import GtidSet
+from worker.relay.kinds import (
+    BEFORE_STATEMENT,
+    BREAKS_GROUP,
+    GTID_LISTS,
+    GTIDS,
+    LARGEST_GAP,
+    ONLY_IN_GROUP,
+    ROWS,
+    WRAP,
+)
 from worker.relay.model import Head, Statement
 from worker.relay.prepared import PreparedGroup
 from worker.relay.querytext import QUERIES
 from worker.relay.records import Entry, EntryKind
+from worker.relay.scan import scan
+from worker.relay.stretch import Bounds, GroupHead, In, Passed, Stand
 
 SPACING = 256 * 1024
 """Bytes between index entries, and the size of a block."""
 
-_WRAP = 1 << 32
-_LARGEST_GAP = 1 << 30
-_GTIDS = frozenset({EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID})
-_GTID_LISTS = frozenset({EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST})
-_BEFORE_STATEMENT = frozenset(
-    {
-        EventType.INTVAR,
-        EventType.RAND,
-        EventType.USER_VAR,
-        EventType.BEGIN_LOAD_QUERY,
-        EventType.APPEND_BLOCK,
-        EventType.ROWS_QUERY,
-    }
-)
-_ROWS = frozenset(
-    {
-        EventType.TABLE_MAP,
-        EventType.WRITE_ROWS_V1,
-        EventType.UPDATE_ROWS_V1,
-        EventType.DELETE_ROWS_V1,
-        EventType.WRITE_ROWS_V2,
-        EventType.UPDATE_ROWS_V2,
-        EventType.DELETE_ROWS_V2,
-        EventType.PARTIAL_UPDATE_ROWS,
-        EventType.ANNOTATE_ROWS,
-        EventType.WRITE_ROWS_COMPRESSED_V1,
-        EventType.UPDATE_ROWS_COMPRESSED_V1,
-        EventType.DELETE_ROWS_COMPRESSED_V1,
-        EventType.WRITE_ROWS_COMPRESSED,
-        EventType.UPDATE_ROWS_COMPRESSED,
-        EventType.DELETE_ROWS_COMPRESSED,
-    }
-)
-_ONLY_IN_GROUP = frozenset(
-    {
-        EventType.XID,
-        EventType.XA_PREPARE,
-        EventType.TRANSACTION_PAYLOAD,
-        EventType.PRE_GA_WRITE_ROWS,
-        EventType.PRE_GA_UPDATE_ROWS,
-        EventType.PRE_GA_DELETE_ROWS,
-        *_ROWS,
-    }
-)
-_BREAKS_GROUP = frozenset({EventType.FORMAT_DESCRIPTION, EventType.ROTATE, EventType.STOP, *_GTIDS, *_GTID_LISTS})
-
 
 def may_wrap(pos: int, size: int) -> bool:
     """Whether an event of ``size`` bytes behind source byte ``pos`` may end where ``log_pos`` begins again with 0."""
-    return -pos % _WRAP - size in range(_LARGEST_GAP)
-
-
-class _In(enum.IntEnum):
-    """Where the walk stands."""
-
-    BETWEEN = 0  # at a group end
-    HEADED = 1  # behind MySQL's GTID, or what goes before a statement: the next statement decides
-    STANDALONE = 2  # behind MariaDB's GTID of one statement
-    OPEN = 3  # in a transaction
+    return -pos % WRAP - size in range(LARGEST_GAP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +120,7 @@ class GroupWalker:
         self.pos = at.position.pos
         self.server = at.position.server
         self.start_pos = self.pos
-        self._state = _In.BETWEEN
+        self._state = In.BETWEEN
         self._gtids = GtidSet(at.position.gtid_set, known=bool(at.position.gtid_set))
         self._live = self._unsure = live
         self._by_gtid = by_gtid
@@ -174,7 +130,7 @@ class GroupWalker:
         self._ended_by: _Xa | None = None
         self._payload_at: int | None = None  # in this segment, the first group that is compressed
         self._is_payload = False
-        self._gtid = ""
+        self._gtid = self._last_gtid = ""
         self._anonymous = False
         self._commit_time = at.commit_time
         self._exact_time = 0.0
@@ -193,7 +149,7 @@ class GroupWalker:
 
     @property
     def at_group_end(self) -> bool:
-        return self._state is _In.BETWEEN
+        return self._state is In.BETWEEN
 
     @property
     def end(self) -> Head:
@@ -236,7 +192,7 @@ class GroupWalker:
     def step(self, event: memoryview | bytes, kind: int, size: int, log_pos: int, timestamp: int) -> None:
         """Go past one event, which starts at :attr:`byte`; the other values are from its header."""
         pos = self._behind(kind, size, log_pos)
-        between = self._state is _In.BETWEEN
+        between = self._state is In.BETWEEN
         if between:
             self._group_start = self._last_mark = self.byte
             self._events = 0
@@ -244,7 +200,7 @@ class GroupWalker:
         self.byte += size
         self.pos = pos
         self._events += 1
-        if kind in _ROWS and self._state is _In.OPEN:
+        if kind in ROWS and self._state is In.OPEN:
             ended = False
         elif between:
             ended = self._begins(event, kind)
@@ -255,16 +211,57 @@ class GroupWalker:
         elif self.byte - self._last_mark >= self._spacing:
             self._mark()
 
+    def stride(self, packets: bytearray, start: int, end: int, limit: int) -> Passed | None:
+        """Go past the ordinary events in what was received, as :meth:`step` would: see worker/relay/scan.py.
+
+        No group begins at ``limit`` or behind it. Ends where :meth:`step` has to go on, or with ``entry_due``.
+        """
+        free = self._gtids.free_behind(self._gtid or self._last_gtid) if self._by_gtid else None
+        bounds = Bounds(self.checksum, self._spacing, self._last_entry, limit, not self._unsure, self._by_gtid, free)
+        passed = scan(packets, start, end, self._stand(), bounds)
+        if passed is not None:
+            self._go_past(passed)
+        return passed
+
+    def _stand(self) -> Stand:
+        head = None
+        if self._state in (In.OPEN, In.HEADED):
+            special = self._undone or self._ended_by is not None or self._is_payload or self._marks or self._waiting
+            head = None if special else GroupHead(self._gtid, self._anonymous, self._exact_time)
+        return Stand(
+            self._state, self.byte, self.pos, self.start_pos, self._group_start, self._last_mark, self._events, head
+        )
+
+    def _go_past(self, passed: Passed) -> None:
+        stand, ended = passed.stand, passed.ended
+        self._state, self.byte, self.pos, self.start_pos = stand.state, stand.byte, stand.pos, stand.start_pos
+        self._group_start, self._last_mark, self._events = stand.group_start, stand.last_mark, stand.events
+        if ended is not None:
+            for gtid in passed.gtids:
+                self._gtids.add(gtid)
+                self._last_gtid = gtid
+            if passed.anonymous:
+                self._gtids.forget()
+            self._commit_time = estimated_time(ended.exact_time, ended.timestamp, self.received)
+            self._end_byte, self._end_file, self._end_pos = ended.byte, self.file, ended.pos
+            self._gtid, self._anonymous, self._exact_time = "", False, 0.0
+        if stand.head is not None:
+            self._gtid, self._anonymous = stand.head.gtid, stand.head.anonymous
+            self._exact_time = stand.head.exact_time
+        if passed.entry_due:
+            self.entries.append(self._entry(EntryKind.GROUP_END, self.byte, self.byte, 0))
+            self._last_entry = self.byte
+
     def _behind(self, kind: int, size: int, log_pos: int) -> int:
         """The source byte behind the event: ``log_pos`` is 32 bits wide, files may be larger."""
         if kind == EventType.FORMAT_DESCRIPTION:
             # That of a stream begun inside a file says 0; that of a segment begun there may say the file's start.
             return max(self.pos, log_pos) if self.pos < HEADER_SIZE else self.pos
-        pos = self.pos - self.pos % _WRAP + log_pos
+        pos = self.pos - self.pos % WRAP + log_pos
         if pos < self.pos:
-            pos += _WRAP
+            pos += WRAP
         gap = pos - size - self.pos
-        if gap < 0 or (gap > _LARGEST_GAP and not self._by_gtid):
+        if gap < 0 or (gap > LARGEST_GAP and not self._by_gtid):
             raise errors.relay.EVENT_OVERLAP(source=self._source, pos=log_pos, position=self._here())
         return pos
 
@@ -283,23 +280,23 @@ class GroupWalker:
 
     def _begins(self, event: memoryview | bytes, kind: int) -> bool:
         """The first event of a group; whether it is the whole group."""
-        if kind in _GTIDS:
+        if kind in GTIDS:
             self._gtid_event(bytes(event), kind)
             return False
         if kind in QUERIES:
             statement = self._statement(event, kind)
             if querytext.begins(statement):
-                self._state = _In.OPEN
+                self._state = In.OPEN
                 return False
             self._note(event, kind, statement)
             self._xa_ends(statement)
             return True
-        if kind in _BEFORE_STATEMENT:
-            self._state = _In.HEADED
+        if kind in BEFORE_STATEMENT:
+            self._state = In.HEADED
             return False
-        if kind in _ONLY_IN_GROUP:
+        if kind in ONLY_IN_GROUP:
             raise self._broken(kind, "it stands outside of any transaction")
-        if kind in _GTID_LISTS:
+        if kind in GTID_LISTS:
             self._known_set(bytes(event))
         elif kind == EventType.ROTATE:
             target = parse_rotate(bytes(event), self.checksum, self._source)
@@ -322,27 +319,27 @@ class GroupWalker:
         if kind == EventType.XA_PREPARE:
             self._xa_prepare(bytes(event))
             return True
-        if kind == EventType.TRANSACTION_PAYLOAD and self._state is not _In.OPEN:
+        if kind == EventType.TRANSACTION_PAYLOAD and self._state is not In.OPEN:
             self._payload(event)
             return True
         if kind == EventType.INCIDENT:
-            return self._state is not _In.OPEN
-        if kind in _BREAKS_GROUP:
+            return self._state is not In.OPEN
+        if kind in BREAKS_GROUP:
             raise self._broken(kind, "the transaction before it has no end")
-        if kind in _ROWS:
+        if kind in ROWS:
             raise self._broken(kind, "rows stand before the transaction's BEGIN")
         return False
 
     def _query(self, event: memoryview | bytes, kind: int) -> bool:
         statement = self._statement(event, kind)
-        if self._state is _In.HEADED and querytext.begins(statement):
-            self._state = _In.OPEN
+        if self._state is In.HEADED and querytext.begins(statement):
+            self._state = In.OPEN
             return False
         self._note(event, kind, statement)
         if querytext.rolls_back(statement):
             self._undone = True
         self._xa_ends(statement)
-        return self._state is not _In.OPEN or querytext.ends(statement)
+        return self._state is not In.OPEN or querytext.ends(statement)
 
     def _xa_prepare(self, event: bytes) -> None:
         found = parse_xa_prepare(event, self.checksum, self._source)
@@ -391,9 +388,9 @@ class GroupWalker:
                 raise self._reset(SourcePosition(self.file, self.start_pos), f"GTID {gtid.text} comes after {known}")
         self._gtid, self._anonymous = gtid.text, kind == EventType.ANONYMOUS_GTID
         if kind == EventType.MARIADB_GTID:
-            self._state = _In.STANDALONE if gtid.standalone else _In.OPEN
+            self._state = In.STANDALONE if gtid.standalone else In.OPEN
             return
-        self._state = _In.HEADED
+        self._state = In.HEADED
         self._exact_time = exact_time(event)
 
     def _known_set(self, event: bytes) -> None:
@@ -456,13 +453,14 @@ class GroupWalker:
             self._gtids.forget()  # without a GTID: until the next file's list the set lacks it
         elif self._gtid:
             self._gtids.add(self._gtid)
+            self._last_gtid = self._gtid
         if not alone:
             self._commit_time = estimated_time(self._exact_time, timestamp, self.received)
         self._gtid, self._anonymous, self._exact_time = "", False, 0.0
         if self._undone or begin is EntryKind.PREPARED:
             self._marks = [mark for mark in self._marks if mark.kind is not EntryKind.PIECE]
         self._undone = self._is_payload = False
-        self._state = _In.BETWEEN
+        self._state = In.BETWEEN
         self._end_byte, self._end_file, self._end_pos = self.byte, self.file, self.pos
         if begin is not None or self._marks or self.byte - self._last_entry >= self._spacing:
             self.entries += self._marks

@@ -6,6 +6,7 @@ import re
 import uuid
 
 from worker.binlog.gtids import SetPart
+from worker.relay.stretch import Free
 
 _MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
 _MYSQL = re.compile(r"([0-9a-fA-F-]{36})((?::(?:\d+(?:-\d+)?|[a-z_][a-z0-9_]{0,31}))+)")
@@ -86,6 +87,21 @@ class GtidSet:
             a <= first <= b for source, first, _ in _mysql(text) or () for a, b in self._intervals.get(source, ())
         )
         return text if known else ""
+
+    def free_behind(self, text: str) -> Free | None:
+        """The first numbers behind a MySQL GTID (or interval) that this set lacks; None for any other GTID."""
+        for source, _, last in _mysql(text) or ():
+            if source[1]:
+                return None
+            first, behind = last + 1, 1 << 62
+            for a, b in self._intervals.get(source, ()):
+                if a <= first <= b:
+                    first = b + 1
+                elif a > first:
+                    behind = a
+                    break
+            return Free(uuid.UUID(source[0]).bytes, first, behind)
+        return None
 
     def beyond(self, text: str) -> str:
         """A GTID of this set that a MariaDB list of what was written until now (``text``) lies before; "" if none.

@@ -32,6 +32,17 @@ _STEADY_SECONDS = 3.0
 _NAMESPACE = uuid.UUID("6f1f1f0e-6f0b-4f0e-9a52-3c9df5c06b10")
 
 
+def store(dump: Dump, appender: Appender) -> None:
+    """Take all whole events that have come, write them, and publish the groups that have ended."""
+    while True:
+        dump.skip(appender.take(*dump.received()))
+        event = dump.event()
+        if event is None:
+            break
+        appender.feed(event)
+    appender.flush()
+
+
 class Reader:
     """One run of the thread: from :meth:`start` to :meth:`stop` or an error that does not mend itself.
 
@@ -168,9 +179,7 @@ class Reader:
             while not self._stop.is_set():
                 dump.receive()
                 appender.arrived(time.time())
-                for event in dump.events():
-                    appender.feed(event)
-                appender.flush()
+                store(dump, appender)
                 if not self._progress and (
                     self._log.head().offset != began or time.monotonic() - since > _STEADY_SECONDS
                 ):

@@ -1,3 +1,4 @@
+# cython: language_level=3
 """What one target transaction of a lane will do: changes compacted by key. Pure.
 
 Because every event arrives exactly once, a batch knows of each key whether it must exist at the
@@ -9,7 +10,9 @@ another (I8), and a changed target is noticed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import cython
 
 from proto import errors
 from proto.errors import ShardmergeError
@@ -19,14 +22,14 @@ from worker.replicate.placement import crc_seed, lane_of
 from worker.rows import ChangeKind, Joined, Literals, RowChange
 
 
+@cython.final
+@cython.cclass
 class KeyState:
-    """One key of the batch. Made once per key of the stream: plain slots, no dataclass.
+    """One key of the batch. Made once per key of the stream.
 
     ``existed``: the target held it before. ``image``: the row to be there afterwards, None for no row. ``plan``: of
     the shard table whose event came last, the key's owner; (``file``, ``pos``): that event's end at the source.
     """
-
-    __slots__ = ("existed", "file", "image", "plan", "pos")
 
     def __init__(self, existed: bool, plan: TablePlan, image: Joined | None, file: str, pos: int) -> None:
         self.existed = existed
@@ -53,21 +56,23 @@ class RowOperation:
 Keys = dict[Joined, KeyState]
 
 
-@dataclass(slots=True)
+@cython.final
+@cython.cclass
 class Batch:
     """Changes of one lane since its last commit.
 
-    ``file``: of the source, that the positions given are in; ``bytes``: of the images and keys taken.
+    ``file``: of the source, that the positions given are in; ``size``: bytes of the images and keys taken.
     """
 
-    lane: int
-    lanes: int
-    file: str = ""
-    changes: int = 0
-    bytes: int = 0
-    keyed: dict[str, Keys] = field(default_factory=dict[str, Keys])
-    unkeyed: list[RowOperation] = field(default_factory=list[RowOperation])
-    _of_shard: dict[int, Keys] = field(default_factory=dict[int, Keys])
+    def __init__(self, lane: int, lanes: int, file: str = "") -> None:
+        self.lane = lane
+        self.lanes = lanes
+        self.file = file
+        self.changes = 0
+        self.size = 0
+        self.keyed: dict[str, Keys] = {}
+        self.unkeyed: list[RowOperation] = []
+        self._of_shard: dict[object, Keys] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -99,64 +104,102 @@ class Batch:
     def _mine(self, plan: TablePlan, key: Literals) -> bool:
         return self.lanes == 1 or lane_of(plan, key, self.lanes) == self.lane
 
-    def _keys(self, plan: TablePlan) -> Keys:
-        keys = self._of_shard[plan.shard] = self.keyed.setdefault(plan.target_name, {})
+    @cython.cfunc
+    def keys_of(self, plan: TablePlan, shard: object) -> dict[bytes, KeyState]:
+        """The keys of ``plan``'s target; ``shard``: ``plan.shard``."""
+        keys: dict[bytes, KeyState] | None = self._of_shard.get(shard)
+        if keys is None:
+            keys = self.keyed.setdefault(plan.target_name, {})
+            self._of_shard[shard] = keys
         return keys
 
     def put(self, plan: TablePlan, key: Joined, image: Joined, pos: int) -> None:
         """A row was inserted (or its key became this one). Raises COLLISION."""
-        keys = self._of_shard.get(plan.shard)
-        if keys is None:
-            keys = self._keys(plan)
-        self.changes += 1
-        self.bytes += len(image)
-        state = keys.get(key)
-        if state is None:
-            keys[key] = KeyState(False, plan, image, self.file, pos)
-            return
-        if state.image is not None:
-            raise collision(plan, key, SourcePosition(self.file, pos), state.plan)
-        state.plan, state.image, state.file, state.pos = plan, image, self.file, pos
+        self.put_in(self.keys_of(plan, plan.shard), plan, key, image, pos)
 
     def replace(self, plan: TablePlan, key: Joined, image: Joined, pos: int) -> None:
         """A row was updated and kept its key. Raises COLLISION, DIVERGED."""
-        keys = self._of_shard.get(plan.shard)
-        if keys is None:
-            keys = self._keys(plan)
-        self.changes += 1
-        self.bytes += len(image)
-        state = keys.get(key)
-        if state is None:
-            keys[key] = KeyState(True, plan, image, self.file, pos)
-            return
-        self._must_own(state, plan, key, pos)
-        state.image, state.file, state.pos = image, self.file, pos
+        self.replace_in(self.keys_of(plan, plan.shard), plan, key, image, pos)
 
     def remove(self, plan: TablePlan, key: Joined, pos: int) -> None:
         """A row was deleted (or its key became another). Raises COLLISION, DIVERGED."""
-        keys = self._of_shard.get(plan.shard)
-        if keys is None:
-            keys = self._keys(plan)
+        self.remove_in(self.keys_of(plan, plan.shard), plan, key, pos)
+
+    @cython.cfunc
+    def put_in(
+        self, keys: dict[bytes, KeyState], plan: TablePlan, key: bytes, image: bytes, pos: cython.longlong
+    ) -> cython.int:
+        """:meth:`put` to keys found before."""
+        state: KeyState | None = keys.get(key)
         self.changes += 1
-        self.bytes += len(key)
-        state = keys.get(key)
+        self.size += len(image)
         if state is None:
-            keys[key] = KeyState(True, plan, None, self.file, pos)
-            return
+            keys[key] = self._state(False, plan, image, pos)
+            return 0
+        if state.image is not None:
+            raise collision(plan, key, SourcePosition(self.file, pos), state.plan)
+        state.plan = plan
+        state.image = image
+        state.file = self.file
+        state.pos = pos
+        return 0
+
+    @cython.cfunc
+    def replace_in(
+        self, keys: dict[bytes, KeyState], plan: TablePlan, key: bytes, image: bytes, pos: cython.longlong
+    ) -> cython.int:
+        """:meth:`replace` of keys found before."""
+        state: KeyState | None = keys.get(key)
+        self.changes += 1
+        self.size += len(image)
+        if state is None:
+            keys[key] = self._state(True, plan, image, pos)
+            return 0
         self._must_own(state, plan, key, pos)
-        state.image, state.file, state.pos = None, self.file, pos
+        state.image = image
+        state.file = self.file
+        state.pos = pos
+        return 0
+
+    @cython.cfunc
+    def remove_in(self, keys: dict[bytes, KeyState], plan: TablePlan, key: bytes, pos: cython.longlong) -> cython.int:
+        """:meth:`remove` from keys found before."""
+        state: KeyState | None = keys.get(key)
+        self.changes += 1
+        self.size += len(key)
+        if state is None:
+            keys[key] = self._state(True, plan, None, pos)
+            return 0
+        self._must_own(state, plan, key, pos)
+        state.image = None
+        state.file = self.file
+        state.pos = pos
+        return 0
+
+    @cython.cfunc
+    def _state(self, existed: cython.bint, plan: TablePlan, image: bytes | None, pos: cython.longlong) -> KeyState:
+        # Without the constructor, whose arguments would become Python objects.
+        state: KeyState = KeyState.__new__(KeyState)
+        state.existed = existed
+        state.plan = plan
+        state.image = image
+        state.file = self.file
+        state.pos = pos
+        return state
 
     def operate(self, plan: TablePlan, before: Literals, after: Literals, pos: int) -> None:
         """A change of a table without a key."""
         self.changes += 1
-        self.bytes += sum(map(len, before)) + sum(map(len, after))
+        self.size += sum(map(len, before)) + sum(map(len, after))
         self.unkeyed.append(RowOperation(plan, before, after, SourcePosition(self.file, pos)))
 
-    def _must_own(self, state: KeyState, plan: TablePlan, key: Joined, pos: int) -> None:
-        if state.plan.shard != plan.shard:
+    @cython.cfunc
+    def _must_own(self, state: KeyState, plan: TablePlan, key: bytes, pos: cython.longlong) -> cython.int:
+        if state.plan is not plan and state.plan.shard != plan.shard:
             raise collision(plan, key, SourcePosition(self.file, pos), state.plan)
         if state.image is None:
             raise diverged(plan, 1, key, SourcePosition(self.file, pos))
+        return 0
 
     def targets(self) -> Iterator[tuple[str, Keys]]:
         """Target name and its keys, for targets with any."""

@@ -120,9 +120,9 @@ def _counted(change: RowChange, *, before: bool, after: bool) -> RowChange | Non
     if before and after:
         return change
     if before:
-        return change._replace(kind=ChangeKind.DELETE, after=(), source_key_after=())
+        return change.only_before()
     if after:
-        return change._replace(kind=ChangeKind.INSERT, before=(), source_key_before=())
+        return change.only_after()
     return None
 
 

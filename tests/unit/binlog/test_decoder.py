@@ -139,7 +139,7 @@ def contents(batch: Batch) -> object:
         name: {key: (item.existed, item.image, item.plan.shard, item.position) for key, item in keys.items()}
         for name, keys in batch.targets()
     }
-    return keys, batch.unkeyed, batch.changes, batch.bytes
+    return keys, batch.unkeyed, batch.changes, batch.size
 
 
 @pytest.mark.parametrize("keyed", [True, False])
@@ -181,7 +181,8 @@ def test_it_runs_uncompiled_too(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "class Plain:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name in ('worker.binlog.values', 'worker.binlog.images', 'worker.binlog.decoder'):\n"
+        "        if name in ('worker.rows', 'worker.replicate.batch', 'worker.binlog.crc', 'worker.binlog.values',\n"
+        "                    'worker.binlog.images', 'worker.binlog.decoder'):\n"
         "            return iu.spec_from_file_location(name, Path(path[0]) / (name.rpartition('.')[2] + '.py'))\n"
         "sys.meta_path.insert(0, Plain())\n"
         "from worker.binlog import is_compiled\n"

@@ -1,0 +1,68 @@
+"""The files of the segment that the relay log is written to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from worker.relay.files import MAGIC, index_path, relay_path, statements_path, sync_directory, write_at
+
+
+@dataclass(slots=True)
+class Opened:
+    """Three files, and how far each of them counts. All raise OSError."""
+
+    number: int
+    events: int
+    index: int
+    statements: int
+    written: int
+    index_bytes: int
+    statements_bytes: int
+
+    @staticmethod
+    def again(directory: Path, number: int) -> Opened:
+        """The files of a segment as recovery left them; ``written`` is for the caller to say."""
+        made = Opened(
+            number,
+            os.open(relay_path(directory, number), os.O_WRONLY),
+            os.open(index_path(directory, number), os.O_WRONLY),
+            os.open(statements_path(directory, number), os.O_WRONLY),
+            0,
+            0,
+            0,
+        )
+        made.index_bytes = os.fstat(made.index).st_size
+        made.statements_bytes = os.fstat(made.statements).st_size
+        return made
+
+    @staticmethod
+    def new(directory: Path, number: int, begin: bytes, description: bytes) -> Opened:
+        """A segment whose index begins with record ``begin``. That is on disk before its first event is."""
+        fds: list[int] = []
+        data = MAGIC + description
+        try:
+            for path in (relay_path, index_path, statements_path):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+                fds.append(os.open(path(directory, number), flags, 0o640))
+            write_at(fds[1], begin, 0)
+            os.fsync(fds[1])
+            write_at(fds[0], data, 0)
+            sync_directory(directory)
+        except OSError:
+            for fd in fds:
+                os.close(fd)
+            raise
+        return Opened(number, fds[0], fds[1], fds[2], len(data), len(begin), 0)
+
+    def cut(self, written: int) -> None:
+        """What is not published goes."""
+        self.written = written
+        os.ftruncate(self.events, self.written)
+        os.ftruncate(self.index, self.index_bytes)
+        os.ftruncate(self.statements, self.statements_bytes)
+
+    def close(self) -> None:
+        for fd in (self.events, self.index, self.statements):
+            os.close(fd)

@@ -1,0 +1,334 @@
+# cython: language_level=3, cdivision=True
+"""Ordinary events of a receive buffer in one go: the fast lane of the relay's reader.
+
+Most of a binlog is transactions of rows: GTID, BEGIN (MySQL), table maps and rows, XID. Their packets are checked
+here and the events in them moved together, without an object per event. Whatever is not ordinary, or not as it should
+be, ends the scan *before* it: the appender and the group walker take it, event by event, and raise what is to be
+raised. So the scan decides nothing that they would decide otherwise; where it is not sure, it stops.
+
+Compiled by Cython, and plain Python where it is not. Formats: MySQL Internals Manual, "Client/Server Protocol"
+(packets), "Binlog Event Header", "Query Event"; MySQL's libs/mysql/binlog/event/control_events.h (Gtid_event);
+MariaDB's sql/log_event.h (Gtid_log_event).
+"""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+
+import cython
+
+from worker.binlog.crc import Crc32
+from worker.binlog.events import FLAG_ARTIFICIAL, EventType
+from worker.relay import kinds
+from worker.relay.stretch import Bounds, Ended, GroupHead, In, Passed, Stand
+
+# memmove is a C function: scan.pxd has it.
+
+_CRC = Crc32()
+
+_ROWS = cython.declare(cython.int, 1)
+_GTID = cython.declare(cython.int, 2)
+_ANONYMOUS = cython.declare(cython.int, 3)
+_MARIADB_GTID = cython.declare(cython.int, 4)
+_QUERY = cython.declare(cython.int, 5)
+_XID = cython.declare(cython.int, 6)
+_TREATMENT: dict[int, int] = {
+    **dict.fromkeys(kinds.ROWS, 1),
+    EventType.GTID: 2,
+    EventType.ANONYMOUS_GTID: 3,
+    EventType.MARIADB_GTID: 4,
+    EventType.QUERY: 5,
+    EventType.XID: 6,
+}
+_TREATMENTS = bytes(_TREATMENT.get(code, 0) for code in range(256))
+
+_BETWEEN = cython.declare(cython.int, int(In.BETWEEN))
+_HEADED = cython.declare(cython.int, int(In.HEADED))
+_OPEN = cython.declare(cython.int, int(In.OPEN))
+
+_ARTIFICIAL = cython.declare(cython.int, FLAG_ARTIFICIAL)
+_LARGEST_PACKET = cython.declare(cython.Py_ssize_t, 0xFFFFFF)  # one that goes on in the next packet
+_LARGEST_GAP = cython.declare(cython.longlong, kinds.LARGEST_GAP)
+_LARGEST_NUMBER = cython.declare(cython.ulonglong, 1 << 62)
+_WRAP = cython.declare(cython.longlong, kinds.WRAP)
+_LONG_EVENT = cython.declare(cython.Py_ssize_t, 2048)  # bytes from where on zlib's own checksum is the faster one
+# Standalone, DDL, prepared or completed XA: what stands behind such a GTID is no ordinary transaction.
+_NOT_ORDINARY = cython.declare(cython.int, 0xFF & ~(2 | 4 | 8 | 16))
+
+
+def scan(
+    buffer: bytearray, start: cython.Py_ssize_t, end: cython.Py_ssize_t, stand: Stand, bounds: Bounds
+) -> Passed | None:
+    """Past the ordinary events in the packets of ``buffer`` from ``start`` to ``end``; None when not even the first is.
+
+    Moves the events within the part of ``buffer`` that it has passed. Ends before a packet that is not ordinary or
+    not there as a whole, before an event behind which a large group is to be marked, and behind a group where the
+    index needs an entry.
+    """
+    data: cython.p_uchar = buffer
+    table: cython.p_uchar = _TREATMENTS
+    state: cython.int = stand.state
+    byte: cython.longlong = stand.byte
+    here: cython.longlong = stand.pos
+    start_pos: cython.longlong = stand.start_pos
+    group_start: cython.longlong = stand.group_start
+    last_mark: cython.longlong = stand.last_mark
+    events: cython.longlong = stand.events
+    head: GroupHead | None = stand.head
+    may_end: cython.bint = head is not None
+    tail: cython.Py_ssize_t = 4 if bounds.checksum else 0
+    spacing: cython.longlong = bounds.spacing
+    last_entry: cython.longlong = bounds.last_entry
+    limit: cython.longlong = bounds.limit
+    sure: cython.bint = bounds.sure
+    by_gtid: cython.bint = bounds.by_gtid
+    free_server: bytes = b"" if bounds.free is None else bounds.free.server
+    free_first: cython.ulonglong = 0 if bounds.free is None else bounds.free.first
+    free_behind: cython.ulonglong = 0 if bounds.free is None else min(bounds.free.behind, 1 << 62)
+
+    # Of the group at hand, when its GTID event was passed here (else ``head`` has it): what it said.
+    code: cython.int = 0
+    ids_at: cython.Py_ssize_t = 0
+    number: cython.ulonglong = 0
+    domain: cython.ulonglong = 0
+    micros: cython.ulonglong = 0
+    # The groups that ended: their GTIDs as far as they are in ``gtids``, and a run that goes on.
+    gtids: list[str] = []
+    run_code: cython.int = 0
+    run_ids_at: cython.Py_ssize_t = 0
+    run_domain: cython.ulonglong = 0
+    run_first: cython.ulonglong = 0
+    run_last: cython.ulonglong = 0
+    anonymous: cython.bint = False
+    ended: cython.bint = False
+    due: cython.bint = False
+    end_byte: cython.longlong = 0
+    end_pos: cython.longlong = 0
+    end_timestamp: cython.Py_ssize_t = 0
+    end_time: cython.double = 0.0
+
+    at: cython.Py_ssize_t = start
+    first: cython.Py_ssize_t = start + 5
+    last: cython.Py_ssize_t = first
+    event: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    stop: cython.Py_ssize_t
+    body: cython.Py_ssize_t
+    log_pos: cython.longlong
+    pos: cython.longlong
+    gap: cython.longlong
+    kind: cython.int
+    found: cython.ulonglong
+
+    while end - at >= 24 + tail and not due:
+        size = (data[at] | data[at + 1] << 8 | data[at + 2] << 16) - 1
+        if size + 1 == _LARGEST_PACKET or size < 19 + tail or size > end - at - 5 or data[at + 4] != 0:
+            break
+        event = at + 5
+        kind = table[data[event + 4]]
+        log_pos = _u32(data, event + 13)
+        if kind == 0 or _u32(data, event + 9) != size or log_pos == 0 or data[event + 17] & _ARTIFICIAL:
+            break
+        pos = here - here % _WRAP + log_pos
+        if pos < here:
+            pos += _WRAP
+        gap = pos - size - here
+        if gap < 0 or gap > _LARGEST_GAP:
+            break
+        stop = event + size - tail
+        body = event + 19
+        if kind == _ROWS:
+            if state != _OPEN or byte + size - last_mark >= spacing:
+                break
+        elif kind == _XID:
+            if state != _OPEN or not may_end:
+                break
+        elif kind == _QUERY:
+            if state != _HEADED or byte + size - last_mark >= spacing or stop - body < 13:
+                break
+            body += 13 + (data[body + 11] | data[body + 12] << 8) + data[body + 8] + 1
+            if stop - body != 5 or not _is_begin(data, body):
+                break
+        elif state != _BETWEEN or not sure or byte >= limit or size >= spacing:
+            break
+        elif kind == _MARIADB_GTID:
+            if stop - body < 13 or data[body + 12] & _NOT_ORDINARY or _u64(data, body) >= _LARGEST_NUMBER:
+                break
+        elif kind == _GTID:
+            if stop - body < 25:
+                break
+            found = _u64(data, body + 17)
+            if found == 0 or found >= _LARGEST_NUMBER:
+                break
+            if by_gtid and not (free_first <= found < free_behind and _same(data, body + 1, free_server)):
+                break
+        elif by_gtid:
+            break
+        if tail and _checksum(buffer, data, event, stop) != _u32(data, stop):
+            break
+
+        if last != event:
+            if cython.compiled:
+                memmove(data + last, data + event, size)  # type: ignore[name-defined]  # noqa: F821
+            else:
+                buffer[last : last + size] = buffer[event : event + size]
+        event = last
+        last += size
+        at += size + 5
+        if state == _BETWEEN:
+            group_start = last_mark = byte
+            events = 0
+            start_pos = pos - size
+        byte += size
+        here = pos
+        events += 1
+        body = event + 19
+        if kind == _ROWS:
+            continue
+        if kind == _QUERY:
+            state = _OPEN
+        elif kind == _XID:
+            if head is not None:
+                anonymous = anonymous or head.anonymous
+                if head.gtid and not head.anonymous:
+                    gtids.append(head.gtid)
+                end_time = head.exact_time
+                head = None
+            else:
+                end_time = micros / 1e6
+                if code == _ANONYMOUS:
+                    anonymous = True
+                elif (
+                    code == run_code
+                    and domain == run_domain
+                    and (code == _MARIADB_GTID or number == run_last + 1)
+                    and _equal(data, ids_at, run_ids_at, 4 if code == _MARIADB_GTID else 16)
+                ):
+                    run_last = number
+                else:
+                    if run_code != 0:
+                        gtids.append(_text(buffer, run_code, run_ids_at, run_domain, run_first, run_last))
+                    run_code, run_ids_at, run_domain = code, ids_at, domain
+                    run_first = run_last = number
+            state = _BETWEEN
+            may_end = False
+            ended = True
+            end_byte = byte
+            end_pos = pos
+            end_timestamp = _u32(data, event)
+            due = byte - last_entry >= spacing
+        else:
+            code = kind
+            may_end = True
+            number = domain = micros = 0
+            if kind == _MARIADB_GTID:
+                ids_at = event + 5  # the server's id stands in the header
+                number = _u64(data, body)
+                domain = _u32(data, body + 8)
+                state = _OPEN
+            else:
+                state = _HEADED
+                if size >= 19 + 42 + 7 + 4:
+                    micros = _u64(data, body + 41) >> 8 & ((1 << 55) - 1)
+                if kind == _GTID:
+                    ids_at = body + 1
+                    number = _u64(data, body + 17)
+                    free_first = number + 1
+    if at == start:
+        return None
+    if run_code != 0:
+        gtids.append(_text(buffer, run_code, run_ids_at, run_domain, run_first, run_last))
+    if may_end and head is None:
+        text = "" if code == _ANONYMOUS else _text(buffer, code, ids_at, domain, number, number)
+        head = GroupHead(text, code == _ANONYMOUS, micros / 1e6)
+    return Passed(
+        at,
+        first,
+        last,
+        Stand(In(state), byte, here, start_pos, group_start, last_mark, events, head),
+        Ended(end_byte, end_pos, end_timestamp, end_time) if ended else None,
+        tuple(gtids),
+        anonymous,
+        due,
+    )
+
+
+@cython.cfunc
+def _text(
+    buffer: bytearray,
+    code: cython.int,
+    ids_at: cython.Py_ssize_t,
+    domain: cython.ulonglong,
+    first: cython.ulonglong,
+    last: cython.ulonglong,
+) -> str:
+    """A run of GTIDs; see Passed."""
+    if code == _MARIADB_GTID:
+        return f"{domain}-{int.from_bytes(buffer[ids_at : ids_at + 4], 'little')}-{last}"
+    server = uuid.UUID(bytes=bytes(buffer[ids_at : ids_at + 16]))
+    return f"{server}:{first}" if first == last else f"{server}:{first}-{last}"
+
+
+@cython.cfunc
+def _checksum(
+    buffer: bytearray, data: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.longlong:
+    if not cython.compiled or stop - start > _LONG_EVENT:
+        return zlib.crc32(memoryview(buffer)[start:stop])
+    return _CRC.of(data, start, stop, 0)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _equal(
+    data: cython.p_uchar, one: cython.Py_ssize_t, other: cython.Py_ssize_t, size: cython.Py_ssize_t
+) -> cython.bint:
+    at: cython.Py_ssize_t
+    for at in range(size):  # noqa: SIM110
+        if data[one + at] != data[other + at]:
+            return False
+    return True
+
+
+@cython.cfunc
+@cython.inline
+def _same(data: cython.p_uchar, start: cython.Py_ssize_t, wanted: bytes) -> cython.bint:
+    """Whether MySQL's server of a GTID is ``wanted``."""
+    at: cython.Py_ssize_t
+    for at in range(16):  # noqa: SIM110
+        if data[start + at] != wanted[at]:
+            return False
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_begin(data: cython.p_uchar, at: cython.Py_ssize_t) -> cython.bint:
+    return (
+        data[at] == 0x42
+        and data[at + 1] == 0x45
+        and data[at + 2] == 0x47
+        and data[at + 3] == 0x49
+        and data[at + 4] == 0x4E
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _u32(data: cython.p_uchar, at: cython.Py_ssize_t) -> cython.longlong:
+    value: cython.longlong = data[at + 3]
+    value = (value << 8) | data[at + 2]
+    value = (value << 8) | data[at + 1]
+    return (value << 8) | data[at]
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _u64(data: cython.p_uchar, at: cython.Py_ssize_t) -> cython.ulonglong:
+    high: cython.ulonglong = _u32(data, at + 4)
+    return (high << 32) | cython.cast(cython.ulonglong, _u32(data, at))

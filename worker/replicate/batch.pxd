@@ -1,0 +1,28 @@
+cimport cython
+
+
+# References nothing that could lead back to it.
+@cython.no_gc
+cdef class KeyState:
+    cdef public bint existed
+    cdef public object plan
+    cdef public bytes image
+    cdef public str file
+    cdef public long long pos
+
+
+cdef class Batch:
+    cdef readonly int lane
+    cdef readonly int lanes
+    cdef public str file
+    cdef readonly Py_ssize_t changes
+    cdef readonly Py_ssize_t size
+    cdef readonly dict keyed
+    cdef readonly list unkeyed
+    cdef dict _of_shard
+    cdef dict[bytes, KeyState] keys_of(self, object plan, object shard)
+    cdef int put_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)
+    cdef int replace_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)
+    cdef int remove_in(self, dict[bytes, KeyState] keys, object plan, bytes key, long long pos)
+    cdef KeyState _state(self, bint existed, object plan, bytes image, long long pos)
+    cdef int _must_own(self, KeyState state, object plan, bytes key, long long pos)
