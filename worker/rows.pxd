@@ -1,8 +1,3 @@
-cimport cython
-
-
-# References nothing that could lead back to it.
-@cython.no_gc
 cdef class RowChange:
     cdef readonly Py_ssize_t byte
     cdef readonly Py_ssize_t event

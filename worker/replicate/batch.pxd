@@ -1,8 +1,3 @@
-cimport cython
-
-
-# References nothing that could lead back to it.
-@cython.no_gc
 cdef class KeyState:
     cdef public bint existed
     cdef public object plan
