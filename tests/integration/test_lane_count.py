@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.cluster import SubTask
@@ -25,7 +27,8 @@ def _recorded(world: World, task: str) -> int:
 
 
 def _meets(sub: SubTask) -> bool:
-    lanes = (sub.raw.get("sync") or {}).get("lanes", [])
+    sync: dict[str, Any] = sub.raw.get("sync") or {}
+    lanes: list[Any] = sync.get("lanes", [])
     return len(lanes) == 2 and lanes[0]["phase"] == "committing"
 
 

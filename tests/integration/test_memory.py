@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,8 +122,8 @@ def test_a_backlog_in_front_of_a_stalled_target(cluster: Cluster, source: MariaD
 
         def held_back(sub: SubTask) -> bool:
             """The whole backlog lies in the relay log, and every lane says that its stream waits for it."""
-            sync = sub.raw.get("sync") or {}
-            lanes = sync.get("lanes", [])
+            sync: dict[str, Any] = sub.raw.get("sync") or {}
+            lanes: list[Any] = sync.get("lanes", [])
             return (
                 int(sync.get("bytesBehind", 0)) >= BACKLOG
                 and not sub.raw["sync"]["synced"]
