@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ctl import look
+from ctl import figures, look
 from ctl.report import Report
 from ctl.verdict import Answer, source_failures
 from ctl.words import check_word
@@ -52,6 +52,27 @@ def _by_source(answer: Answer, parts: Sequence[pb.SourceResult]) -> RenderableTy
             look.cell(said),
         )
     return Group(made, *problems(answer)) if parts else Group(*problems(answer))
+
+
+def purge_relay(answer: pb.PurgeRelayResponse) -> RenderableType:
+    """Per source: what was removed, where the relay log begins now, and why it does not begin later."""
+    made = look.table("source", "worker", "result", "removed", "begins at", "remark", right=("removed",))
+    for part in answer.sources:
+        if part.HasField("error"):
+            removed, begin, remark = "–", "–", f"[{part.error.code} {part.error.name}]"
+        else:
+            segments = f"{part.purged_segments} segment{'s' if part.purged_segments != 1 else ''}"
+            removed = f"{segments}, {figures.size(part.purged_bytes)}" if part.purged_segments else "nothing"
+            begin, remark = part.relay_begin, part.kept or "–"
+        made.add_row(
+            look.cell(part.source, "bold"),
+            look.cell(part.worker or "–"),
+            look.outcome(result=part.result),
+            look.cell(removed),
+            look.cell(begin),
+            look.cell(remark),
+        )
+    return Group(made, *problems(answer))
 
 
 def problems(answer: Answer) -> list[RenderableType]:

@@ -14,6 +14,7 @@ from ctl.commands.check_task import check_task
 from ctl.commands.list_member import list_member
 from ctl.commands.operate_source import operate_source
 from ctl.commands.operate_task import pause_task, resume_task, stop_task
+from ctl.commands.purge_relay import purge_relay
 from ctl.commands.query_status import query_status
 from ctl.commands.start_task import start_task
 from ctl.options import Line, shared, with_two_dashes
@@ -34,7 +35,6 @@ _LATER = frozenset(
         "operate-leader",
         "operate-schema",
         "pause-relay",
-        "purge-relay",
         "resume-relay",
         "shard-ddl-lock",
         "show-ddl-locks",
@@ -108,6 +108,7 @@ for _command in (
     resume_task,
     stop_task,
     list_member,
+    purge_relay,
     help_command,
 ):
     dmctl.add_command(_command)

@@ -22,6 +22,7 @@ Answer = (
     | pb.QueryStatusResponse
     | pb.CheckTaskResponse
     | pb.ListMemberResponse
+    | pb.PurgeRelayResponse
 )
 
 
@@ -37,7 +38,7 @@ class SourceFailure:
 def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
     """Every false part of ``answer``, in the master's order."""
     match answer:
-        case pb.OperateSourceResponse() | pb.StartTaskResponse() | pb.OperateTaskResponse():
+        case pb.OperateSourceResponse() | pb.StartTaskResponse() | pb.OperateTaskResponse() | pb.PurgeRelayResponse():
             return tuple(
                 SourceFailure(part.source or part.worker, part.error if part.HasField("error") else None, part.msg)
                 for part in answer.sources

@@ -6,6 +6,7 @@ import contextlib
 import threading
 
 from master.election import Election
+from master.relays import Relays
 from master.scheduler import Scheduler
 from master.service import SERVICE, Service
 from master.settings import Settings
@@ -41,6 +42,7 @@ class Master:
             Sources(self._store, self._workers, waiter, settings.rpc_timeout),
             Tasks(self._store, self._workers, waiter, settings.rpc_timeout),
             Status(self._store, self._workers),
+            Relays(self._store, self._workers),
         )
         self._server = make_server(_THREADS, (SERVICE,), f"dm-master {settings.name}")
         add_MasterServicer_to_server(service, self._server)

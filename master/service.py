@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from master.members import list_members
+from master.relays import Relays
 from master.sources import Sources
 from master.status import Status
 from master.store import Store
@@ -18,11 +19,12 @@ SERVICE = "shardmerge.v1.Master"
 class Service(MasterServicer):
     """Questions are answered by every master, decisions by the leader (others answer NOT_LEADER)."""
 
-    def __init__(self, store: Store, sources: Sources, tasks: Tasks, status: Status) -> None:
+    def __init__(self, store: Store, sources: Sources, tasks: Tasks, status: Status, relays: Relays) -> None:
         self._store = store
         self._sources = sources
         self._tasks = tasks
         self._status = status
+        self._relays = relays
 
     def OperateSource(
         self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
@@ -43,3 +45,6 @@ class Service(MasterServicer):
 
     def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> pb.ListMemberResponse:
         return list_members(request, self._store.read())
+
+    def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> pb.PurgeRelayResponse:
+        return self._relays.purge(request)

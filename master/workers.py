@@ -20,6 +20,7 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 STATUS_SECONDS = 5.0
+PURGE_SECONDS = 60.0  # removing hundreds of files on a slow disk takes its time
 _FAN_OUT = 32
 
 
@@ -50,6 +51,11 @@ class Workers:
     ) -> pb.CheckResponse:
         request = pb.CheckSubTaskRequest(source=source, subtask=subtask)
         return self._ask(worker, lambda stub: stub.CheckSubTask(request, timeout=seconds))
+
+    def purge_relay(
+        self, worker: state.WorkerRecord, request: pb.WorkerPurgeRelayRequest, seconds: float = PURGE_SECONDS
+    ) -> pb.WorkerPurgeRelayResponse:
+        return self._ask(worker, lambda stub: stub.PurgeRelay(request, timeout=seconds))
 
     def for_each(self, items: Sequence[Item], work: Callable[[Item], T]) -> list[T]:
         """``work`` on the items at the same time, results in their order; ``work`` must end by itself.

@@ -105,6 +105,12 @@ class Daemon:
             answer.subtasks.extend(subtasks)
         return answer
 
+    def purge_relay(self, request: worker_pb2.WorkerPurgeRelayRequest) -> worker_pb2.WorkerPurgeRelayResponse:
+        runner = self._runner
+        if runner is None or runner.config.source_id != request.source:
+            raise errors.worker.NOT_BOUND(source=request.source, worker=self._config.name)
+        return runner.purge_before(request.filename, request.sub_dir)
+
     def _relay(self) -> Relay | None:
         runner = self._runner
         return None if runner is None else runner.relay

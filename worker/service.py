@@ -15,9 +15,13 @@ class Reporter(Protocol):
 
     def report(self, task: str) -> worker_pb2.WorkerStatusResponse: ...
 
+    def purge_relay(self, request: worker_pb2.WorkerPurgeRelayRequest) -> worker_pb2.WorkerPurgeRelayResponse:
+        """Raises NOT_BOUND for another source than its own, and what Relay.purge_before raises."""
+        ...
+
 
 class WorkerService(worker_pb2_grpc.WorkerServicer):
-    """Answers only: decisions reach the worker through etcd."""
+    """Answers; decisions reach the worker through etcd. A purge is none: it leaves nothing to be obeyed later."""
 
     def __init__(self, daemon: Reporter) -> None:
         self._daemon = daemon
@@ -36,3 +40,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self, request: worker_pb2.CheckSubTaskRequest, context: grpc.ServicerContext
     ) -> worker_pb2.CheckResponse:
         return worker_pb2.CheckResponse(results=check_subtask(request.source, request.subtask))
+
+    def PurgeRelay(
+        self, request: worker_pb2.WorkerPurgeRelayRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerPurgeRelayResponse:
+        return self._daemon.purge_relay(request)

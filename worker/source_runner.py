@@ -17,6 +17,7 @@ from worker.lane_service import LaneService
 from worker.needs import NeedsFrom, NeedsNothing, NeedUnknown, combined
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import PurgePolicy
+from worker.relay.purge import Purged, Why, kept_because
 from worker.relay.relay import Relay
 from worker.spark import SparkRunner
 from worker.subtask import Decision, SubTask
@@ -158,6 +159,24 @@ class SourceRunner:
     def status(self, task: str) -> tuple[worker_pb2.RelayStatus, list[worker_pb2.SubTaskStatus]]:
         """The relay's status and those of the subtasks (of ``task`` only, unless it is "")."""
         return self._relay_status(), [subtask.status() for subtask in self._present() if task in ("", subtask.name)]
+
+    def purge_before(self, file: str, relay_id: str) -> worker_pb2.WorkerPurgeRelayResponse:
+        """What was removed of the relay log, and why not more; see :meth:`worker.relay.relay.Relay.purge_before`."""
+        purged = self.relay.purge_before(file, relay_id)
+        return worker_pb2.WorkerPurgeRelayResponse(
+            purged_segments=purged.segments,
+            purged_bytes=purged.size,
+            relay_begin=str(purged.begin),
+            kept=kept_because(purged, file, self._holding(purged)),
+        )
+
+    def _holding(self, purged: Purged) -> list[str]:
+        """The tasks that hold back what a purge left; for people: they may have gone on since."""
+        needs = [(subtask.name, subtask.need()) for subtask in self._present()]
+        if purged.why is Why.UNKNOWN:
+            return [name for name, need in needs if isinstance(need, NeedUnknown)]
+        lowest = combined(need for _, need in needs)
+        return [name for name, need in needs if need == lowest and isinstance(need, NeedsFrom)]
 
     def _present(self) -> list[SubTask]:
         """The subtasks, and those without a record whose last run is not over yet."""

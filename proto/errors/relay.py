@@ -277,6 +277,21 @@ POSITION_WITHOUT_FILE = _define(
     workaround="Give binlog-name and binlog-pos, or binlog-gtid as the source tells it (gtid_executed, on MariaDB "
     "gtid_binlog_pos).",
 )
+RELAY_FILE_UNKNOWN = _define(
+    20039,
+    "relay-file-unknown",
+    scope=Scope.CONFIG,
+    message="source {source}: the relay log has not come to a binlog file {file}; it goes from {first} to {last}",
+    workaround="Give a file of the server that it is read from now, up to relayBinlog in query-status --more. A "
+    "file that the relay log has not reached yet cannot be purged up to.",
+)
+RELAY_SUB_DIR_UNKNOWN = _define(
+    20040,
+    "relay-sub-dir-unknown",
+    scope=Scope.CONFIG,
+    message="source {source}: {given} is not its relay log, which is {relay_id}",
+    workaround="Leave --sub-dir out, or give the relaySubDir of query-status --more: a source has one relay log.",
+)
 
 ACCESS_DENIED = _define(
     20101,

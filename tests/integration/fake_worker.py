@@ -124,3 +124,13 @@ class FakeWorker(WorkerServicer):
     def CheckSubTask(self, request: pb.CheckSubTaskRequest, context: grpc.ServicerContext) -> pb.CheckResponse:
         self.checked.append(request)
         return pb.CheckResponse(results=self.behaviour.check_results, errors=self.behaviour.check_errors)
+
+    def PurgeRelay(
+        self, request: pb.WorkerPurgeRelayRequest, context: grpc.ServicerContext
+    ) -> pb.WorkerPurgeRelayResponse:
+        return pb.WorkerPurgeRelayResponse(
+            purged_segments=2,
+            purged_bytes=512,
+            relay_begin=f"({request.filename}, 4)",
+            kept=f"{request.source} {request.filename} {request.sub_dir}",
+        )

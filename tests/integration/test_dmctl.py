@@ -224,6 +224,33 @@ def test_list_member(master: CannedMaster) -> None:
     ]
 
 
+def test_purge_relay_asks_per_source_and_tells_what_went(master: CannedMaster) -> None:
+    went = pb.SourcePurge(result=True, source="mysql-01", worker="w1", purged_segments=2, purged_bytes=1 << 28)
+    bad = pb.SourcePurge(result=False, source="mysql-02", error=canned.detail(message="source mysql-02: it broke"))
+    master.answer(
+        "PurgeRelay",
+        pb.PurgeRelayResponse(result=True, sources=[went]),
+        pb.PurgeRelayResponse(result=False, sources=[went, bad]),
+    )
+    ran = dmctl("purge-relay", "-s", "mysql-01", "--filename", "mysql-bin.000006", address=master.address)
+    _no_error(ran)
+    [part] = ran.json["sources"]
+    assert (part["purgedSegments"], part["purgedBytes"], part["kept"]) == ("2", "268435456", "")
+    named = ("-s", "mysql-01,mysql-02", "-s", "x", "-f", "mysql-bin.000006", "--sub-dir", "abc")
+    ran = dmctl("purge-relay", *named, address=master.address)
+    assert ran.code == 1
+    assert ran.error == "error: [40001 key-collision] source mysql-02: it broke"
+    assert master.requests == [
+        pb.PurgeRelayRequest(sources=["mysql-01"], filename="mysql-bin.000006"),
+        pb.PurgeRelayRequest(sources=["mysql-01", "mysql-02", "x"], filename="mysql-bin.000006", sub_dir="abc"),
+    ]
+    for lacks, what in ((("-s", "mysql-01"), "--filename"), (("-f", "mysql-bin.000006"), "-s")):
+        ran = dmctl("purge-relay", *lacks, address=master.address)
+        assert ran.code == 2
+        assert what in ran.error
+    assert len(master.requests) == 2
+
+
 # --- failures
 
 

@@ -273,6 +273,28 @@ def test_source_moves_to_a_free_worker_and_its_task_with_it(world: World) -> Non
     assert (second.source, third.source) == ("s1", "")
 
 
+def test_a_purge_goes_to_the_worker_of_each_source(world: World) -> None:
+    world.leader()
+    world.worker("w1")
+    lost = world.worker("w2")
+    assert world.create("s1", "s2").result
+    purge = pb.PurgeRelayRequest(sources=["s1", "nowhere", "s1"], filename="mysql-bin.000003", sub_dir="abc")
+    answer = world.ask.PurgeRelay(purge)
+    assert not answer.result
+    went, unknown = answer.sources
+    assert (went.source, went.worker, went.purged_segments, went.purged_bytes) == ("s1", "w1", 2, 512)
+    assert (went.relay_begin, went.kept) == ("(mysql-bin.000003, 4)", "s1 mysql-bin.000003 abc")
+    assert (unknown.error.code, unknown.msg) == (errors.master.SOURCE_UNKNOWN.code, answer.msg)
+    world.workers.remove(lost)
+    lost.vanish()
+    offline = pb.WorkerMember(name="w2", stage="offline", source="s2")
+    until(lambda: offline in world.ask.ListMember(pb.ListMemberRequest(worker=True)).workers, "w2 is offline")
+    unbound = world.ask.PurgeRelay(pb.PurgeRelayRequest(sources=["s2"], filename="mysql-bin.000003"))
+    assert [(one.worker, one.error.code) for one in unbound.sources] == [("w2", errors.master.SOURCE_UNBOUND.code)]
+    refused(lambda: world.ask.PurgeRelay(pb.PurgeRelayRequest(sources=["s1"])), errors.master.BAD_REQUEST)
+    refused(lambda: world.ask.PurgeRelay(pb.PurgeRelayRequest(filename="x.1")), errors.master.BAD_REQUEST)
+
+
 def test_source_waits_for_a_worker(world: World) -> None:
     world.leader()
     assert codes(list(world.create("s1").sources)) == [errors.master.NO_WORKER.code]

@@ -77,6 +77,9 @@ class CannedMaster(MasterServicer):
     def CheckTask(self, request: pb.CheckTaskRequest, context: grpc.ServicerContext) -> Any:
         return self._next("CheckTask", request)
 
+    def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("PurgeRelay", request)
+
     def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> Any:
         return self._next("ListMember", request)
 

@@ -337,6 +337,11 @@ class RelayLog:
         with self.changed:
             self._readers.pop(reader, None)
 
+    def lowest_read(self) -> int | None:
+        """The lowest segment that a reader may need; None without readers."""
+        with self.changed:
+            return min((self._floor(number) for number in self._readers.values()), default=None)
+
     def floor(self, number: int) -> int:
         """The lowest segment that whoever reads segment ``number`` may need: prepared groups that end there."""
         with self.changed:

@@ -17,7 +17,7 @@ from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Endpoint, ServerInfo
 from worker.position import RelayOffset, SourcePosition
-from worker.relay.files import FIRST_BYTE, free_bytes, relay_path, sync_file
+from worker.relay.files import FIRST_BYTE, disk_error, free_bytes, relay_path, sync_file
 from worker.relay.gtid import GtidSet
 from worker.relay.log import NOTHING, SEGMENT_BYTES, RelayLog
 from worker.relay.model import (
@@ -34,7 +34,15 @@ from worker.relay.model import (
 )
 from worker.relay.oldest import first_commit_behind
 from worker.relay.positions import end_at, group_end_behind, locate, reaches_back, wait_for
-from worker.relay.purge import OldSegment, first_to_keep
+from worker.relay.purge import (
+    OldSegment,
+    Purged,
+    Stretch,
+    Why,
+    first_from_file,
+    first_to_keep,
+    knows_file,
+)
 from worker.relay.reader import Reader
 from worker.relay.segment import read_description
 from worker.relay.subscription import subscribe
@@ -361,6 +369,52 @@ class Relay:
         if gone:
             self._logger.info("relay log purged", segments=gone, needed=str(needed))
         return gone
+
+    def purge_before(self, file: str, relay_id: str = "") -> Purged:
+        """Remove what lies before binlog ``file`` of the server at hand, by whole segments, never what is needed.
+
+        ``relay_id``: the relay log that is meant, "" for whichever there is. Raises RELAY_NOT_BEGUN,
+        RELAY_SUB_DIR_UNKNOWN, RELAY_FILE_UNKNOWN, and errors of the disk and of the provider.
+        """
+        # What is needed is asked first: a task that begins meanwhile needs nothing older than what is there then.
+        needed = self._needed()
+        # The head before whom it is from: right after a fail-over it is still a place of the server before.
+        head = self._log.head()
+        generation = self._log.require()
+        if relay_id not in ("", generation.relay_id):
+            raise errors.relay.RELAY_SUB_DIR_UNKNOWN(
+                source=self.source_id, given=relay_id, relay_id=generation.relay_id
+            )
+        if not knows_file(file, head.position):
+            raise errors.relay.RELAY_FILE_UNKNOWN(
+                source=self.source_id, file=file, first=self._log.first().position, last=head.position
+            )
+        if needed is not None:
+            needed = replace(needed, segment=self._log.floor(needed.segment))
+        segments = self._log.segments()
+        stretches = [
+            Stretch(
+                segment.number,
+                segment.begin.position,
+                head.position if segment.end is None else segment.end.position,
+                self._log.floor(segment.number),
+            )
+            for segment in segments
+        ]
+        choice = first_from_file(
+            stretches, file, generation.part_of(head.offset.segment).segment, needed, self._log.lowest_read()
+        )
+        try:
+            gone = frozenset(self._log.drop_before(choice.keep))
+        except OSError as error:
+            raise disk_error(error, self.source_id, self._log.directory / "relay.json") from error
+        removed = [segment.end.byte for segment in segments if segment.number in gone and segment.end is not None]
+        first = self._log.first()
+        # Someone came to read it after it was chosen to go.
+        why = Why.READ if first.offset.segment < choice.keep else choice.why
+        if gone:
+            self._logger.info("relay log purged", before=file, segments=sorted(gone), needed=str(needed))
+        return Purged(len(removed), sum(removed), first.position, why, needed)
 
     def _keep(self) -> None:
         """The thread that brings bytes to disk every second and purges in its time."""

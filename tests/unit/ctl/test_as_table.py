@@ -39,6 +39,30 @@ def test_several_failures_are_explained_below_a_single_one_on_stderr_only() -> N
     assert "boom [red]a" in text
 
 
+def test_purge_relay_says_what_went_and_why_not_more() -> None:
+    answer = pb.PurgeRelayResponse(
+        sources=[
+            pb.SourcePurge(
+                result=True, source="a", worker="w1", purged_segments=3, purged_bytes=3 << 27,
+                relay_begin="(mysql-bin.000003, 4)",
+            ),
+            pb.SourcePurge(
+                result=True, source="b", worker="w2", purged_segments=1, purged_bytes=1 << 27,
+                relay_begin="(mysql-bin.000001, 4)", kept="task merge needs it from relay offset 1:4 on",
+            ),
+            pb.SourcePurge(result=True, source="c", relay_begin="(mysql-bin.000009, 4)"),
+            pb.SourcePurge(result=False, source="d", error=canned.detail(message="boom")),
+        ]
+    )  # fmt: skip
+    text = draw(as_table.purge_relay(answer), width=160)
+    assert "3 segments, 384 MiB" in text
+    assert "(mysql-bin.000003, 4)" in text
+    assert "1 segment, 128 MiB" in text
+    assert "task merge needs it from relay offset 1:4 on" in text
+    assert "nothing" in text
+    assert "[40001 key-collision]" in text
+
+
 def test_nothing_yet_says_what_to_do() -> None:
     assert "operate-source create" in draw(as_table.operate_source(pb.OperateSourceResponse(result=True)))
     assert "start-task" in draw(as_table.task_list(pb.QueryStatusResponse(result=True)))

@@ -8,15 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proto import config_pb2
+from proto import config_pb2, errors
+from proto.errors import ErrorSpec, ShardmergeError
 from tests.support.made_source import MadeSource
+from tests.unit.relay.rig import Rig
+from worker.connection import Endpoint
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.appender import Appender
 from worker.relay.files import segment_numbers
 from worker.relay.generation import load
 from worker.relay.log import RelayLog
 from worker.relay.model import BlockData, PurgePolicy
-from worker.relay.purge import OldSegment, first_to_keep
+from worker.relay.purge import (
+    Choice,
+    OldSegment,
+    Purged,
+    Stretch,
+    Why,
+    first_from_file,
+    first_to_keep,
+    kept_because,
+    knows_file,
+)
+from worker.relay.relay import Relay
 from worker.relay.start import FromFile
 from worker.relay.subscription import subscribe
 from worker.unit import StopSignal
@@ -99,3 +113,197 @@ def test_removing_keeps_readers_and_the_last_segment_and_survives_a_restart(tmp_
     assert again.first() == log.first()
     assert again.head() == log.head()
     assert again.drop_before(99) == numbers[3:-1]
+
+
+def place(number: int, pos: int) -> SourcePosition:
+    return SourcePosition(f"mysql-bin.{number:06d}", pos)
+
+
+def stretches(*ends: tuple[int, int], floors: dict[int, int] | None = None) -> list[Stretch]:
+    """Segments 1, 2, … that end at these (file, byte); the last one is written to."""
+    begins = [(1, 4), *ends]
+    return [
+        Stretch(number, place(*begin), place(*end), (floors or {}).get(number, number))
+        for number, (begin, end) in enumerate(zip(begins, ends, strict=False), 1)
+    ]
+
+
+FILES = stretches((1, 500), (2, 4), (3, 100), (3, 900), (5, 50))
+"""File 1 in segments 1 and 2, file 2 in 3, which holds some of file 3, as 4 does, which is all of it; 5: the last."""
+
+
+@pytest.mark.parametrize(
+    ("file", "needed", "read", "choice"),
+    [
+        (1, None, None, Choice(1, Why.NONE)),
+        (2, None, None, Choice(3, Why.NONE)),
+        (3, None, None, Choice(3, Why.FILE)),
+        (4, None, None, Choice(5, Why.FILE)),
+        (5, None, None, Choice(5, Why.FILE)),
+        (3, RelayOffset(2, 99), None, Choice(2, Why.NEEDED)),
+        (3, RelayOffset(1, 4), None, Choice(1, Why.NEEDED)),
+        (3, RelayOffset(0, 0), None, Choice(1, Why.UNKNOWN)),
+        (2, RelayOffset(3, 4), None, Choice(3, Why.NONE)),
+        (5, RelayOffset(4, 4), 2, Choice(2, Why.READ)),
+        (5, RelayOffset(2, 4), 4, Choice(2, Why.NEEDED)),
+        (5, None, 5, Choice(5, Why.FILE)),
+    ],
+)
+def test_choice_before_a_file(file: int, needed: RelayOffset | None, read: int | None, choice: Choice) -> None:
+    assert first_from_file(FILES, f"mysql-bin.{file:06d}", 1, needed, read) == choice
+
+
+def test_the_segment_that_is_written_to_stays_also_when_the_file_has_only_begun() -> None:
+    assert first_from_file(stretches((1, 500), (2, 4)), "mysql-bin.000002", 1, None, None) == Choice(2, Why.WRITTEN)
+    assert first_from_file([], "mysql-bin.000002", 1, None, None) == Choice(0, Why.NONE)
+
+
+def test_prepared_transactions_that_end_later_stay() -> None:
+    held = stretches((1, 500), (2, 4), (3, 100), floors={3: 2})
+    assert first_from_file(held, "mysql-bin.000002", 1, None, None) == Choice(2, Why.PREPARED)
+
+
+def test_what_another_server_wrote_before_is_older_than_any_file_of_this_one() -> None:
+    other = stretches((8, 500), (9, 4))
+    mine = [
+        Stretch(3, place(1, 4), place(2, 50), floor=3),
+        Stretch(4, place(2, 50), place(2, 99), 4),
+    ]
+    closed = [*other[:1], Stretch(2, other[1].begin, other[1].end, floor=2), *mine]
+    assert first_from_file(closed, "mysql-bin.000001", 3, None, None) == Choice(3, Why.NONE)
+    assert first_from_file(closed, "mysql-bin.000001", 3, RelayOffset(2, 4), None) == Choice(2, Why.NEEDED)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.integers(4, 999)), min_size=1, max_size=8),
+    st.integers(1, 6),
+    st.none() | st.integers(0, 9),
+    st.none() | st.integers(1, 9),
+)
+def test_before_a_file_nothing_goes_that_is_needed_or_read_or_of_the_file(
+    ends: list[tuple[int, int]], file: int, needed: int | None, read: int | None
+) -> None:
+    held = stretches(*sorted(ends))
+    lowest = None if needed is None else RelayOffset(needed, 4)
+    choice = first_from_file(held, f"mysql-bin.{file:06d}", 1, lowest, read)
+    gone = [stretch for stretch in held if stretch.number < choice.keep]
+    assert held[-1] not in gone
+    assert all(stretch.end.file_order() <= (file, 4) for stretch in gone)
+    assert all(needed is None or stretch.number < needed for stretch in gone)
+    assert all(read is None or stretch.number < read for stretch in gone)
+    left = held[len(gone)]
+    assert (choice.why is Why.NONE) == (left.begin.file_order() >= (file, 4)), "what is left is explained"
+
+
+@pytest.mark.parametrize(
+    ("file", "known"),
+    [
+        ("mysql-bin.000003", True),
+        ("mysql-bin.000001", True),
+        ("mysql-bin.000004", False),
+        ("mariadb-bin.000002", False),
+        ("mysql-bin", False),
+        ("mysql-bin.", False),
+        ("mysql-bin.x", False),
+        (".000001", False),
+        ("", False),
+    ],
+)
+def test_known_files(file: str, *, known: bool) -> None:
+    assert knows_file(file, place(3, 77)) == known
+    assert not knows_file(file, SourcePosition("", 0, "0-1-5")), "begun by GTID, and nothing was fetched yet"
+
+
+def test_the_reason_names_the_tasks() -> None:
+    said = {
+        why: kept_because(Purged(0, 0, START, why, RelayOffset(2, 99)), "mysql-bin.000003", ("a", "b")) for why in Why
+    }
+    assert said[Why.NONE] == ""
+    assert said[Why.NEEDED] == "task a, b needs it from relay offset 2:99 on"
+    assert said[Why.UNKNOWN].startswith("task a, b has not said")
+    assert "mysql-bin.000003" in said[Why.FILE]
+    assert all(text for why, text in said.items() if why is not Why.NONE)
+
+
+def a_relay(directory: Path) -> tuple[Rig, Relay]:
+    """Files 1 to 3 of a source in segments of 1500 bytes, each begun within a file; not connected."""
+    source = MadeSource()
+    for _ in range(2):
+        for _ in range(11):
+            source.transaction(300)
+        source.rotate()
+    source.transaction(300)
+    rig = Rig(directory, source)
+    rig.fetch()
+    rig.appender.close()
+    nowhere = Endpoint("127.0.0.1", 1, "u")
+    return rig, Relay(directory, "s", nowhere, "mariadb", 1, PurgePolicy())
+
+
+def test_a_relay_loses_what_lies_before_a_file_but_for_what_is_needed(tmp_path: Path) -> None:
+    _, relay = a_relay(tmp_path)
+    before = relay.status().bytes_on_disk
+    numbers = segment_numbers(tmp_path)
+    asked = relay.purge_before("mysql-bin.000002")
+    assert (asked.segments, asked.why) == (0, Why.NEEDED), "nobody has said what is needed"
+    relay.set_needed(lambda: RelayOffset(numbers[1], 99))
+    held = relay.purge_before("mysql-bin.000002", relay.relay_id)
+    assert (held.segments, held.why, held.needed) == (1, Why.NEEDED, RelayOffset(numbers[1], 99))
+    assert relay.first().offset.segment == numbers[1]
+    assert before - relay.status().bytes_on_disk == held.size
+    relay.set_needed(lambda: None)
+    done = relay.purge_before("mysql-bin.000002")
+    assert done.segments > 0
+    assert done.begin == relay.first().position
+    assert done.begin.file_order() == (2, 4), "a file of the source begins with a segment"
+    assert done.why is Why.NONE
+    again = relay.purge_before("mysql-bin.000001")
+    assert (again.segments, again.size, again.why) == (0, 0, Why.NONE), "gone already"
+
+
+def test_until_the_next_server_has_sent_something_files_are_those_of_the_one_before(tmp_path: Path) -> None:
+    rig, _ = a_relay(tmp_path)
+    rig.log.switched("b", START, rig.log.head().position.gtid_set)
+    relay = Relay(tmp_path, "s", Endpoint("127.0.0.1", 1, "u"), "mariadb", 1, PurgePolicy())
+    relay.set_needed(lambda: None)
+    done = relay.purge_before("mysql-bin.000002")
+    assert done.begin.file_order() == (2, 4)
+    assert done.why is Why.NONE
+
+
+def test_what_is_being_read_stays(tmp_path: Path) -> None:
+    _, relay = a_relay(tmp_path)
+    relay.set_needed(lambda: None)
+    reading = relay.subscribe(relay.first().offset, None, None, StopSignal())
+    assert isinstance(next(reading), BlockData)
+    asked = relay.purge_before("mysql-bin.000002")
+    assert (asked.segments, asked.why) == (0, Why.READ)
+    reading.close()
+    assert relay.purge_before("mysql-bin.000002").segments > 0
+
+
+@pytest.mark.parametrize(
+    ("file", "relay_id", "spec", "says"),
+    [
+        ("mysql-bin.000004", "", errors.relay.RELAY_FILE_UNKNOWN, "from (mysql-bin.000001, 4) to (mysql-bin.000003, "),
+        ("other-bin.000001", "", errors.relay.RELAY_FILE_UNKNOWN, "other-bin.000001"),
+        ("mysql-bin.000002", "another", errors.relay.RELAY_SUB_DIR_UNKNOWN, "another"),
+    ],
+)
+def test_another_file_or_relay_log_is_refused(
+    tmp_path: Path, file: str, relay_id: str, spec: ErrorSpec, says: str
+) -> None:
+    _, relay = a_relay(tmp_path)
+    relay.set_needed(lambda: None)
+    with pytest.raises(ShardmergeError) as caught:
+        relay.purge_before(file, relay_id)
+    assert caught.value.spec is spec
+    assert says in caught.value.message
+    assert relay.first().offset.segment == segment_numbers(tmp_path)[0]
+
+
+def test_a_relay_that_has_not_begun_says_so(tmp_path: Path) -> None:
+    relay = Relay(tmp_path, "s", Endpoint("127.0.0.1", 1, "u"), "mariadb", 1, PurgePolicy())
+    with pytest.raises(ShardmergeError) as caught:
+        relay.purge_before("mysql-bin.000001")
+    assert caught.value.spec is errors.relay.RELAY_NOT_BEGUN
