@@ -37,6 +37,9 @@ class _Master(MasterServicer):
     def StartTask(self, request: pb.StartTaskRequest, context: grpc.ServicerContext) -> pb.StartTaskResponse:
         return pb.StartTaskResponse(result=True, msg="x" * (8 << 20))
 
+    def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> pb.PurgeRelayResponse:
+        return pb.PurgeRelayResponse()
+
     def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> pb.OperateTaskResponse:
         raise NotImplementedError
 
