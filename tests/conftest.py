@@ -35,8 +35,12 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         folder = KEPT / re.sub(r"[^\w.-]+", "_", item.nodeid)
-        for directory in _watched:
-            _keep(directory, folder / directory.name)
+        try:
+            for directory in _watched:
+                _keep(directory, folder / directory.name)
+        except OSError as error:
+            # A full disk: the failure that is reported here matters more than its logs.
+            report.sections.append(("logs not kept", str(error)))
         if folder.exists():
             report.sections.append(("logs kept", str(folder)))
     return report
