@@ -59,13 +59,21 @@ class BuildPy(build_py):
 
 
 class BuildExt(build_ext):
-    def build_extension(self, ext: Extension) -> None:
+    def build_extensions(self) -> None:
         """Translate to C here, where it is needed, not each time the build asks for metadata."""
         from Cython.Build import cythonize
 
-        (translated,) = cythonize(ext.sources, compiler_directives={"language_level": "3"}, build_dir="build/cython")
-        ext.sources = translated.sources
-        super().build_extension(ext)
+        self.parallel = os.cpu_count()
+        translated = cythonize(
+            [path for extension in self.extensions for path in extension.sources],
+            compiler_directives={"language_level": "3"},
+            build_dir="build/cython",
+            nthreads=self.parallel,
+        )
+        sources = {extension.name: extension.sources for extension in translated}
+        for extension in self.extensions:
+            extension.sources = sources[extension.name]
+        super().build_extensions()
 
 
 EXTENSIONS = [Extension(path.removesuffix(".py").replace(os.sep, "."), [path]) for path in COMPILED]

@@ -127,6 +127,19 @@ def test_one_batch_touches_each_key_at_most_twice(history: tuple[Rows, list[RowC
         assert len(touched) <= 2 * len(set(touched))
 
 
+@given(st.sets(st.integers(0, 100_000)), st.sets(st.integers(0, 100_000)))
+def test_keys_go_to_the_target_in_ascending_order(new: set[int], gone: set[int]) -> None:
+    """The order of their rows' pages; a statement's end may be anywhere."""
+    new -= gone
+    batch = batch_of([delete(SHARD_A, key, "old") for key in gone] + [insert(SHARD_A, key, "new") for key in new])
+    sent: dict[type[object], list[int]] = {DeleteKeys: [], InsertRows: []}
+    for _, keys in batch.targets():
+        for statement in keyed_statements(keys, 200, overwrite=True):
+            assert isinstance(statement, DeleteKeys | InsertRows)
+            sent[type(statement)] += [int(key) for key in statement.keys]
+    assert sent == {DeleteKeys: sorted(gone), InsertRows: sorted(new)}
+
+
 def test_insert_of_a_key_another_shard_holds_is_a_collision() -> None:
     with pytest.raises(ShardmergeError) as caught:
         batch_of([insert(SHARD_A, 1, "a"), insert(SHARD_B, 1, "b")])
