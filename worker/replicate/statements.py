@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from worker.connection import quote_name
 from worker.plan import TablePlan
-from worker.replicate.batch import Keys, KeyState, RowOperation
+from worker.replicate.batch import Keys, RowOperation
 from worker.rows import Joined
 from worker.table import ValueKind
 
@@ -64,11 +64,15 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
     pages), which costs the target a quarter less where they lie close together.
     """
     gone: list[Joined] = []
-    kept: dict[tuple[str, ...], list[tuple[Joined, KeyState]]] = {}
-    fresh: dict[tuple[str, ...], list[tuple[Joined, KeyState]]] = {}
+    kept: dict[tuple[str, ...], _Rows] = {}
+    fresh: dict[tuple[str, ...], _Rows] = {}
     plan: TablePlan | None = None
     names: dict[int, tuple[str, ...]] = {}
-    for key, state in sorted(keys.items(), key=_place):
+    # Two sorts by what C compares take a fifth of one by a function of both.
+    ordered = sorted(keys)
+    ordered.sort(key=len)
+    for key in ordered:
+        state = keys[key]
         plan = state.plan
         image = state.image
         stays = state.existed and image is not None and overwrite and not plan.one_lane
@@ -78,29 +82,34 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
             # Shard tables may hold their columns in different orders: one statement per order.
             columns = names.get(plan.shard)
             if columns is None:
-                columns = names[plan.shard] = tuple(item.target_name for item in plan.columns)
-            (kept if stays else fresh).setdefault(columns, []).append((key, state))
+                columns = names[plan.shard] = tuple([item.target_name for item in plan.columns])
+            side = kept if stays else fresh
+            rows = side.get(columns)
+            if rows is None:
+                rows = side[columns] = _Rows(plan)
+            rows.keys.append(key)
+            rows.images.append(image)
     if plan is None:
         return
-    for part in _cut(gone, max_bytes, _MAX_ITEMS if len(plan.key) == 1 else _MAX_TUPLES):
+    for start, end in _cuts(gone, max_bytes, _MAX_ITEMS if len(plan.key) == 1 else _MAX_TUPLES):
+        part = gone[start:end]
         yield DeleteKeys(delete_sql(plan, part), plan, tuple(part))
     for rows in kept.values():
-        for part_rows in _cut_rows(rows, max_bytes):
-            of = part_rows[0][1].plan
-            yield ReplaceRows(write_sql(b"REPLACE", of, _images(part_rows)), of, len(part_rows))
+        for start, end in _cuts(rows.images, max_bytes, _MAX_ITEMS):
+            yield ReplaceRows(write_sql(b"REPLACE", rows.plan, rows.images[start:end]), rows.plan, end - start)
     for rows in fresh.values():
-        for part_rows in _cut_rows(rows, max_bytes):
-            of = part_rows[0][1].plan
-            sql = write_sql(b"INSERT", of, _images(part_rows))
-            yield InsertRows(sql, of, tuple([key for key, _ in part_rows]), len(part_rows))
+        for start, end in _cuts(rows.images, max_bytes, _MAX_ITEMS):
+            sql = write_sql(b"INSERT", rows.plan, rows.images[start:end])
+            yield InsertRows(sql, rows.plan, tuple(rows.keys[start:end]), end - start)
 
 
-def _place(item: tuple[Joined, KeyState]) -> tuple[int, Joined]:
-    return len(item[0]), item[0]
+class _Rows:
+    """Rows of one statement's form: ``images[n]`` is to be the row of ``keys[n]``."""
 
-
-def _images(rows: Sequence[tuple[Joined, KeyState]]) -> list[Joined]:
-    return [state.image for _, state in rows if state.image is not None]
+    def __init__(self, plan: TablePlan) -> None:
+        self.plan = plan
+        self.keys: list[Joined] = []
+        self.images: list[Joined] = []
 
 
 def unkeyed_statements(operations: Sequence[RowOperation]) -> Iterator[Statement]:
@@ -158,34 +167,23 @@ def delete_row_sql(operation: RowOperation) -> bytes:
     return b"DELETE FROM " + operation.plan.target_name.encode() + b" WHERE " + where + b" LIMIT 1"
 
 
-def _cut(keys: list[Joined], max_bytes: int, most: int) -> Iterator[list[Joined]]:
-    start = 0
-    for end in _cut_sizes([len(key) + 4 for key in keys], max_bytes, most):
-        yield keys[start:end]
-        start = end
-
-
-def _cut_rows(rows: list[tuple[Joined, KeyState]], max_bytes: int) -> Iterator[list[tuple[Joined, KeyState]]]:
-    start = 0
-    for end in _cut_sizes([len(state.image or b"") + 3 for _, state in rows], max_bytes, _MAX_ITEMS):
-        yield rows[start:end]
-        start = end
-
-
 _MAX_ITEMS = 2000
 # The range analysis of (a, b) IN (...) is quadratic where a second index holds the same columns: 2,000 tuples took
 # MariaDB 10.11 4.8 s, ten times 200 take 0.1 s.
 _MAX_TUPLES = 200
 
 
-def _cut_sizes(sizes: list[int], max_bytes: int, most: int) -> Iterator[int]:
-    """Ends of consecutive parts, each at most ``max_bytes`` (but at least one item) and ``most`` items."""
-    total = count = 0
-    for index, size in enumerate(sizes):
-        if count and (total + size > max_bytes or count >= most):
-            yield index
-            total = count = 0
+def _cuts(items: list[bytes], max_bytes: int, most: int) -> Iterator[tuple[int, int]]:
+    """Where consecutive parts begin and end, each of at most ``max_bytes`` (but one item at least) and ``most`` items.
+
+    What stands between items counts with the longest form, `),(` and a space.
+    """
+    start = total = 0
+    for index, item in enumerate(items):
+        size = len(item) + 4
+        if index > start and (total + size > max_bytes or index - start >= most):
+            yield start, index
+            start, total = index, 0
         total += size
-        count += 1
-    if count:
-        yield len(sizes)
+    if start < len(items):
+        yield start, len(items)
