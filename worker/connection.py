@@ -107,6 +107,8 @@ class ServerInfo:
     log_bin: bool
     lower_case_table_names: int
     max_allowed_packet: int  # bytes
+    host: str  # as it calls its machine, whatever address leads there
+    port: int  # where it listens itself
 
     @property
     def is_mariadb(self) -> bool:
@@ -284,10 +286,10 @@ def text_of(value: Any) -> str:
 
 def server_info(session: Session) -> ServerInfo:
     """Ask the server who it is. Raises ``pymysql.MySQLError``."""
-    [(version, server_id, log_bin, lower_case, packet)] = rows(
+    [(version, server_id, log_bin, lower_case, packet, host, port)] = rows(
         session,
         "SELECT VERSION(), @@GLOBAL.server_id, @@GLOBAL.log_bin, @@GLOBAL.lower_case_table_names, "
-        "@@GLOBAL.max_allowed_packet",
+        "@@GLOBAL.max_allowed_packet, @@hostname, @@port",
     )
     text = text_of(version)
     flavor = "mariadb" if "mariadb" in text.lower() else "mysql"
@@ -304,6 +306,8 @@ def server_info(session: Session) -> ServerInfo:
         log_bin=text_of(log_bin).upper() in ("1", "ON"),
         lower_case_table_names=int(lower_case),
         max_allowed_packet=int(packet),
+        host=text_of(host),
+        port=int(port),
     )
 
 

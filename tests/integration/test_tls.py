@@ -18,6 +18,7 @@ from worker.endpoint import PLAIN, Tls
 from worker.position import SourcePosition
 from worker.relay.model import PurgePolicy
 from worker.relay.relay import Relay
+from worker.relay.server_id import unleased
 from worker.unit import StopSignal
 
 _CREATED = "CREATE USER {}@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY 'secret' REQUIRE {}"
@@ -106,7 +107,7 @@ def test_files_that_cannot_be_used(server: MySQL, tmp_path: Path) -> None:
 
 def test_the_relay_copies_by_tls(server: MySQL, tmp_path: Path) -> None:
     where = endpoint(server, "one", of(server, "ca", "cert", "key"))
-    relay = Relay(tmp_path, "s1", where, "mysql", 0, PurgePolicy())
+    relay = Relay(tmp_path, "s1", where, "mysql", unleased(4711), PurgePolicy())
     relay.ensure_from(SourcePosition("mysql-bin.000001", 4))
     relay.start()
     try:
