@@ -1,4 +1,4 @@
-"""The worker's place in etcd: its record under a lease, and fencing tokens taken while it holds one."""
+"""The worker's place in etcd: its record and others under a lease, and fencing tokens taken while it holds one."""
 
 from __future__ import annotations
 
