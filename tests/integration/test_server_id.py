@@ -280,6 +280,18 @@ def test_an_id_that_somebody_took_meanwhile_is_not_taken_back(
     assert list(held(client)) == [FIRST], "of its own only"
 
 
+def test_an_id_is_kept_though_a_lower_one_is_free(client: Client, make_worker: Callable[..., Worker]) -> None:
+    first, second = make_worker("w1", "s1"), make_worker("w2", "s2")
+    assert (first.server_id(INFO), second.server_id(INFO)) == (FIRST, FIRST + 1)
+    first.server_id.release()
+    client.revoke(held(client)[FIRST + 1].lease)
+    until(lambda: not second.registration.alive, "the loss is noticed")
+    second.registration.register()
+    assert second.server_id(INFO) == FIRST + 1
+    assert second.server_id(replace(INFO, host="db-2")) == FIRST + 1, "after a fail-over, too"
+    assert second.server_id(replace(INFO, server_id=FIRST + 1)) == FIRST, "but never the server's own"
+
+
 def test_many_that_ask_at_once_get_an_id_each(client: Client, make_worker: Callable[..., Worker]) -> None:
     workers = [make_worker(f"w{number}", f"s{number}") for number in range(12)]
     together = threading.Barrier(len(workers))
