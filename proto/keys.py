@@ -22,6 +22,7 @@ BOUNDS = PREFIX + "bound/"
 TASKS = PREFIX + "task/"
 SUBTASKS = PREFIX + "subtask/"
 EPOCHS = PREFIX + "epoch/"
+SERVER_IDS = PREFIX + "server-id/"
 
 M = TypeVar("M", bound=Message)
 
@@ -71,8 +72,17 @@ def epochs(task_name: str) -> str:
     return f"{EPOCHS}{_encode(task_name)}/"
 
 
+def server_id(server: str, number: int) -> str:
+    """ServerIdRecord, under the worker's lease: whose relay connects to database server ``server`` with that id.
+
+    ``server`` is what the database server calls itself, not a source's name: two sources may lead to one server.
+    """
+    return f"{SERVER_IDS}{_encode(server)}/{number}"
+
+
 def names(key: str, folder: str) -> tuple[str, ...]:
-    """The names in a key of ``folder``: one for most records, (task, source) for subtask and epoch.
+    """The names in a key of ``folder``: one for most records, (task, source) for subtask and epoch, (server, server id)
+    for server ids.
 
     >>> names("/shardmerge/v1/subtask/a%2Fb/mysql-01", SUBTASKS)
     ('a/b', 'mysql-01')

@@ -107,6 +107,8 @@ class ServerInfo:
     log_bin: bool
     lower_case_table_names: int
     max_allowed_packet: int  # bytes
+    host: str  # as it calls its machine, whatever address leads there
+    port: int  # where it listens itself
 
     @property
     def is_mariadb(self) -> bool:
@@ -150,32 +152,36 @@ def connect(
     ``raw``: every value arrives as the server's own bytes and text is not converted between charsets
     (``character_set_results = NULL``). ``read_timeout``: seconds to wait for any answer; None: for ever.
 
-    Raises what :func:`coded` makes of the failure, TLS_FILE and TLS_PEER_REFUSED.
+    Raises what :func:`coded` makes of the failure, TLS_FILE, TLS_PEER_REFUSED and TLS_NOT_OFFERED.
     """
     client_flag = CLIENT.FOUND_ROWS if side is Side.TARGET else 0
     # Without decoders a value stays bytes; the encoders are for arguments.
     encoders: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
     context = context_of(endpoint)
+    session: Session = pymysql.Connection(
+        host=endpoint.host,
+        port=endpoint.port,
+        user=endpoint.user,
+        password=endpoint.password.encode(),  # PyMySQL would send a text as latin1
+        charset="utf8mb4",
+        use_unicode=not raw,
+        conv=encoders if raw else None,
+        client_flag=client_flag,
+        autocommit=autocommit,
+        program_name="shardmerge",
+        read_timeout=CONNECT_SECONDS,
+        defer_connect=True,
+        ssl=context,
+    )
+    if endpoint.tls == PLAIN:
+        # A server that offers no TLS is spoken to in plain text; MySQL refuses a client that speaks of TLS then.
+        vars(session)["_ssl_required"] = False
+        session.client_flag &= ~CLIENT.SSL
     try:
-        session: Session = pymysql.Connection(
-            host=endpoint.host,
-            port=endpoint.port,
-            user=endpoint.user,
-            password=endpoint.password.encode(),  # PyMySQL would send a text as latin1
-            charset="utf8mb4",
-            use_unicode=not raw,
-            conv=encoders if raw else None,
-            client_flag=client_flag,
-            autocommit=autocommit,
-            program_name="shardmerge",
-            read_timeout=CONNECT_SECONDS,
-            defer_connect=True,
-            ssl=context,
-        )
-        # Without TLS keys a server that offers none is spoken to in plain text.
-        vars(session)["_ssl_required"] = endpoint.tls != PLAIN
         session.connect(_socket(endpoint))
     except pymysql.MySQLError as error:
+        if errno_of(error) == CR.CR_SSL_CONNECTION_ERROR and not _offers_tls(session):
+            raise errors.worker.TLS_NOT_OFFERED(host=endpoint.host, port=endpoint.port) from error
         raise coded(error, endpoint, side, name) from error
     try:
         _prepare(session, endpoint, side, raw)
@@ -187,6 +193,13 @@ def connect(
         session.close()
         raise
     return session
+
+
+def _offers_tls(session: Session) -> bool:
+    """By the capabilities of the server's handshake (MySQL Internals Manual, "Protocol::HandshakeV10"); also when none
+    has come, for then nothing is known."""
+    capabilities: int = vars(session).get("server_capabilities", CLIENT.SSL)
+    return bool(capabilities & CLIENT.SSL)
 
 
 def _socket(endpoint: Endpoint) -> socket.socket:
@@ -284,10 +297,10 @@ def text_of(value: Any) -> str:
 
 def server_info(session: Session) -> ServerInfo:
     """Ask the server who it is. Raises ``pymysql.MySQLError``."""
-    [(version, server_id, log_bin, lower_case, packet)] = rows(
+    [(version, server_id, log_bin, lower_case, packet, host, port)] = rows(
         session,
         "SELECT VERSION(), @@GLOBAL.server_id, @@GLOBAL.log_bin, @@GLOBAL.lower_case_table_names, "
-        "@@GLOBAL.max_allowed_packet",
+        "@@GLOBAL.max_allowed_packet, @@hostname, @@port",
     )
     text = text_of(version)
     flavor = "mariadb" if "mariadb" in text.lower() else "mysql"
@@ -304,6 +317,8 @@ def server_info(session: Session) -> ServerInfo:
         log_bin=text_of(log_bin).upper() in ("1", "ON"),
         lower_case_table_names=int(lower_case),
         max_allowed_packet=int(packet),
+        host=text_of(host),
+        port=int(port),
     )
 
 

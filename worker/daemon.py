@@ -15,8 +15,10 @@ from proto.errors import ShardmergeError
 from proto.etcd import Etcd, Snapshot
 from proto.log import get_logger
 from worker.lane_service import LaneService
+from worker.leased_server_id import LeasedServerId
 from worker.registration import Registration
 from worker.relay.relay import Relay
+from worker.relay.server_id import derived
 from worker.service import WorkerService
 from worker.source_runner import SourceRunner
 from worker.spark import SparkRunner
@@ -145,9 +147,11 @@ class Daemon:
             runner = None
         if source is not None and runner is None:
             log.info("source bound", source=source.config.source_id)
+            config, directory = source.config, Path(self._config.relay_dir) / source.config.source_id
             runner = SourceRunner(
-                source.config,
-                Path(self._config.relay_dir),
+                config,
+                directory,
+                LeasedServerId(self._etcd, self._registration, config.source_id, config.server_id, derived(directory)),
                 self._spark,
                 self._lane_service,
                 self._config.advertise_addr,

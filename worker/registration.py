@@ -1,14 +1,16 @@
-"""The worker's place in etcd: its record under a lease, and fencing tokens taken while it holds one."""
+"""The worker's place in etcd: its record and others under a lease, and fencing tokens taken while it holds one."""
 
 from __future__ import annotations
 
+import math
 import threading
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proto import errors, keys, state_pb2
 from proto.errors import ShardmergeError
-from proto.etcd import Etcd, KeyIs, KeyPresent, Lease, Put
+from proto.etcd import Condition, Delete, Etcd, KeyIs, KeyPresent, Lease, Put
 from proto.log import get_logger
 
 log = get_logger()
@@ -20,12 +22,20 @@ class _Held:
     revision: int  # of the worker's record
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The ``revision`` that wrote a record, and :meth:`Registration.revision` of then."""
+
+    revision: int
+    registered: int
+
+
 class Registration:
     """Owner of ``worker/<name>``. A newer process of the same name takes the record over."""
 
     def __init__(self, etcd: Etcd, name: str, address: str, ttl: float) -> None:
         self._etcd = etcd
-        self._name = name
+        self.name = name
         self._ttl = ttl
         self.incarnation = uuid.uuid4().hex
         self._record = state_pb2.WorkerRecord(name=name, address=address, incarnation=self.incarnation)
@@ -42,6 +52,14 @@ class Registration:
         held = self._held
         return None if held is None else held.lease.lost
 
+    def lease_seconds(self) -> int:
+        """For how long at most a record under the lease outlives this process. Raises LEASE_LOST."""
+        return math.ceil(self._living().lease.ttl)
+
+    def revision(self) -> int:
+        """Which registration holds: the revision of the worker's record, another one each time. Raises LEASE_LOST."""
+        return self._living().revision
+
     def register(self) -> None:
         """Take a lease and put the record. Raises ETCD_UNAVAILABLE."""
         with self._lock:
@@ -49,16 +67,16 @@ class Registration:
                 return
             lease = self._etcd.lease(self._ttl)
             try:
-                revision = self._etcd.put(keys.worker(self._name), keys.encode(self._record), lease.id)
+                revision = self._etcd.put(keys.worker(self.name), keys.encode(self._record), lease.id)
             except ShardmergeError:
                 lease.abandon()
                 raise
             self._held = _Held(lease, revision)
-        log.info("registered", worker=self._name, incarnation=self.incarnation)
+        log.info("registered", worker=self.name, incarnation=self.incarnation)
 
     def superseded(self) -> bool:
         """Whether another process of this name has registered since. Raises ETCD_UNAVAILABLE."""
-        found = self._etcd.get(keys.worker(self._name))
+        found = self._etcd.get(keys.worker(self.name))
         if found is None:
             return False
         return keys.decode(state_pb2.WorkerRecord, found.value, found.key).incarnation != self.incarnation
@@ -69,24 +87,45 @@ class Registration:
         Only while this process holds its registration and the source is bound to it. Raises
         NOT_BOUND, LEASE_LOST, ETCD_UNAVAILABLE.
         """
-        held = self._held
-        if held is None or not held.lease.alive:
-            raise errors.worker.LEASE_LOST(worker=self._name)
+        held = self._living()
         bound = self._etcd.get(keys.bound(source))
-        if bound is None or keys.decode(state_pb2.BindingRecord, bound.value, bound.key).worker != self._name:
-            raise errors.worker.NOT_BOUND(source=source, worker=self._name)
-        record = state_pb2.EpochRecord(worker=self._name, incarnation=self.incarnation)
+        if bound is None or keys.decode(state_pb2.BindingRecord, bound.value, bound.key).worker != self.name:
+            raise errors.worker.NOT_BOUND(source=source, worker=self.name)
+        record = state_pb2.EpochRecord(worker=self.name, incarnation=self.incarnation)
         answer = self._etcd.txn(
             [
-                KeyIs(keys.worker(self._name), held.revision),
+                KeyIs(keys.worker(self.name), held.revision),
                 KeyIs(keys.bound(source), bound.mod_revision),
                 KeyPresent(keys.subtask(task, source)),
             ],
             [Put(keys.epoch(task, source), keys.encode(record))],
         )
         if not answer.ok:
-            raise errors.worker.NOT_BOUND(source=source, worker=self._name)
+            raise errors.worker.NOT_BOUND(source=source, worker=self.name)
         return answer.revision
+
+    def put(
+        self, key: str, value: bytes, conditions: Sequence[Condition], deletes: Sequence[Delete] = ()
+    ) -> Written | None:
+        """Write a record under this worker's lease, and delete others; None when a condition does not hold.
+
+        Only while this process holds its registration. Raises LEASE_LOST, ETCD_UNAVAILABLE.
+        """
+        held = self._living()
+        place = keys.worker(self.name)
+        answer = self._etcd.txn([KeyIs(place, held.revision), *conditions], [Put(key, value, held.lease.id), *deletes])
+        if answer.ok:
+            return Written(answer.revision, held.revision)
+        found = self._etcd.get(place)
+        if found is None or found.mod_revision != held.revision:
+            raise errors.worker.LEASE_LOST(worker=self.name)
+        return None
+
+    def _living(self) -> _Held:
+        held = self._held
+        if held is None or not held.lease.alive:
+            raise errors.worker.LEASE_LOST(worker=self.name)
+        return held
 
     def resign(self) -> None:
         """Give the lease back, so that the master need not wait for it to run out."""

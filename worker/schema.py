@@ -109,10 +109,11 @@ def inspect_tables(
     """As :func:`read_tables`, with the error in place of each table that cannot be copied."""
     wanted = list(dict.fromkeys(names))
     raws: dict[tuple[str, str], _RawTable] = {}
+    hidden = _hidden_expression(session) if wanted else ""
     for schema in dict.fromkeys(schema for schema, _ in wanted):
         in_schema = [name for other, name in wanted if other == schema]
         # One table: information_schema opens only that one. Several: one pass over the schema.
-        _collect(session, schema, in_schema[0] if len(in_schema) == 1 else None, raws)
+        _collect(session, schema, in_schema[0] if len(in_schema) == 1 else None, hidden, raws)
     results: list[Table | ShardmergeError] = []
     for pair in wanted:
         raw = raws.get(pair)
@@ -149,11 +150,30 @@ class _RawTable:
     unique: dict[str, list[tuple[str, bool]]] = field(default_factory=dict[str, list[tuple[str, bool]]])
     """Per unique key: its parts in order, and whether each is a whole column."""
 
+    hidden: set[str] = field(default_factory=set[str])
+    """The unique keys that the server does not read by."""
+
     foreign_keys: int = 0
 
 
-def _collect(session: Session, schema: str, name: str | None, raws: dict[tuple[str, str], _RawTable]) -> None:
-    """Read one schema's (or one table's) description; four queries."""
+def _hidden_expression(session: Session) -> str:
+    """What of information_schema.STATISTICS says that an index is hidden: MySQL has IS_VISIBLE since 8.0, MariaDB
+    IGNORED since 10.6 (manuals, "The INFORMATION_SCHEMA STATISTICS Table"; "Ignored Indexes"); before, none is.
+    """
+    for column, *_ in rows(session, "SHOW COLUMNS FROM information_schema.STATISTICS"):
+        expression = _HIDDEN.get(text_of(column).upper())
+        if expression is not None:
+            return expression
+    return "0"
+
+
+_HIDDEN = {"IS_VISIBLE": "IS_VISIBLE = 'NO'", "IGNORED": "IGNORED = 'YES'"}
+
+
+def _collect(
+    session: Session, schema: str, name: str | None, hidden: str, raws: dict[tuple[str, str], _RawTable]
+) -> None:
+    """Read one schema's (or one table's) description; four queries. ``hidden``: of :func:`_hidden_expression`."""
 
     def ask(columns: str, view: str, schema_column: str = "TABLE_SCHEMA", order: str = "") -> Sequence[list[str]]:
         statement = f"SELECT {columns} FROM information_schema.{view} WHERE {schema_column} = %s"
@@ -190,14 +210,16 @@ def _collect(session: Session, schema: str, name: str | None, raws: dict[tuple[s
                     int(octets or 0),
                 )
             )
-    for table, key, non_unique, column, prefix in ask(
-        "TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART",
+    for table, key, non_unique, column, prefix, is_hidden in ask(
+        f"TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, {hidden}",
         "STATISTICS",
         order=" ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX",
     ):
         if table in found and non_unique == "0":
             # COLUMN_NAME is NULL for an expression (MySQL 8); such a part is no whole column either.
             found[table].unique.setdefault(key, []).append((column or "(expression)", bool(column) and not prefix))
+            if is_hidden == "1":
+                found[table].hidden.add(key)
     for (table,) in ask("TABLE_NAME", "REFERENTIAL_CONSTRAINTS", "CONSTRAINT_SCHEMA"):
         if table in found:
             found[table].foreign_keys += 1
@@ -221,6 +243,7 @@ def _build(raw: _RawTable, source: str) -> Table:
         columns=columns,
         key=key,
         key_name=key_name,
+        key_hidden=key_name in raw.hidden,
         unique_keys=tuple(tuple(column for column, _ in parts) for parts in raw.unique.values()),
         has_foreign_keys=raw.foreign_keys > 0,
         engine=raw.engine,
@@ -287,11 +310,12 @@ def parse_labels(type_text: str) -> tuple[str, ...]:
 
 
 def _choose_key(raw: _RawTable, columns: Sequence[Column], places: dict[str, int]) -> tuple[str, tuple[int, ...]]:
-    """The primary key, else the best unique key of whole NOT NULL columns: fewest columns, integers first.
+    """The primary key, else the best unique key of whole NOT NULL columns: hidden ones last (what identifies rows is
+    what they are read by), fewest columns, integers first.
 
     A key over a part of a column or over a generated column does not identify a row image.
     """
-    best: tuple[tuple[bool, int, bool, str], str, tuple[int, ...]] | None = None
+    best: tuple[tuple[bool, bool, int, bool, str], str, tuple[int, ...]] | None = None
     for name, parts in raw.unique.items():
         if not all(whole and column in places for column, whole in parts):
             continue
@@ -300,7 +324,7 @@ def _choose_key(raw: _RawTable, columns: Sequence[Column], places: dict[str, int
         if any(column.nullable or column.generated for column in members):
             continue
         integers = all(column.kind is ValueKind.INTEGER for column in members)
-        rank = (name != "PRIMARY", len(key), not integers, name)
+        rank = (name != "PRIMARY", name in raw.hidden, len(key), not integers, name)
         if best is None or rank < best[0]:
             best = (rank, name, key)
     return ("", ()) if best is None else (best[1], best[2])

@@ -14,6 +14,7 @@ from proto.log import get_logger
 from worker.connection import Endpoint, ServerInfo, Session, Side, coded, connect, current_position, server_info
 from worker.host import Epochs, Host
 from worker.lane_service import LaneService
+from worker.leased_server_id import LeasedServerId
 from worker.needs import NeedsFrom, NeedsNothing, NeedUnknown, combined
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import PurgePolicy
@@ -78,7 +79,8 @@ class SourceRunner:
     def __init__(
         self,
         config: config_pb2.SourceConfig,
-        relay_root: Path,
+        relay_directory: Path,
+        server_id: LeasedServerId,
         spark: SparkRunner,
         service: LaneService,
         lane_address: str,
@@ -88,13 +90,14 @@ class SourceRunner:
         self.config = config
         endpoint = Endpoint.from_proto(getattr(config, "from"))
         self.relay = Relay(
-            relay_root / config.source_id,
+            relay_directory,
             config.source_id,
             endpoint,
             config.flavor,
-            config.server_id,
+            server_id,
             PurgePolicy.from_proto(config.purge),
         )
+        self._server_id = server_id
         self._subtasks: dict[str, SubTask] = {}
         self._ending: list[SubTask] = []
         self._lock = threading.Lock()
@@ -139,6 +142,8 @@ class SourceRunner:
             subtask.interrupt()
 
     def wake(self) -> None:
+        """The worker is registered again: what was interrupted goes on."""
+        self._server_id.hold_again()
         for subtask in self._all():
             subtask.wake()
 
@@ -150,6 +155,7 @@ class SourceRunner:
         late = [subtask for subtask in everyone if not subtask.join(seconds)]
         self._clock.stop()
         self.relay.stop()
+        self._server_id.release()
         return not late
 
     def settled(self) -> bool:

@@ -54,7 +54,9 @@ class Table:
     """One table: columns in the server's order, the key that identifies its rows.
 
     ``key``: indexes into ``columns`` of the primary key, else of the best unique NOT NULL
-    key, else () for a table without any. ``unique_keys``: every unique key, as column names.
+    key, else () for a table without any. ``key_hidden``: the server does not read by the key's index, not even when
+    told to (MySQL: INVISIBLE, MariaDB: IGNORED), though it still is unique. ``unique_keys``: every unique key, as
+    column names, hidden ones too.
     """
 
     schema: str
@@ -67,6 +69,7 @@ class Table:
     engine: str
     row_estimate: int = 0
     byte_estimate: int = 0
+    key_hidden: bool = False
 
     @property
     def full_name(self) -> str:

@@ -166,10 +166,9 @@ SERVER_ID_TAKEN = _define(
     20017,
     "server-id-taken",
     scope=Scope.CONFIG,
-    message="source {source}: server-id {server_id} is used by {owner}",
-    workaround="Give the source's file another server-id, or none: then a free one is chosen. If a worker that had the "
-    "source before still holds it, it is free when that worker's lease is over, and this one goes on by itself.",
-    retryable=True,
+    message="source {source}: server-id {server_id} is used by {owner}, at the same server",
+    workaround="Give this source's file or the other one another server-id, or none: then a free one is chosen. If the "
+    "other source is to go, stop it (operate-source stop), then resume-task.",
 )
 POSITION_UNORDERED = _define(
     20018,
@@ -178,6 +177,17 @@ POSITION_UNORDERED = _define(
     message="source {source}: whether the relay log, which begins at {first}, reaches back to {position} cannot be "
     "told, and other tasks need it as it is",
     workaround="Give the position as a GTID set (binlog-gtid), or let the source's other tasks finish first.",
+)
+SERVER_ID_STILL_HELD = _define(
+    20019,
+    "server-id-still-held",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: server-id {server_id} is still held by {owner}",
+    workaround="Nothing to do where a source has moved or stopped, or a worker has died: the id is free when that "
+    "worker has stopped with it or its lease is over, and this one goes on by itself. Else give one of the sources' "
+    "files another server-id, or none: then a free one is chosen.",
+    retryable=True,
 )
 DISK_FULL = _define(
     20020,

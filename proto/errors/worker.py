@@ -110,3 +110,12 @@ TLS_PEER_REFUSED = _define(
     workaround="Correct ssl-ca or cert-allowed-cn under security in the source's or the task's file, or the server's "
     "certificate; nothing was sent to that server, no password either. Then resume-task.",
 )
+TLS_NOT_OFFERED = _define(
+    70013,
+    "tls-not-offered",
+    scope=Scope.CONFIG,
+    message="the server at {host}:{port} offers no TLS, and the configuration asks for it",
+    workaround="Give the server a certificate (ssl_cert, ssl_key) and a version (MySQL: tls_version), or take security "
+    "out of the source's or the task's file: then it is spoken to in plain text. Nothing was sent to that server, no "
+    "password either. Then resume-task.",
+)

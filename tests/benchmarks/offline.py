@@ -27,6 +27,7 @@ from worker.plan import ColumnPlan, PartitionId, TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import BlockData, OpenedData, PurgePolicy
 from worker.relay.relay import Relay
+from worker.relay.server_id import derived, unleased
 from worker.schema import read_tables
 from worker.table import Table
 from worker.unit import StopSignal
@@ -131,7 +132,7 @@ def _one(job: Job, part: Part, directory: Path) -> Found:
     for number in range(_COPIES):
         own = directory / str(number)
         own.mkdir(parents=True)
-        relay = Relay(own, "benchmark", job.endpoint, job.flavor, 0, PurgePolicy())
+        relay = Relay(own, "benchmark", job.endpoint, job.flavor, unleased(derived(own)), PurgePolicy())
         copy, end = _copy(relay, part)
         copies.append(copy)
         if number == _COPIES - 1:

@@ -25,6 +25,7 @@ from worker.connection import Endpoint
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import BlockData, PurgePolicy, ReachedUntil
 from worker.relay.relay import Relay
+from worker.relay.server_id import derived, unleased
 from worker.unit import StopSignal
 
 SMALL = 256 * 1024
@@ -35,7 +36,9 @@ GTIDS = (EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID, EventT
 def open_relay(server: Database, directory: Path, segment_bytes: int = SMALL, user: str = "root") -> Relay:
     """Opened, not started."""
     endpoint = Endpoint(server.host, server.port, user)
-    return Relay(directory, "mysql-01", endpoint, server.flavor, 0, PurgePolicy(), segment_bytes)
+    return Relay(
+        directory, "mysql-01", endpoint, server.flavor, unleased(derived(directory)), PurgePolicy(), segment_bytes
+    )
 
 
 class Servers:

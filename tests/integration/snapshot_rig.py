@@ -22,6 +22,7 @@ from worker.plan import TablePlan
 from worker.plans import make_plans, read_structures
 from worker.position import RelayOffset
 from worker.relay.relay import BlockData, PurgePolicy, ReachedUntil, Relay
+from worker.relay.server_id import unleased
 from worker.rows import RowChange
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
@@ -93,7 +94,9 @@ class Rig:
         self.source, self.target, self.config = source, target, config
         self.source_endpoint, self.target_endpoint = endpoint(source), endpoint(target)
         self.rules = Rules.from_config(config)
-        self.relay = Relay(directory / "relay", SOURCE, self.source_endpoint, source.flavor, 4000, PurgePolicy())
+        self.relay = Relay(
+            directory / "relay", SOURCE, self.source_endpoint, source.flavor, unleased(4000), PurgePolicy()
+        )
         self._relays = relay
         self.service = LaneService(lambda: self.relay)
         self._server = rpc.make_server(24, ["shardmerge.v1.Relay"])

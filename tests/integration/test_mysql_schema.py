@@ -96,6 +96,9 @@ def test_columns(fresh: Database, session: Session) -> None:
         ("UNIQUE part (t(3))", "", ()),
         ("UNIQUE computed ((a + 1))", "", ()),
         ("UNIQUE half (a, (b + 1))", "", ()),
+        ("UNIQUE two (a, b), UNIQUE hidden (b) INVISIBLE", "two", ("a", "b")),
+        ("PRIMARY KEY (t(3)), UNIQUE hidden (b) INVISIBLE, UNIQUE two (a, b)", "two", ("a", "b")),
+        ("PRIMARY KEY (t(3)), UNIQUE hidden (b) INVISIBLE", "hidden", ("b",)),
     ],
 )
 def test_the_key_that_identifies_rows(
@@ -104,7 +107,8 @@ def test_the_key_that_identifies_rows(
     fresh.execute(f"CREATE TABLE s.t (a int NOT NULL, b int NOT NULL, t varchar(9) NOT NULL, {keys})")
     table = described(session, "t")
     assert (table.key_name, tuple(column.name for column in table.key_columns)) == (name, columns)
-    assert len(table.unique_keys) == keys.count("UNIQUE")
+    assert len(table.unique_keys) == keys.count("UNIQUE") + keys.count("PRIMARY"), "hidden ones are unique, too"
+    assert table.key_hidden == (name == "hidden")
 
 
 def test_a_key_that_the_server_made_up_is_a_key(fresh: Database, session: Session) -> None:

@@ -32,6 +32,7 @@ from worker.relay.relay import (
     ReachedUntil,
     Relay,
 )
+from worker.relay.server_id import derived, unleased
 from worker.unit import StopSignal
 
 START = SourcePosition("mysql-bin.000001", 4)
@@ -54,7 +55,7 @@ def open_relay(server: MariaDB, directory: Path, **settings: object) -> Relay:
     purge = cast("PurgePolicy", settings.pop("purge", PurgePolicy()))
     segment_bytes = cast("int", settings.pop("segment_bytes", SMALL))
     assert not settings
-    return Relay(directory, "mysql-01", endpoint, "mariadb", 0, purge, segment_bytes)
+    return Relay(directory, "mysql-01", endpoint, "mariadb", unleased(derived(directory)), purge, segment_bytes)
 
 
 @pytest.fixture
@@ -278,7 +279,7 @@ def test_a_restarted_and_a_killed_source(source: MariaDB, make_relay: MakeRelay)
 
 def _copy_until_killed(port: int, directory: Path) -> None:
     endpoint = Endpoint("127.0.0.1", port, "root", "")
-    Relay(directory, "mysql-01", endpoint, "mariadb", 4711, PurgePolicy(), SMALL).start()
+    Relay(directory, "mysql-01", endpoint, "mariadb", unleased(4711), PurgePolicy(), SMALL).start()
     threading.Event().wait()
 
 
@@ -603,7 +604,9 @@ def test_a_subscriber_learns_that_the_relay_stopped_and_start_mends_it(source: M
 
 def test_two_relays_with_one_server_id_do_not_stop(source: MariaDB, make_relay: MakeRelay, tmp_path: Path) -> None:
     endpoint = Endpoint(source.host, source.port, "root", "")
-    relays = [Relay(tmp_path / name, "mysql-01", endpoint, "mariadb", 4711, PurgePolicy()) for name in ("a", "b")]
+    relays = [
+        Relay(tmp_path / name, "mysql-01", endpoint, "mariadb", unleased(4711), PurgePolicy()) for name in ("a", "b")
+    ]
     for relay in relays:
         relay.ensure_from(START)
         relay.start()

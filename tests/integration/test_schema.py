@@ -133,6 +133,9 @@ def test_columns(fresh: MariaDB, session: Session) -> None:
         ("PRIMARY KEY (t(3)), UNIQUE whole (a)", "whole", ("a",)),
         ("UNIQUE made (g)", "", ()),
         ("KEY plain (a)", "", ()),
+        ("UNIQUE two (a, b), UNIQUE hidden (b) IGNORED", "two", ("a", "b")),
+        ("PRIMARY KEY (t(3)), UNIQUE hidden (b) IGNORED, UNIQUE two (a, b)", "two", ("a", "b")),
+        ("PRIMARY KEY (t(3)), UNIQUE hidden (b) IGNORED", "hidden", ("b",)),
     ],
 )
 def test_the_key_that_identifies_rows(
@@ -143,7 +146,8 @@ def test_the_key_that_identifies_rows(
     )
     table = described(session, "t")
     assert (table.key_name, tuple(column.name for column in table.key_columns)) == (name, columns)
-    assert len(table.unique_keys) == keys.count("UNIQUE") + keys.count("PRIMARY")
+    assert len(table.unique_keys) == keys.count("UNIQUE") + keys.count("PRIMARY"), "hidden ones are unique, too"
+    assert table.key_hidden == (name == "hidden")
 
 
 def test_foreign_keys_are_seen_at_the_child(fresh: MariaDB, session: Session) -> None:

@@ -150,11 +150,19 @@ _TABLES = {
         "n INT NOT NULL, s SET('x','y') NOT NULL, v INT, PRIMARY KEY (n, s)",
         "SELECT seq DIV 3, seq % 3 + 1, seq FROM seq_1_to_1000",
     ),
+    "hidden_beside": (
+        "k INT NOT NULL, a INT NOT NULL, b INT NOT NULL, UNIQUE read_by (a, b), UNIQUE hidden (k) IGNORED",
+        "SELECT seq, seq DIV 7, seq % 7 FROM seq_1_to_1000",
+    ),
+    "hidden_alone": (
+        "k INT NOT NULL, t VARCHAR(9) NOT NULL, PRIMARY KEY (t(3)), UNIQUE hidden (k) IGNORED",
+        "SELECT seq, CONCAT(LPAD(seq, 3, '0'), 'tail') FROM seq_1_to_990",
+    ),
     "empty": ("k INT PRIMARY KEY, v INT", "SELECT 1, 1 FROM DUAL WHERE FALSE"),
     "one": ("k VARCHAR(10) PRIMARY KEY, v INT", "SELECT 'x', 1"),
     "nullable_unique": ("k INT NULL UNIQUE, v INT", "SELECT IF(seq % 10, NULL, seq), seq FROM seq_1_to_1000"),
 }
-_ONE_CHUNK = frozenset({"empty", "one", "nullable_unique"})
+_ONE_CHUNK = frozenset({"empty", "one", "nullable_unique", "hidden_alone"})
 
 
 @pytest.mark.parametrize("name", _TABLES)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +15,13 @@ from proto.errors import ShardmergeError
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
+from tests.support.wait import until
 from worker.connection import Endpoint, Side, connect, rows, text_of
 from worker.endpoint import PLAIN, Tls
 from worker.position import SourcePosition
 from worker.relay.model import PurgePolicy
 from worker.relay.relay import Relay
+from worker.relay.server_id import unleased
 from worker.unit import StopSignal
 
 _CREATED = "CREATE USER {}@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY 'secret' REQUIRE {}"
@@ -55,9 +59,9 @@ def cipher(where: Endpoint, side: Side = Side.SOURCE) -> str:
         session.close()
 
 
-def refused(where: Endpoint, spec: errors.ErrorSpec) -> str:
+def refused(where: Endpoint, spec: errors.ErrorSpec, side: Side = Side.SOURCE) -> str:
     with pytest.raises(ShardmergeError) as caught:
-        connect(where, Side.SOURCE, name="s1")
+        connect(where, side, name="s1")
     assert caught.value.spec is spec
     return str(caught.value)
 
@@ -84,13 +88,37 @@ def test_a_server_that_is_not_the_one_meant(server: MySQL) -> None:
     assert name in said
 
 
-def test_a_server_without_tls_is_not_spoken_to_when_keys_are_given(server: MySQL, tmp_path: Path) -> None:
-    bare = MariaDB(tmp_path / "bare", 3).start()
+@pytest.mark.parametrize("kind", [MariaDB, MySQL])
+def test_a_server_without_tls_is_not_spoken_to_when_keys_are_given(
+    server: MySQL, tmp_path: Path, kind: type[Database]
+) -> None:
+    # MySQL makes certificates of its own; without a version of the protocol it offers no TLS.
+    options = () if kind is MariaDB else ("--tls-version=",)
+    bare = kind(tmp_path / "bare", 3, options).start()
+    where = endpoint(bare, "root", of(server, "ca"), "")
+    relay = Relay(tmp_path / "relay", "s1", where, bare.flavor, unleased(4711), PurgePolicy())
     try:
         assert cipher(endpoint(bare, "root", password="")) == ""
-        assert "SSL" in refused(endpoint(bare, "root", of(server, "ca"), ""), errors.relay.SOURCE_LOST)
+        for side in Side:
+            said = refused(where, errors.worker.TLS_NOT_OFFERED, side)
+            assert f"127.0.0.1:{bare.port}" in said
+        assert not errors.worker.TLS_NOT_OFFERED.retryable
+        relay.ensure_from(SourcePosition("mysql-bin.000001", 4))
+        relay.start()
+        failure = until(relay.failure, "the relay stops")
+        assert failure.spec is errors.worker.TLS_NOT_OFFERED
     finally:
+        relay.stop()
         bare.stop()
+
+
+def test_a_server_that_ends_the_handshake_is_a_lost_one(server: MySQL) -> None:
+    """Nothing is known of what it offers, with TLS keys too."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        threading.Thread(target=lambda: listening.accept()[0].close()).start()
+        where = Endpoint("127.0.0.1", port, "root", tls=of(server, "ca"))
+        assert refused(where, errors.relay.SOURCE_LOST)
 
 
 def test_files_that_cannot_be_used(server: MySQL, tmp_path: Path) -> None:
@@ -106,7 +134,7 @@ def test_files_that_cannot_be_used(server: MySQL, tmp_path: Path) -> None:
 
 def test_the_relay_copies_by_tls(server: MySQL, tmp_path: Path) -> None:
     where = endpoint(server, "one", of(server, "ca", "cert", "key"))
-    relay = Relay(tmp_path, "s1", where, "mysql", 0, PurgePolicy())
+    relay = Relay(tmp_path, "s1", where, "mysql", unleased(4711), PurgePolicy())
     relay.ensure_from(SourcePosition("mysql-bin.000001", 4))
     relay.start()
     try:

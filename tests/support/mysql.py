@@ -14,7 +14,11 @@ from pathlib import Path
 from tests.support.daemon import ROOT
 from tests.support.database import Database
 
-_SPELLINGS = {"ENGINE=Aria": "ENGINE=MyISAM", "utf8mb4_unicode_520_nopad_ci": "utf8mb4_0900_ai_ci"}
+_SPELLINGS = {
+    "ENGINE=Aria": "ENGINE=MyISAM",
+    "utf8mb4_unicode_520_nopad_ci": "utf8mb4_0900_ai_ci",
+    " IGNORED": " INVISIBLE",
+}
 _SEQUENCE = re.compile(r"\bFROM (?:\w+\.)?(seq_1_to_(\d+))\b")
 
 

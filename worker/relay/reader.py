@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
 
@@ -13,13 +12,14 @@ from proto import errors
 from proto.common_pb2 import Stage
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker.connection import Endpoint, ServerInfo
+from worker.connection import Endpoint
 from worker.position import SourcePosition
 from worker.relay.appender import Appender
 from worker.relay.dump import Dump
 from worker.relay.files import FIRST_BYTE, disk_error, has_space
 from worker.relay.groups import PrepareUnknown
 from worker.relay.log import RelayLog
+from worker.relay.server_id import ServerIdOf
 from worker.relay.source_end import EndWatch, lies_behind
 from worker.relay.start import Begins, FromFile, SourceState, Start, Switches, plan_start
 
@@ -47,11 +47,10 @@ class Reader:
     """One run of the thread: from :meth:`start` to :meth:`stop` or an error that does not mend itself.
 
     ``stage`` and ``error`` are for status: an error beside STAGE_RUNNING is being retried. ``failed``: the error
-    that ended the run, None while it goes on or was stopped. ``server_id``: asked on each connection; may raise a
-    catalogue error.
+    that ended the run, None while it goes on or was stopped. ``server_id``: asked on each connection.
     """
 
-    def __init__(self, log: RelayLog, endpoint: Endpoint, server_id: Callable[[ServerInfo], int]) -> None:
+    def __init__(self, log: RelayLog, endpoint: Endpoint, server_id: ServerIdOf) -> None:
         self._log = log
         self._endpoint = endpoint
         self._server_id = server_id

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
-import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +13,7 @@ from proto import errors
 from proto.common_pb2 import Stage
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker.connection import Endpoint, ServerInfo
+from worker.connection import Endpoint
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.files import FIRST_BYTE, disk_error, free_bytes, relay_path, sync_file
 from worker.relay.gtid import GtidSet
@@ -45,6 +43,7 @@ from worker.relay.purge import (
 )
 from worker.relay.reader import Reader
 from worker.relay.segment import read_description
+from worker.relay.server_id import ServerIdOf
 from worker.relay.subscription import subscribe
 from worker.unit import StopSignal
 
@@ -74,17 +73,11 @@ _STRANDING = frozenset(
 )
 
 
-def _derived_server_id(directory: Path) -> int:
-    """A replica's id that stays the same: high enough to stay clear of those that people give."""
-    return 0x8000_0000 | zlib.crc32(f"{socket.gethostname()}:{directory.resolve()}".encode())
-
-
 class Relay:
     """Copies one source's binlog to disk and serves it to any number of readers, all methods from any thread.
 
-    ``directory`` is this source's alone. ``server_id`` must be unique among the source's replicas; 0: one is derived
-    from the machine and the directory. The log on disk is opened (and mended) at once and can be read before
-    :meth:`start`.
+    ``directory`` is this source's alone. ``server_id``, asked before each dump, must be unique among the source's
+    replicas. The log on disk is opened (and mended) at once and can be read before :meth:`start`.
     """
 
     def __init__(
@@ -93,15 +86,14 @@ class Relay:
         source_id: str,
         endpoint: Endpoint,
         flavor: str,
-        server_id: int,
+        server_id: ServerIdOf,
         purge: PurgePolicy,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.source_id = source_id
         self.flavor = flavor
         self._endpoint = endpoint
-        derived = server_id or _derived_server_id(directory)
-        self._server_id: Callable[[ServerInfo], int] = lambda _: derived
+        self._server_id = server_id
         self._purge = purge
         self._logger = get_logger(source=source_id)
         self._log = RelayLog(directory, source_id, segment_bytes)

@@ -22,8 +22,11 @@ _UNORDERED = frozenset({ValueKind.SET, ValueKind.JSON, ValueKind.GEOMETRY, Value
 def bound_columns(table: Table) -> tuple[Column, ...]:
     """The leading key columns that chunks can be cut by; () when the table cannot be cut.
 
-    A SET compares as text but is indexed as a number, so the columns before it must do.
+    A SET compares as text but is indexed as a number, so the columns before it must do. By a key whose index is hidden
+    no range can be read: servers refuse to be forced to it (errno 1176, ER_KEY_DOES_NOT_EXITS).
     """
+    if table.key_hidden:
+        return ()
     columns: list[Column] = []
     for column in table.key_columns:
         if column.kind in _UNORDERED:

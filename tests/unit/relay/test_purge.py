@@ -31,6 +31,7 @@ from worker.relay.purge import (
     knows_file,
 )
 from worker.relay.relay import Relay
+from worker.relay.server_id import unleased
 from worker.relay.start import FromFile
 from worker.relay.subscription import subscribe
 from worker.unit import StopSignal
@@ -237,7 +238,7 @@ def a_relay(directory: Path) -> tuple[Rig, Relay]:
     rig.fetch()
     rig.appender.close()
     nowhere = Endpoint("127.0.0.1", 1, "u")
-    return rig, Relay(directory, "s", nowhere, "mariadb", 1, PurgePolicy())
+    return rig, Relay(directory, "s", nowhere, "mariadb", unleased(1), PurgePolicy())
 
 
 def test_a_relay_loses_what_lies_before_a_file_but_for_what_is_needed(tmp_path: Path) -> None:
@@ -264,7 +265,7 @@ def test_a_relay_loses_what_lies_before_a_file_but_for_what_is_needed(tmp_path: 
 def test_until_the_next_server_has_sent_something_files_are_those_of_the_one_before(tmp_path: Path) -> None:
     rig, _ = a_relay(tmp_path)
     rig.log.switched("b", START, rig.log.head().position.gtid_set)
-    relay = Relay(tmp_path, "s", Endpoint("127.0.0.1", 1, "u"), "mariadb", 1, PurgePolicy())
+    relay = Relay(tmp_path, "s", Endpoint("127.0.0.1", 1, "u"), "mariadb", unleased(1), PurgePolicy())
     relay.set_needed(lambda: None)
     done = relay.purge_before("mysql-bin.000002")
     assert done.begin.file_order() == (2, 4)
@@ -303,7 +304,7 @@ def test_another_file_or_relay_log_is_refused(
 
 
 def test_a_relay_that_has_not_begun_says_so(tmp_path: Path) -> None:
-    relay = Relay(tmp_path, "s", Endpoint("127.0.0.1", 1, "u"), "mariadb", 1, PurgePolicy())
+    relay = Relay(tmp_path, "s", Endpoint("127.0.0.1", 1, "u"), "mariadb", unleased(1), PurgePolicy())
     with pytest.raises(ShardmergeError) as caught:
         relay.purge_before("mysql-bin.000001")
     assert caught.value.spec is errors.relay.RELAY_NOT_BEGUN

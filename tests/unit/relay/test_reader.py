@@ -19,6 +19,7 @@ from worker.position import RelayOffset
 from worker.relay import reader
 from worker.relay.model import AtHead, BlockData, PurgePolicy
 from worker.relay.relay import Relay
+from worker.relay.server_id import unleased
 from worker.relay.subscription import subscribe
 from worker.unit import StopSignal
 
@@ -27,7 +28,7 @@ NOWHERE = Endpoint("127.0.0.1", 1, "nobody")
 
 @pytest.fixture
 def relay(tmp_path: Path) -> Iterator[Relay]:
-    made = Relay(tmp_path / "relay", "s", NOWHERE, "mariadb", 0, PurgePolicy())
+    made = Relay(tmp_path / "relay", "s", NOWHERE, "mariadb", unleased(1), PurgePolicy())
     made.ensure_from(START)
     yield made
     made.stop()

@@ -9,7 +9,7 @@ from worker.trouble import Trouble, trouble
 
 
 def info(flavor: str, text: str) -> ServerInfo:
-    return ServerInfo(flavor, parse_version(text), text, 1, "", True, 0, 1 << 24)
+    return ServerInfo(flavor, parse_version(text), text, 1, "", True, 0, 1 << 24, "db", 3306)
 
 
 @pytest.mark.parametrize(
