@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from proto import errors
 from tests.integration.snapshot_rig import (
+    SOURCE,
+    TASK,
     Rig,
     Threads,
     count_rows,
@@ -16,9 +19,11 @@ from tests.integration.snapshot_rig import (
 )
 from tests.integration.snapshot_tables import (
     assert_merged,
+    loaded_chunks,
     make_table,
     make_tables,
     merging,
+    prepared,
     servers,
     shards_of,
     source,
@@ -28,6 +33,9 @@ from tests.support.database import Database
 from tests.support.hooks import Hooks
 from tests.support.wait import until
 from tests.support.writer import Writer, create_tables, fill
+from worker.plan import TablePlan
+from worker.snapshot.chunks import Chunk
+from worker.snapshot.load import ChunkLoader, ChunkTransaction
 from worker.unit import Failed, Finished, StopSignal
 
 __all__ = ["servers", "source", "target"]
@@ -209,3 +217,28 @@ def test_a_row_larger_than_the_targets_packet_stops(source: Database, target: Da
     finally:
         target.execute("SET GLOBAL max_allowed_packet = DEFAULT")
     assert target.query("SELECT SUM(LENGTH(v)) FROM shard.t") == source.query("SELECT SUM(LENGTH(v)) FROM shard.t")
+
+
+def test_a_bug_in_one_reader_ends_the_others(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(source, 3000)
+    broken = threading.Event()
+    transaction = ChunkLoader.transaction
+
+    def first_fails(self: ChunkLoader, plan: TablePlan, chunk: Chunk) -> ChunkTransaction:
+        if not broken.is_set():
+            broken.set()
+            raise ZeroDivisionError("by nought")
+        return transaction(self, plan, chunk)
+
+    monkeypatch.setattr(ChunkLoader, "transaction", first_fails)
+    with Rig(source, target, tmp_path, merging(target, threads=2, chunk_rows=20)) as rig:
+        outcome = rig.run()
+        assert isinstance(outcome, Failed)
+        assert outcome.error.spec is errors.worker.INTERNAL
+        assert re.fullmatch(
+            rf"unexpected ZeroDivisionError in Spark task \d of snapshot {TASK} {SOURCE}: by nought",
+            outcome.error.message,
+        )
+        assert len(loaded_chunks(target)) < 200, "the other reader would have loaded all but one of 300 chunks"
