@@ -1,8 +1,9 @@
-"""Named moments at which a test may hold the program.
+"""Named moments at which a test may hold the program, or let it fail.
 
 Off unless ``SHARDMERGE_HOOKS`` names a directory. A test creates ``<dir>/<moment>.hold``; the
 program that reaches the moment writes ``<dir>/<moment>.reached.<pid>`` and waits until the hold file
-is gone. Works across processes: Spark's Python workers inherit the environment.
+is gone. Where ``<dir>/<moment>.fail`` is, it raises MadeToFail. Works across processes: Spark's Python
+workers inherit the environment.
 """
 
 from __future__ import annotations
@@ -14,11 +15,20 @@ from pathlib import Path
 _POLL_SECONDS = 0.01
 
 
+class MadeToFail(Exception):
+    """A bug, as far as the program can tell: an exception that nobody expects."""
+
+
 def reach(moment: str) -> None:
-    """Say that ``moment`` was reached and wait while a test holds it; free when hooks are off."""
+    """Say that ``moment`` was reached and wait while a test holds it; free when hooks are off.
+
+    Raises MadeToFail where a test wants that.
+    """
     directory = os.environ.get("SHARDMERGE_HOOKS")
     if directory is None:
         return
+    if (Path(directory) / f"{moment}.fail").exists():
+        raise MadeToFail(f"at {moment}")
     hold = Path(directory) / f"{moment}.hold"
     if not hold.exists():
         return

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from proto import errors
 from proto import log as logs
 from proto.config.daemon import WorkerFile, load_worker
 from proto.errors import ShardmergeError
@@ -75,7 +76,7 @@ def _probe(spark: SparkRunner) -> None:
     """Run one task: pays Spark's first-job start now, and checks the decoder where tasks run."""
     [outcome] = spark.run("probe", 1, ProbeTask(), StopSignal())
     if isinstance(outcome, TaskFailed):
-        if outcome.error.spec.retryable:
+        if outcome.error.spec is not errors.worker.DECODER_NOT_COMPILED:
             raise outcome.error
         log.warning("probe", error=str(outcome.error), workaround=outcome.error.workaround)
 

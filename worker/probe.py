@@ -6,10 +6,10 @@ import platform
 
 from proto import errors
 from worker.binlog import is_compiled
-from worker.spark import TaskDone, TaskFailed, TaskOutcome
+from worker.spark import TaskBody, TaskDone, TaskFailed, TaskOutcome
 
 
-class ProbeTask:
+class ProbeTask(TaskBody):
     """Imports what lanes import; an uncompiled decoder is reported (it is correct, but slow)."""
 
     def __call__(self, index: int) -> TaskOutcome:

@@ -10,8 +10,10 @@ import os
 import pickle
 import sys
 import threading
+import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +71,20 @@ class TaskFailed:
 
 
 TaskOutcome = TaskDone | TaskStopped | TaskFailed
-TaskBody = Callable[[int], TaskOutcome]
-"""Runs inside a Spark Python process; must pickle by reference (an object of a module-level class)."""
+
+
+class TaskBody(ABC):
+    """Runs inside a Spark Python process; must pickle by reference (an object of a module-level class)."""
+
+    @abstractmethod
+    def __call__(self, index: int) -> TaskOutcome:
+        """The work of task ``index``. Whatever it raises becomes TaskFailed, see :func:`guarded`."""
+
+    def failed(self, index: int, error: ShardmergeError) -> None:  # noqa: B027 - not every body has somebody to tell
+        """Tell the driver at once that task ``index`` ended with ``error``; nothing by default.
+
+        The outcome itself comes only when every task of the job has ended, and the others have no reason to.
+        """
 
 
 class SparkRunner:
@@ -188,7 +202,7 @@ class _Job(threading.Thread):
 
     def __init__(self, spark: SparkSession, tag: str, name: str, count: int, body: TaskBody) -> None:
         super().__init__(name=f"spark-{name}", daemon=True)
-        self._spark, self._tag, self._count, self._body = spark, tag, count, body
+        self._spark, self._tag, self._label, self._count, self._body = spark, tag, name, count, body
         self._done = threading.Event()
         self.outcomes: list[TaskOutcome] | None = None
         self.error: Exception | None = None
@@ -198,7 +212,7 @@ class _Job(threading.Thread):
             self._spark.addTag(self._tag)
             rows = (
                 self._spark.range(0, self._count, 1, self._count)
-                .mapInArrow(_ArrowBody(self._body), _RESULT_SCHEMA)
+                .mapInArrow(_ArrowBody(self._label, self._body), _RESULT_SCHEMA)
                 .collect()
             )
             found = {row["index"]: pickle.loads(bytes(row["outcome"])) for row in rows}  # noqa: S301 - our own tasks
@@ -215,24 +229,37 @@ class _Job(threading.Thread):
 class _ArrowBody:
     """Adapts a body to mapInArrow: one input row per task, one result row per task."""
 
-    def __init__(self, body: TaskBody) -> None:
-        self._body = body
+    def __init__(self, name: str, body: TaskBody) -> None:
+        self._name, self._body = name, body
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                outcome = _guarded(self._body, index)
+                outcome = guarded(self._name, self._body, index)
                 yield pa.RecordBatch.from_arrays(
                     [pa.array([index], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())],
                     names=["index", "outcome"],
                 )
 
 
-def _guarded(body: TaskBody, index: int) -> TaskOutcome:
+def guarded(name: str, body: TaskBody, index: int) -> TaskOutcome:
+    """The outcome of ``body(index)``, a task of job ``name``.
+
+    An exception that is not of the catalogue is a bug: it becomes INTERNAL, its traceback goes to standard error.
+    """
     try:
         return body(index)
     except ShardmergeError as error:
-        return TaskFailed(error)
+        found = error
+    except Exception as error:  # noqa: BLE001 - a bug says its name instead of "lost"
+        traceback.print_exc()
+        where = f"Spark task {index} of {name}"
+        found = errors.worker.INTERNAL(kind=type(error).__name__, where=where, reason=error)
+    try:
+        body.failed(index, found)
+    except Exception:  # noqa: BLE001 - why the task failed matters more than who could not be told
+        traceback.print_exc()
+    return TaskFailed(found)
 
 
 def _merged(settings: Mapping[str, str], scratch: Path | None) -> dict[str, str]:

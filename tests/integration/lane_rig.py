@@ -18,7 +18,7 @@ from worker.connection import Side, current_position, server_info
 from worker.host import Host
 from worker.position import SourcePosition
 from worker.replicate.unit import ReplicateUnit
-from worker.spark import TaskBody, TaskFailed, TaskOutcome
+from worker.spark import TaskBody, TaskFailed, TaskOutcome, guarded
 from worker.subtask_run import SubTaskRun
 from worker.unit import Outcome, ProcessUnit, StopSignal
 
@@ -35,7 +35,7 @@ class Processes(Threads):
         self.processes = []
         for index in range(count):
             mine, its = self._made.Pipe(duplex=False)
-            process = self._made.Process(target=_run_body, args=(body, index, its), daemon=True)
+            process = self._made.Process(target=_run_body, args=(name, body, index, its), daemon=True)
             process.start()
             its.close()
             ends.append(mine)
@@ -50,8 +50,8 @@ class Processes(Threads):
         process.join()
 
 
-def _run_body(body: TaskBody, index: int, end: Connection) -> None:
-    end.send(body(index))
+def _run_body(name: str, body: TaskBody, index: int, end: Connection) -> None:
+    end.send(guarded(name, body, index))
 
 
 def _outcome(name: str, end: Connection, process: BaseProcess) -> TaskOutcome:

@@ -29,7 +29,7 @@ from worker.snapshot.handover import Handover
 from worker.snapshot.reader import ReaderSpec
 from worker.snapshot.store import read_handover
 from worker.snapshot.unit import SnapshotUnit
-from worker.spark import TaskBody, TaskOutcome
+from worker.spark import TaskBody, TaskOutcome, guarded
 from worker.unit import Outcome, StopSignal
 
 META = "dm_meta"
@@ -46,7 +46,7 @@ class Threads:
 
         def one(index: int) -> None:
             try:
-                outcomes[index] = body(index)
+                outcomes[index] = guarded(name, body, index)
             except BaseException as error:  # noqa: BLE001 - raised below
                 broken.append(error)
 

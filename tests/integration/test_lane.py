@@ -17,9 +17,11 @@ from worker.connection import Side
 from worker.lane_service import RunningReplicate
 from worker.replicate import board as board_module
 from worker.replicate import checkpoint as checkpoints
+from worker.replicate import lane as lane_module
 from worker.replicate.apply import TargetWriter
 from worker.replicate.board import LaneBoard, LaneGone
 from worker.replicate.checkpoint import Checkpoint
+from worker.replicate.placement import Bucket
 from worker.replicate.unit import ReplicateUnit, Standing, first_checkpoints
 from worker.spark import TaskBody, TaskOutcome
 from worker.unit import Failed, Outcome, Stopped, StopSignal
@@ -76,7 +78,7 @@ class _Running:
         self._thread.start()
 
     def join(self) -> Outcome:
-        self._thread.join(300)
+        self._thread.join(20)
         [outcome] = self.outcomes
         return outcome
 
@@ -115,6 +117,23 @@ def test_a_lane_that_fails_before_it_subscribes_ends_the_run(rig: Rig, monkeypat
     outcome = _Running(_unit(rig, Threads())).join()
     assert isinstance(outcome, Failed)
     assert outcome.error.spec is errors.replicate.TARGET_BUSY
+
+
+def test_a_bug_before_a_lane_has_begun_ends_the_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It need not fall silent for minutes first."""
+    monkeypatch.setattr(board_module, "_SILENCE_SECONDS", 1e9)
+
+    def bucket(index: int, lanes: int) -> Bucket:
+        if index == 1:
+            raise ZeroDivisionError("by nought")
+        return Bucket(index, lanes)
+
+    monkeypatch.setattr(lane_module, "Bucket", bucket)
+    outcome = _Running(_unit(rig, Threads())).join()
+    assert isinstance(outcome, Failed)
+    assert outcome.error.spec is errors.worker.INTERNAL
+    where = f"Spark task 1 of replicate {TASK} {SOURCE}"
+    assert outcome.error.message == f"unexpected ZeroDivisionError in {where}: by nought"
 
 
 def test_a_silent_lane_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The test's side of proto/hooks.py: hold the program at a named moment, across processes."""
+"""The test's side of proto/hooks.py: hold or fail the program at a named moment, across processes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ class Hooks:
             old.unlink()
         (self.directory / f"{moment}.hold").touch()
 
+    def fail(self, moment: str) -> None:
+        """From now on whoever reaches ``moment`` raises proto.hooks.MadeToFail."""
+        (self.directory / f"{moment}.fail").touch()
+
     def reached(self, moment: str, seconds: float = 180.0) -> list[int]:
         """Wait until a process stands at ``moment``; the ids of those that do."""
         return until(lambda: self._standing(moment), f"a process reaches the moment {moment}", seconds)
@@ -32,9 +36,11 @@ class Hooks:
         return sorted(int(path.suffix[1:]) for path in self.directory.glob(f"{moment}.reached.*"))
 
     def release(self, moment: str) -> None:
-        """Let them go on, and nobody waits there any more."""
-        (self.directory / f"{moment}.hold").unlink(missing_ok=True)
+        """Let them go on, and nobody waits or fails there any more."""
+        for kind in ("hold", "fail"):
+            (self.directory / f"{moment}.{kind}").unlink(missing_ok=True)
 
     def release_all(self) -> None:
-        for hold in self.directory.glob("*.hold"):
-            hold.unlink(missing_ok=True)
+        for kind in ("hold", "fail"):
+            for path in self.directory.glob(f"*.{kind}"):
+                path.unlink(missing_ok=True)

@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 import time
-import traceback
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,11 +28,11 @@ from worker.replicate.batch import Batch
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.frames import Frames
 from worker.replicate.placement import Bucket
-from worker.replicate.reporter import LanePhase, Reporter
+from worker.replicate.reporter import LanePhase, Reporter, tell_failure
 from worker.rows import RowChange
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
-from worker.spark import TaskDone, TaskFailed, TaskOutcome, TaskStopped
+from worker.spark import TaskBody, TaskDone, TaskOutcome, TaskStopped
 
 log = get_logger()
 
@@ -77,7 +76,7 @@ class _Stopped(Exception):
     """The stream was closed on purpose."""
 
 
-class LaneTask:
+class LaneTask(TaskBody):
     """The Spark task's body; one object per run, called once per lane with the lane's number."""
 
     def __init__(self, spec: LaneSpec) -> None:
@@ -89,21 +88,19 @@ class LaneTask:
             lane.run()
         except _Stopped:
             return TaskStopped()
-        except ShardmergeError as error:
-            if error.spec is errors.replicate.FENCED:
-                # Spark no longer listens to a zombie: its process's own log is where this can be seen.
-                print(f"fenced pid={os.getpid()} {error}", file=sys.stderr, flush=True)
-            lane.report_failure(error)
-            return TaskFailed(error)
-        except Exception as error:  # noqa: BLE001 - a bug says its name instead of "lane went away"
-            traceback.print_exc()
-            where = f"lane {index} of task {self._spec.apply.task}"
-            unexpected = errors.worker.INTERNAL(kind=type(error).__name__, where=where, reason=error)
-            lane.report_failure(unexpected)
-            return TaskFailed(unexpected)
         finally:
             lane.close()
         return TaskDone()
+
+    def failed(self, index: int, error: ShardmergeError) -> None:
+        if error.spec is errors.replicate.FENCED:
+            # Spark no longer listens to a zombie: its process's own log is where this can be seen.
+            print(f"fenced pid={os.getpid()} {error}", file=sys.stderr, flush=True)
+        tell_failure(self._spec.address, _identity(self._spec, index), error)
+
+
+def _identity(spec: LaneSpec, index: int) -> relay_pb2.TaskIdentity:
+    return relay_pb2.TaskIdentity(task=spec.apply.task, source=spec.apply.source, epoch=spec.epoch, index=index)
 
 
 class _Lane:
@@ -111,7 +108,7 @@ class _Lane:
         self._spec = spec
         self._index = index
         source = spec.apply.source
-        self._who = relay_pb2.TaskIdentity(task=spec.apply.task, source=source, epoch=spec.epoch, index=index)
+        self._who = _identity(spec, index)
         self._plans = {(plan.table.schema, plan.table.name): plan for plan in spec.plans}
         self._handover = spec.handover
         self._channel = rpc.channel(spec.address)
@@ -172,10 +169,6 @@ class _Lane:
         self._reporter.stop()
         self._writer.close()
         self._channel.close()
-
-    def report_failure(self, error: ShardmergeError) -> None:
-        """Tell the worker at once: Spark tells only when every lane has ended."""
-        self._reporter.failed(error)
 
     def _first_offset(self, found: Checkpoint) -> RelayOffset:
         """The checkpoint's place in the relay log at hand."""

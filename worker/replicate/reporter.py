@@ -18,6 +18,7 @@ from worker.replicate.checkpoint import Checkpoint
 log = get_logger()
 
 _REPORT_SECONDS = 0.25
+_ANSWER_SECONDS = 5.0
 
 
 class LanePhase(enum.StrEnum):
@@ -108,13 +109,6 @@ class Reporter:
         """By the caller's thread: what happens next may be the process's end."""
         self._send()
 
-    def failed(self, error: ShardmergeError) -> None:
-        """A last report, sent by the caller's thread."""
-        self.stop()
-        with self._lock:
-            self._report.failed.CopyFrom(rpc.error_to_proto(error))
-        self._send()
-
     def _fill(self, at: Checkpoint) -> None:
         self._report.committed.CopyFrom(at.offset.to_proto())
         self._report.position.CopyFrom(at.position.to_proto())
@@ -133,8 +127,18 @@ class Reporter:
             self._report.phase_seconds = time.monotonic() - self._since
             self._report.held_back = self._held_back()
             message.CopyFrom(self._report)
-        try:
-            self._stub.ReportLane(message, timeout=5.0)
-        except (grpc.RpcError, ValueError) as error:
-            # The stream tells the lane when the worker is gone; a lost report is none.
-            log.debug("report not taken", reason=type(error).__name__)
+        _send(self._stub, message)
+
+
+def tell_failure(address: str, who: relay_pb2.TaskIdentity, error: ShardmergeError) -> None:
+    """The last report of a lane, to the worker at ``address``: why it ends. The lane need not have come far."""
+    with rpc.channel(address) as channel:
+        _send(relay_pb2_grpc.RelayStub(channel), relay_pb2.LaneReport(who=who, failed=rpc.error_to_proto(error)))
+
+
+def _send(stub: relay_pb2_grpc.RelayStub, report: relay_pb2.LaneReport) -> None:
+    try:
+        stub.ReportLane(report, timeout=_ANSWER_SECONDS)
+    except (grpc.RpcError, ValueError) as error:
+        # The stream tells the lane when the worker is gone; a lost report is none.
+        log.debug("report not taken", reason=type(error).__name__)

@@ -22,7 +22,7 @@ from worker.snapshot.plan import is_whole
 from worker.snapshot.records import Loaded, Mark
 from worker.snapshot.source import ChunkSource
 from worker.snapshot.store import SnapshotStore
-from worker.spark import TaskDone, TaskFailed, TaskOutcome, TaskStopped
+from worker.spark import TaskBody, TaskDone, TaskOutcome, TaskStopped
 
 log = get_logger()
 
@@ -53,27 +53,40 @@ class ReaderSpec:
         return SnapshotStore(self.meta_schema, self.task, self.source_id, self.epoch)
 
 
-class ReaderTask:
+class ReaderTask(TaskBody):
     """The Spark task's body; called once per reader with the reader's number."""
 
     def __init__(self, spec: ReaderSpec) -> None:
         self._spec = spec
 
     def __call__(self, index: int) -> TaskOutcome:
+        return read_chunks(self._spec, self._link(index))
+
+    def failed(self, index: int, error: ShardmergeError) -> None:
+        link = self._link(index)
+        try:
+            link.report(relay_pb2.ChunkReport(failed=rpc.error_to_proto(error)))
+        except ShardmergeError as unheard:
+            log.debug("report not taken", reason=str(unheard))
+        finally:
+            link.close()
+
+    def _link(self, index: int) -> GrpcLink:
         spec = self._spec
         who = relay_pb2.TaskIdentity(task=spec.task, source=spec.source_id, epoch=spec.epoch, index=index)
-        return read_chunks(spec, GrpcLink(spec.address, who, os.getpid()))
+        return GrpcLink(spec.address, who, os.getpid())
 
 
 def read_chunks(spec: ReaderSpec, link: ReaderLink) -> TaskOutcome:
-    """Take chunks and load them until there is none, or until told to stop. Closes ``link``."""
+    """Take chunks and load them until there is none, or until told to stop. Closes ``link``.
+
+    Raises the error that ended it: of a chunk, once it has been tried often enough, or of the link.
+    """
     reader = _Reader(spec, link)
     try:
         return reader.run()
     except _StopReading:
         return TaskStopped()
-    except ShardmergeError as error:
-        return TaskFailed(error)
     finally:
         reader.close()
 
@@ -109,7 +122,7 @@ class _Reader:
                     return TaskStopped()
 
     def _do(self, spec: relay_pb2.ChunkSpec) -> None:
-        """One chunk; again after errors that pass. Raises the last error, once the worker has been told."""
+        """One chunk; again after errors that pass. Raises the last error."""
         plan = self._plans[(spec.source_schema, spec.source_table)]
         chunk = Chunk(spec.number, tuple(spec.lower), tuple(spec.upper))
         self._reported_at = time.monotonic()
@@ -134,7 +147,6 @@ class _Reader:
                 self._loader.close()
                 attempt += 1
                 if not error.spec.retryable or attempt == _ATTEMPTS:
-                    self._report(relay_pb2.ChunkReport(chunk=spec, failed=rpc.error_to_proto(error)))
                     raise
                 log.warning("chunk is tried again", table=plan.table.full_name, chunk=chunk.number, error=str(error))
                 self._pause(spec, _BACKOFF_SECONDS * 2**attempt)

@@ -33,7 +33,9 @@ from worker.relay.groups import PrepareUnknown
 from worker.relay.log import RelayLog
 from worker.relay.model import Head
 from worker.relay.reader import store
+from worker.relay.records import Entry, EntryKind
 from worker.relay.scan import scan
+from worker.relay.segment import Index
 from worker.relay.start import FromFile, FromGtids
 
 START = SourcePosition("mysql-bin.000001", 4)
@@ -49,6 +51,9 @@ def uncompiled() -> Callable[..., object]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return cast("Callable[..., object]", module.scan)
+
+
+PLAIN = uncompiled()
 
 
 def nothing(*_: object) -> None:
@@ -113,7 +118,7 @@ class Outcome:
     error: str
     head: Head
     position: SourcePosition
-    entries: object
+    entries: list[tuple[Entry, Entry | None, Index | None]]
     files: dict[str, bytes]
     by_step: int
 
@@ -293,7 +298,155 @@ def test_scan_and_walk_store_the_same(
     same(scanned, walked)
 
 
-PLAIN = uncompiled()
+# --- what the scan must leave to the walk, case by case: at random it comes up too seldom
+
+
+def _ordinary(source: MadeSource, count: int = 3) -> None:
+    for _ in range(count):
+        source.transaction(40, 50)
+
+
+def _gtids_again(source: MadeSource) -> None:
+    """A new file whose first GTID is an old one: only where a file begins it is compared."""
+    source.rotate()
+    source.sequence = 0
+
+
+def _out_of_turn(source: MadeSource) -> None:
+    """Numbers that leave some out: the set they make has gaps."""
+    for _ in range(4):
+        source.sequence += 3
+        _ordinary(source, 2)
+
+
+def _timed(source: MadeSource) -> None:
+    """The commit's microseconds in the GTID event; the relay's clock is far ahead of them."""
+    source.sequence += 1
+    body = bytes([1]) + SERVER + struct.pack("<Q", source.sequence) + bytes(17)
+    source.add(T.GTID, body + struct.pack("<Q", 1_600_000_000_123_456)[:7])
+    source.query(b"BEGIN")
+    source.add(T.WRITE_ROWS_V2, bytes(30))
+    source.add(T.XID, bytes(8))
+
+
+def _headed(source: MadeSource, statement: bytes, schema: bytes) -> None:
+    """A statement where MySQL has BEGIN; rows behind it stand outside of any transaction if it is not."""
+    source.gtid()
+    source.query(statement, schema)
+    source.add(T.WRITE_ROWS_V2, bytes(30))
+    source.add(T.XID, bytes(8))
+
+
+def _flagged(source: MadeSource, flags: int) -> None:
+    """Rows, then a statement, behind a GTID of MariaDB with these flags."""
+    for _ in range(2):
+        source.sequence += 1
+        source.add(T.MARIADB_GTID, struct.pack("<QIB6x", source.sequence, 0, flags))
+        source.add(T.WRITE_ROWS_V2, bytes(30))
+        source.add(T.XID, bytes(8))
+        source.sequence += 1
+        source.add(T.MARIADB_GTID, struct.pack("<QIB6x", source.sequence, 0, flags))
+        source.query(b"CREATE TABLE t (a INT)")
+
+
+def _whole_groups(source: MadeSource) -> None:
+    for size in (10, 150, 400):
+        source.transaction(*[size] * 8)
+        _ordinary(source)
+
+
+CASES: dict[str, Callable[[MadeSource], object]] = {
+    "an old GTID where a file begins": _gtids_again,
+    "an old GTID inside a file": lambda source: setattr(source, "sequence", 1),
+    "GTIDs out of turn": _out_of_turn,
+    "exact times": _timed,
+    "large groups": _whole_groups,
+    **{
+        f"{statement!r} in {schema!r}": lambda source, statement=statement, schema=schema: _headed(
+            source, statement, schema
+        )
+        for statement in (b"BEGIN", b"BEGINS", b"BEGI", b"XEGIN", b"BXGIN", b"BEXIN", b"BEGXN", b"BEGIX", b"")
+        for schema in (b"", b"shop")
+    },
+    **{
+        f"flags {flags:#04x}": lambda source, flags=flags: _flagged(source, flags)
+        for flags in (0, *(1 << bit for bit in range(8)), 0xFF)
+    },
+    **{f"special {which}": lambda source, which=which: _special(source, which) for which in range(10)},
+}
+
+
+def _all_the_same(stream: bytes, size: int, shape: Shape) -> Outcome:
+    """What the scan makes of the stream in pieces of ``size``, compiled or not, is what the walk makes of it."""
+    walked, scanned = stored(stream, [size], shape, nothing), stored(stream, [size], shape)
+    plain = stored(stream, [size], shape, PLAIN)
+    same(scanned, walked)
+    same(plain, walked)
+    assert plain.by_step == scanned.by_step
+    return scanned
+
+
+@pytest.mark.parametrize("mariadb", [True, False], ids=["MariaDB", "MySQL"])
+@pytest.mark.parametrize("name", CASES)
+def test_cases_that_need_the_walk(name: str, mariadb: bool) -> None:
+    source = MadeSource(mariadb=mariadb)
+    _ordinary(source)
+    CASES[name](source)
+    _ordinary(source)
+    stream = packets(source.dump(START))
+    _all_the_same(stream, 1 << 20, Shape())
+    _all_the_same(stream, 700, Shape(spacing=300, segment_bytes=1500))
+    _all_the_same(stream, 1 << 20, Shape(known=""))
+
+
+@pytest.mark.parametrize("mariadb", [True, False], ids=["MariaDB", "MySQL"])
+def test_an_old_gtid_is_told_where_a_file_begins(mariadb: bool) -> None:
+    source = MadeSource(mariadb=mariadb)
+    _ordinary(source)
+    _gtids_again(source)
+    _ordinary(source)
+    found = stored(packets(source.dump(START)), [1 << 20], Shape())
+    assert errors.relay.SOURCE_LOG_RESET.name in found.error
+
+
+@pytest.mark.parametrize("mariadb", [True, False], ids=["MariaDB", "MySQL"])
+@pytest.mark.parametrize("spacing", [40, 60, 90, 110, 130, 300])
+def test_groups_larger_than_the_spacing_are_marked(spacing: int, mariadb: bool) -> None:
+    """Wherever in a group the spacing is reached: at its GTID, at BEGIN, at rows."""
+    source = MadeSource(mariadb=mariadb)
+    _ordinary(source)
+    for size in (20, 60, 130):
+        source.transaction(*[size] * 7)
+    found = _all_the_same(packets(source.dump(START)), 1 << 20, Shape(spacing=spacing))
+    assert any(entry.kind is EntryKind.PIECE for _, _, index in found.entries if index for entry in index.entries)
+
+
+def _crossing(source: MadeSource, before_edge: int | None) -> bytes:
+    """Transactions; with ``before_edge`` the places in 32 bits begin anew so many bytes behind the fourth."""
+    for _ in range(4):
+        source.transaction(40)
+        if before_edge is not None:
+            source.files[-1].ends[-1] += min(-source.files[-1].end % (1 << 32) - before_edge, LARGE_GAP)
+    _ordinary(source, 2)
+    return packets(source.dump(START))
+
+
+@pytest.mark.parametrize("mariadb", [True, False], ids=["MariaDB", "MySQL"])
+def test_places_in_a_file_beyond_4_gib(mariadb: bool) -> None:
+    """Wherever in a group the edge lies; an event that ends there says 0, which the walk must see."""
+    plain = MadeSource(mariadb=mariadb)
+    steps = _all_the_same(_crossing(plain, None), 1 << 20, Shape()).by_step
+    ends = plain.files[-1].ends
+    behind = [end - ends[-1 - EVENTS[mariadb]] for end in ends[-EVENTS[mariadb] : -1]]
+    for before_edge in sorted({near for end in behind for near in (end - 1, end, end + 1)}):
+        source = MadeSource(mariadb=mariadb)
+        found = _all_the_same(_crossing(source, before_edge), 1 << 20, Shape())
+        assert found.head.position.pos == source.position.pos >= 1 << 32
+        assert found.by_step == steps + (before_edge in behind), before_edge
+
+
+EVENTS = {True: 8, False: 10}
+"""Events of two ordinary transactions, by whether MariaDB wrote them."""
 
 
 @pytest.fixture(params=["MariaDB", "MySQL", "MySQL by GTID"])

@@ -1,0 +1,140 @@
+"""A relay of a real MariaDB with large rows, what it serves, and what the server's own files hold."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from proto.errors import ErrorSpec, ShardmergeError
+from tests.support.binlog import read_binlog, split
+from tests.support.mariadb import MariaDB
+from tests.support.wait import until
+from worker.binlog.events import EventType
+from worker.connection import Endpoint
+from worker.position import RelayOffset, SourcePosition
+from worker.relay.relay import (
+    BlockData,
+    PurgePolicy,
+    ReachedUntil,
+    Relay,
+)
+from worker.relay.server_id import derived, unleased
+from worker.unit import StopSignal
+
+START = SourcePosition("mysql-bin.000001", 4)
+SMALL = 256 * 1024
+_NOT_SENT = {EventType.ANNOTATE_ROWS, EventType.FORMAT_DESCRIPTION}
+
+MakeServer = Callable[..., MariaDB]
+MakeRelay = Callable[..., Relay]
+
+
+@pytest.fixture
+def source(make_server: MakeServer) -> MariaDB:
+    server = make_server("source", "--max-allowed-packet=64M", "--skip-slave-start")
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY AUTO_INCREMENT, v LONGBLOB)")
+    return server
+
+
+def open_relay(server: MariaDB, directory: Path, **settings: object) -> Relay:
+    endpoint = Endpoint(server.host, server.port, str(settings.pop("user", "root")), str(settings.pop("password", "")))
+    purge = cast("PurgePolicy", settings.pop("purge", PurgePolicy()))
+    segment_bytes = cast("int", settings.pop("segment_bytes", SMALL))
+    assert not settings
+    return Relay(directory, "mysql-01", endpoint, "mariadb", unleased(derived(directory)), purge, segment_bytes)
+
+
+@pytest.fixture
+def make_relay(tmp_path: Path) -> Iterator[MakeRelay]:
+    """``make_relay(server, directory=…, **settings)``: opened, not started; stopped after the test."""
+    made: list[Relay] = []
+
+    def make(server: MariaDB, directory: Path = tmp_path / "relay", **settings: object) -> Relay:
+        relay = open_relay(server, directory, **settings)
+        made.append(relay)
+        return relay
+
+    yield make
+    for relay in made:
+        relay.stop()
+
+
+def end_of(server: MariaDB) -> SourcePosition:
+    [(file, pos, *_)] = server.query("SHOW MASTER STATUS")
+    return SourcePosition(str(file), cast("int", pos))
+
+
+def caught_up(relay: Relay, server: MariaDB) -> RelayOffset:
+    return relay.locate(end_of(server), 60, StopSignal())
+
+
+def served(relay: Relay, start: RelayOffset | None = None, end: RelayOffset | None = None) -> list[bytes]:
+    """Events but for format descriptions."""
+    found: list[bytes] = []
+    items = relay.subscribe(start or relay.first().offset, end or relay.head().offset, None, StopSignal())
+    for item in items:
+        if isinstance(item, BlockData):
+            found += [made for made in split(item.events) if made[4] != EventType.FORMAT_DESCRIPTION]
+        else:
+            assert isinstance(item, ReachedUntil)
+    return found
+
+
+def written(server: MariaDB) -> list[bytes]:
+    """What the server's own files hold, of what a replica is sent."""
+    found: list[bytes] = []
+    for name, *_ in server.query("SHOW BINARY LOGS"):
+        events = read_binlog(server.directory / "data" / str(name)).each()
+        found += [made for made in events if made[4] not in _NOT_SENT]
+    return found
+
+
+def assert_same(relay: Relay, server: MariaDB) -> None:
+    """Not `==` in the assertion: pytest would compare megabytes for its message."""
+    caught_up(relay, server)
+    got, wanted = served(relay), written(server)
+    same = got == wanted
+    assert same, f"{len(got)} events served, {len(wanted)} written"
+
+
+def failed_with(relay: Relay, spec: ErrorSpec) -> ShardmergeError:
+    def look() -> ShardmergeError | None:
+        error = relay.status().error
+        return error if error is not None and error.spec is spec else None
+
+    return until(look, f"the relay's error is {spec.name}")
+
+
+class Writer:
+    """Commits small transactions until told to end; a failed one is not counted nor tried again."""
+
+    def __init__(self, server: MariaDB) -> None:
+        self._server = server
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.done = 0
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection = self._server.connect("d")
+        with connection.cursor() as cursor:
+            while not self._end.is_set():
+                cursor.execute("INSERT INTO t (v) VALUES (REPEAT('w', 3000)), (REPEAT('v', 2000))")
+                self.done += 1
+        connection.close()
+
+
+def dump_threads(server: MariaDB) -> list[int]:
+    rows = server.query("SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump'")
+    return [cast("int", row[0]) for row in rows]

@@ -1,0 +1,186 @@
+"""Connections, servers, relays and disks that end or fail under a relay: nothing is lost or repeated."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from proto import errors
+from proto.common_pb2 import Stage
+from proto.errors import ShardmergeError
+from tests.integration.mariadb_relay_rig import (
+    SMALL,
+    START,
+    MakeRelay,
+    Writer,
+    assert_same,
+    caught_up,
+    dump_threads,
+    failed_with,
+    make_relay,
+    open_relay,
+    served,
+    source,
+)
+from tests.support.disk import fill, small_disk
+from tests.support.mariadb import MariaDB
+from tests.support.wait import until
+from worker.connection import Endpoint, ServerInfo, Session, server_info
+from worker.position import RelayOffset
+from worker.relay import dump
+from worker.relay.relay import (
+    AtHead,
+    PurgePolicy,
+    Relay,
+)
+from worker.relay.server_id import unleased
+from worker.unit import StopSignal
+
+__all__ = ["make_relay", "source"]
+
+
+def test_cut_connections_lose_and_repeat_nothing(source: MariaDB, make_relay: MakeRelay) -> None:
+    relay = make_relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    with Writer(source) as writer:
+        killed: set[int] = set()
+        for _ in range(6):
+            [thread] = until(lambda: [at for at in dump_threads(source) if at not in killed], "a new dump")
+            done = writer.done
+            source.execute(f"KILL {thread}")
+            killed.add(thread)
+            until(lambda done=done: writer.done > done + 20, "the writer goes on")
+    assert_same(relay, source)
+    until(lambda: relay.status().error is None, "the error is forgotten")
+    assert len(served(relay)) > 20 * 6 * 3
+
+
+def test_a_restarted_and_a_killed_source(source: MariaDB, make_relay: MakeRelay) -> None:
+    relay = make_relay(source)
+    relay.ensure_from(START)
+    relay.start()
+    for end in (source.stop, source.kill, source.kill):
+        source.execute("INSERT INTO d.t (v) VALUES ('before')")
+        end()
+        error = failed_with(relay, errors.relay.SOURCE_LOST)
+        assert error.spec.retryable
+        assert relay.status().stage == Stage.STAGE_RUNNING
+        source.start()
+        source.execute("INSERT INTO d.t (v) VALUES ('after')")
+        assert_same(relay, source)
+
+
+def _copy_until_killed(port: int, directory: Path) -> None:
+    endpoint = Endpoint("127.0.0.1", port, "root", "")
+    Relay(directory, "mysql-01", endpoint, "mariadb", unleased(4711), PurgePolicy(), SMALL).start()
+    threading.Event().wait()
+
+
+def test_a_relay_killed_at_any_time_goes_on_where_it_was(
+    source: MariaDB, make_relay: MakeRelay, tmp_path: Path
+) -> None:
+    open_relay(source, tmp_path / "relay").ensure_from(START)
+    spawn = multiprocessing.get_context("spawn")
+    with Writer(source) as writer:
+        for _ in range(5):
+            process = spawn.Process(target=_copy_until_killed, args=(source.port, tmp_path / "relay"))
+            process.start()
+            until(lambda: dump_threads(source), "the relay copies")
+            done = writer.done
+            until(lambda done=done: writer.done > done + 50, "the writer goes on")
+            process.kill()
+            process.join()
+    relay = make_relay(source)
+    kept = relay.head()
+    assert kept.offset > RelayOffset(1, 10_000)
+    relay.start()
+    assert_same(relay, source)
+
+
+def test_a_full_disk_pauses_and_goes_on_by_itself(source: MariaDB, make_relay: MakeRelay, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", 24) as disk:
+        relay = make_relay(source, disk / "relay")
+        relay.ensure_from(START)
+        relay.start()
+        caught_up(relay, source)
+        ballast = fill(disk, leave_bytes=300_000)
+        with Writer(source) as writer:
+            until(lambda: writer.done > 200, "a megabyte of rows")
+        error = failed_with(relay, errors.relay.DISK_FULL)
+        assert str(disk / "relay") in error.message
+        until(lambda: relay.status().stage == Stage.STAGE_PAUSED, "the relay pauses")
+        before = served(relay)  # what is there can be read
+        ballast.unlink()
+        assert_same(relay, source)
+        assert served(relay)[: len(before)] == before
+        until(lambda: relay.status().error is None, "the error is forgotten")
+        relay.stop()
+
+
+def test_a_subscriber_learns_that_the_relay_stopped_and_start_mends_it(source: MariaDB, make_relay: MakeRelay) -> None:
+    source.execute("CREATE USER u@'%' IDENTIFIED BY 'p'", "GRANT REPLICATION SLAVE ON *.* TO u@'%'")
+    relay = make_relay(source, user="u", password="p")
+    relay.ensure_from(START)
+    relay.start()
+    start = caught_up(relay, source)
+    items = relay.subscribe(start, None, None, StopSignal())
+    assert isinstance(next(items), AtHead)
+    source.execute("ALTER USER u@'%' ACCOUNT LOCK")
+    source.execute(*[f"KILL {thread}" for thread in dump_threads(source)])
+    with pytest.raises(ShardmergeError) as caught:
+        list(items)
+    assert caught.value.spec is errors.relay.ACCESS_DENIED
+    source.execute("ALTER USER u@'%' ACCOUNT UNLOCK")
+    relay.start()
+    assert relay.failure() is None
+    assert_same(relay, source)
+    until(lambda: relay.status().error is None, "the error is forgotten")
+
+
+def test_two_relays_with_one_server_id_do_not_stop(source: MariaDB, make_relay: MakeRelay, tmp_path: Path) -> None:
+    endpoint = Endpoint(source.host, source.port, "root", "")
+    relays = [
+        Relay(tmp_path / name, "mysql-01", endpoint, "mariadb", unleased(4711), PurgePolicy()) for name in ("a", "b")
+    ]
+    for relay in relays:
+        relay.ensure_from(START)
+        relay.start()
+    failed_with(relays[0], errors.relay.SOURCE_CONFLICT)
+    failed_with(relays[1], errors.relay.SOURCE_CONFLICT)
+    source.execute("INSERT INTO d.t (v) VALUES ('both')")
+    for relay in relays:
+        assert_same(relay, source)
+        assert relay.failure() is None
+        relay.stop()
+
+
+def test_a_source_that_freezes_in_the_handshake_does_not_hold_stop(
+    source: MariaDB, make_relay: MakeRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = threading.Event()
+
+    def freeze_first(session: Session) -> ServerInfo:
+        source.signal(signal.SIGSTOP)
+        frozen.set()
+        return server_info(session)
+
+    relay = make_relay(source)
+    relay.ensure_from(START)
+    with monkeypatch.context() as patch:
+        patch.setattr(dump, "server_info", freeze_first)
+        relay.start()
+        assert frozen.wait(60)
+        began = time.monotonic()
+        try:
+            relay.stop()
+            assert time.monotonic() - began < 25
+        finally:
+            source.signal(signal.SIGCONT)
+    relay.start()
+    assert_same(relay, source)

@@ -1,0 +1,228 @@
+"""Snapshots that are cut short on real servers: restarts, kills, zombies, lost connections."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proto import errors, relay_pb2
+from tests.integration.snapshot_rig import (
+    SOURCE,
+    TASK,
+    Rig,
+    Threads,
+    count_rows,
+)
+from tests.integration.snapshot_tables import (
+    assert_merged,
+    loaded_chunks,
+    merging,
+    prepared,
+    servers,
+    source,
+    target,
+)
+from tests.support.database import Database
+from tests.support.hooks import Hooks
+from tests.support.wait import until
+from worker.position import RelayOffset, SourcePosition
+from worker.snapshot.link import GrpcLink, Located
+from worker.snapshot.reader import ReaderSpec, read_chunks
+from worker.spark import TaskFailed, TaskOutcome
+from worker.unit import Failed, Finished, Stopped, StopSignal
+
+__all__ = ["servers", "source", "target"]
+
+
+def test_a_restart_loads_only_the_chunks_that_are_left(source: Database, target: Database, tmp_path: Path) -> None:
+    shards = prepared(source)
+    hooks = Hooks(tmp_path / "hooks")
+    with Rig(source, target, tmp_path, merging(target, threads=2, chunk_rows=100)) as rig:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
+            stop = StopSignal()
+            outcome: list[object] = []
+            unit = rig.unit()
+            run = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
+            run.start()
+            until(lambda: unit.status().finished_chunks >= 5, "five chunks are loaded")
+            hooks.hold("snapshot.before_commit")
+            hooks.reached("snapshot.before_commit")
+            stop.set()
+            hooks.release_all()
+            run.join(60)
+        assert outcome == [Stopped()]
+        before = loaded_chunks(target)
+        assert 5 <= len(before) < 60
+        rows_before = count_rows(target, "merged.t")
+        again = rig.unit()
+        assert again.run(StopSignal()) == Finished()
+        after = loaded_chunks(target)
+        assert {key: after[key] for key in before} == before, "what was loaded was not loaded again"
+        assert again.status().finished_chunks == len(after) == again.status().total_chunks
+        assert rows_before < count_rows(target, "merged.t") == 6000
+        # A restart right after the end finds nothing to do.
+        assert rig.unit(_NoSpark()).run(StopSignal()) == Finished()
+    assert_merged(source, target, shards)
+
+
+class _NoSpark(Threads):
+    def run(self, name: str, count: int, body: object, stop: StopSignal) -> list[TaskOutcome]:
+        raise AssertionError("there is nothing left to read")
+
+
+def _read_in_process(spec: ReaderSpec, hooks: str) -> None:
+    os.environ["SHARDMERGE_HOOKS"] = hooks
+    who = relay_pb2.TaskIdentity(task=TASK, source=SOURCE, epoch=spec.epoch, index=0)
+    read_chunks(spec, GrpcLink(spec.address, who, os.getpid()))
+
+
+class _Elsewhere(Threads):
+    """Runs reader 0 in a process that is killed when it stands before its first commit; then reports its loss."""
+
+    def __init__(self, rig: Rig, hooks: Hooks, moment: str) -> None:
+        self._rig, self._hooks, self._moment = rig, hooks, moment
+
+    def run(self, name: str, count: int, body: object, stop: StopSignal) -> list[TaskOutcome]:
+        self._hooks.hold(self._moment)
+        spec = self._rig.spec()
+        child = multiprocessing.get_context("spawn").Process(
+            target=_read_in_process, args=(spec, str(self._hooks.directory))
+        )
+        child.start()
+        [pid] = self._hooks.reached(self._moment)
+        assert pid == child.pid
+        os.kill(pid, signal.SIGKILL)
+        child.join()
+        self._hooks.release_all()
+        lost = errors.worker.SPARK_TASK_LOST(job=name, reason="killed")
+        return [TaskFailed(lost)] * count
+
+
+@pytest.mark.parametrize("moment", ["snapshot.before_commit", "snapshot.after_commit"])
+def test_a_reader_that_is_killed_leaves_no_half_chunk(
+    source: Database, target: Database, tmp_path: Path, moment: str
+) -> None:
+    shards = prepared(source, 1000)
+    hooks = Hooks(tmp_path / "hooks")
+    with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
+        unit = rig.unit(_Elsewhere(rig, hooks, moment))
+        outcome = unit.run(StopSignal())
+        assert isinstance(outcome, Failed)
+        assert outcome.error.spec is errors.worker.SPARK_TASK_LOST
+        loaded = len(loaded_chunks(target))
+        assert loaded == (1 if moment.endswith("after_commit") else 0)
+        assert rig.run() == Finished()
+    assert_merged(source, target, shards)
+
+
+def test_a_zombie_of_an_older_epoch_commits_nothing(source: Database, target: Database, tmp_path: Path) -> None:
+    shards = prepared(source, 1000)
+    hooks = Hooks(tmp_path / "hooks")
+    with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
+            hooks.hold("snapshot.before_commit")
+            outcome: list[object] = []
+            unit = rig.unit()
+            run = threading.Thread(target=lambda: outcome.append(unit.run(StopSignal())))
+            run.start()
+            hooks.reached("snapshot.before_commit")
+            rig.take_over()
+            hooks.release_all()
+            run.join(60)
+        [ended] = outcome
+        assert isinstance(ended, Failed)
+        assert ended.error.spec is errors.replicate.FENCED
+        assert loaded_chunks(target) == {}
+        assert count_rows(target, "merged.t") == 0
+        assert rig.run() == Finished()
+    assert_merged(source, target, shards)
+
+
+def test_a_second_attempt_at_a_committed_chunk_loads_nothing(
+    source: Database, target: Database, tmp_path: Path
+) -> None:
+    prepared(source, 300)
+    with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
+        assert rig.run() == Finished()
+
+        class Again:
+            """A link that hands out a chunk that is loaded already; nothing was written since."""
+
+            def __init__(self) -> None:
+                self.left = [relay_pb2.ChunkSpec(source_schema="shard_1", source_table="t_1", number=0, upper=[b"101"])]
+                self.reports: list[relay_pb2.ChunkReport] = []
+
+            def take(self) -> relay_pb2.TakeChunkResponse:
+                if self.left:
+                    return relay_pb2.TakeChunkResponse(chunk=self.left.pop())
+                return relay_pb2.TakeChunkResponse(finished=True)
+
+            def report(self, report: relay_pb2.ChunkReport) -> bool:
+                self.reports.append(report)
+                return False
+
+            def locate(self, position: SourcePosition) -> Located:
+                return Located("relay", RelayOffset(1, position.pos))
+
+            def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
+                raise AssertionError(start, until)
+
+            def close(self) -> None:
+                pass
+
+        link = Again()
+        read_chunks(rig.spec(), link)
+        [report] = link.reports
+        assert report.HasField("high")
+        assert report.rows == 100
+        assert count_rows(target, "merged.t") == 600
+
+
+def test_a_stop_is_obeyed_while_somebody_holds_the_table(source: Database, target: Database, tmp_path: Path) -> None:
+    shards = prepared(source, 300)
+    with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
+        unit, stop, outcome = rig.unit(), StopSignal(), list[object]()
+        holder = source.connect()
+        try:
+            with holder.cursor() as cursor:
+                cursor.execute("LOCK TABLES shard_1.t_1 WRITE")
+            run = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
+            run.start()
+            waits = "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%'"
+            until(lambda: bool(source.query(waits)), "the planner waits for the table")
+            stop.set()
+            run.join(30)
+            assert outcome == [Stopped()]
+        finally:
+            holder.close()
+        assert rig.run() == Finished()
+    assert_merged(source, target, shards)
+
+
+def test_lost_connections_are_made_anew(source: Database, target: Database, tmp_path: Path) -> None:
+    shards = prepared(source, 1500)
+    hooks = Hooks(tmp_path / "hooks")
+    with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
+            hooks.hold("snapshot.before_commit")
+            outcome: list[object] = []
+            unit = rig.unit()
+            run = threading.Thread(target=lambda: outcome.append(unit.run(StopSignal())))
+            run.start()
+            hooks.reached("snapshot.before_commit")
+            mine = "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND COMMAND = 'Sleep'"
+            for (number,) in target.query(mine):
+                target.execute(f"KILL {number}")
+            hooks.release_all()
+            run.join(120)
+        assert outcome == [Finished()]
+    assert_merged(source, target, shards)

@@ -1,0 +1,67 @@
+"""What a task body raises is its outcome, and is told at once."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from proto import errors
+from proto.errors import ShardmergeError
+from worker.spark import TaskBody, TaskDone, TaskFailed, TaskOutcome, guarded
+
+BUSY = errors.replicate.TARGET_BUSY(host="h", port=1, reason="too many connections", errno=1040)
+
+
+class _Body(TaskBody):
+    """Ends with ``end``; ``told``: what it was told of its failure. ``deaf``: nobody can be told."""
+
+    def __init__(self, end: BaseException | None, *, deaf: bool = False) -> None:
+        self._end, self._deaf = end, deaf
+        self.told: list[tuple[int, ShardmergeError]] = []
+
+    def __call__(self, index: int) -> TaskOutcome:
+        if self._end is not None:
+            raise self._end
+        return TaskDone()
+
+    def failed(self, index: int, error: ShardmergeError) -> None:
+        self.told.append((index, error))
+        if self._deaf:
+            raise OSError("the driver is gone")
+
+
+def test_what_a_body_returns_is_its_outcome() -> None:
+    body = _Body(None)
+    assert guarded("copy", body, 3) == TaskDone()
+    assert body.told == []
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_an_error_of_the_catalogue_stays_what_it_is(deaf: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    body = _Body(BUSY, deaf=deaf)
+    assert guarded("copy", body, 3) == TaskFailed(BUSY)
+    assert body.told == [(3, BUSY)]
+    assert ("the driver is gone" in capsys.readouterr().err) is deaf
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_any_other_exception_is_an_internal_error_that_says_what_where_and_why(
+    deaf: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = _Body(ValueError("seven is not eight"), deaf=deaf)
+    outcome = guarded("copy merge s1", body, 3)
+    assert isinstance(outcome, TaskFailed)
+    assert body.told == [(3, outcome.error)]
+    sent = pickle.loads(pickle.dumps(outcome)).error
+    assert sent.spec is errors.worker.INTERNAL
+    assert sent.message == "unexpected ValueError in Spark task 3 of copy merge s1: seven is not eight"
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert "ValueError: seven is not eight" in shown
+
+
+def test_the_end_of_the_process_is_not_an_outcome() -> None:
+    """Spark says that the task was lost."""
+    with pytest.raises(SystemExit):
+        guarded("copy", _Body(SystemExit(1)), 0)
