@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from proto import errors
 from proto.common_pb2 import Stage
@@ -43,11 +43,25 @@ def store(dump: Dump, appender: Appender) -> None:
     appender.flush()
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderState:
+    """``error``: being retried beside STAGE_RUNNING, waited out beside STAGE_PAUSED; ``final``: it ended the run."""
+
+    stage: Stage = Stage.STAGE_RUNNING
+    error: ShardmergeError | None = None
+    final: bool = False
+
+    @property
+    def failed(self) -> ShardmergeError | None:
+        """The error that ended the run, None while it goes on or was stopped."""
+        return self.error if self.final else None
+
+
 class Reader:
     """One run of the thread: from :meth:`start` to :meth:`stop` or an error that does not mend itself.
 
-    ``stage`` and ``error`` are for status: an error beside STAGE_RUNNING is being retried. ``failed``: the error
-    that ended the run, None while it goes on or was stopped. ``server_id``: asked on each connection.
+    ``state``: replaced as a whole, so that who sees an error sees what became of it. ``server_id``: asked on each
+    connection.
     """
 
     def __init__(self, log: RelayLog, endpoint: Endpoint, server_id: ServerIdOf) -> None:
@@ -61,9 +75,7 @@ class Reader:
         self._progress = False
         self._verdict: ShardmergeError | None = None
         self._thread = threading.Thread(target=self._run, name=f"relay-{log.source}", daemon=True)
-        self.stage: Stage = Stage.STAGE_RUNNING
-        self.error: ShardmergeError | None = None
-        self.failed: ShardmergeError | None = None
+        self.state = ReaderState()
 
     def start(self) -> None:
         self._thread.start()
@@ -81,7 +93,7 @@ class Reader:
     @property
     def is_running(self) -> bool:
         """Whether it fetches, or will by itself."""
-        return self._thread.is_alive() and self.failed is None and not self._stop.is_set()
+        return self._thread.is_alive() and not self.state.final and not self._stop.is_set()
 
     def _run(self) -> None:
         with ExitStack() as ended:
@@ -115,20 +127,19 @@ class Reader:
                 pause = min(max(2 * pause, _CONFLICT_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             else:
                 pause = _FIRST_PAUSE_SECONDS if self._progress else min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            self.error = error
             if not error.spec.retryable:
                 raise error
+            self.state = ReaderState(error=error)
             self._logger.warning("relay interrupted", error=str(error), again_in=pause)
             if error.spec is errors.relay.DISK_FULL:
                 self._wait_for_space()
             else:
                 self._stop.wait(pause)
-        self.stage = Stage.STAGE_STOPPED
+        self.state = replace(self.state, stage=Stage.STAGE_STOPPED)
 
     def _fail(self, error: ShardmergeError) -> None:
         self._logger.error("relay stopped", error=str(error))
-        self.error = error
-        self.stage, self.failed = Stage.STAGE_PAUSED, error
+        self.state = ReaderState(Stage.STAGE_PAUSED, error, final=True)
 
     def _crashed(self, error: Exception, position: SourcePosition) -> ShardmergeError:
         return errors.relay.RELAY_CRASHED(
@@ -183,7 +194,7 @@ class Reader:
                     self._log.head().offset != began or time.monotonic() - since > _STEADY_SECONDS
                 ):
                     self._progress = True
-                    self.error = None
+                    self.state = ReaderState()
         finally:
             with self._lock:
                 self._dump = None
@@ -257,8 +268,8 @@ class Reader:
 
     def _wait_for_space(self) -> None:
         """Raises OSError when the disk fails otherwise."""
-        self.stage = Stage.STAGE_PAUSED
+        self.state = replace(self.state, stage=Stage.STAGE_PAUSED)
         while not self._stop.wait(_SPACE_CHECK_SECONDS):
             if has_space(self._log.directory):
                 break
-        self.stage = Stage.STAGE_RUNNING
+        self.state = replace(self.state, stage=Stage.STAGE_RUNNING)

@@ -190,9 +190,10 @@ class Relay:
     def status(self) -> RelayState:
         """Never blocks on a server."""
         reader = self._reader
+        state = reader.state if reader else None
         return RelayState(
-            stage=reader.stage if reader else Stage.STAGE_STOPPED,
-            error=(reader.error if reader else None) or self._sync_error,
+            stage=state.stage if state else Stage.STAGE_STOPPED,
+            error=(state.error if state else None) or self._sync_error,
             relay_id=self.relay_id,
             head=self._log.head(),
             bytes_on_disk=self._log.bytes_on_disk(),
@@ -201,7 +202,7 @@ class Relay:
     def failure(self) -> ShardmergeError | None:
         """The error that stopped the relay until :meth:`start` is called again; None while it tries."""
         reader = self._reader
-        return reader.failed if reader else None
+        return reader.state.failed if reader else None
 
     def ensure_from(self, position: SourcePosition, *, fresh: bool = False) -> bool:
         """Make the log reach back to ``position``; True when that needed a new generation.
@@ -417,7 +418,8 @@ class Relay:
             if head is not synced and head.offset.byte > FIRST_BYTE:
                 synced = head if self._sync(head) else synced
             reader = self._reader
-            out_of_space = reader is not None and reader.stage == Stage.STAGE_PAUSED and reader.failed is None
+            state = reader.state if reader else None
+            out_of_space = state is not None and state.stage == Stage.STAGE_PAUSED and not state.final
             if time.monotonic() >= purge_at or out_of_space:
                 purge_at = time.monotonic() + self._purge.interval_seconds
                 try:
