@@ -73,11 +73,6 @@ class RowChange:
         """The INSERT in an UPDATE."""
         return RowChange(self.byte, self.event, ChangeKind.INSERT, self.plan, (), self.after, (), self.source_key_after)
 
-    def __getitem__(self, index: slice) -> tuple[object, ...]:
-        """Some of its parts, in order."""
-        parts = (self.byte, self.event, self.kind, self.plan, self.before, self.after)
-        return (*parts, self.source_key_before, self.source_key_after)[index]
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RowChange):
             return NotImplemented

@@ -10,12 +10,11 @@ from pydantic import Field
 
 from proto import config_pb2 as pb
 from proto.config.finding import ConfigFinding, KeyPath
-from proto.config.model import FileModel, NameText, Port
+from proto.config.model import FileModel, NameText, Port, kebab
 from proto.config.yamlfile import Document
 from proto.errors import config
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_INLINE = ("ssl-ca-bytes", "ssl-cert-bytes", "ssl-key-bytes", "ssl-ca-base64", "ssl-cert-base64", "ssl-key-base64")
 
 
 class Security(FileModel):
@@ -76,11 +75,11 @@ def check_database(
     findings: list[ConfigFinding] = []
     security = database.security
     if security is not None:
-        for key in _INLINE:
-            if getattr(security, key.replace("-", "_")):
+        for name, value in security:
+            if name.endswith(("_bytes", "_base64")) and value:
                 findings.append(
                     document.finding(
-                        (*path, "security", key),
+                        (*path, "security", kebab(name)),
                         "certificates are read from files of the worker's machine: ssl-ca, ssl-cert, ssl-key",
                         at_key=True,
                         spec=config.NOT_SUPPORTED,

@@ -9,7 +9,7 @@ import pytest
 
 from proto.errors import ShardmergeError
 from tests.support.all_types import CHANGES, CREATE, INSERTS, TABLE
-from tests.support.binlog import Binlog, as_version_2, only, plan_of, read_binlog
+from tests.support.binlog import Binlog, as_version_2, only, plan_of, read_binlog, row_of
 from tests.support.mariadb import MariaDB
 from worker.binlog.decoder import BlockDecoder
 from worker.binlog.events import EventType, FormatDescription, checksum_matches, parse_query
@@ -150,11 +150,11 @@ def test_events_of_version_2(source: Source) -> None:
     plan = all_types(source)
     source.run(*INSERTS, *CHANGES)
     binlog = source.binlog()
-    expected = [change[2:] for change in decode(binlog, plan)]
+    expected = [row_of(change) for change in decode(binlog, plan)]
     for extra in (b"", b"\0\7ndb"):
         second = binlog.of(as_version_2(event, extra) for event in binlog.each())
         assert EventType.UPDATE_ROWS_V2 in {event[4] for event in second.each()}
-        assert [change[2:] for change in decode(second, plan)] == expected
+        assert [row_of(change) for change in decode(second, plan)] == expected
 
 
 def test_compressed_events(source: Source) -> None:

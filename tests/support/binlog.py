@@ -10,6 +10,7 @@ from pathlib import Path
 
 from worker.binlog.events import EventType
 from worker.plan import ColumnPlan, Mapping, TablePlan
+from worker.rows import RowChange
 from worker.table import Table
 
 _HEADER = struct.Struct("<IBIIIH")
@@ -128,3 +129,15 @@ def plan_of(table: Table, mappings: dict[str, Mapping] | None = None, leave_out:
 def only(plan: TablePlan) -> Callable[[str, str], TablePlan | None]:
     """A resolver that knows one table."""
     return lambda schema, table: plan if (schema, table) == (plan.table.schema, plan.table.name) else None
+
+
+def row_of(change: RowChange) -> tuple[object, ...]:
+    """All of a change but where it stands: kind, plan, images, source keys."""
+    return (
+        change.kind,
+        change.plan,
+        change.before,
+        change.after,
+        change.source_key_before,
+        change.source_key_after,
+    )

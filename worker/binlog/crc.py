@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import sys
 import zlib
+from typing import Any
 
 import cython
 
 _ONES = cython.declare(cython.uint, 0xFFFFFFFF)  # a literal this large would make its expression one of Python objects
+_LONG = cython.declare(cython.Py_ssize_t, 2048)  # bytes from where on zlib's own is the faster one
 
 
 def _crc_tables() -> bytes:
@@ -39,6 +41,18 @@ class Crc32:
 
     def __init__(self) -> None:
         self.tables = _crc_tables()
+
+    @cython.ccall
+    def of_part(
+        self, buffer: Any, data: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.longlong:
+        """zlib.crc32(buffer[start:stop]), of few bytes or many. ``data``: those of ``buffer``.
+
+        Uncompiled modules can call it too.
+        """
+        if stop - start > _LONG:
+            return zlib.crc32(memoryview(buffer)[start:stop])
+        return self.of(data, start, stop, 0)
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -8,7 +8,6 @@ or the table raise a coded error, and nothing of the block is returned.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 
 import cython
@@ -62,7 +61,6 @@ _TABLE_MAP_CODE = cython.declare(cython.int, 19)
 _FORMAT_CODE = cython.declare(cython.int, 15)
 _QUERY_CODE = cython.declare(cython.int, 2)
 _QUERY_COMPRESSED_CODE = cython.declare(cython.int, 165)
-_LONG_EVENT = cython.declare(cython.int, 2048)  # bytes from where on zlib's own checksum is the faster one
 _PARTIAL_CODE = cython.declare(cython.int, 39)
 _TREATMENTS = cython.declare(bytes, bytes([_TREATMENT.get(code, 0) for code in range(256)]))
 
@@ -204,7 +202,6 @@ class BlockDecoder:
         end: cython.Py_ssize_t
         statement: cython.Py_ssize_t
         count: cython.Py_ssize_t = 0
-        found: cython.Py_ssize_t
         crc: Crc32 = _CRC
         checked: cython.bint = self._checked
         may_roll_back: cython.bint = False
@@ -222,11 +219,7 @@ class BlockDecoder:
                 checked = ev.FormatDescription.parse(events[at:end], self._source).checksum
             elif checked:
                 end -= 4
-                if end - at > _LONG_EVENT:
-                    found = zlib.crc32(memoryview(events)[at:end])
-                else:
-                    found = crc.of(data, at, end, 0)
-                if found != _u32(data, end):
+                if crc.of_part(events, data, at, end) != _u32(data, end):
                     raise errors.decode.BAD_CHECKSUM(source=self._source, position=_u32(data, at + 13))
             if code == _QUERY_CODE and end - at >= 32:
                 statement = at + 32 + (data[at + 30] | data[at + 31] << 8) + data[at + 27] + 1

@@ -14,7 +14,6 @@ MariaDB's sql/log_event.h (Gtid_log_event).
 from __future__ import annotations
 
 import uuid
-import zlib
 
 import cython
 
@@ -52,7 +51,6 @@ _LARGEST_PACKET = cython.declare(cython.Py_ssize_t, 0xFFFFFF)  # one that goes o
 _LARGEST_GAP = cython.declare(cython.longlong, kinds.LARGEST_GAP)
 _LARGEST_NUMBER = cython.declare(cython.ulonglong, 1 << 62)
 _WRAP = cython.declare(cython.longlong, kinds.WRAP)
-_LONG_EVENT = cython.declare(cython.Py_ssize_t, 2048)  # bytes from where on zlib's own checksum is the faster one
 # Standalone, DDL, prepared or completed XA: what stands behind such a GTID is no ordinary transaction.
 _NOT_ORDINARY = cython.declare(cython.int, 0xFF & ~(2 | 4 | 8 | 16))
 
@@ -165,7 +163,7 @@ def scan(
                 break
         elif by_gtid:
             break
-        if tail and _checksum(buffer, data, event, stop) != _u32(data, stop):
+        if tail and _CRC.of_part(buffer, data, event, stop) != _u32(data, stop):
             break
 
         if last != event:
@@ -268,15 +266,6 @@ def _text(
         return f"{domain}-{int.from_bytes(buffer[ids_at : ids_at + 4], 'little')}-{last}"
     server = uuid.UUID(bytes=bytes(buffer[ids_at : ids_at + 16]))
     return f"{server}:{first}" if first == last else f"{server}:{first}-{last}"
-
-
-@cython.cfunc
-def _checksum(
-    buffer: bytearray, data: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
-) -> cython.longlong:
-    if not cython.compiled or stop - start > _LONG_EVENT:
-        return zlib.crc32(memoryview(buffer)[start:stop])
-    return _CRC.of(data, start, stop, 0)
 
 
 @cython.cfunc

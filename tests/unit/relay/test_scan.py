@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import struct
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,9 @@ from hypothesis import strategies as st
 
 from proto import errors
 from proto.errors import ShardmergeError
-from tests.support.made_source import SERVER, MadeSource, query_body
+from tests.support.made_source import SERVER, MadeSource, event, query_body
 from tests.support.serialized import tagged_gtid
+from worker.binlog.events import FLAG_ARTIFICIAL
 from worker.binlog.events import EventType as T
 from worker.connection import Endpoint, ServerInfo, Session
 from worker.position import SourcePosition
@@ -319,13 +321,37 @@ def _out_of_turn(source: MadeSource) -> None:
         _ordinary(source, 2)
 
 
-def _timed(source: MadeSource) -> None:
-    """The commit's microseconds in the GTID event; the relay's clock is far ahead of them."""
-    source.sequence += 1
-    body = bytes([1]) + SERVER + struct.pack("<Q", source.sequence) + bytes(17)
-    source.add(T.GTID, body + struct.pack("<Q", 1_600_000_000_123_456)[:7])
-    source.query(b"BEGIN")
+def _many_origins(source: MadeSource) -> None:
+    """Transactions from elsewhere among the source's own, whose numbers go on as theirs do."""
+    for domain, server in ((0, 1), (1, 1), (1, 2), (0, 2), (0, 1)):
+        for _ in range(2):
+            source.sequence += 1
+            if not source.mariadb:
+                origin = SERVER if server == 1 else OTHER
+                source.add(T.GTID, bytes([1]) + origin + struct.pack("<Q", source.sequence) + bytes(17))
+                source.query(b"BEGIN")
+            else:
+                made = source.add(T.MARIADB_GTID, struct.pack("<QIB6x", source.sequence, domain, 0))[:-4]
+                made = made[:5] + struct.pack("<I", server) + made[9:]
+                source.files[-1].events[-1] = made + struct.pack("<I", zlib.crc32(made))
+            source.add(T.WRITE_ROWS_V2, bytes(30))
+            source.add(T.XID, bytes(8))
+
+
+def _too_far(source: MadeSource) -> None:
+    """More is left out than a source does."""
+    source.files[-1].ends[-1] += LARGE_GAP + 2
+
+
+def _artificial(source: MadeSource) -> None:
+    """Rows that say of themselves that they stand in no file."""
+    source.gtid()
+    if not source.mariadb:
+        source.query(b"BEGIN")
     source.add(T.WRITE_ROWS_V2, bytes(30))
+    end = source.files[-1].end
+    source.files[-1].events.append(event(T.WRITE_ROWS_V2, bytes(30), end + 53, flags=FLAG_ARTIFICIAL))
+    source.files[-1].ends.append(end + 53)
     source.add(T.XID, bytes(8))
 
 
@@ -359,8 +385,11 @@ CASES: dict[str, Callable[[MadeSource], object]] = {
     "an old GTID where a file begins": _gtids_again,
     "an old GTID inside a file": lambda source: setattr(source, "sequence", 1),
     "GTIDs out of turn": _out_of_turn,
-    "exact times": _timed,
     "large groups": _whole_groups,
+    "many origins": _many_origins,
+    "anonymous": lambda source: _head(source, 0),
+    "too large a gap": _too_far,
+    "artificial": _artificial,
     **{
         f"{statement!r} in {schema!r}": lambda source, statement=statement, schema=schema: _headed(
             source, statement, schema
@@ -407,6 +436,42 @@ def test_an_old_gtid_is_told_where_a_file_begins(mariadb: bool) -> None:
     _ordinary(source)
     found = stored(packets(source.dump(START)), [1 << 20], Shape())
     assert errors.relay.SOURCE_LOG_RESET.name in found.error
+
+
+def test_checksums_of_long_events_are_looked_at() -> None:
+    source = MadeSource()
+    for _ in range(20):
+        source.transaction(5000)
+    stream = bytearray(packets(source.dump(START)))
+    assert _all_the_same(bytes(stream), 1 << 20, Shape()).by_step < 10
+    stream[len(stream) // 2] ^= 1
+    assert errors.relay.EVENT_CHECKSUM.name in _all_the_same(bytes(stream), 1 << 20, Shape()).error
+
+
+@pytest.mark.parametrize("status", [0xFE, 0xFF])
+def test_a_packet_that_is_no_event_ends_the_stream(status: int) -> None:
+    """An error, or the end: it looks like an event but for its first byte."""
+    source = MadeSource()
+    _ordinary(source)
+    sent = source.dump(START)
+    stream = bytearray(packets(sent))
+    stream[len(packets(sent[:-3])) + 4] = status
+    assert _all_the_same(bytes(stream), 1 << 20, Shape()).head.position.pos < source.position.pos
+
+
+@pytest.mark.parametrize("original_follows", [False, True])
+def test_a_commits_microseconds_are_told(original_follows: bool) -> None:
+    """Those of the GTID event, not the second of the group's end; the bit above them is none of theirs."""
+    source = MadeSource(mariadb=False)
+    _ordinary(source)
+    source.sequence += 1
+    body = bytes([1]) + SERVER + struct.pack("<Q", source.sequence) + bytes(17)
+    source.add(T.GTID, body + struct.pack("<Q", 1_600_000_000_123_456 | original_follows << 55)[:7] + bytes(7))
+    source.query(b"BEGIN")
+    source.add(T.WRITE_ROWS_V2, bytes(30))
+    source.add(T.XID, bytes(8))
+    found = _all_the_same(packets(source.dump(START)), 1 << 20, Shape())
+    assert found.head.commit_time == 1_600_000_000.123456
 
 
 @pytest.mark.parametrize("mariadb", [True, False], ids=["MariaDB", "MySQL"])
