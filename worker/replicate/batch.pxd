@@ -11,6 +11,7 @@ cdef class Batch:
     cdef readonly int lanes
     cdef public str file
     cdef readonly Py_ssize_t changes
+    cdef readonly Py_ssize_t rows
     cdef readonly Py_ssize_t size
     cdef readonly dict keyed
     cdef readonly list unkeyed
@@ -19,5 +20,5 @@ cdef class Batch:
     cdef int put_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)
     cdef int replace_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)
     cdef int remove_in(self, dict[bytes, KeyState] keys, object plan, bytes key, long long pos)
-    cdef KeyState _state(self, bint existed, object plan, bytes image, long long pos)
-    cdef int _must_own(self, KeyState state, object plan, bytes key, long long pos)
+    cdef KeyState _state(self, bint existed, object plan, bytes key, bytes image, long long pos)
+    cdef bytes _owned(self, KeyState state, object plan, bytes key, long long pos)

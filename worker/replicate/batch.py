@@ -61,7 +61,8 @@ Keys = dict[Joined, KeyState]
 class Batch:
     """Changes of one lane since its last commit.
 
-    ``file``: of the source, that the positions given are in; ``size``: bytes of the images and keys taken.
+    ``file``: of the source, that the positions given are in; ``changes``: taken so far; ``rows``: of the target that
+    they come to; ``size``: bytes held for these, keys and images.
     """
 
     def __init__(self, lane: int, lanes: int, file: str = "") -> None:
@@ -69,6 +70,7 @@ class Batch:
         self.lanes = lanes
         self.file = file
         self.changes = 0
+        self.rows = 0
         self.size = 0
         self.keyed: dict[str, Keys] = {}
         self.unkeyed: list[RowOperation] = []
@@ -132,12 +134,12 @@ class Batch:
         """:meth:`put` to keys found before."""
         state: KeyState | None = keys.get(key)
         self.changes += 1
-        self.size += len(image)
         if state is None:
-            keys[key] = self._state(False, plan, image, pos)
+            keys[key] = self._state(False, plan, key, image, pos)
             return 0
         if state.image is not None:
             raise collision(plan, key, SourcePosition(self.file, pos), state.plan)
+        self.size += len(image)
         state.plan = plan
         state.image = image
         state.file = self.file
@@ -151,11 +153,11 @@ class Batch:
         """:meth:`replace` of keys found before."""
         state: KeyState | None = keys.get(key)
         self.changes += 1
-        self.size += len(image)
         if state is None:
-            keys[key] = self._state(True, plan, image, pos)
+            keys[key] = self._state(True, plan, key, image, pos)
             return 0
-        self._must_own(state, plan, key, pos)
+        held: bytes = self._owned(state, plan, key, pos)
+        self.size += len(image) - len(held)
         state.image = image
         state.file = self.file
         state.pos = pos
@@ -166,18 +168,25 @@ class Batch:
         """:meth:`remove` from keys found before."""
         state: KeyState | None = keys.get(key)
         self.changes += 1
-        self.size += len(key)
         if state is None:
-            keys[key] = self._state(True, plan, None, pos)
+            keys[key] = self._state(True, plan, key, None, pos)
             return 0
-        self._must_own(state, plan, key, pos)
+        held: bytes = self._owned(state, plan, key, pos)
+        self.size -= len(held)
         state.image = None
         state.file = self.file
         state.pos = pos
         return 0
 
     @cython.cfunc
-    def _state(self, existed: cython.bint, plan: TablePlan, image: bytes | None, pos: cython.longlong) -> KeyState:
+    def _state(
+        self, existed: cython.bint, plan: TablePlan, key: bytes, image: bytes | None, pos: cython.longlong
+    ) -> KeyState:
+        """Of a key that is new to the batch."""
+        self.rows += 1
+        self.size += len(key)
+        if image is not None:
+            self.size += len(image)
         # Without the constructor, whose arguments would become Python objects.
         state: KeyState = KeyState.__new__(KeyState)
         state.existed = existed
@@ -190,16 +199,18 @@ class Batch:
     def operate(self, plan: TablePlan, before: Literals, after: Literals, pos: int) -> None:
         """A change of a table without a key."""
         self.changes += 1
+        self.rows += 1
         self.size += sum(map(len, before)) + sum(map(len, after))
         self.unkeyed.append(RowOperation(plan, before, after, SourcePosition(self.file, pos)))
 
     @cython.cfunc
-    def _must_own(self, state: KeyState, plan: TablePlan, key: bytes, pos: cython.longlong) -> cython.int:
+    def _owned(self, state: KeyState, plan: TablePlan, key: bytes, pos: cython.longlong) -> bytes:
+        """The row that ``plan``'s shard has there. Raises COLLISION, DIVERGED."""
         if state.plan is not plan and state.plan.shard != plan.shard:
             raise collision(plan, key, SourcePosition(self.file, pos), state.plan)
         if state.image is None:
             raise diverged(plan, 1, key, SourcePosition(self.file, pos))
-        return 0
+        return state.image
 
     def targets(self) -> Iterator[tuple[str, Keys]]:
         """Target name and its keys, for targets with any."""

@@ -303,7 +303,7 @@ class _Lane:
             # An empty queue is not yet dry input: on a busy machine the feeder brings block after block just too late,
             # and a lane that commits each alone falls behind for ever. So it gathers as long as its last commit took.
             eager = dry and now >= self._eager_at
-            if eager or old or batch.changes >= spec.batch_rows or batch.size >= spec.batch_bytes:
+            if eager or old or batch.rows >= spec.batch_rows or batch.size >= spec.batch_bytes:
                 self._commit()
         elif self._next is not self._committed and old:
             # A lane without rows still moves, so that a restart never re-reads hours.

@@ -127,6 +127,17 @@ def test_one_batch_touches_each_key_at_most_twice(history: tuple[Rows, list[RowC
         assert len(touched) <= 2 * len(set(touched))
 
 
+@given(histories())
+def test_a_batch_counts_what_it_holds(history: tuple[Rows, list[RowChange], Rows]) -> None:
+    """A row that changes a thousand times is one row of the target transaction, and one in memory."""
+    _, changes, _ = history
+    batch = batch_of(changes)
+    held = [(key, state.image or b"") for _, keys in batch.targets() for key, state in keys.items()]
+    assert batch.changes >= len(changes)
+    assert batch.rows == len(held)
+    assert batch.size == sum(len(key) + len(image) for key, image in held)
+
+
 @given(st.sets(st.integers(0, 100_000)), st.sets(st.integers(0, 100_000)))
 def test_keys_go_to_the_target_in_ascending_order(new: set[int], gone: set[int]) -> None:
     """The order of their rows' pages; a statement's end may be anywhere."""
