@@ -67,28 +67,29 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
     kept: dict[tuple[str, ...], _Rows] = {}
     fresh: dict[tuple[str, ...], _Rows] = {}
     plan: TablePlan | None = None
-    names: dict[int, tuple[str, ...]] = {}
+    in_place = False
+    staying = coming = _Rows()
     # Two sorts by what C compares take a fifth of one by a function of both.
     ordered = sorted(keys)
     ordered.sort(key=len)
     for key in ordered:
         state = keys[key]
-        plan = state.plan
+        if state.plan is not plan:
+            plan = state.plan
+            in_place = overwrite and not plan.one_lane
+            # Shard tables may hold their columns in different orders: one statement per order.
+            columns = tuple([item.target_name for item in plan.columns])
+            staying, coming = kept.setdefault(columns, _Rows()), fresh.setdefault(columns, _Rows())
+            staying.plan = coming.plan = plan
         image = state.image
-        stays = state.existed and image is not None and overwrite and not plan.one_lane
-        if state.existed and not stays:
+        if state.existed:
+            if in_place and image is not None:
+                staying.images.append(image)
+                continue
             gone.append(key)
         if image is not None:
-            # Shard tables may hold their columns in different orders: one statement per order.
-            columns = names.get(plan.shard)
-            if columns is None:
-                columns = names[plan.shard] = tuple([item.target_name for item in plan.columns])
-            side = kept if stays else fresh
-            rows = side.get(columns)
-            if rows is None:
-                rows = side[columns] = _Rows(plan)
-            rows.keys.append(key)
-            rows.images.append(image)
+            coming.keys.append(key)
+            coming.images.append(image)
     if plan is None:
         return
     for start, end in _cuts(gone, max_bytes, _MAX_ITEMS if len(plan.key) == 1 else _MAX_TUPLES):
@@ -104,10 +105,11 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
 
 
 class _Rows:
-    """Rows of one statement's form: ``images[n]`` is to be the row of ``keys[n]``."""
+    """Rows that are written in one form of statement; ``keys`` of ``images``, where the statement tells them."""
 
-    def __init__(self, plan: TablePlan) -> None:
-        self.plan = plan
+    plan: TablePlan
+
+    def __init__(self) -> None:
         self.keys: list[Joined] = []
         self.images: list[Joined] = []
 
