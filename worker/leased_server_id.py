@@ -115,10 +115,8 @@ class LeasedServerId:
             records = self._records()
             # One worker has one source at a time, so what stands under its name is of a source or a process before.
             mine = [record for record in records if record.holder.worker == self._registration.name]
-            taken = {record.server_id: record.holder for record in records if record.server == server}
-            for record in mine:
-                if record.server == server:
-                    del taken[record.server_id]
+            others = [record for record in records if record.holder.worker != self._registration.name]
+            taken = {record.server_id: record.holder for record in others if record.server == server}
             chosen = choose(wanted(), taken)
             if isinstance(chosen, Taken):
                 raise self._refusal(chosen)

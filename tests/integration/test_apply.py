@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -81,6 +82,9 @@ class Lane:
         batch = Batch(0, 1, "mysql-bin.000001")
         for key, value in rows:
             batch.replace(self._plan, b"%d" % key, f"{key},'{value}'".encode(), 100)
+        self.commit(batch)
+
+    def commit(self, batch: Batch) -> None:
         following = self._at.moved(
             RelayOffset(1, self._at.offset.byte + 100), 0, SourcePosition("mysql-bin.000001", 100), 0.0
         )
@@ -128,6 +132,26 @@ def test_a_missing_row_is_a_divergence_and_nothing_is_written(
     assert "`id` = 99" in caught.value.message
     assert _rows(target) == before
     assert target.query("SELECT seq FROM dm_meta.lane_checkpoint") == [(0,)]
+
+
+def test_an_error_names_the_shard_table_of_its_row(target: Database) -> None:
+    """One statement has rows of several."""
+    target.execute("ALTER TABLE shop.orders ADD UNIQUE (v)")
+    other = replace(ONE_LANE, shard=1, table=replace(ONE_LANE.table, name="order_02"))
+    missing, duplicate = Batch(0, 1, "mysql-bin.000001"), Batch(0, 1, "mysql-bin.000001")
+    missing.remove(ONE_LANE, b"99", 100)
+    missing.remove(other, b"100", 200)
+    duplicate.put(ONE_LANE, b"99", b"99,'v1'", 100)
+    duplicate.put(other, b"100", b"100,'fine'", 200)
+    for batch, spec in (
+        (missing, errors.replicate.DIVERGED),
+        (duplicate, errors.replicate.TARGET_DUPLICATE_OTHER_KEY),
+    ):
+        with pytest.raises(ShardmergeError) as caught:
+            Lane(target, ONE_LANE).commit(batch)
+        assert caught.value.spec is spec
+        assert "shop_01.order_01" in caught.value.message, caught.value.message
+        assert "order_02" not in caught.value.message
 
 
 def test_safe_mode_asks_for_no_row(target: Database) -> None:

@@ -41,7 +41,7 @@ from worker.relay.purge import (
     first_to_keep,
     knows_file,
 )
-from worker.relay.reader import Reader
+from worker.relay.reader import Reader, ReaderState
 from worker.relay.segment import read_description
 from worker.relay.server_id import ServerIdOf
 from worker.relay.subscription import subscribe
@@ -189,11 +189,10 @@ class Relay:
 
     def status(self) -> RelayState:
         """Never blocks on a server."""
-        reader = self._reader
-        state = reader.state if reader else None
+        state = self._reader_state
         return RelayState(
-            stage=state.stage if state else Stage.STAGE_STOPPED,
-            error=(state.error if state else None) or self._sync_error,
+            stage=state.stage,
+            error=state.error or self._sync_error,
             relay_id=self.relay_id,
             head=self._log.head(),
             bytes_on_disk=self._log.bytes_on_disk(),
@@ -201,8 +200,12 @@ class Relay:
 
     def failure(self) -> ShardmergeError | None:
         """The error that stopped the relay until :meth:`start` is called again; None while it tries."""
+        return self._reader_state.failed
+
+    @property
+    def _reader_state(self) -> ReaderState:
         reader = self._reader
-        return reader.state.failed if reader else None
+        return reader.state if reader else ReaderState(Stage.STAGE_STOPPED)
 
     def ensure_from(self, position: SourcePosition, *, fresh: bool = False) -> bool:
         """Make the log reach back to ``position``; True when that needed a new generation.
@@ -417,9 +420,8 @@ class Relay:
             head = self._log.head()
             if head is not synced and head.offset.byte > FIRST_BYTE:
                 synced = head if self._sync(head) else synced
-            reader = self._reader
-            state = reader.state if reader else None
-            out_of_space = state is not None and state.stage == Stage.STAGE_PAUSED and not state.final
+            state = self._reader_state
+            out_of_space = state.stage == Stage.STAGE_PAUSED and not state.final
             if time.monotonic() >= purge_at or out_of_space:
                 purge_at = time.monotonic() + self._purge.interval_seconds
                 try:

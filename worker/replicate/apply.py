@@ -224,7 +224,8 @@ class TargetWriter:
                 if affected != len(wanted) and not self._settings.safe_mode:
                     _run(session, b"ROLLBACK")
                     missing = _find(session, plan, wanted, present=False) or wanted[0]
-                    raise diverged(plan, len(wanted) - affected, missing, keys[missing].position)
+                    state = keys[missing]
+                    raise diverged(state.plan, len(wanted) - affected, missing, state.position)
             case ReplaceRows(count=count):
                 if affected != 2 * count:
                     raise _Ambiguous
@@ -249,18 +250,22 @@ class TargetWriter:
         error: pymysql.MySQLError,
     ) -> ShardmergeError:
         """Which key is there already; of another unique key when none of the batch's is."""
+        # What the statement's rows have in common is the target; each is of a shard table of its own.
         plan = statement.plan
         fresh = tuple(key for key in statement.keys if not keys[key].existed)
         found = _find(session, plan, fresh, present=True) if fresh else None
         if found is not None:
             state = keys[found]
             return collision(state.plan, found, state.position, None)
-        state = keys[statement.keys[0]] if statement.keys else None
+        owner, position = plan, SourcePosition("", 0)
+        if statement.keys:
+            first = keys[statement.keys[0]]
+            owner, position = first.plan, first.position
         return errors.replicate.TARGET_DUPLICATE_OTHER_KEY(
             source=plan.source,
-            schema=plan.table.schema,
-            table=plan.table.name,
-            position=state.position if state is not None else SourcePosition("", 0),
+            schema=owner.table.schema,
+            table=owner.table.name,
+            position=position,
             target_schema=plan.target_schema,
             target_table=plan.target_table,
             reason=error.args[1] if len(error.args) > 1 else "",

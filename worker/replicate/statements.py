@@ -64,54 +64,53 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
     pages), which costs the target a quarter less where they lie close together.
     """
     gone: list[Joined] = []
-    kept: dict[tuple[str, ...], _Rows] = {}
-    fresh: dict[tuple[str, ...], _Rows] = {}
+    forms: dict[tuple[str, ...], _Form] = {}
+    of_shard: dict[int, tuple[_Form, bool]] = {}
     plan: TablePlan | None = None
-    in_place = False
-    staying = coming = _Rows()
     # Two sorts by what C compares take a fifth of one by a function of both.
     ordered = sorted(keys)
     ordered.sort(key=len)
     for key in ordered:
         state = keys[key]
-        if state.plan is not plan:
-            plan = state.plan
-            in_place = overwrite and not plan.one_lane
+        plan = state.plan
+        known = of_shard.get(plan.shard)
+        if known is None:
             # Shard tables may hold their columns in different orders: one statement per order.
             columns = tuple([item.target_name for item in plan.columns])
-            staying, coming = kept.setdefault(columns, _Rows()), fresh.setdefault(columns, _Rows())
-            staying.plan = coming.plan = plan
+            form = forms.setdefault(columns, _Form(plan))
+            known = of_shard[plan.shard] = (form, overwrite and not plan.one_lane)
+        form, in_place = known
         image = state.image
         if state.existed:
             if in_place and image is not None:
-                staying.images.append(image)
+                form.staying.append(image)
                 continue
             gone.append(key)
         if image is not None:
-            coming.keys.append(key)
-            coming.images.append(image)
+            form.keys.append(key)
+            form.coming.append(image)
     if plan is None:
         return
     for start, end in _cuts(gone, max_bytes, _MAX_ITEMS if len(plan.key) == 1 else _MAX_TUPLES):
         part = gone[start:end]
         yield DeleteKeys(delete_sql(plan, part), plan, tuple(part))
-    for rows in kept.values():
-        for start, end in _cuts(rows.images, max_bytes, _MAX_ITEMS):
-            yield ReplaceRows(write_sql(b"REPLACE", rows.plan, rows.images[start:end]), rows.plan, end - start)
-    for rows in fresh.values():
-        for start, end in _cuts(rows.images, max_bytes, _MAX_ITEMS):
-            sql = write_sql(b"INSERT", rows.plan, rows.images[start:end])
-            yield InsertRows(sql, rows.plan, tuple(rows.keys[start:end]), end - start)
+    for form in forms.values():
+        for start, end in _cuts(form.staying, max_bytes, _MAX_ITEMS):
+            yield ReplaceRows(write_sql(b"REPLACE", form.plan, form.staying[start:end]), form.plan, end - start)
+    for form in forms.values():
+        for start, end in _cuts(form.coming, max_bytes, _MAX_ITEMS):
+            sql = write_sql(b"INSERT", form.plan, form.coming[start:end])
+            yield InsertRows(sql, form.plan, tuple(form.keys[start:end]), end - start)
 
 
-class _Rows:
-    """Rows that are written in one form of statement; ``keys`` of ``images``, where the statement tells them."""
+class _Form:
+    """Images of shard tables whose columns stand in the order of ``plan``'s; ``keys``: of those that are ``coming``."""
 
-    plan: TablePlan
-
-    def __init__(self) -> None:
+    def __init__(self, plan: TablePlan) -> None:
+        self.plan = plan
+        self.staying: list[Joined] = []
         self.keys: list[Joined] = []
-        self.images: list[Joined] = []
+        self.coming: list[Joined] = []
 
 
 def unkeyed_statements(operations: Sequence[RowOperation]) -> Iterator[Statement]:
