@@ -18,7 +18,7 @@ from proto.errors import ShardmergeError
 from worker.context import RunningSnapshot
 from worker.ddl.routed import shown, touched
 from worker.position import RelayOffset, SourcePosition
-from worker.relay.model import AtHead, AtStatement, BlockData, Statement
+from worker.relay.model import AtHead, AtStatement, BlockData, BlockPlace, Statement
 from worker.relay.relay import Relay
 from worker.replicate.board import LaneBoard
 from worker.unit import StopSignal
@@ -108,7 +108,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
             return
         start = RelayOffset.from_proto(getattr(request, "from"))
         until = RelayOffset.from_proto(request.until) if request.HasField("until") else None
-        yield from self._stream(relay, start, until, reader, mine, ended)
+        yield from self._stream(relay, start, until, reader, mine, ended, by_reference=request.by_reference)
         if stop.is_set:
             ended.set()
 
@@ -120,6 +120,8 @@ class LaneService(relay_pb2_grpc.RelayServicer):
         reader: RunningReplicate | RunningSnapshot,
         mine: StopSignal,
         ended: threading.Event,
+        *,
+        by_reference: bool,
     ) -> Iterator[relay_pb2.RelayFrame]:
         """``ended`` is set before the last frame of a stream that has reached ``until``."""
         try:
@@ -132,12 +134,14 @@ class LaneService(relay_pb2_grpc.RelayServicer):
                     **{"from": start.to_proto()},
                 )
             )
-            for item in relay.subscribe(start, until, reader.in_scope, mine):
+            for item in relay.subscribe(start, until, reader.in_scope, mine, by_reference=by_reference):
                 if mine.is_set:
                     break
                 match item:
                     case BlockData():
                         yield _block(item)
+                    case BlockPlace():
+                        yield _block_place(item)
                     case AtHead():
                         yield relay_pb2.RelayFrame(
                             idle=relay_pb2.Idle(
@@ -202,6 +206,21 @@ def _barrier(number: int, statement: Statement) -> relay_pb2.RelayFrame:
     return relay_pb2.RelayFrame(
         barrier=relay_pb2.Barrier(
             id=number, at=statement.group_start.to_proto(), position=statement.position.to_proto()
+        )
+    )
+
+
+def _block_place(item: BlockPlace) -> relay_pb2.RelayFrame:
+    return relay_pb2.RelayFrame(
+        block=relay_pb2.Block(
+            start=item.start.to_proto(),
+            end=item.end.to_proto(),
+            by_reference=True,
+            ends_group=item.ends_group,
+            group_start=item.group_start.to_proto(),
+            first_event=item.first_event,
+            end_position=item.end_position.to_proto(),
+            commit_time=item.commit_time,
         )
     )
 

@@ -74,6 +74,19 @@ class BlockData:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockPlace:
+    """A block of the relay log's own bytes from ``start`` to ``end``, which the reader takes from the file itself."""
+
+    start: RelayOffset
+    end: RelayOffset
+    ends_group: bool
+    group_start: RelayOffset
+    first_event: int
+    end_position: SourcePosition
+    commit_time: float
+
+
+@dataclass(frozen=True, slots=True)
 class AtHead:
     """Everything up to ``head`` was served; repeated about every second while nothing comes."""
 
@@ -94,7 +107,7 @@ class ReachedUntil:
     offset: RelayOffset
 
 
-SubscriptionItem = BlockData | AtHead | AtStatement | ReachedUntil
+SubscriptionItem = BlockData | BlockPlace | AtHead | AtStatement | ReachedUntil
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,10 @@ class Relay:
                 self._keeper = None
 
     @property
+    def directory(self) -> Path:
+        return self._log.directory
+
+    @property
     def relay_id(self) -> str:
         """Names the generation: relay offsets of another one mean nothing here. "" before it has begun."""
         generation = self._log.generation
@@ -305,9 +309,11 @@ class Relay:
         until: RelayOffset | None,
         in_scope: Callable[[Statement], bool] | None,
         stop: StopSignal,
+        *,
+        by_reference: bool = False,
     ) -> Generator[SubscriptionItem, None, None]:
         """See worker/relay/subscription.py."""
-        return subscribe(self._log, start, until, in_scope, stop, self.failure)
+        return subscribe(self._log, start, until, in_scope, stop, self.failure, by_reference=by_reference)
 
     def opened(self, offset: RelayOffset, deadline_seconds: float = 30) -> OpenedData:
         """What a decoder needs to begin at ``offset``, a group end.

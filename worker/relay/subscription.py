@@ -17,6 +17,7 @@ from worker.relay.model import (
     AtHead,
     AtStatement,
     BlockData,
+    BlockPlace,
     Head,
     ReachedUntil,
     Statement,
@@ -40,9 +41,13 @@ def subscribe(
     in_scope: InScope | None,
     stop: StopSignal,
     failure: Callable[[], ShardmergeError | None] = lambda: None,
+    *,
+    by_reference: bool = False,
 ) -> Generator[SubscriptionItem, None, None]:
     """Everything from group end ``start`` on, up to group end ``until``: compressed transactions as the events in them,
     XA transactions where they commit (worker/relay/expand.py).
+
+    ``by_reference``: what is the relay log's own bytes comes as BlockPlace.
 
     Each statement for which ``in_scope`` holds is announced by AtStatement before its group is served (several in
     one group: one after the other). The iterator ends after ReachedUntil, or silently when ``stop`` is set.
@@ -57,7 +62,9 @@ def subscribe(
     relay_id = log.require().relay_id
     reader = log.enter_reader(start.segment)
     try:
-        yield from _Subscription(log, relay_id, reader, until, in_scope, stop, failure).run(start)
+        yield from _Subscription(log, relay_id, reader, until, in_scope, stop, failure, by_reference=by_reference).run(
+            start
+        )
     finally:
         log.leave_reader(reader)
 
@@ -85,7 +92,10 @@ class _Subscription:
         in_scope: InScope | None,
         stop: StopSignal,
         failure: Callable[[], ShardmergeError | None],
+        *,
+        by_reference: bool,
     ) -> None:
+        self._by_reference = by_reference
         self._failure = failure
         self._log = log
         self._relay_id = relay_id
@@ -174,7 +184,7 @@ class _Subscription:
                 yield from self._blocks(place, self._cut_at(place, statement.group_start.byte, cut))
             yield AtStatement(statement)
 
-    def _blocks(self, place: _Place, cut: Cut) -> Iterator[BlockData]:
+    def _blocks(self, place: _Place, cut: Cut) -> Iterator[BlockData | BlockPlace]:
         inside = place.group_start != place.byte or not cut.ends_group
         if cut.special is None and (inside or not cut.payloads):
             yield self._block(place, cut)
@@ -216,7 +226,7 @@ class _Subscription:
         end = end_at(self._log, self._relay_id, place.segment, byte)
         return Cut(byte, True, byte, 0, end.position, end.commit_time, payloads=of.payloads)
 
-    def _block(self, place: _Place, cut: Cut) -> BlockData:
+    def _block(self, place: _Place, cut: Cut) -> BlockData | BlockPlace:
         number = place.segment.number
         if cut.end - place.byte > LARGEST_BLOCK:
             raise errors.relay.GROUP_TOO_LARGE(
@@ -225,21 +235,35 @@ class _Subscription:
                 size=cut.end - place.byte,
                 limit=LARGEST_BLOCK,
             )
-        data = os.pread(place.file, cut.end - place.byte, place.byte)
-        if len(data) != cut.end - place.byte:
-            raise self._damaged(number, f"it is shorter than {cut.end} bytes")
-        block = BlockData(
+        block = BlockPlace(
             start=RelayOffset(number, place.byte),
             end=RelayOffset(number, cut.end),
-            events=data,
             ends_group=cut.ends_group,
             group_start=RelayOffset(number, place.group_start),
             first_event=place.events,
             end_position=cut.position,
             commit_time=cut.commit_time,
         )
+        if not self._by_reference:
+            block = self._read(place, block)
         place.byte, place.group_start, place.events = cut.end, cut.group_start, cut.first_event
         return block
+
+    def _read(self, place: _Place, block: BlockPlace) -> BlockData:
+        size = block.end.byte - block.start.byte
+        data = os.pread(place.file, size, block.start.byte)
+        if len(data) != size:
+            raise self._damaged(block.start.segment, f"it is shorter than {block.end.byte} bytes")
+        return BlockData(
+            start=block.start,
+            end=block.end,
+            events=data,
+            ends_group=block.ends_group,
+            group_start=block.group_start,
+            first_event=block.first_event,
+            end_position=block.end_position,
+            commit_time=block.commit_time,
+        )
 
     def _damaged(self, number: int, reason: str) -> errors.ShardmergeError:
         return errors.relay.RELAY_DAMAGED(

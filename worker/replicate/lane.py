@@ -14,6 +14,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import grpc
 
@@ -23,6 +24,7 @@ from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
+from worker.relay.local import LocalLog
 from worker.replicate.apply import ApplySettings, TargetWriter
 from worker.replicate.batch import Batch
 from worker.replicate.checkpoint import Checkpoint
@@ -54,6 +56,7 @@ class LaneSpec:
     """What every lane of one run gets; pickled into the Spark tasks.
 
     ``begins``: by lane; the checkpoint's offset, translated when it is of another relay log.
+    ``relay_directory``: of relay log ``relay_id``, at the worker's machine.
     ``handover``: None once every chunk's high watermark has been passed.
     ``until``: the group end at which the lanes commit and end; None: they live on.
     """
@@ -65,6 +68,7 @@ class LaneSpec:
     plans: tuple[TablePlan, ...]
     rules: Rules
     begins: tuple[LaneStart, ...]
+    relay_directory: str
     relay_id: str
     handover: Handover | None
     batch_rows: int
@@ -114,6 +118,7 @@ class _Lane:
         self._channel = rpc.channel(spec.address)
         self._stub = relay_pb2_grpc.RelayStub(self._channel)
         self._frames = Frames()
+        self._log = LocalLog(Path(spec.relay_directory), spec.relay_id, source)
         self._reporter = Reporter(self._stub, self._who, self._frames.full)
         self._writer = TargetWriter(spec.apply, index, spec.epoch, self._reporter.retrying)
         self._decoder = BlockDecoder(
@@ -167,6 +172,7 @@ class _Lane:
         if self._call is not None:
             self._call.cancel()
         self._reporter.stop()
+        self._log.close()
         self._writer.close()
         self._channel.close()
 
@@ -189,6 +195,7 @@ class _Lane:
         request = relay_pb2.SubscribeRequest(
             who=self._who,
             barriers=True,
+            by_reference=self._log.is_at_hand(),
             until=until.to_proto() if until is not None else None,
             **{"from": self._committed.offset.to_proto()},
         )
@@ -234,7 +241,7 @@ class _Lane:
 
     def _take(self, block: relay_pb2.Block) -> None:
         self._reporter.enter(LanePhase.APPLYING)
-        events = block.events
+        events = self._read(block) if block.by_reference else block.events
         skip = 0
         if self._next.skip_events > block.first_event:
             # A restart inside a large group: its first events were committed before.
@@ -260,6 +267,12 @@ class _Lane:
                 position,
                 block.commit_time,
             )
+
+    def _read(self, block: relay_pb2.Block) -> bytes:
+        try:
+            return self._log.read(RelayOffset.from_proto(block.start), RelayOffset.from_proto(block.end))
+        except (OSError, EOFError) as error:
+            raise errors.worker.STREAM_LOST(lane=self._index, address=self._spec.address, reason=error) from error
 
     def _move(self, offset: RelayOffset, skip_events: int, position: SourcePosition, commit_time: float) -> None:
         self._next = self._committed.moved(offset, skip_events, position, commit_time or self._next.commit_time)

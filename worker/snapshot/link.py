@@ -80,7 +80,7 @@ class GrpcLink:
 
     def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
         request = relay_pb2.SubscribeRequest(
-            who=self._who, until=until.to_proto(), barriers=False, **{"from": start.to_proto()}
+            who=self._who, until=until.to_proto(), barriers=False, by_reference=False, **{"from": start.to_proto()}
         )
         try:
             yield from self._stub.Subscribe(request)
