@@ -119,3 +119,12 @@ TLS_NOT_OFFERED = _define(
     "out of the source's or the task's file: then it is spoken to in plain text. Nothing was sent to that server, no "
     "password either. Then resume-task.",
 )
+RELAY_UNREADABLE = _define(
+    70014,
+    "relay-log-unreadable",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="lane {lane} cannot read {start} to {end} from the relay log in {directory}: {reason}",
+    workaround="The worker starts the lanes again by itself. If it stays: that folder's disk, and who may read it.",
+    retryable=True,
+)

@@ -15,6 +15,8 @@ from tests.support.wait import until
 from worker import meta
 from worker.connection import Side
 from worker.lane_service import RunningReplicate
+from worker.position import RelayOffset
+from worker.relay.local import LocalLog
 from worker.replicate import board as board_module
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate import lane as lane_module
@@ -134,6 +136,50 @@ def test_a_bug_before_a_lane_has_begun_ends_the_run(rig: Rig, monkeypatch: pytes
     assert outcome.error.spec is errors.worker.INTERNAL
     where = f"Spark task 1 of replicate {TASK} {SOURCE}"
     assert outcome.error.message == f"unexpected ZeroDivisionError in {where}: by nought"
+
+
+def test_lanes_without_the_relay_logs_files_get_its_bytes_through_the_stream(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors on other machines."""
+
+    def read(_: LocalLog, start: RelayOffset, end: RelayOffset) -> bytes:
+        raise AssertionError("there is no such file")
+
+    def is_at_hand(_: LocalLog) -> bool:
+        return False
+
+    monkeypatch.setattr(LocalLog, "is_at_hand", is_at_hand)
+    monkeypatch.setattr(LocalLog, "read", read)
+    running = _Running(_unit(rig, Threads()))
+    rig.source.execute("INSERT INTO shard_1.log VALUES (1, 'a'), (1, 'a'), (2, 'b')")
+    until(lambda: count_rows(rig.target, "shard_1.log") == 3, "the rows are applied")
+    running.stop.set()
+    assert running.join() == Stopped()
+
+
+def test_lanes_beside_the_relay_log_read_its_files(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what can no longer be read there is no reason to give up: the next run asks for it anew."""
+    reads: list[RelayOffset] = []
+    read = LocalLog.read
+
+    def once(self: LocalLog, start: RelayOffset, end: RelayOffset) -> bytes:
+        reads.append(start)
+        if count_rows(rig.target, "shard_1.log"):
+            raise EOFError("segment 1 is shorter")
+        return read(self, start, end)
+
+    monkeypatch.setattr(LocalLog, "read", once)
+    running = _Running(_unit(rig, Threads()))
+    rig.source.execute("INSERT INTO shard_1.log VALUES (1, 'a'), (1, 'a'), (2, 'b')")
+    until(lambda: count_rows(rig.target, "shard_1.log") == 3, "the rows are applied")
+    assert reads
+    rig.source.execute("INSERT INTO shard_1.log VALUES (3, 'c')")
+    outcome = running.join()
+    assert isinstance(outcome, Failed)
+    assert outcome.error.spec is errors.worker.RELAY_UNREADABLE
+    assert outcome.error.spec.retryable
+    assert "segment 1 is shorter" in outcome.error.message
 
 
 def test_a_silent_lane_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

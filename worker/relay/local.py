@@ -22,7 +22,7 @@ class LocalLog:
         self._directory = directory
         self._relay_id = relay_id
         self._source = source
-        self._segment = 0
+        self._segment = 0  # 0: no file is open
         self._file = -1
 
     def is_at_hand(self) -> bool:
@@ -35,13 +35,8 @@ class LocalLog:
 
     def read(self, start: RelayOffset, end: RelayOffset) -> bytes:
         """The bytes between two places of one segment. Raises OSError; EOFError when they are no longer there."""
-        if start.segment != self._segment or self._file < 0:
-            self.close()
-            self._file = os.open(relay_path(self._directory, start.segment), os.O_RDONLY)
-            self._segment = start.segment
-            # A file opened before this look is of this log: another one is named first, then written.
-            if not self.is_at_hand():
-                raise EOFError("the relay log began anew")
+        if start.segment != self._segment:
+            self._open(start.segment)
         size = end.byte - start.byte
         data = os.pread(self._file, size, start.byte)
         if len(data) != size:
@@ -49,6 +44,15 @@ class LocalLog:
         return data
 
     def close(self) -> None:
-        if self._file >= 0:
+        if self._segment:
             os.close(self._file)
-            self._file = -1
+            self._segment = 0
+
+    def _open(self, segment: int) -> None:
+        self.close()
+        file = os.open(relay_path(self._directory, segment), os.O_RDONLY)
+        # A file opened before this look is of this log: another one is named first, then written.
+        if not self.is_at_hand():
+            os.close(file)
+            raise EOFError("the relay log began anew")
+        self._segment, self._file = segment, file

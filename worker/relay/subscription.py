@@ -62,9 +62,8 @@ def subscribe(
     relay_id = log.require().relay_id
     reader = log.enter_reader(start.segment)
     try:
-        yield from _Subscription(log, relay_id, reader, until, in_scope, stop, failure, by_reference=by_reference).run(
-            start
-        )
+        serving = _Subscription(log, relay_id, reader, until, in_scope, stop, failure, by_reference=by_reference)
+        yield from serving.run(start)
     finally:
         log.leave_reader(reader)
 

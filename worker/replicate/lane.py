@@ -269,10 +269,13 @@ class _Lane:
             )
 
     def _read(self, block: relay_pb2.Block) -> bytes:
+        start, end = RelayOffset.from_proto(block.start), RelayOffset.from_proto(block.end)
         try:
-            return self._log.read(RelayOffset.from_proto(block.start), RelayOffset.from_proto(block.end))
+            return self._log.read(start, end)
         except (OSError, EOFError) as error:
-            raise errors.worker.STREAM_LOST(lane=self._index, address=self._spec.address, reason=error) from error
+            raise errors.worker.RELAY_UNREADABLE(
+                lane=self._index, start=start, end=end, directory=self._spec.relay_directory, reason=error
+            ) from error
 
     def _move(self, offset: RelayOffset, skip_events: int, position: SourcePosition, commit_time: float) -> None:
         self._next = self._committed.moved(offset, skip_events, position, commit_time or self._next.commit_time)
