@@ -142,6 +142,7 @@ def connect(
     raw: bool = False,
     autocommit: bool = True,
     read_timeout: float | None = None,
+    together: bool = False,
 ) -> Session:
     """Connect and set up the session; ``name`` is the source's id, or "target", for messages.
 
@@ -151,10 +152,11 @@ def connect(
     still counts.
     ``raw``: every value arrives as the server's own bytes and text is not converted between charsets
     (``character_set_results = NULL``). ``read_timeout``: seconds to wait for any answer; None: for ever.
+    ``together``: several statements may go in one packet.
 
     Raises what :func:`coded` makes of the failure, TLS_FILE, TLS_PEER_REFUSED and TLS_NOT_OFFERED.
     """
-    client_flag = CLIENT.FOUND_ROWS if side is Side.TARGET else 0
+    client_flag = (CLIENT.FOUND_ROWS if side is Side.TARGET else 0) | (CLIENT.MULTI_STATEMENTS if together else 0)
     # Without decoders a value stays bytes; the encoders are for arguments.
     encoders: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
     context = context_of(endpoint)

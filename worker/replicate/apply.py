@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 import pymysql
@@ -35,6 +36,9 @@ from worker.rows import Joined
 log = get_logger()
 
 _STATEMENT_BYTES = 1 << 20
+# A small batch goes to the target in two packets, this and COMMIT: on a busy machine each answer that is waited for
+# costs milliseconds.
+_TOGETHER_BYTES = 1 << 16
 _ANSWER_SECONDS = 300.0
 # A lane's process that hangs inside a transaction holds the lock that the next epoch needs: the target
 # gives up on a silent connection after this long, and rolls it back.
@@ -167,6 +171,7 @@ class TargetWriter:
                 name="target",
                 autocommit=True,
                 read_timeout=_ANSWER_SECONDS,
+                together=True,
             )
             _run(self._session, f"SET SESSION wait_timeout = {_SILENCE_SECONDS}".encode())
         self._used_at = time.monotonic()
@@ -186,23 +191,26 @@ class TargetWriter:
     def _commit(self, batch: Batch, following: Checkpoint) -> float:
         settings = self._settings
         session = self._connection()
-        _run(session, b"START TRANSACTION")
+        # First, for its row lock makes a zombie wait and then see the newer epoch.
+        move = checkpoints.update_statement(settings.meta_schema, settings.task, settings.source, following)
+        work = self._work(batch)
+        together, work = _split(work, _TOGETHER_BYTES)
         try:
-            # First, for its row lock makes a zombie wait and then see the newer epoch.
-            moved = _run(
-                session,
-                checkpoints.update_statement(settings.meta_schema, settings.task, settings.source, following),
-            )
-            if moved != 1:
+            answers, error = _run_together(session, (b"START TRANSACTION", move, *(item.sql for item, _ in together)))
+            if len(answers) > 1 and answers[1] != 1:
                 raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
-            for _, keys in batch.targets():
-                if settings.safe_mode:
-                    _expect_all_present(keys)
-                overwrite = not settings.safe_mode and self._exact_for == 0
-                for statement in keyed_statements(keys, _STATEMENT_BYTES, overwrite=overwrite):
-                    self._execute(session, statement, keys)
-            for statement in unkeyed_statements(batch.unkeyed):
-                self._execute(session, statement, {})
+            for (statement, keys), affected in zip(together, answers[2:], strict=False):
+                self._check(session, statement, keys, affected)
+            if error is not None:
+                if len(answers) >= 2:
+                    raise self._refused(session, *together[len(answers) - 2], error) from error
+                raise error
+            for statement, keys in work:
+                try:
+                    affected = _run(session, statement.sql)
+                except pymysql.MySQLError as refusal:
+                    raise self._refused(session, statement, keys, refusal) from refusal
+                self._check(session, statement, keys, affected)
             hooks.reach(f"lane{self._lane}.before_commit")
             _run(session, b"COMMIT")
         except (ShardmergeError, _Ambiguous):
@@ -211,14 +219,29 @@ class TargetWriter:
         self._exact_for = max(self._exact_for - 1, 0)
         return time.time()
 
-    def _execute(self, session: Session, statement: Statement, keys: Keys) -> None:
-        try:
-            affected = _run(session, statement.sql)
-        except pymysql.MySQLError as error:
-            if errno_of(error) == ER.DUP_ENTRY and isinstance(statement, InsertRows):
-                _run(session, b"ROLLBACK")
-                raise self._duplicate(session, statement, keys, error) from error
-            raise
+    def _work(self, batch: Batch) -> Iterator[tuple[Statement, Keys]]:
+        """The batch's statements in order, each with the keys of its target table."""
+        safe_mode = self._settings.safe_mode
+        overwrite = not safe_mode and self._exact_for == 0
+        for _, keys in batch.targets():
+            if safe_mode:
+                _expect_all_present(keys)
+            for statement in keyed_statements(keys, _STATEMENT_BYTES, overwrite=overwrite):
+                yield statement, keys
+        for statement in unkeyed_statements(batch.unkeyed):
+            yield statement, {}
+
+    def _refused(
+        self, session: Session, statement: Statement, keys: Keys, error: pymysql.MySQLError
+    ) -> ShardmergeError | pymysql.MySQLError:
+        """What to raise for a statement that the target refused."""
+        if errno_of(error) == ER.DUP_ENTRY and isinstance(statement, InsertRows):
+            _run(session, b"ROLLBACK")
+            return self._duplicate(session, statement, keys, error)
+        return error
+
+    def _check(self, session: Session, statement: Statement, keys: Keys, affected: int) -> None:
+        """Whether a statement did what it should: raises DIVERGED, TARGET_REJECTED, _Ambiguous."""
         match statement:
             case DeleteKeys(plan=plan, keys=wanted):
                 if affected != len(wanted) and not self._settings.safe_mode:
@@ -299,6 +322,35 @@ def _find(session: Session, plan: TablePlan, keys: tuple[Joined, ...], *, presen
 def _run(session: Session, statement: bytes) -> int:
     """Send one statement as bytes (literals are in the column's bytes, not text); affected rows."""
     return int(cast("Any", session).query(statement))
+
+
+def _run_together(session: Session, statements: Sequence[bytes]) -> tuple[list[int], pymysql.MySQLError | None]:
+    """Send statements in one packet: affected rows of each, up to the first that fails, and what it failed with.
+
+    The server executes none behind one that fails (MySQL Reference Manual, C API "Multiple Statement Execution").
+    """
+    answers: list[int] = []
+    try:
+        answers.append(_run(session, b";".join(statements)))
+        for _ in statements[1:]:
+            answers.append(int(cast("Any", session).next_result()))
+    except pymysql.MySQLError as error:
+        return answers, error
+    return answers, None
+
+
+def _split(
+    work: Iterator[tuple[Statement, Keys]], most: int
+) -> tuple[list[tuple[Statement, Keys]], Iterator[tuple[Statement, Keys]]]:
+    """The statements at the front that have ``most`` bytes together at most, and the others."""
+    front: list[tuple[Statement, Keys]] = []
+    size = 0
+    for item in work:
+        size += len(item[0].sql)
+        if size > most:
+            return front, chain((item,), work)
+        front.append(item)
+    return front, iter(())
 
 
 def _is_retryable(error: BaseException) -> bool:
