@@ -17,6 +17,7 @@ from worker import meta
 from worker.connection import Endpoint, Side, connect
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
+from worker.replicate import apply as apply_module
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.apply import ApplySettings, TargetWriter
 from worker.replicate.batch import Batch
@@ -36,6 +37,12 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture(autouse=True, params=[0, 1 << 16], ids=["one by one", "together"])
+def most_together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each statement in a packet of its own, or all of a small batch in one: the same comes of it."""
+    monkeypatch.setattr(apply_module, "_TOGETHER_BYTES", request.param)
 
 
 @pytest.fixture
@@ -152,6 +159,46 @@ def test_an_error_names_the_shard_table_of_its_row(target: Database) -> None:
         assert caught.value.spec is spec
         assert "shop_01.order_01" in caught.value.message, caught.value.message
         assert "order_02" not in caught.value.message
+
+
+def test_what_fails_first_is_what_is_told(target: Database) -> None:
+    """A row is missing, and a row behind it is there already."""
+    batch = Batch(0, 1, "mysql-bin.000001")
+    batch.remove(ONE_LANE, b"99", 100)
+    batch.put(ONE_LANE, b"1", b"1,'twice'", 200)
+    with pytest.raises(ShardmergeError) as caught:
+        Lane(target, ONE_LANE).commit(batch)
+    assert caught.value.spec is errors.replicate.DIVERGED
+    assert "`id` = 99" in caught.value.message
+
+
+def test_the_row_that_is_there_already_is_named(target: Database) -> None:
+    """Its statement comes behind others that did what they should."""
+    batch = Batch(0, 1, "mysql-bin.000001")
+    batch.remove(ONE_LANE, b"6", 100)
+    batch.put(ONE_LANE, b"5", b"5,'twice'", 200)
+    batch.put(ONE_LANE, b"8", b"8,'fine'", 300)
+    before = _rows(target)
+    with pytest.raises(ShardmergeError) as caught:
+        Lane(target, ONE_LANE).commit(batch)
+    assert caught.value.spec is errors.replicate.COLLISION
+    assert "`id` = 5" in caught.value.message
+    assert _rows(target) == before
+
+
+def test_a_zombie_is_told_that_it_is_one_whatever_its_rows_do(target: Database) -> None:
+    """The newer epoch has written them: to the older one they look like a collision."""
+    zombie = Lane(target, PLAN)
+    session = connect(_endpoint(target), Side.TARGET, name="target")
+    meta.take_over(session, *WHO, 2, "")
+    session.close()
+    batch = Batch(0, 1, "mysql-bin.000001")
+    batch.put(PLAN, b"1", b"1,'twice'", 100)
+    before = _rows(target)
+    with pytest.raises(ShardmergeError) as caught:
+        zombie.commit(batch)
+    assert caught.value.spec is errors.replicate.FENCED
+    assert _rows(target) == before
 
 
 def test_safe_mode_asks_for_no_row(target: Database) -> None:
