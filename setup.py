@@ -76,6 +76,9 @@ class BuildExt(build_ext):
         super().build_extensions()
 
 
-EXTENSIONS = [Extension(path.removesuffix(".py").replace(os.sep, "."), [path]) for path in COMPILED]
+EXTENSIONS = [
+    Extension(path.removesuffix(".py").replace(os.sep, "."), [path], include_dirs=["worker/binlog"])
+    for path in COMPILED
+]
 
 setup(cmdclass={"build_py": BuildPy, "build_ext": BuildExt}, ext_modules=EXTENSIONS)

@@ -13,7 +13,18 @@ from typing import Any
 import cython
 
 _ONES = cython.declare(cython.uint, 0xFFFFFFFF)  # a literal this large would make its expression one of Python objects
-_LONG = cython.declare(cython.Py_ssize_t, 2048)  # bytes from where on zlib's own is the faster one
+_LONG = cython.declare(cython.Py_ssize_t, 2048)  # bytes from where on zlib's own is faster than the tables
+_FOLDED = cython.declare(cython.Py_ssize_t, 64)  # bytes that crc_fold takes at least
+
+if not cython.compiled:
+
+    def crc_can_fold() -> bool:
+        """Whether the processor multiplies without carries (crc_fold.h)."""
+        return False
+
+    def crc_fold(data: Any, size: int, value: int) -> int:
+        """See crc_fold.h."""
+        raise NotImplementedError
 
 
 def _crc_tables() -> bytes:
@@ -37,10 +48,14 @@ def _crc_tables() -> bytes:
 @cython.final
 @cython.cclass
 class Crc32:
-    """Compiled, other compiled modules call it without making objects: calling zlib takes longer than the work."""
+    """Compiled, other compiled modules call it without making objects: calling zlib takes longer than the work.
 
-    def __init__(self) -> None:
+    ``tables_only``: as on a processor that cannot multiply without carries.
+    """
+
+    def __init__(self, *, tables_only: bool = False) -> None:
         self.tables = _crc_tables()
+        self.folds = crc_can_fold() and not tables_only
 
     @cython.ccall
     def of_part(
@@ -50,6 +65,8 @@ class Crc32:
 
         Uncompiled modules can call it too.
         """
+        if self.folds and stop - start >= _FOLDED:
+            return self._folded(data, start, stop)
         if stop - start > _LONG:
             return zlib.crc32(memoryview(buffer)[start:stop])
         return self.of(data, start, stop, 0)
@@ -91,3 +108,11 @@ class Crc32:
             value = value >> 8 ^ table[(value ^ data[at]) & 0xFF]
             at += 1
         return value ^ _ONES
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _folded(self, data: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.uint:
+        """Of at least ``_FOLDED`` bytes."""
+        size: cython.Py_ssize_t = stop - start
+        size -= size % 16
+        return self.of(data, start + size, stop, crc_fold(data + start, size, _ONES) ^ _ONES)
