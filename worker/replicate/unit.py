@@ -227,7 +227,7 @@ class ReplicateUnit:
             plans=lanes.plans,
             rules=lanes.rules,
             begins=tuple(LaneStart(item.seq, item.offset) for item in lanes.found),
-            relay_directory=str(context.relay.directory),
+            relay_directory=str(context.relay.directory.absolute()),
             relay_id=lanes.found[0].relay_id,
             handover=handover,
             batch_rows=config.replicate.batch_rows or BATCH_ROWS_DEFAULT,
