@@ -160,10 +160,10 @@ class SubTask:
             case worker_pb2.SyncStatus() as sync:
                 status.unit = pb.UNIT_REPLICATE
                 status.sync.CopyFrom(sync)
-                if stage == pb.STAGE_RUNNING and isinstance(unit, ReplicateUnit):
-                    status.waiting_for = unit.doing()
             case None:
                 pass
+        if unit is not None and stage == pb.STAGE_RUNNING:
+            status.waiting_for = unit.doing()
         return status
 
     # --- its own thread

@@ -87,3 +87,7 @@ class ProcessUnit(Protocol):
     def status(self) -> pb.LoadStatus | pb.SyncStatus:
         """Progress now."""
         ...
+
+    def doing(self) -> str:
+        """What it waits for, one phrase; "" while it is at work."""
+        ...

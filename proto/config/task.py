@@ -141,6 +141,8 @@ def _snapshot(task: TaskModel, instance: Instance) -> pb.SnapshotConfig:
         threads=own.threads or instance.mydumper_thread or block.threads,
         chunk_rows=own.chunk_rows or block.rows or DEFAULT_CHUNK_ROWS,
         position=own.position,
+        rows_per_second=own.rows_per_second or 0,
+        bytes_per_second=own.bytes_per_second or 0,
     )
 
 

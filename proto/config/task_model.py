@@ -122,10 +122,15 @@ class Instance(FileModel):
 
 
 class Snapshot(FileModel):
-    """Our own block. ``position``: how a chunk's place in the binlog is found, see SnapshotConfig.position."""
+    """Our own block. ``position``: how a chunk's place in the binlog is found, see SnapshotConfig.position.
+
+    ``rows_per_second``, ``bytes_per_second``: of all readers of one source together.
+    """
 
     threads: Count | None = None
     chunk_rows: Count | None = None
+    rows_per_second: Count | None = None
+    bytes_per_second: Count | None = None
     position: Literal["auto", "watermark"] = "auto"
 
 

@@ -180,3 +180,21 @@ def test_a_stop_is_obeyed_while_the_source_is_frozen_under_the_planner(
         finally:
             source.signal(signal.SIGCONT)
             holder.close()
+
+
+@pytest.mark.parametrize("limit", ["rows_per_second", "bytes_per_second"])
+def test_a_limit_holds_chunks_back_and_says_so(source: Database, target: Database, tmp_path: Path, limit: str) -> None:
+    """At one row or byte a second, the second chunk would begin after four minutes."""
+    source.execute("INSERT INTO shard.t SELECT seq, seq FROM shard.seq_3_to_500", "ANALYZE TABLE shard.t")
+    config = subtask_config(target, threads=2, chunk_rows=250, **{limit: 1})
+    with Rig(source, target, tmp_path, config) as rig:
+        unit, stop, outcome = rig.unit(), StopSignal(), list[Outcome]()
+        running = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
+        running.start()
+        until(lambda: unit.status().finished_chunks, "a chunk is loaded")
+        until(lambda: unit.status().total_chunks > 1, "another is planned")
+        assert unit.doing().startswith("snapshot." + limit.replace("_", "-"))
+        assert unit.status().finished_chunks == 1
+        stop.set()
+        running.join(60)
+        assert outcome == [Stopped()]

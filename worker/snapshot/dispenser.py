@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from proto import relay_pb2, rpc
 from proto.errors import ShardmergeError
 from worker.plan import TablePlan
 from worker.snapshot.chunks import Chunk
+from worker.snapshot.pace import Amount, Pace
 from worker.snapshot.progress import Progress
 from worker.unit import StopSignal
 
@@ -30,11 +31,15 @@ class PlannedChunk:
 
 
 class Dispenser:
-    """``stop``: the unit's signal; once it is set every reader is told to stop."""
+    """``stop``: the unit's signal; once it is set every reader is told to stop. ``clock``: seconds, monotonic."""
 
-    def __init__(self, progress: Progress, stop: StopSignal) -> None:
+    def __init__(
+        self, progress: Progress, stop: StopSignal, pace: Pace, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._progress = progress
         self._stop = stop
+        self._pace = pace
+        self._clock = clock
         self._changed = threading.Condition()
         self._waiting: deque[PlannedChunk] = deque()
         self._taken: dict[int, PlannedChunk] = {}
@@ -89,22 +94,30 @@ class Dispenser:
                 self._changed.wait(min(left, _LOOK_SECONDS))
             return True
 
+    def waits_for(self) -> str:
+        """Why no chunk begins though some are planned, "" when nothing holds them back."""
+        with self._changed:
+            left = self._pace.wait(self._clock()) if self._waiting else 0.0
+            return f"{self._pace.waits_for}: the next chunk begins in {left:.1f} s" if left > 0 else ""
+
     # --- the readers' side
 
     def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse:
-        """The next chunk for reader ``who.index``; waits up to a second while the plan has none."""
+        """The next chunk for reader ``who.index``; waits up to a second while there is none or it has to wait."""
         deadline = time.monotonic() + _WAIT_SECONDS
         with self._changed:
             while True:
                 if self.is_ending:
                     return relay_pb2.TakeChunkResponse(stop=True)
                 mine = self._taken.get(who.index)
-                if mine is None and self._waiting:
+                now = self._clock()
+                if mine is None and self._waiting and self._pace.wait(now) <= 0:
                     mine = self._taken[who.index] = self._waiting.popleft()
+                    self._pace.begin(who.index, now)
                 if mine is not None:
                     self._progress.idle(who.index)
                     return relay_pb2.TakeChunkResponse(chunk=_spec(mine))
-                if self._complete:
+                if self._complete and not self._waiting:
                     return relay_pb2.TakeChunkResponse(finished=True)
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -123,6 +136,7 @@ class Dispenser:
             if mine is not None and _is(mine, report.chunk):
                 if report.HasField("high"):
                     del self._taken[index]
+                    self._pace.read(index, Amount(report.rows, report.bytes))
                     self._progress.loaded(index, mine.plan.shard, report.rows, report.bytes)
                 else:
                     self._progress.reading(index, mine.plan.shard, report.rows, report.bytes)

@@ -21,6 +21,7 @@ from worker.schema import read_tables
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.cutoff import ANSWER_SECONDS, cut_off
 from worker.snapshot.dispenser import Dispenser, PlannedChunk
+from worker.snapshot.pace import Amount, Limits, Pace
 from worker.snapshot.plan import TablePlanner
 from worker.snapshot.progress import Progress
 from worker.snapshot.reader import ReaderSpec, ReaderTask
@@ -52,9 +53,15 @@ class SnapshotUnit:
         self._source_id = config.source_id
         self._store = SnapshotStore(config.meta_schema, config.task, config.source_id, context.epoch)
         self._progress = Progress(())
+        self._dispenser: Dispenser | None = None
 
     def status(self) -> pb.LoadStatus:
         return self._progress.status()
+
+    def doing(self) -> str:
+        """What its readers wait for; "" while they read."""
+        dispenser = self._dispenser
+        return "" if dispenser is None else dispenser.waits_for()
 
     def run(self, stop: StopSignal) -> Outcome:
         try:
@@ -72,7 +79,8 @@ class SnapshotUnit:
         if all(item.loaded is not None for item in stored) and progress.status().plan_complete:
             self._check_complete(plans, stop)
             return Finished()
-        dispenser = Dispenser(progress, stop)
+        limits = Limits(config.snapshot.rows_per_second, config.snapshot.bytes_per_second)
+        dispenser = self._dispenser = Dispenser(progress, stop, Pace(limits, self._first_chunk()))
         dispenser.offer(PlannedChunk(plans[item.shard], item.chunk) for item in stored if item.loaded is None)
         planner = _Planner(context, self._store, plans, stored, dispenser, progress, stop.child())
         spec = ReaderSpec(
@@ -112,6 +120,15 @@ class SnapshotUnit:
             return Stopped()
         self._check_complete(plans, stop)
         return Finished()
+
+    def _first_chunk(self) -> Amount:
+        """What the first chunk may hold, by the server's estimates."""
+        if not self._plans:
+            return Amount(0, 0)
+        table = self._plans[0].table
+        rows = self._context.config.snapshot.chunk_rows or _DEFAULT_CHUNK_ROWS
+        rows = min(rows, table.row_estimate)
+        return Amount(rows, rows * table.byte_estimate // max(table.row_estimate, 1))
 
     def _prepare(self, stop: StopSignal) -> list[StoredChunk]:
         """What earlier runs have recorded."""

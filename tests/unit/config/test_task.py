@@ -70,11 +70,13 @@ def test_every_field_of_the_subtasks() -> None:
 
 def test_own_blocks_win_over_dms() -> None:
     own = (
-        "snapshot: {threads: 3, chunk-rows: 7, position: watermark}\n"
+        "snapshot: {threads: 3, chunk-rows: 7, position: watermark, rows-per-second: 20, bytes-per-second: 30}\n"
         "replicate: {lanes: 9, batch-rows: 5, batch-bytes: 6}\n"
     )
     one, _ = task(TASK + own).to_subtasks()
-    assert one.snapshot == pb.SnapshotConfig(threads=3, chunk_rows=7, position="watermark")
+    assert one.snapshot == pb.SnapshotConfig(
+        threads=3, chunk_rows=7, position="watermark", rows_per_second=20, bytes_per_second=30
+    )
     assert one.replicate == pb.ReplicateConfig(lanes=9, batch_rows=5, batch_bytes=6)
 
 

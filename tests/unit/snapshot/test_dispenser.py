@@ -9,6 +9,7 @@ from proto.common_pb2 import SourcePosition
 from tests.unit.snapshot.shards import PLAN
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.dispenser import Dispenser, PlannedChunk
+from worker.snapshot.pace import Amount, Limits, Pace
 from worker.snapshot.progress import Progress
 from worker.unit import StopSignal
 
@@ -24,11 +25,12 @@ def _chunk(number: int) -> PlannedChunk:
 
 
 class _Scene:
-    def __init__(self, chunks: int) -> None:
+    def __init__(self, chunks: int, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+        self.now = 100.0
         self.stop = StopSignal()
         self.progress = Progress([PLAN])
         self.progress.planned(PLAN.shard, chunks, complete=False)
-        self.dispenser = Dispenser(self.progress, self.stop)
+        self.dispenser = Dispenser(self.progress, self.stop, Pace(limits, Amount(10, 50)), lambda: self.now)
         self.dispenser.offer(_chunk(number) for number in range(chunks))
 
     def take(self, index: int) -> relay_pb2.TakeChunkResponse:
@@ -106,3 +108,35 @@ def test_stop_reaches_a_reader_that_waits() -> None:
     scene.stop.set()
     reader.join(30)
     assert answers[0].stop
+
+
+def test_a_chunk_that_has_to_wait_is_neither_given_nor_the_end() -> None:
+    scene = _Scene(3, Limits(rows=10))
+    scene.dispenser.complete()
+    first = scene.take(0)
+    assert first.chunk.number == 0
+    assert scene.take(1).wait
+    assert scene.dispenser.waits_for() == "snapshot.rows-per-second: the next chunk begins in 1.0 s"
+    # Asking again for what it holds is no new chunk.
+    assert scene.take(0) == first
+    assert not scene.done(0, first.chunk, rows=25)
+    scene.now += 2.4
+    assert scene.take(1).wait
+    scene.now += 0.2
+    second = scene.take(1)
+    assert second.chunk.number == 1
+    assert not scene.done(1, second.chunk, rows=0)
+    third = scene.take(0)
+    assert third.chunk.number == 2
+    assert not scene.done(0, third.chunk)
+    assert scene.take(0).finished
+    assert scene.take(1).finished
+    assert scene.dispenser.waits_for() == ""
+
+
+def test_readers_that_wait_for_their_time_stop_at_once() -> None:
+    scene = _Scene(2, Limits(rows=1))
+    scene.take(0)
+    assert scene.take(1).wait
+    scene.stop.set()
+    assert scene.take(1).stop
