@@ -37,12 +37,13 @@ _SOURCE_OPTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(slots=True)
 class _Kept:
-    """A process that has to live. ``pause``: seconds it stays dead the next time."""
+    """A process that has to live. ``pause``: seconds it stays dead the next time; ``kills``: how many it met."""
 
     name: str
     alive: Callable[[], bool]
     start: Callable[[], object]
     pause: float = RESTART_SECONDS
+    kills: int = 0
 
 
 class Supervisor:
@@ -68,7 +69,9 @@ class Supervisor:
 
     def stay_dead(self, name: str, seconds: float) -> None:
         """To be called before the kill: the process comes back after this long, once."""
-        self._kept[name].pause = seconds
+        kept = self._kept[name]
+        kept.pause = seconds
+        kept.kills += 1
 
     @property
     def all_alive(self) -> bool:
@@ -91,10 +94,12 @@ class Supervisor:
             pause, kept.pause = kept.pause, RESTART_SECONDS
             if self._stop.wait(pause):
                 return
-            began = time.monotonic()
+            began, kills = time.monotonic(), kept.kills
             try:
                 kept.start()
             except AssertionError as error:
+                if kept.kills != kills:
+                    continue  # the next fault hit it while it was starting
                 self._failures.append(f"{kept.name} does not start: {error}")
                 return
             with self._lock:
