@@ -138,10 +138,8 @@ class LaneService(relay_pb2_grpc.RelayServicer):
                 if mine.is_set:
                     break
                 match item:
-                    case BlockData():
+                    case BlockData() | BlockPlace():
                         yield _block(item)
-                    case BlockPlace():
-                        yield _block_place(item)
                     case AtHead():
                         yield relay_pb2.RelayFrame(
                             idle=relay_pb2.Idle(
@@ -210,33 +208,19 @@ def _barrier(number: int, statement: Statement) -> relay_pb2.RelayFrame:
     )
 
 
-def _block_place(item: BlockPlace) -> relay_pb2.RelayFrame:
-    return relay_pb2.RelayFrame(
-        block=relay_pb2.Block(
-            start=item.start.to_proto(),
-            end=item.end.to_proto(),
-            by_reference=True,
-            ends_group=item.ends_group,
-            group_start=item.group_start.to_proto(),
-            first_event=item.first_event,
-            end_position=item.end_position.to_proto(),
-            commit_time=item.commit_time,
-        )
+def _block(item: BlockData | BlockPlace) -> relay_pb2.RelayFrame:
+    block = relay_pb2.Block(
+        start=item.start.to_proto(),
+        end=item.end.to_proto(),
+        by_reference=isinstance(item, BlockPlace),
+        ends_group=item.ends_group,
+        group_start=item.group_start.to_proto(),
+        first_event=item.first_event,
+        end_position=item.end_position.to_proto(),
+        commit_time=item.commit_time,
     )
-
-
-def _block(item: BlockData) -> relay_pb2.RelayFrame:
-    return relay_pb2.RelayFrame(
-        block=relay_pb2.Block(
-            start=item.start.to_proto(),
-            end=item.end.to_proto(),
-            events=item.events,
-            ends_group=item.ends_group,
-            group_start=item.group_start.to_proto(),
-            first_event=item.first_event,
-            end_position=item.end_position.to_proto(),
-            commit_time=item.commit_time,
-            place_at=[place.at for place in item.places],
-            place_byte=[place.byte for place in item.places],
-        )
-    )
+    if isinstance(item, BlockData):
+        block.events = item.events
+        block.place_at.extend(place.at for place in item.places)
+        block.place_byte.extend(place.byte for place in item.places)
+    return relay_pb2.RelayFrame(block=block)

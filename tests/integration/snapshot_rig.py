@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pytest
 from pymysql.cursors import Cursor
 
 from proto import config_pb2, relay_pb2_grpc, rpc
 from tests.support.database import Database
+from tests.support.hooks import Hooks
 from worker import meta
 from worker.binlog.decoder import BlockDecoder
 from worker.connection import Endpoint, Session, Side, connect, current_position, server_info
@@ -232,6 +235,22 @@ class Rig:
         finally:
             target.close()
         return count
+
+
+@contextmanager
+def held_at(moment: str, rig: Rig, hooks: Hooks) -> Generator[list[Outcome]]:
+    """A run of the snapshot that stands at hook ``moment``; it ends with the block, its outcome is in the list."""
+    outcome: list[Outcome] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
+        hooks.hold(moment)
+        unit = rig.unit()
+        run = threading.Thread(target=lambda: outcome.append(unit.run(StopSignal())))
+        run.start()
+        hooks.reached(moment)
+        yield outcome
+        hooks.release_all()
+        run.join(120)
 
 
 def _offsets(start: RelayOffset) -> Callable[[RowChange], RelayOffset]:

@@ -6,8 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from tests.integration.snapshot_rig import (
     Rig,
     Threads,
     count_rows,
+    held_at,
 )
 from tests.integration.snapshot_tables import (
     assert_merged,
@@ -123,27 +123,11 @@ def test_a_reader_that_is_killed_leaves_no_half_chunk(
     assert_merged(source, target, shards)
 
 
-@contextmanager
-def _held_before_commit(rig: Rig, hooks: Hooks) -> Generator[list[object]]:
-    """A run of the snapshot that stands before its first commit; it ends with the block, its outcome is in the list."""
-    outcome: list[object] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
-        hooks.hold("snapshot.before_commit")
-        unit = rig.unit()
-        run = threading.Thread(target=lambda: outcome.append(unit.run(StopSignal())))
-        run.start()
-        hooks.reached("snapshot.before_commit")
-        yield outcome
-        hooks.release_all()
-        run.join(120)
-
-
 def test_a_zombie_of_an_older_epoch_commits_nothing(source: Database, target: Database, tmp_path: Path) -> None:
     shards = prepared(source, 1000)
     hooks = Hooks(tmp_path / "hooks")
     with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
-        with _held_before_commit(rig, hooks) as outcome:
+        with held_at("snapshot.before_commit", rig, hooks) as outcome:
             rig.take_over()
         [ended] = outcome
         assert isinstance(ended, Failed)
@@ -219,7 +203,7 @@ def test_lost_connections_are_made_anew(source: Database, target: Database, tmp_
     shards = prepared(source, 1500)
     hooks = Hooks(tmp_path / "hooks")
     with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
-        with _held_before_commit(rig, hooks) as outcome:
+        with held_at("snapshot.before_commit", rig, hooks) as outcome:
             mine = "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND COMMAND = 'Sleep'"
             for (number,) in target.query(mine):
                 target.execute(f"KILL {number}")

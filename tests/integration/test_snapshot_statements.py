@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from proto import errors
-from tests.integration.snapshot_rig import Rig, subtask_config
+from tests.integration.snapshot_rig import Rig, held_at, subtask_config
 from tests.support.database import Database
 from tests.support.hooks import Hooks
 from tests.support.pair import KINDS, emptied, started_pair
@@ -57,17 +56,8 @@ def _make(source: Database) -> None:
 
 def _read_with(rig: Rig, hooks: Hooks, meanwhile: Callable[[], None]) -> Outcome:
     """Run the snapshot; ``meanwhile`` between the first chunk's SELECT and its high watermark."""
-    outcome: list[Outcome] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
-        hooks.hold("snapshot.after_select")
-        unit = rig.unit()
-        run = threading.Thread(target=lambda: outcome.append(unit.run(StopSignal())))
-        run.start()
-        hooks.reached("snapshot.after_select")
+    with held_at("snapshot.after_select", rig, hooks) as outcome:
         meanwhile()
-        hooks.release_all()
-        run.join(120)
     [ended] = outcome
     return ended
 

@@ -16,10 +16,6 @@ class Limits:
     rows: int = 0
     bytes: int = 0
 
-    @property
-    def any(self) -> bool:
-        return bool(self.rows or self.bytes)
-
 
 @dataclass(frozen=True, slots=True)
 class Amount:

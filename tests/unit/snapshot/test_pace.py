@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from worker.snapshot.pace import Amount, Limits, Pace
 
 AMOUNTS = st.builds(Amount, st.integers(0, 500), st.integers(0, 50_000))
-LIMITS = st.builds(Limits, st.integers(0, 1000), st.integers(0, 100_000)).filter(lambda limits: limits.any)
+LIMITS = st.builds(Limits, st.integers(0, 1000), st.integers(0, 100_000)).filter(lambda limits: limits != Limits())
 
 
 @given(
