@@ -187,6 +187,6 @@ def _decisions(snapshot: Snapshot, source_id: str) -> dict[str, Decision]:
         if record.key.startswith(keys.SUBTASKS) and keys.names(record.key, keys.SUBTASKS)[1] == source_id:
             subtask = keys.decode(state_pb2.SubTaskRecord, record.value, record.key)
             found[subtask.config.task] = Decision(
-                subtask.config, subtask.expected, subtask.meta_token, record.mod_revision
+                subtask.config, subtask.expected, subtask.meta_token, subtask.update_token, record.mod_revision
             )
     return found

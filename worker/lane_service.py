@@ -21,6 +21,7 @@ from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import AtHead, AtStatement, BlockData, BlockPlace, Statement
 from worker.relay.relay import Relay
 from worker.replicate.board import LaneBoard
+from worker.replicate.stream import Stream
 from worker.unit import StopSignal
 
 _LOCATE_SECONDS = 600.0
@@ -41,25 +42,29 @@ class LaneService(relay_pb2_grpc.RelayServicer):
     def __init__(self, relay: Callable[[], Relay | None]) -> None:
         self._relay = relay
         self._lock = threading.Lock()
-        self._replicates: dict[str, RunningReplicate] = {}
+        self._replicates: dict[tuple[str, Stream], RunningReplicate] = {}
         self._snapshots: dict[str, RunningSnapshot] = {}
 
     # --- units come and go
 
     def register_board(self, running: RunningReplicate) -> None:
         with self._lock:
-            self._replicates[running.board.task] = running
+            self._replicates[running.board.task, running.board.stream] = running
 
     def register_dispenser(self, running: RunningSnapshot) -> None:
         with self._lock:
             self._snapshots[running.task] = running
 
-    def unregister(self, task: str, epoch: int) -> None:
-        """The unit of this epoch has ended; one of a newer epoch stays."""
+    def unregister_board(self, board: LaneBoard) -> None:
+        """The lanes of this board have ended; a board that has taken its place stays."""
         with self._lock:
-            running = self._replicates.get(task)
-            if running is not None and running.board.epoch == epoch:
-                del self._replicates[task]
+            running = self._replicates.get((board.task, board.stream))
+            if running is not None and running.board is board:
+                del self._replicates[board.task, board.stream]
+
+    def unregister_dispenser(self, task: str, epoch: int) -> None:
+        """The snapshot of this epoch has ended; one of a newer epoch stays."""
+        with self._lock:
             snapshot = self._snapshots.get(task)
             if snapshot is not None and snapshot.epoch == epoch:
                 snapshot.stop.set()
@@ -67,7 +72,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
 
     def _replicate(self, who: relay_pb2.TaskIdentity) -> RunningReplicate | None:
         with self._lock:
-            running = self._replicates.get(who.task)
+            running = self._replicates.get((who.task, Stream(who.stream)))
         if running is None or (running.board.source, running.board.epoch) != (who.source, who.epoch):
             return None
         return running

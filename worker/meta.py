@@ -3,8 +3,9 @@
 Rows and the record of them commit in one target transaction, so the records live where the rows do.
 
     subtask           one row per (task, source): newest epoch, phase, where replication began
-    table_structure   the structures the rules let through, as of the subtask's first start
+    table_structure   the structures the rules let through, as of the subtask's first start, or as they joined
     lane_checkpoint   one row per lane (worker/replicate/checkpoint.py)
+    join_checkpoint   the same of tables that are joining (worker/join/)
     snapshot_*        the chunk plan and its state (worker/snapshot/store.py)
 
 A unit takes over by raising ``subtask.epoch``; every commit below re-reads an epoch in its own
@@ -14,7 +15,7 @@ transaction, so a process of an older epoch cannot commit (I3).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pymysql
@@ -24,6 +25,7 @@ from pymysql.constants import ER
 from proto import errors
 from worker.connection import Session, quote_name
 from worker.position import SourcePosition
+from worker.replicate.stream import Stream
 from worker.table import Table
 
 _TABLE_JSON: TypeAdapter[Table] = TypeAdapter(Table)
@@ -40,6 +42,8 @@ _TABLES = (
         `start_gtid_set` LONGTEXT NOT NULL,
         `start_server` VARCHAR(64) NOT NULL,
         `dealing` LONGTEXT NOT NULL,
+        `joining` LONGTEXT NOT NULL,
+        `update_token` VARCHAR(64) NOT NULL,
         PRIMARY KEY (`task`, `source`)
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
     """CREATE TABLE IF NOT EXISTS {schema}.`table_structure` (
@@ -51,7 +55,8 @@ _TABLES = (
         `structure` LONGTEXT NOT NULL,
         PRIMARY KEY (`task`, `source`, `number`)
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
-    """CREATE TABLE IF NOT EXISTS {schema}.`lane_checkpoint` (
+    *(
+        f"""CREATE TABLE IF NOT EXISTS {{schema}}.`{stream.table}` (
         `task` VARCHAR(191) NOT NULL,
         `source` VARCHAR(64) NOT NULL,
         `lane` INT NOT NULL,
@@ -67,10 +72,12 @@ _TABLES = (
         `source_server` VARCHAR(64) NOT NULL,
         `commit_time` DOUBLE NOT NULL,
         PRIMARY KEY (`task`, `source`, `lane`)
-    ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
+    ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"""
+        for stream in Stream
+    ),
 )
 
-_OWNED = ("table_structure", "lane_checkpoint", "snapshot_chunk", "snapshot_table")
+_OWNED = ("table_structure", *(stream.table for stream in Stream), "snapshot_chunk", "snapshot_table")
 
 
 class Phase(enum.Enum):
@@ -88,12 +95,19 @@ class SubTaskRow:
 
     ``start``: None before the first start; else where the relay must reach back to while there
     are no lane checkpoints. ``dealing``: how rows are dealt to the lanes (worker/replicate/dealing.py), "" before that
-    was recorded; changed together with the checkpoints, for what a checkpoint covers depends on it.
+    was recorded; changed together with the checkpoints, for what a checkpoint covers depends on it. ``joining``: the
+    tables that are on their way into the subtask (worker/join/record.py), "" when none are. ``update_token``: of the
+    last update that was begun.
     """
 
     phase: Phase
     start: SourcePosition | None
     dealing: str
+    joining: str
+    update_token: str
+
+
+_ROW = "`phase`, `start_file`, `start_pos`, `start_gtid_set`, `start_server`, `dealing`, `joining`, `update_token`"
 
 
 def ensure_meta(connection: Session, schema: str) -> None:
@@ -115,35 +129,36 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
-            f"INSERT IGNORE INTO {name}.`subtask` VALUES (%s, %s, 0, 'new', %s, '', 0, '', '', '')",
+            f"INSERT IGNORE INTO {name}.`subtask` VALUES (%s, %s, 0, 'new', %s, '', 0, '', '', '', '', '')",
             (*who, meta_token),
         )
         cursor.execute(
-            "SELECT `epoch`, `phase`, `meta_token`, `start_file`, `start_pos`, `start_gtid_set`, `start_server`, "
-            "`dealing` "
+            f"SELECT `epoch`, `meta_token`, {_ROW} "
             f"FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s FOR UPDATE",
             who,
         )
-        [(found_epoch, phase, found_token, file, pos, gtid_set, server, dealing)] = cursor.fetchall()
+        [(found_epoch, found_token, *recorded)] = cursor.fetchall()
+        row = _row(recorded)
         if int(found_epoch) >= epoch:
             cursor.execute("ROLLBACK")
             raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
         if meta_token and meta_token != found_token:
-            phase, file, dealing = "new", "", ""
+            row = SubTaskRow(Phase.NEW, None, "", "", "")
             _forget(connection, schema, task, source)
             cursor.execute(
-                f"UPDATE {name}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', `dealing` = '' "
+                f"UPDATE {name}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', `dealing` = '', "
+                "`joining` = '', `update_token` = '' "
                 "WHERE `task` = %s AND `source` = %s",
                 (meta_token, *who),
             )
         cursor.execute(f"UPDATE {name}.`subtask` SET `epoch` = %s WHERE `task` = %s AND `source` = %s", (epoch, *who))
-        cursor.execute(
-            f"UPDATE {name}.`lane_checkpoint` SET `epoch` = %s WHERE `task` = %s AND `source` = %s",
-            (epoch, *who),
-        )
+        for stream in Stream:
+            cursor.execute(
+                f"UPDATE {name}.`{stream.table}` SET `epoch` = %s WHERE `task` = %s AND `source` = %s",
+                (epoch, *who),
+            )
         cursor.execute("COMMIT")
-    start = SourcePosition(str(file), int(pos), str(gtid_set), str(server)) if file else None
-    return SubTaskRow(Phase(phase), start, str(dealing))
+    return row
 
 
 def _forget(connection: Session, schema: str, task: str, source: str) -> None:
@@ -184,10 +199,7 @@ def begin(
             cursor.execute("ROLLBACK")
             raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
         for number, table in enumerate(tables):
-            cursor.execute(
-                f"INSERT INTO {name}.`table_structure` VALUES (%s, %s, %s, %s, %s, %s)",
-                (task, source, number, table.schema, table.name, _TABLE_JSON.dump_json(table).decode()),
-            )
+            _insert_table(connection, schema, task, source, number, table)
         also(connection)
         cursor.execute("COMMIT")
 
@@ -202,18 +214,7 @@ def enter_phase(
     also: Callable[[Session], None],
 ) -> None:
     """Move to ``phase`` and write what ``also`` writes, in one transaction. Raises FENCED."""
-    with connection.cursor() as cursor:
-        cursor.execute("START TRANSACTION")
-        cursor.execute(
-            f"UPDATE {quote_name(schema)}.`subtask` SET `phase` = %s "
-            "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
-            (phase.value, task, source, epoch),
-        )
-        if cursor.rowcount != 1:
-            cursor.execute("ROLLBACK")
-            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
-        also(connection)
-        cursor.execute("COMMIT")
+    _change(connection, schema, task, source, epoch, {"phase": phase.value}, also)
 
 
 def deal_anew(
@@ -226,18 +227,102 @@ def deal_anew(
     also: Callable[[Session], None],
 ) -> None:
     """Record how rows are dealt to the lanes and write what ``also`` writes, in one transaction. Raises FENCED."""
+    _change(connection, schema, task, source, epoch, {"dealing": dealing}, also)
+
+
+def begin_update(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    update_token: str,
+    joining: str,
+    tables: Mapping[int, Table],
+) -> None:
+    """Record that an update has begun, which tables join by it, and their structures by number. Raises FENCED."""
+
+    def add(session: Session) -> None:
+        for number, table in tables.items():
+            _insert_table(session, schema, task, source, number, table)
+
+    _change(connection, schema, task, source, epoch, {"update_token": update_token, "joining": joining}, add)
+
+
+def record_joining(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    joining: str,
+    also: Callable[[Session], None],
+) -> None:
+    """Record which tables are joining and write what ``also`` writes, in one transaction. Raises FENCED."""
+    _change(connection, schema, task, source, epoch, {"joining": joining}, also)
+
+
+def adopt(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    dealing: str,
+    also: Callable[[Session], None],
+) -> None:
+    """The joining tables are the subtask's own from here on: record how rows are dealt now and write what ``also``
+    writes, in one transaction. Raises FENCED."""
+    _change(connection, schema, task, source, epoch, {"dealing": dealing, "joining": ""}, also)
+
+
+def _change(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    columns: Mapping[str, str],
+    also: Callable[[Session], None],
+) -> None:
+    """Set columns of the subtask's row and write what ``also`` writes, in one transaction. Raises FENCED."""
+    assignments = ", ".join(f"`{name}` = %s" for name in columns)
     with connection.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute(
-            f"UPDATE {quote_name(schema)}.`subtask` SET `dealing` = %s "
+            f"UPDATE {quote_name(schema)}.`subtask` SET {assignments} "
             "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
-            (dealing, task, source, epoch),
+            (*columns.values(), task, source, epoch),
         )
         if cursor.rowcount != 1:
             cursor.execute("ROLLBACK")
             raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
         also(connection)
         cursor.execute("COMMIT")
+
+
+def _insert_table(connection: Session, schema: str, task: str, source: str, number: int, table: Table) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {quote_name(schema)}.`table_structure` VALUES (%s, %s, %s, %s, %s, %s)",
+            (task, source, number, table.schema, table.name, _TABLE_JSON.dump_json(table).decode()),
+        )
+
+
+def read_row(connection: Session, schema: str, task: str, source: str) -> SubTaskRow | None:
+    """The subtask's row as it stands, taking nothing over; None when there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_ROW} FROM {quote_name(schema)}.`subtask` WHERE `task` = %s AND `source` = %s", (task, source)
+        )
+        row = cursor.fetchone()
+    return None if row is None else _row(row)
+
+
+def _row(row: Sequence[object]) -> SubTaskRow:
+    phase, file, pos, gtid_set, server, dealing, joining, updated = map(str, row)
+    start = SourcePosition(file, int(pos), gtid_set, server) if file else None
+    return SubTaskRow(Phase(phase), start, dealing, joining, updated)
 
 
 def read_tables(connection: Session, schema: str, task: str, source: str) -> tuple[Table, ...]:

@@ -20,6 +20,7 @@ from proto import config_pb2, errors, rpc, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.host import Host
+from worker.join.unit import JoiningUnit
 from worker.needs import Need, NeedsFrom, NeedsNothing, NeedUnknown
 from worker.replicate.unit import ReplicateUnit
 from worker.subtask_run import SubTaskRun
@@ -55,6 +56,7 @@ class Decision:
     config: config_pb2.SubTaskConfig
     expected: pb.Stage
     meta_token: str
+    update_token: str
     revision: int
 
 
@@ -92,9 +94,13 @@ class SubTask:
             if decision.revision <= self._decision.revision:
                 return
             old, self._decision = self._decision, decision
-            same = decision.config == old.config and decision.meta_token == old.meta_token
+            same = (decision.config, decision.meta_token, decision.update_token) == (
+                old.config,
+                old.meta_token,
+                old.update_token,
+            )
             if decision.expected != pb.STAGE_RUNNING or not same:
-                # Another configuration or a new meta token: a stop and a start that were seen as one change.
+                # Another configuration or token: an update, or a stop and a start that were seen as one change.
                 self._stop.set()
             elif self._stage == pb.STAGE_RUNNING and not self._stop.is_set:
                 self._tried_revision = decision.revision  # the run under way is what was asked for
@@ -139,7 +145,7 @@ class SubTask:
             stage, unit, fresh = self._stage, self._unit, self._fresh
         if stage == pb.STAGE_FINISHED or fresh:
             return NeedsNothing()
-        lowest = unit.lowest() if isinstance(unit, ReplicateUnit) else None
+        lowest = unit.lowest() if isinstance(unit, ReplicateUnit | JoiningUnit) else None
         return NeedUnknown() if lowest is None else NeedsFrom(lowest)
 
     def status(self) -> worker_pb2.SubTaskStatus:
@@ -164,6 +170,8 @@ class SubTask:
                 pass
         if unit is not None and stage == pb.STAGE_RUNNING:
             status.waiting_for = unit.doing()
+            if isinstance(unit, JoiningUnit):
+                status.join.CopyFrom(unit.join_status())
         return status
 
     # --- its own thread
@@ -213,7 +221,7 @@ class SubTask:
 
     def _run(self) -> Outcome:
         decision = self._decision
-        run = SubTaskRun(decision.config, decision.meta_token, self._host, self)
+        run = SubTaskRun(decision.config, decision.meta_token, decision.update_token, self._host, self)
         try:
             return run.run(self._stop)
         except Exception as error:  # noqa: BLE001 - a bug pauses its subtask, not the worker

@@ -4,31 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 import pymysql
 
-from proto import config_pb2
+from proto import config_pb2, hooks
 from proto.errors import ShardmergeError
+from proto.log import get_logger
 from worker import meta
 from worker.connection import Endpoint, Session, Side, coded, connect, current_position, server_info
 from worker.context import SubTaskContext
+from worker.ddl.tables import TableName
 from worker.host import Host
-from worker.meta import Phase
+from worker.join.join import TableJoin, drop_joining
+from worker.join.record import Joining, kept, new_tables
+from worker.join.unit import JoiningUnit
+from worker.meta import Phase, SubTaskRow
 from worker.plan import TablePlan
 from worker.plans import make_plans, read_structures
-from worker.position import SourcePosition
+from worker.position import RelayOffset, SourcePosition
 from worker.relay.order import configured_start, lowest_position
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.checkpoint import Checkpoint
-from worker.replicate.dealing import Dealing
-from worker.replicate.unit import LANES_DEFAULT, ReplicateUnit, Standing, first_checkpoints
+from worker.replicate.dealing import Dealing, dealing_of
+from worker.replicate.unit import LANES_DEFAULT, Part, ReplicateUnit, Standing, first_checkpoints
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
 from worker.snapshot.store import read_handover
 from worker.snapshot.unit import SnapshotUnit
 from worker.table import Table
 from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
+
+log = get_logger()
 
 _LOCATE_SECONDS = 600.0
 _ANSWER_SECONDS = 300.0
@@ -53,11 +61,13 @@ class SubTaskRun:
         self,
         config: config_pb2.SubTaskConfig,
         meta_token: str,
+        update_token: str,
         host: Host,
         owner: Owner,
     ) -> None:
         self._config = config
         self._meta_token = meta_token
+        self._update_token = update_token
         self._host = host
         self._owner = owner
         self._source_id = host.source.source_id
@@ -73,54 +83,179 @@ class SubTaskRun:
             return Failed(error)
 
     def _run(self, stop: StopSignal) -> Outcome:
-        config, host = self._config, self._host
-        rules = Rules.from_config(config)
+        rules = Rules.from_config(self._config)
         with ExitStack() as sessions:
-            target = self._target(sessions)
-            source = self._source(sessions)
-            epoch = host.epochs.acquire(config.task, self._source_id)
+            target, source = self._target(sessions), self._source(sessions)
+            epoch = self._host.epochs.acquire(self._config.task, self._source_id)
             self._owner.epoch_acquired(epoch)
             with _coding(self._target_endpoint, Side.TARGET, "target"):
-                meta.ensure_meta(target, config.meta_schema)
+                meta.ensure_meta(target, self._config.meta_schema)
                 row = meta.take_over(target, *self._who, epoch, self._meta_token)
-            phase, start, dealing = row.phase, row.start, Dealing.from_json(row.dealing)
-            host.relay.start()  # again, after an error that an operator had to mend
-            self._owner.phase_known(fresh=phase is Phase.NEW)
-            if phase is Phase.FINISHED:
-                return Finished()
-            found: tuple[Checkpoint, ...] = ()
-            if phase is Phase.NEW or start is None:
-                phase, start, tables, found = self._begin(source, target, rules, epoch, stop)
+            self._host.relay.start()  # again, after an error that an operator had to mend
+            self._owner.phase_known(fresh=row.phase is Phase.NEW)
+            if row.phase is Phase.NEW or row.start is None:
+                self._begin(source, target, rules, epoch, stop)
                 self._owner.phase_known(fresh=False)
-            else:
-                with _coding(self._target_endpoint, Side.TARGET, "target"):
-                    tables = meta.read_tables(target, *self._who)
-                    if phase is Phase.REPLICATE:
-                        # Nobody else moves them: the epoch is ours.
-                        found = checkpoints.read_begun(target, *self._who)
-            context = self._context(rules, epoch, tables)
-            shards = dealing.shards if dealing is not None else None
-            with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
-                plans = make_plans(rules, self._source_id, tables, source, target, config.meta_schema, shards)
-        # Before any offset is asked of the relay: at a worker that is new to the source it has not begun.
-        host.relay.ensure_from(_lowest(found) if found else start)
-        if phase is Phase.SNAPSHOT:
-            outcome = self._run_unit(SnapshotUnit(context, plans), stop)
-            if not isinstance(outcome, Finished):
+        while True:
+            row = self._row()
+            match row.phase:
+                case Phase.SNAPSHOT:
+                    outcome = self._copy(rules, epoch, row, stop)
+                case Phase.REPLICATE:
+                    outcome = self._replicate(rules, epoch, row, stop)
+                case _:
+                    return Finished()
+            if outcome is not None:
                 return outcome
-            if config.mode == config_pb2.TASK_MODE_FULL:
-                self._finish(epoch)
-                return Finished()
+
+    def _copy(self, rules: Rules, epoch: int, row: SubTaskRow, stop: StopSignal) -> Outcome | None:
+        """The snapshot, by the rules under which it began. None: the next phase is entered."""
+        config, relay = self._config, self._host.relay
+        assert row.start is not None  # noqa: S101 - for the type checker: written with the phase
+        with ExitStack() as sessions:
+            target, source = self._target(sessions), self._source(sessions)
+            with _coding(self._target_endpoint, Side.TARGET, "target"):
+                tables = meta.read_tables(target, *self._who)
+            dealing = Dealing.from_json(row.dealing)
+            if dealing is not None:
+                rules = dealing.compiled_rules()
+            plans = self._plans(rules, tables, source, target, dealing.shards if dealing is not None else None)
+            if dealing is None:
+                # Before the first chunk: rows are at the target by these rules, whatever the task file says later.
+                dealing = dealing_of(config, self._lanes, plans)
+                with _coding(self._target_endpoint, Side.TARGET, "target"):
+                    meta.deal_anew(target, *self._who, epoch, dealing.to_json(), lambda session: None)
+        # Before any offset is asked of the relay: at a worker that is new to the source it has not begun.
+        relay.ensure_from(row.start)
+        outcome = self._run_unit(SnapshotUnit(self._context(rules, epoch, tables), plans), stop)
+        if not isinstance(outcome, Finished):
+            return outcome
+        if config.mode == config_pb2.TASK_MODE_FULL:
+            self._finish(epoch)
+            return Finished()
+        with relay.one_generation() as relay_id:
+            handover = self._handover(plans, stop, replicating=False)
+        self._enter_replicate(epoch, row.start, handover, relay_id, dealing.lanes, stop)
+        return Stopped() if stop.is_set else None
+
+    def _replicate(self, rules: Rules, epoch: int, row: SubTaskRow, stop: StopSignal) -> Outcome | None:
+        """The stream, and tables that join it. None: they have joined, and the stream is to go on with them."""
+        host, dealing = self._host, Dealing.from_json(row.dealing)
+        with ExitStack() as sessions:
+            target, source = self._target(sessions), self._source(sessions)
+            with _coding(self._target_endpoint, Side.TARGET, "target"):
+                # Nobody else moves them: the epoch is ours.
+                found = checkpoints.read_begun(target, *self._who)
+                tables = meta.read_tables(target, *self._who)
+            joining = None
+            if dealing is not None:
+                joining, tables = self._joining(source, target, rules, epoch, row, dealing, tables)
+            plans = self._plans(rules, tables, source, target, dealing.shards if dealing is not None else None)
+        host.relay.ensure_from(_lowest([_lowest_of(found), *([joining.start] if joining is not None else [])]))
         # The chunks' marks of every table whose rows the lanes may still meet, by the rules they were dealt by.
         marked = dealing.plans(self._source_id, tables) if dealing is not None else plans
-        with host.relay.one_generation() as relay_id:
-            handover = self._handover(marked, stop, replicating=bool(found))
-        if phase is Phase.SNAPSHOT:
-            found = self._enter_replicate(epoch, start, handover, relay_id, stop)
+        with host.relay.one_generation():
+            handover = self._handover(marked, stop, replicating=True)
         if stop.is_set:
             return Stopped()
-        unit = ReplicateUnit(context, host.service, plans, handover, host.clock.position, Standing(found, dealing))
-        return self._run_unit(unit, stop)
+        others = joining.names(tables) if joining is not None else frozenset[TableName]()
+
+        def own_lanes(found: tuple[Checkpoint, ...], until: RelayOffset | None) -> ReplicateUnit:
+            return ReplicateUnit(
+                self._context(rules, epoch, tables),
+                host.service,
+                plans,
+                handover,
+                host.clock.position,
+                Standing(found, self._dealing() if until is not None else dealing),
+                Part(others=others, until=until),
+            )
+
+        if joining is None:
+            return self._run_unit(own_lanes(found, None), stop)
+        context = self._context(joining.dealing.compiled_rules(), epoch, tables)
+        join = TableJoin(context, host.service, host.clock.position, joining)
+        unit = JoiningUnit(context, own_lanes, found, join)
+        outcome = self._run_unit(unit, stop)
+        if unit.has_joined:
+            return Stopped() if stop.is_set else None
+        return outcome
+
+    def _joining(
+        self,
+        source: Session,
+        target: Session,
+        rules: Rules,
+        epoch: int,
+        row: SubTaskRow,
+        dealing: Dealing,
+        tables: tuple[Table, ...],
+    ) -> tuple[Joining | None, tuple[Table, ...]]:
+        """The tables that are to join now, and all recorded structures; an update that was not begun yet begins.
+
+        One update after the other: what an earlier one began to copy joins first, but for tables that the rules
+        now want otherwise.
+        """
+        joining = Joining.from_json(row.joining)
+        if joining is not None:
+            left = kept(joining, self._source_id, tables, rules)
+            if left != joining:
+                log.warning("tables no longer join", task=self._config.task, source=self._source_id)
+                with _coding(self._target_endpoint, Side.TARGET, "target"):
+                    drop_joining(target, self._who, epoch, left)
+            if left is not None:
+                return left, tables
+        if self._update_token == row.update_token:
+            return None, tables
+        with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
+            # First: a table altered after it meets its DDL in its stream.
+            start = current_position(source, server_info(source))
+            found = read_structures(source, rules, self._source_id)
+        new = new_tables(dealing.shards, tables, found)
+        numbers = range(len(tables), len(tables) + len(new))
+        joining = None
+        if new:
+            wanted = dealing_of(self._config, self._lanes, ())
+            joining = Joining(replace(wanted, shards=frozenset(numbers)), start)
+        with _coding(self._target_endpoint, Side.TARGET, "target"):
+            meta.begin_update(
+                target,
+                *self._who,
+                epoch,
+                self._update_token,
+                joining.to_json() if joining is not None else "",
+                dict(zip(numbers, new, strict=True)),
+            )
+        log.info(
+            "update begins",
+            task=self._config.task,
+            source=self._source_id,
+            joining=[table.full_name for table in new],
+            position=str(start),
+        )
+        hooks.reach("update.begun")
+        return joining, (*tables, *new)
+
+    def _plans(
+        self,
+        rules: Rules,
+        tables: tuple[Table, ...],
+        source: Session,
+        target: Session,
+        shards: frozenset[int] | None,
+    ) -> tuple[TablePlan, ...]:
+        with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
+            return make_plans(rules, self._source_id, tables, source, target, self._config.meta_schema, shards)
+
+    def _row(self) -> SubTaskRow:
+        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+            row = meta.read_row(self._target(sessions), *self._who)
+        assert row is not None  # noqa: S101 - for the type checker: it was taken over
+        return row
+
+    def _dealing(self) -> Dealing | None:
+        """As it is recorded by now."""
+        return Dealing.from_json(self._row().dealing)
 
     def _run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:
         self._owner.unit_begins(unit)
@@ -154,9 +289,7 @@ class SubTaskRun:
 
     # --- from one phase to the next
 
-    def _begin(
-        self, source: Session, target: Session, rules: Rules, epoch: int, stop: StopSignal
-    ) -> tuple[Phase, SourcePosition, tuple[Table, ...], tuple[Checkpoint, ...]]:
+    def _begin(self, source: Session, target: Session, rules: Rules, epoch: int, stop: StopSignal) -> None:
         """Leave phase NEW. The relay reaches back to ``start`` before anything else happens, so no
         change after it can be missed."""
         config = self._config
@@ -173,7 +306,7 @@ class SubTaskRun:
         phase = Phase.REPLICATE if incremental else Phase.SNAPSHOT
         first: tuple[Checkpoint, ...] = ()
         if incremental:
-            first = self._first_checkpoints(epoch, start, stop)
+            first = self._first_checkpoints(epoch, start, self._lanes, stop)
             start = first[0].position
         with _coding(self._target_endpoint, Side.TARGET, "target"):
             meta.begin(
@@ -185,7 +318,6 @@ class SubTaskRun:
                 tables,
                 lambda session: checkpoints.insert(session, *self._who, first),
             )
-        return phase, start, tables, first
 
     @property
     def _lanes(self) -> int:
@@ -207,14 +339,20 @@ class SubTaskRun:
                 )
 
     def _enter_replicate(
-        self, epoch: int, start: SourcePosition, handover: Handover | None, relay_id: str, stop: StopSignal
-    ) -> tuple[Checkpoint, ...]:
+        self,
+        epoch: int,
+        start: SourcePosition,
+        handover: Handover | None,
+        relay_id: str,
+        lanes: int,
+        stop: StopSignal,
+    ) -> None:
         """The stream starts at the lowest high watermark; checkpoints and phase change in one transaction."""
         if handover is None:
-            first = self._first_checkpoints(epoch, start, stop)
+            first = self._first_checkpoints(epoch, start, lanes, stop)
         else:
             _, offset = handover.lowest
-            first = first_checkpoints(self._lanes, epoch, relay_id, self._host.relay.position_at(offset), offset)
+            first = first_checkpoints(lanes, epoch, relay_id, self._host.relay.position_at(offset), offset)
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
             target = self._target(sessions)
             meta.enter_phase(
@@ -224,25 +362,30 @@ class SubTaskRun:
                 Phase.REPLICATE,
                 lambda session: checkpoints.insert(session, *self._who, first),
             )
-        return first
 
-    def _first_checkpoints(self, epoch: int, start: SourcePosition, stop: StopSignal) -> tuple[Checkpoint, ...]:
+    def _first_checkpoints(
+        self, epoch: int, start: SourcePosition, lanes: int, stop: StopSignal
+    ) -> tuple[Checkpoint, ...]:
         with self._host.relay.one_generation() as relay_id:
             offset = self._host.relay.locate(start, _LOCATE_SECONDS, stop)
             # As the relay knows it, its GTID set included: what the source told of that was read a moment apart.
             position = self._host.relay.position_at(offset)
-        return first_checkpoints(self._lanes, epoch, relay_id, position, offset)
+        return first_checkpoints(lanes, epoch, relay_id, position, offset)
 
     def _finish(self, epoch: int) -> None:
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
             meta.enter_phase(self._target(sessions), *self._who, epoch, Phase.FINISHED, lambda session: None)
 
 
-def _lowest(found: tuple[Checkpoint, ...]) -> SourcePosition:
+def _lowest_of(found: tuple[Checkpoint, ...]) -> SourcePosition:
     """Where the stream must be able to begin again."""
     if len({item.relay_id for item in found}) == 1:
         return min(found, key=lambda item: item.offset).position
     return lowest_position([item.position for item in found])
+
+
+def _lowest(positions: list[SourcePosition]) -> SourcePosition:
+    return positions[0] if len(positions) == 1 else lowest_position(positions)
 
 
 @contextmanager

@@ -70,7 +70,7 @@ class Run:
         self.stop_signal = StopSignal()
         self.unit: ProcessUnit | None = None
         self._outcomes: list[Outcome] = []
-        run = SubTaskRun(config, "", host, self)
+        run = SubTaskRun(config, "", "", host, self)
         self._thread = threading.Thread(target=lambda: self._outcomes.append(run.run(self.stop_signal)))
         self._thread.start()
 

@@ -14,6 +14,7 @@ from tests.support.hooks import Hooks
 from tests.support.pair import KINDS, emptied, started_pair
 from worker.connection import Session, Side, current_position, server_info
 from worker.ddl.routed import RoutedScope
+from worker.ddl.tables import TableScope
 from worker.position import SourcePosition
 from worker.relay.model import AtStatement
 from worker.snapshot import source as reading
@@ -173,7 +174,7 @@ def test_beside_exact_positions_a_statement_is_seen_or_met_in_the_stream(
         start = rig.handover().lowest[1]
         met = [
             item.statement.text
-            for item in rig.relay.subscribe(start, end, RoutedScope(rig.rules), stop)
+            for item in rig.relay.subscribe(start, end, RoutedScope(TableScope(rig.rules)), stop)
             if isinstance(item, AtStatement)
         ]
     same = target.query("SELECT * FROM shard.t ORDER BY id") == source.query("SELECT * FROM shard.t ORDER BY id")

@@ -6,6 +6,7 @@ import pytest
 
 from proto import config_pb2
 from worker.ddl.routed import RoutedScope, shown, touched
+from worker.ddl.tables import TableScope
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import Statement
 from worker.rules import Rules
@@ -54,11 +55,11 @@ def _statement(text: str, schema: str = "") -> Statement:
 def test_statements_on_routed_tables_count_in_any_case(
     text: str, schema: str, expected: bool, case_sensitive: bool
 ) -> None:
-    assert RoutedScope(_rules(case_sensitive))(_statement(text, schema)) is expected
+    assert RoutedScope(TableScope(_rules(case_sensitive)))(_statement(text, schema)) is expected
 
 
 def test_rules_in_capitals_count_as_written() -> None:
-    scope = RoutedScope(_rules(True, schema="SHARD*", table="T*"))
+    scope = RoutedScope(TableScope(_rules(True, schema="SHARD*", table="T*")))
     assert scope(_statement("TRUNCATE TABLE SHARD1.T1"))
     assert not scope(_statement("TRUNCATE TABLE shard1.t1"))
 

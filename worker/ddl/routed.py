@@ -1,32 +1,32 @@
-"""Which statements of the binlog concern a task's tables: pure, by its rules."""
+"""Which statements of the binlog concern a unit's tables: pure, by its rules."""
 
 from __future__ import annotations
 
 from worker.ddl.scope import StatementScope, classify, touches
+from worker.ddl.tables import TableScope
 from worker.relay.model import Statement
-from worker.rules import Rules
 
 
 class RoutedScope:
-    """Holds for a statement that touches, or may touch, a table that the rules let through.
+    """Holds for a statement that touches, or may touch, a table of the scope.
 
     Names count as they are written and in lower case: a server with ``lower_case_table_names=1`` logs a statement
     with the names as they were typed, while its tables, and so the rules, have them in lower case. Calling raises
-    what :meth:`Rules.route` raises.
+    what :meth:`TableScope.holds` raises.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(self, scope: TableScope) -> None:
+        self._tables = scope
 
     def __call__(self, statement: Statement) -> bool:
         return touches(_scope(statement), self._routes, self._may_hold)
 
     def _routes(self, schema: str, table: str) -> bool:
         names = {(schema, table), (schema.lower(), table.lower())}
-        return any(self._rules.route(*name) is not None for name in names)
+        return any(self._tables.holds(*name) for name in names)
 
     def _may_hold(self, schema: str) -> bool:
-        return any(map(self._rules.may_hold, {schema, schema.lower()}))
+        return any(map(self._tables.may_hold, {schema, schema.lower()}))
 
 
 def touched(statement: Statement) -> str:

@@ -31,6 +31,7 @@ from worker.replicate.statements import (
     keyed_statements,
     unkeyed_statements,
 )
+from worker.replicate.stream import Stream
 from worker.rows import Joined
 
 log = get_logger()
@@ -52,7 +53,7 @@ class ApplySettings:
     """``retry_seconds``: how long after its first failure a transaction is tried again before the lane gives up.
 
     ``safe_mode``: rows may be there already (targets pre-loaded by other means): keys are deleted
-    before they are inserted, and missing rows are no error.
+    before they are inserted, and missing rows are no error. ``stream``: whose lane it is.
     """
 
     task: str
@@ -60,6 +61,7 @@ class ApplySettings:
     meta_schema: str
     target: Endpoint
     safe_mode: bool
+    stream: Stream = Stream.MAIN
     retry_seconds: float = 30.0
 
 
@@ -183,7 +185,13 @@ class TargetWriter:
         _run(session, b"START TRANSACTION")
         try:
             return checkpoints.read_locked(
-                session, settings.meta_schema, settings.task, settings.source, self._lane, self._epoch
+                session,
+                settings.meta_schema,
+                settings.task,
+                settings.source,
+                self._lane,
+                self._epoch,
+                settings.stream,
             )
         finally:
             _run(session, b"ROLLBACK")
@@ -192,7 +200,9 @@ class TargetWriter:
         settings = self._settings
         session = self._connection()
         # First, for its row lock makes a zombie wait and then see the newer epoch.
-        move = checkpoints.update_statement(settings.meta_schema, settings.task, settings.source, following)
+        move = checkpoints.update_statement(
+            settings.meta_schema, settings.task, settings.source, following, settings.stream
+        )
         work = self._work(batch)
         together, work = _split(work, _TOGETHER_BYTES)
         try:

@@ -11,6 +11,7 @@ from proto import errors, relay_pb2
 from proto.errors import ShardmergeError
 from worker.position import RelayOffset
 from worker.relay.model import Statement
+from worker.replicate.stream import Stream
 from worker.unit import StopSignal
 
 _WATCH_SECONDS = 1.0
@@ -88,12 +89,20 @@ class LaneBoard:
     """
 
     def __init__(
-        self, task: str, source: str, epoch: int, lanes: int, stop: StopSignal, until: RelayOffset | None = None
+        self,
+        task: str,
+        source: str,
+        epoch: int,
+        lanes: int,
+        stop: StopSignal,
+        until: RelayOffset | None = None,
+        stream: Stream = Stream.MAIN,
     ) -> None:
         self.task = task
         self.source = source
         self.epoch = epoch
         self.lanes = lanes
+        self.stream = stream
         self.stop = stop
         self.started_at = time.monotonic()
         self._until = until

@@ -8,6 +8,7 @@ from proto import errors
 from worker import meta
 from worker.connection import Session, quote_name, quote_text
 from worker.position import RelayOffset, SourcePosition
+from worker.replicate.stream import Stream
 
 _COLUMNS = (
     "`lane`, `epoch`, `seq`, `relay_id`, `segment`, `byte`, `skip_events`, "
@@ -60,11 +61,13 @@ def _from_row(row: tuple[object, ...]) -> Checkpoint:
     )
 
 
-def read_all(connection: Session, schema: str, task: str, source: str) -> tuple[Checkpoint, ...]:
-    """Every lane's checkpoint, by lane number."""
+def read_all(
+    connection: Session, schema: str, task: str, source: str, stream: Stream = Stream.MAIN
+) -> tuple[Checkpoint, ...]:
+    """The checkpoint of every lane of the stream, by lane number."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {_COLUMNS} FROM {quote_name(schema)}.`lane_checkpoint` "
+            f"SELECT {_COLUMNS} FROM {quote_name(schema)}.`{stream.table}` "
             "WHERE `task` = %s AND `source` = %s ORDER BY `lane`",
             (task, source),
         )
@@ -79,7 +82,9 @@ def read_begun(connection: Session, schema: str, task: str, source: str) -> tupl
     return found
 
 
-def read_locked(connection: Session, schema: str, task: str, source: str, lane: int, epoch: int) -> Checkpoint:
+def read_locked(
+    connection: Session, schema: str, task: str, source: str, lane: int, epoch: int, stream: Stream = Stream.MAIN
+) -> Checkpoint:
     """One lane's checkpoint, read under its row lock.
 
     The lock waits for a transaction of this lane whose COMMIT was sent but not answered: what is
@@ -87,7 +92,7 @@ def read_locked(connection: Session, schema: str, task: str, source: str, lane: 
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {_COLUMNS} FROM {quote_name(schema)}.`lane_checkpoint` "
+            f"SELECT {_COLUMNS} FROM {quote_name(schema)}.`{stream.table}` "
             "WHERE `task` = %s AND `source` = %s AND `lane` = %s FOR UPDATE",
             (task, source, lane),
         )
@@ -98,12 +103,19 @@ def read_locked(connection: Session, schema: str, task: str, source: str, lane: 
     return found
 
 
-def insert(connection: Session, schema: str, task: str, source: str, checkpoints: tuple[Checkpoint, ...]) -> None:
-    """First checkpoints of a subtask, inside the caller's transaction."""
+def insert(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    checkpoints: tuple[Checkpoint, ...],
+    stream: Stream = Stream.MAIN,
+) -> None:
+    """First checkpoints of a stream, inside the caller's transaction."""
     with connection.cursor() as cursor:
         for item in checkpoints:
             cursor.execute(
-                f"INSERT INTO {quote_name(schema)}.`lane_checkpoint` (`task`, `source`, {_COLUMNS}) "
+                f"INSERT INTO {quote_name(schema)}.`{stream.table}` (`task`, `source`, {_COLUMNS}) "
                 "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
                 (
                     task,
@@ -136,23 +148,37 @@ def replace_all(
 
     Raises FENCED when the checkpoints are no longer ``found``; the caller's transaction is rolled back then.
     """
+    remove(connection, schema, task, source, found)
+    insert(connection, schema, task, source, following)
+
+
+def remove(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    found: tuple[Checkpoint, ...],
+    stream: Stream = Stream.MAIN,
+) -> None:
+    """Take away the stream's checkpoints, which are ``found`` (at least one), inside the caller's transaction.
+
+    Raises FENCED when they are others; the caller's transaction is rolled back then.
+    """
+    table = f"{quote_name(schema)}.`{stream.table}`"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT `lane`, `epoch`, `seq` FROM {quote_name(schema)}.`lane_checkpoint` "
-            "WHERE `task` = %s AND `source` = %s ORDER BY `lane` FOR UPDATE",
+            f"SELECT `lane`, `epoch`, `seq` FROM {table} WHERE `task` = %s AND `source` = %s "
+            "ORDER BY `lane` FOR UPDATE",
             (task, source),
         )
         now = [tuple(map(int, row)) for row in cursor.fetchall()]
         if now != [(item.lane, item.epoch, item.seq) for item in found]:
             cursor.execute("ROLLBACK")
-            raise errors.replicate.FENCED(task=task, source=source, epoch=following[0].epoch)
-        cursor.execute(
-            f"DELETE FROM {quote_name(schema)}.`lane_checkpoint` WHERE `task` = %s AND `source` = %s", (task, source)
-        )
-    insert(connection, schema, task, source, following)
+            raise errors.replicate.FENCED(task=task, source=source, epoch=found[0].epoch)
+        cursor.execute(f"DELETE FROM {table} WHERE `task` = %s AND `source` = %s", (task, source))
 
 
-def update_statement(schema: str, task: str, source: str, item: Checkpoint) -> bytes:
+def update_statement(schema: str, task: str, source: str, item: Checkpoint, stream: Stream = Stream.MAIN) -> bytes:
     """The UPDATE that moves a lane to ``item``: it must change exactly one row.
 
     It changes none when a newer epoch has taken over, or when another task with the same epoch
@@ -160,7 +186,7 @@ def update_statement(schema: str, task: str, source: str, item: Checkpoint) -> b
     """
     position = item.position
     return (
-        f"UPDATE {quote_name(schema)}.`lane_checkpoint` SET `seq` = {item.seq}, "
+        f"UPDATE {quote_name(schema)}.`{stream.table}` SET `seq` = {item.seq}, "
         f"`relay_id` = {quote_text(item.relay_id)}, "
         f"`segment` = {item.offset.segment}, `byte` = {item.offset.byte}, `skip_events` = {item.skip_events}, "
         f"`source_file` = {quote_text(position.file)}, `source_pos` = {position.pos}, "

@@ -122,7 +122,12 @@ def next_step(
     if recorded is None or recorded.version != wanted.version:
         version = recorded.version if recorded is not None else "none"
         raise errors.replicate.LANES_MOVED(source=source, found=version, wanted=wanted.version)
-    return Meet(max(end_of_group(item.offset) if item.skip_events else item.offset for item in found))
+    return Meet(meeting_of(found, end_of_group))
+
+
+def meeting_of(found: Iterable[Checkpoint], end_of_group: Callable[[RelayOffset], RelayOffset]) -> RelayOffset:
+    """The first group end that no lane has passed."""
+    return max(end_of_group(item.offset) if item.skip_events else item.offset for item in found)
 
 
 def dealt_anew(found: Sequence[Checkpoint], at: Checkpoint, lanes: int, epoch: int) -> tuple[Checkpoint, ...]:

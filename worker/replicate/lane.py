@@ -22,6 +22,7 @@ from proto import errors, hooks, relay_pb2, relay_pb2_grpc, rpc
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
+from worker.ddl.tables import TableScope
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.local import LocalLog
@@ -32,7 +33,6 @@ from worker.replicate.frames import Frames
 from worker.replicate.placement import Bucket
 from worker.replicate.reporter import LanePhase, Reporter, tell_failure
 from worker.rows import RowChange
-from worker.rules import Rules
 from worker.snapshot.handover import Handover
 from worker.spark import TaskBody, TaskDone, TaskOutcome, TaskStopped
 
@@ -66,7 +66,7 @@ class LaneSpec:
     lanes: int
     apply: ApplySettings
     plans: tuple[TablePlan, ...]
-    rules: Rules
+    scope: TableScope
     begins: tuple[LaneStart, ...]
     relay_directory: str
     relay_id: str
@@ -104,7 +104,10 @@ class LaneTask(TaskBody):
 
 
 def _identity(spec: LaneSpec, index: int) -> relay_pb2.TaskIdentity:
-    return relay_pb2.TaskIdentity(task=spec.apply.task, source=spec.apply.source, epoch=spec.epoch, index=index)
+    apply = spec.apply
+    return relay_pb2.TaskIdentity(
+        task=apply.task, source=apply.source, epoch=spec.epoch, index=index, stream=apply.stream.value
+    )
 
 
 class _Lane:
@@ -231,7 +234,7 @@ class _Lane:
 
     def _resolve(self, schema: str, table: str) -> TablePlan | None:
         plan = self._plans.get((schema, table))
-        if plan is None and self._spec.rules.route(schema, table) is not None:
+        if plan is None and self._spec.scope.holds(schema, table):
             raise errors.replicate.TABLE_UNKNOWN(
                 source=self._spec.apply.source, schema=schema, table=table, position=self._next.position
             )

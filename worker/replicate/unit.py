@@ -21,10 +21,12 @@ from worker import meta
 from worker.connection import Session, Side, coded, connect
 from worker.context import SubTaskContext
 from worker.ddl.routed import RoutedScope, shown, touched
+from worker.ddl.tables import TableName, TableScope
 from worker.lane_service import LaneService, RunningReplicate
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import Statement
+from worker.relay.relay import Relay
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.apply import ApplySettings
 from worker.replicate.board import BarrierReached, LaneBoard, LaneGone
@@ -33,6 +35,7 @@ from worker.replicate.dealing import Dealing, Keep, Meet, Rewrite, dealing_of, d
 from worker.replicate.lag import SourceTrail
 from worker.replicate.lane import LaneSpec, LaneStart, LaneTask
 from worker.replicate.status import Surroundings, doing, sync_status
+from worker.replicate.stream import Stream
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
 from worker.spark import TaskDone, TaskFailed, TaskOutcome
@@ -55,12 +58,47 @@ def first_checkpoints(
     return tuple(Checkpoint(lane, epoch, 0, relay_id, offset, 0, start, 0.0) for lane in range(lanes))
 
 
+def translated(relay: Relay, found: tuple[Checkpoint, ...], stop: StopSignal) -> tuple[Checkpoint, ...]:
+    """Checkpoints with offsets of the relay at hand, which may be another one or may have lost its tail."""
+    with relay.one_generation() as relay_id:
+        head = relay.head().offset
+        return tuple(
+            item
+            if item.relay_id == relay_id and item.offset <= head
+            else replace(
+                item,
+                relay_id=relay_id,
+                offset=relay.locate(item.position, _LOCATE_SECONDS, stop, inside=item.skip_events > 0),
+            )
+            for item in found
+        )
+
+
+def end_of_group(relay: Relay, stop: StopSignal) -> Callable[[RelayOffset], RelayOffset]:
+    """For :func:`worker.replicate.dealing.next_step`: the end of the group that begins at an offset."""
+    return lambda offset: relay.group_end_behind(offset, _LOCATE_SECONDS, stop)
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """Where the subtask's lanes stand, and how rows were dealt to them; None: that has not been recorded yet."""
 
     checkpoints: tuple[Checkpoint, ...]
     dealing: Dealing | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of the subtask the lanes do: ``stream``'s, of tables ``others`` and ``only`` (see TableScope), and
+    ``until`` which group end; None: they live on."""
+
+    stream: Stream = Stream.MAIN
+    others: frozenset[TableName] = frozenset()
+    only: frozenset[TableName] | None = None
+    until: RelayOffset | None = None
+
+
+WHOLE = Part()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +115,7 @@ class ReplicateUnit:
     """See :class:`worker.unit.ProcessUnit`. Needs a relay that reaches back to the lowest of the checkpoints.
 
     ``plans`` and the context's configuration: as the lanes are to be; ``standing``: as they are, under the
-    context's epoch.
+    context's epoch. The lanes of joining tables are never dealt anew: they are to be as they are.
     """
 
     def __init__(
@@ -88,6 +126,7 @@ class ReplicateUnit:
         handover: Handover | None,
         source_position: Callable[[], SourcePosition],
         standing: Standing,
+        part: Part = WHOLE,
     ) -> None:
         self._context = context
         self._service = service
@@ -95,7 +134,10 @@ class ReplicateUnit:
         self._handover = handover
         self._source_position = source_position
         self._standing = standing
+        self._part = part
         self._board: LaneBoard | None = None
+        self.is_settled = False
+        """Whether the lanes are as they are to be."""
         self._trail = SourceTrail()
         self._trail_lock = threading.Lock()
 
@@ -111,13 +153,16 @@ class ReplicateUnit:
 
     def _run(self, stop: StopSignal, inner: StopSignal) -> Outcome:
         context = self._context
-        wanted = dealing_of(context.config, context.config.replicate.lanes or LANES_DEFAULT, self._plans)
         found, recorded = self._standing.checkpoints, self._standing.dealing
+        wanted = dealing_of(context.config, context.config.replicate.lanes or LANES_DEFAULT, self._plans)
+        if self._part.stream is Stream.JOIN and recorded is not None:
+            wanted = recorded
         while not stop.is_set:
-            found = self._translated(found, inner)
-            match next_step(found, recorded, wanted, context.source.source_id, self._end_of_group(inner)):
+            found = translated(context.relay, found, inner)
+            match next_step(found, recorded, wanted, context.source.source_id, end_of_group(context.relay, inner)):
                 case Keep():
-                    return self._run_lanes(_Lanes(found, self._plans, context.rules, None), stop)
+                    self.is_settled = True
+                    return self._run_lanes(_Lanes(found, self._plans, context.rules, self._part.until), stop)
                 case Rewrite(at=at):
                     found, recorded = self._deal_anew(found, at, wanted), wanted
                 case Meet(barrier=barrier):
@@ -134,20 +179,28 @@ class ReplicateUnit:
         """One job of lanes. Finished: every lane has reached ``lanes.until``."""
         context, count = self._context, len(lanes.found)
         inner = stop.child()
-        board = LaneBoard(context.config.task, context.source.source_id, context.epoch, count, inner, lanes.until)
+        board = LaneBoard(
+            context.config.task,
+            context.source.source_id,
+            context.epoch,
+            count,
+            inner,
+            lanes.until,
+            self._part.stream,
+        )
         self._board = board
-        self._service.register_board(RunningReplicate(board, RoutedScope(lanes.rules)))
+        self._service.register_board(RunningReplicate(board, RoutedScope(self._scope(lanes.rules))))
         threading.Thread(target=board.watch, name="lane-watch", daemon=True).start()
         try:
             outcomes = context.spark.run(
-                f"replicate {context.config.task} {context.source.source_id}",
+                f"{self._part.stream.verb} {context.config.task} {context.source.source_id}",
                 count,
                 LaneTask(self._spec(lanes)),
                 inner,
             )
         finally:
             inner.set()
-            self._service.unregister(context.config.task, context.epoch)
+            self._service.unregister_board(board)
         if all(isinstance(outcome, TaskDone) for outcome in outcomes):
             return Finished()
         return self._judge(outcomes, board, stop)
@@ -189,24 +242,8 @@ class ReplicateUnit:
 
     # --- start
 
-    def _translated(self, found: tuple[Checkpoint, ...], stop: StopSignal) -> tuple[Checkpoint, ...]:
-        """Checkpoints with offsets of the relay at hand, which may be another one or may have lost its tail."""
-        relay = self._context.relay
-        with relay.one_generation() as relay_id:
-            head = relay.head().offset
-            return tuple(
-                item
-                if item.relay_id == relay_id and item.offset <= head
-                else replace(
-                    item,
-                    relay_id=relay_id,
-                    offset=relay.locate(item.position, _LOCATE_SECONDS, stop, inside=item.skip_events > 0),
-                )
-                for item in found
-            )
-
-    def _end_of_group(self, stop: StopSignal) -> Callable[[RelayOffset], RelayOffset]:
-        return lambda offset: self._context.relay.group_end_behind(offset, _LOCATE_SECONDS, stop)
+    def _scope(self, rules: Rules) -> TableScope:
+        return TableScope(rules, self._part.others, self._part.only)
 
     def _spec(self, lanes: _Lanes) -> LaneSpec:
         context, config = self._context, self._context.config
@@ -223,9 +260,10 @@ class ReplicateUnit:
                 meta_schema=config.meta_schema,
                 target=context.target_endpoint,
                 safe_mode=config.replicate.safe_mode,
+                stream=self._part.stream,
             ),
             plans=lanes.plans,
-            rules=lanes.rules,
+            scope=self._scope(lanes.rules),
             begins=tuple(LaneStart(item.seq, item.offset) for item in lanes.found),
             relay_directory=str(context.relay.directory.absolute()),
             relay_id=lanes.found[0].relay_id,

@@ -160,6 +160,12 @@ class SnapshotStore:
         finally:
             session.rollback()
 
+    def read_shards(self, session: Session) -> frozenset[int]:
+        """The numbers of the tables that a snapshot has begun to copy."""
+        with session.cursor() as cursor:
+            cursor.execute(f"SELECT `shard` FROM {self._table} WHERE `task` = %s AND `source` = %s", self._who)
+            return frozenset(int(row[0]) for row in cursor.fetchall())
+
     def read_chunks(self, session: Session) -> list[StoredChunk]:
         """Every recorded chunk, by table and number."""
         with session.cursor() as cursor:
@@ -254,18 +260,22 @@ def read_handover(
     *,
     replicating: bool,
 ) -> Handover | None:
-    """The hand-over of a subtask's finished snapshot, in offsets of ``relay``; None when it had none.
+    """The hand-over of the tables of ``plans`` that a finished snapshot has copied, in offsets of ``relay``; None when
+    it has copied none of them.
 
     ``replicating``: there are lane checkpoints. Then the relay need not reach back to the watermarks any more: those
     before its beginning count as its beginning. Raises ``pymysql.MySQLError``, INCOMPLETE and what Relay.locate raises.
     """
+    store = SnapshotStore(schema, task, source_id, 0)
     try:
-        stored = SnapshotStore(schema, task, source_id, 0).read_chunks(session)
+        stored, copied = store.read_chunks(session), store.read_shards(session)
     except pymysql.ProgrammingError as error:
         if errno_of(error) != ER.NO_SUCH_TABLE:
             raise
         return None
-    if not stored:
+    # Others began with the stream: a task that is incremental, and has had tables join it since.
+    plans = [plan for plan in plans if plan.shard in copied]
+    if not plans:
         return None
     return build_handover(
         stored,

@@ -16,6 +16,7 @@ from proto.log import get_logger
 from worker.connection import Session, Side, coded, connect
 from worker.context import RunningSnapshot, SubTaskContext
 from worker.ddl.routed import RoutedScope
+from worker.ddl.tables import TableScope
 from worker.plan import TablePlan
 from worker.schema import read_tables
 from worker.snapshot.chunks import Chunk
@@ -45,11 +46,13 @@ _BACKOFF_SECONDS = 0.2
 class SnapshotUnit:
     """A ProcessUnit (see worker/unit.py). The relay must reach back to the subtask's start already."""
 
-    def __init__(self, context: SubTaskContext, plans: tuple[TablePlan, ...]) -> None:
-        """``plans``: of ``context.tables``, in their order, with their targets made (worker/plans.py)."""
+    def __init__(self, context: SubTaskContext, plans: tuple[TablePlan, ...], scope: TableScope | None = None) -> None:
+        """``plans``: of the tables to copy, with their targets made (worker/plans.py). ``scope``: whose statements
+        no chunk may pass over; None: those of all the rules' tables."""
         config = context.config
         self._context = context
         self._plans = plans
+        self._scope = TableScope(context.rules) if scope is None else scope
         self._source_id = config.source_id
         self._store = SnapshotStore(config.meta_schema, config.task, config.source_id, context.epoch)
         self._progress = Progress(())
@@ -81,7 +84,8 @@ class SnapshotUnit:
             return Finished()
         limits = Limits(config.snapshot.rows_per_second, config.snapshot.bytes_per_second)
         dispenser = self._dispenser = Dispenser(progress, stop, Pace(limits, self._first_chunk()))
-        dispenser.offer(PlannedChunk(plans[item.shard], item.chunk) for item in stored if item.loaded is None)
+        by_shard = {plan.shard: plan for plan in plans}
+        dispenser.offer(PlannedChunk(by_shard[item.shard], item.chunk) for item in stored if item.loaded is None)
         planner = _Planner(context, self._store, plans, stored, dispenser, progress, stop.child())
         spec = ReaderSpec(
             address=context.lane_address,
@@ -96,7 +100,7 @@ class SnapshotUnit:
         )
         context.registry.register_dispenser(
             RunningSnapshot(
-                config.task, self._source_id, context.epoch, dispenser, RoutedScope(context.rules), stop.child()
+                config.task, self._source_id, context.epoch, dispenser, RoutedScope(self._scope), stop.child()
             )
         )
         try:
@@ -110,7 +114,7 @@ class SnapshotUnit:
         finally:
             dispenser.close()
             planner.end()
-            context.registry.unregister(config.task, context.epoch)
+            context.registry.unregister_dispenser(config.task, context.epoch)
         if dispenser.failure is not None:
             raise dispenser.failure
         for outcome in outcomes:
@@ -137,7 +141,12 @@ class SnapshotUnit:
         with self._target_session(stop) as target:
             self._store.ensure(target)
             self._store.begin(target, self._plans)
-            return self._store.read_chunks(target)
+            return self._read_chunks(target)
+
+    def _read_chunks(self, target: Session) -> list[StoredChunk]:
+        """Those of this unit's tables: others of the subtask may have been copied by a unit of their own."""
+        mine = {plan.shard for plan in self._plans}
+        return [item for item in self._store.read_chunks(target) if item.shard in mine]
 
     @contextmanager
     def _source_session(self, stop: StopSignal) -> Generator[Session]:
@@ -169,9 +178,10 @@ class SnapshotUnit:
         Raises TABLE_GONE, STRUCTURE_CHANGED and ``pymysql.MySQLError``.
         """
         context = self._context
-        names = [(table.schema, table.name) for table in context.tables]
+        tables = [plan.table for plan in self._plans]
+        names = [(table.schema, table.name) for table in tables]
         found = {(table.schema, table.name): table for table in read_tables(source, names, source=self._source_id)}
-        for table in context.tables:
+        for table in tables:
             now = found.get((table.schema, table.name))
             names_of = {
                 "source": self._source_id,
@@ -188,7 +198,7 @@ class SnapshotUnit:
     def _check_complete(self, plans: Sequence[TablePlan], stop: StopSignal) -> None:
         """Every chunk is loaded and no table was altered meanwhile, asked of the servers."""
         with self._target_session(stop) as target:
-            chunks = self._store.read_chunks(target)
+            chunks = self._read_chunks(target)
         ended = {item.shard for item in chunks if item.chunk.is_last}
         left = sum(item.loaded is None for item in chunks) + sum(plan.shard not in ended for plan in plans)
         if left:

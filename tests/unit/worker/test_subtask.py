@@ -55,7 +55,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], SubTask]:
 def decision(
     revision: int, expected: pb.Stage = pb.STAGE_RUNNING, schema: str = "dm_meta", token: str = ""
 ) -> Decision:
-    return Decision(config_pb2.SubTaskConfig(task="t", meta_schema=schema), expected, token, revision)
+    return Decision(config_pb2.SubTaskConfig(task="t", meta_schema=schema), expected, token, "", revision)
 
 
 def stage(subtask: SubTask) -> pb.Stage:

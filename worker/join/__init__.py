@@ -1,0 +1,1 @@
+"""Tables that join a running subtask with their history."""

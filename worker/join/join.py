@@ -1,0 +1,254 @@
+"""The joining tables' own way: a snapshot beside the subtask's stream, then a short stream of their own.
+
+Until the subtask's lanes take them over, the joining tables' rows are written by their own lanes, under the
+checkpoints of stream JOIN; the subtask's lanes pass them over.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import pymysql
+
+from proto import hooks, worker_pb2
+from proto.errors import ShardmergeError
+from worker import meta
+from worker.connection import Endpoint, Session, Side, coded, connect
+from worker.context import SubTaskContext
+from worker.ddl.tables import TableName, TableScope
+from worker.join.record import Joining
+from worker.lane_service import LaneService
+from worker.plan import TablePlan
+from worker.plans import make_plans
+from worker.position import RelayOffset, SourcePosition
+from worker.replicate import checkpoint as checkpoints
+from worker.replicate.checkpoint import Checkpoint
+from worker.replicate.stream import Stream
+from worker.replicate.unit import LANES_DEFAULT, Part, ReplicateUnit, Standing, first_checkpoints
+from worker.snapshot.handover import Handover
+from worker.snapshot.store import read_handover
+from worker.snapshot.unit import SnapshotUnit
+from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
+
+T = TypeVar("T")
+
+_LOCATE_SECONDS = 600.0
+_ANSWER_SECONDS = 300.0
+_NEAR_BYTES = 1 << 20
+"""So much of the relay log is applied in less time than it takes to bring the lanes together."""
+
+
+class JoinPhase(enum.Enum):
+    STARTING = "starting"
+    COPYING = "copying"
+    FOLLOWING = "following"
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The joining tables' stream under way: their plans, what their chunks hold, where their lanes began."""
+
+    plans: tuple[TablePlan, ...]
+    joining: Joining
+    handover: Handover
+    found: tuple[Checkpoint, ...]
+
+
+class TableJoin:
+    """Made for one run of the subtask. :meth:`run` may be called again after it has failed.
+
+    ``context``: of the run, with the rules under which the tables are copied.
+    """
+
+    def __init__(
+        self,
+        context: SubTaskContext,
+        service: LaneService,
+        source_position: Callable[[], SourcePosition],
+        joining: Joining,
+    ) -> None:
+        self._context = context
+        self._service = service
+        self._source_position = source_position
+        self._joining = joining
+        self.names: frozenset[TableName] = joining.names(context.tables)
+        self._phase = JoinPhase.STARTING
+        self._unit: ProcessUnit | None = None
+        self._begin: RelayOffset | None = None
+        self._way: _Way | None = None
+
+    def run(self, stop: StopSignal) -> Outcome:
+        """Copy the tables, then follow their changes until ``stop``. Raises nothing but programming errors."""
+        try:
+            return self._run(stop)
+        except ShardmergeError as error:
+            return Stopped() if stop.is_set else Failed(error)
+
+    def _run(self, stop: StopSignal) -> Outcome:
+        self._phase = JoinPhase.STARTING
+        plans = self._make_plans()
+        found = self._at_target(lambda session: checkpoints.read_all(session, *self._who, Stream.JOIN))
+        if not found:
+            relay = self._context.relay
+            if self._begin is None:
+                self._begin = relay.locate(self._joining.start, _LOCATE_SECONDS, stop)
+            self._phase = JoinPhase.COPYING
+            hooks.reach("join.copying")
+            outcome = self._run_unit(SnapshotUnit(self._context, plans, self._scope), stop)
+            if not isinstance(outcome, Finished):
+                return outcome
+        with self._context.relay.one_generation() as relay_id:
+            handover = self._handover(plans, stop, replicating=bool(found))
+        if not found:
+            found = self._begin_stream(plans, handover, relay_id)
+        self._way = _Way(plans, self._joining, handover, found)
+        self._phase = JoinPhase.FOLLOWING
+        return self._run_unit(self._lanes(self._way, None), stop)
+
+    def follow_to(self, until: RelayOffset, stop: StopSignal) -> Outcome:
+        """Apply what the joining tables' lanes have not, up to group end ``until``. Only once they have run."""
+        assert self._way is not None  # noqa: S101 - for the type checker
+        found = self.checkpoints()
+        return self._run_unit(self._lanes(replace(self._way, found=found), until), stop)
+
+    @property
+    def joining(self) -> Joining:
+        """As it is recorded now."""
+        return self._joining
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Where the joining tables' lanes stand, asked of the target."""
+        return self._at_target(lambda session: checkpoints.read_all(session, *self._who, Stream.JOIN))
+
+    def lowest(self) -> RelayOffset | None:
+        """The lowest offset that may be needed again; None while unknown (nothing may be purged)."""
+        unit = self._unit
+        return unit.lowest() if isinstance(unit, ReplicateUnit) else self._begin
+
+    def is_near(self) -> bool:
+        """Whether the tables are copied and their lanes so close to the relay's head that they can be taken over."""
+        unit, way = self._unit, self._way
+        if way is None or not isinstance(unit, ReplicateUnit):
+            return False
+        lowest = unit.lowest()
+        if lowest is None or lowest < way.handover.done_at:
+            return False
+        relay = self._context.relay
+        return relay.bytes_between(lowest, relay.head().offset) <= _NEAR_BYTES
+
+    def status(self) -> worker_pb2.JoinStatus:
+        """For query-status."""
+        status = worker_pb2.JoinStatus(
+            tables=sorted(f"{schema}.{table}" for schema, table in self.names), phase=self._phase.value
+        )
+        unit = self._unit
+        match None if unit is None else unit.status():
+            case worker_pb2.LoadStatus() as load:
+                status.load.CopyFrom(load)
+            case worker_pb2.SyncStatus() as sync:
+                status.bytes_behind = sync.bytes_behind
+            case None:
+                pass
+        return status
+
+    # --- parts
+
+    def _run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:
+        self._unit = unit
+        return unit.run(stop)
+
+    @property
+    def _scope(self) -> TableScope:
+        return TableScope(self._context.rules, only=self.names)
+
+    def _lanes(self, way: _Way, until: RelayOffset | None) -> ReplicateUnit:
+        return ReplicateUnit(
+            self._context,
+            self._service,
+            way.plans,
+            way.handover,
+            self._source_position,
+            Standing(way.found, way.joining.dealing),
+            Part(Stream.JOIN, only=self.names, until=until),
+        )
+
+    def _make_plans(self) -> tuple[TablePlan, ...]:
+        context = self._context
+        with (
+            closing(self._connect(context.source_endpoint, Side.SOURCE)) as source,
+            closing(self._connect(context.target_endpoint, Side.TARGET)) as target,
+        ):
+            try:
+                return make_plans(
+                    context.rules,
+                    context.config.source_id,
+                    context.tables,
+                    source,
+                    target,
+                    context.config.meta_schema,
+                    self._joining.dealing.shards,
+                )
+            except pymysql.MySQLError as error:
+                raise coded(error, context.source_endpoint, Side.SOURCE, context.config.source_id) from error
+
+    def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool) -> Handover:
+        context = self._context
+        found = self._at_target(
+            lambda session: read_handover(
+                session, *self._who, plans, context.relay, context.source_endpoint, stop, replicating=replicating
+            )
+        )
+        assert found is not None  # noqa: S101 - the tables have been copied: their chunks are recorded
+        return found
+
+    def _begin_stream(self, plans: tuple[TablePlan, ...], handover: Handover, relay_id: str) -> tuple[Checkpoint, ...]:
+        """The stream starts at the lowest high watermark; checkpoints and record in one transaction."""
+        context = self._context
+        lanes = context.config.replicate.lanes or LANES_DEFAULT
+        one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
+        joining = replace(self._joining, dealing=replace(self._joining.dealing, lanes=lanes, one_lane=one_lane))
+        _, offset = handover.lowest
+        first = first_checkpoints(lanes, context.epoch, relay_id, context.relay.position_at(offset), offset)
+        hooks.reach("join.before_stream")
+
+        def insert(session: Session) -> None:
+            checkpoints.insert(session, *self._who, first, Stream.JOIN)
+
+        self._at_target(
+            lambda session: meta.record_joining(session, *self._who, context.epoch, joining.to_json(), insert)
+        )
+        hooks.reach("join.stream")
+        self._joining = joining
+        return first
+
+    @property
+    def _who(self) -> tuple[str, str, str]:
+        config = self._context.config
+        return config.meta_schema, config.task, config.source_id
+
+    def _connect(self, endpoint: Endpoint, side: Side) -> Session:
+        name = self._context.config.source_id if side is Side.SOURCE else "target"
+        return connect(endpoint, side, name=name, read_timeout=_ANSWER_SECONDS)
+
+    def _at_target(self, work: Callable[[Session], T]) -> T:
+        endpoint = self._context.target_endpoint
+        with closing(self._connect(endpoint, Side.TARGET)) as session:
+            try:
+                return work(session)
+            except pymysql.MySQLError as error:
+                raise coded(error, endpoint, Side.TARGET, "target") from error
+
+
+def drop_joining(session: Session, who: tuple[str, str, str], epoch: int, left: Joining | None) -> None:
+    """Record that only ``left`` still join (None: nothing). Raises ``pymysql.MySQLError`` and FENCED."""
+    found = checkpoints.read_all(session, *who, Stream.JOIN) if left is None else ()
+
+    def forget(session: Session) -> None:
+        if found:
+            checkpoints.remove(session, *who, found, Stream.JOIN)
+
+    meta.record_joining(session, *who, epoch, left.to_json() if left is not None else "", forget)

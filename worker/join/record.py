@@ -1,0 +1,64 @@
+"""Which tables are on their way into a running subtask, as it is recorded at the target. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pydantic import TypeAdapter
+
+from worker.ddl.tables import TableName
+from worker.plans import planned
+from worker.position import SourcePosition
+from worker.replicate.dealing import Dealing
+from worker.rules import Rules
+from worker.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """``dealing``: of the joining tables alone, by the rules under which they are copied. ``start``: no change before
+    it is needed for them, so the relay must reach back to it while their own stream has no checkpoints."""
+
+    dealing: Dealing
+    start: SourcePosition
+
+    def to_json(self) -> str:
+        return _JSON.dump_json(self).decode()
+
+    @staticmethod
+    def from_json(text: str) -> Joining | None:
+        """None for "": nothing is joining."""
+        return _JSON.validate_json(text) if text else None
+
+    def names(self, tables: tuple[Table, ...]) -> frozenset[TableName]:
+        return frozenset((tables[shard].schema, tables[shard].name) for shard in self.dealing.shards)
+
+
+_JSON = TypeAdapter(Joining)
+
+
+def kept(joining: Joining, source_id: str, tables: tuple[Table, ...], wanted: Rules) -> Joining | None:
+    """``joining`` without the tables that rules ``wanted`` would not have copied as they were; None: none is left.
+
+    Raises the rules' errors.
+    """
+    dealing = joining.dealing
+    now = {plan.shard: plan for plan in planned(wanted, source_id, tables, dealing.shards)}
+    before = {plan.shard: plan for plan in planned(dealing.compiled_rules(), source_id, tables, dealing.shards)}
+    same = frozenset(shard for shard in dealing.shards if shard in now and now[shard] == before.get(shard))
+    if same == dealing.shards:
+        return joining
+    return replace(joining, dealing=replace(dealing, shards=same)) if same else None
+
+
+def new_tables(taking_part: Iterable[int], tables: tuple[Table, ...], found: Iterable[Table]) -> tuple[Table, ...]:
+    """Those of ``found`` that are not among the shard tables numbered ``taking_part``. A table that once left comes
+    back as a new one: its rows were passed over meanwhile."""
+    known = {(tables[shard].schema, tables[shard].name) for shard in taking_part}
+    return tuple(table for table in found if (table.schema, table.name) not in known)
+
+
+def merged(own: Dealing, joined: Dealing) -> Dealing:
+    """How the subtask's lanes deal rows once the joined tables are theirs too."""
+    return replace(own, one_lane=own.one_lane | joined.one_lane, shards=own.shards | joined.shards)
