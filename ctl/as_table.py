@@ -10,7 +10,7 @@ from rich.text import Text
 from ctl import figures, look
 from ctl.report import Report
 from ctl.verdict import Answer, source_failures
-from ctl.words import check_word
+from ctl.words import change_word, check_word
 from proto import master_pb2 as pb
 from proto import worker_pb2
 
@@ -36,12 +36,56 @@ def start_task(answer: pb.StartTaskResponse) -> RenderableType:
     return Group(*parts, *notes(answer.msg))
 
 
+_CHANGE_STYLES = {"joins": "green", "leaves": "yellow", "moves": "cyan", "refused": "bold red"}
+
+
+def update_task(answer: pb.UpdateTaskResponse) -> RenderableType:
+    """Per source: which tables come and go, which settings change; plus the checks that say something."""
+    parts: list[RenderableType] = []
+    telling = [check for check in answer.check_result if check.state != worker_pb2.CHECK_STATE_PASS]
+    if telling:
+        parts.append(checks(telling))
+    made = look.table("source", "change", "what", "before", "after", "rows to copy", right=("rows to copy",))
+    changes = 0
+    for part in answer.sources:
+        for table in part.tables:
+            word = change_word(table.kind)
+            copies = table.kind in (worker_pb2.TableChange.JOINS, worker_pb2.TableChange.MOVES)
+            made.add_row(
+                look.cell(part.source, "bold"),
+                Text(word, style=_CHANGE_STYLES.get(word, "magenta")),
+                look.cell(table.source_table),
+                look.cell(table.before or "–"),
+                look.cell(table.after or "–"),
+                look.cell(f"~{figures.rows(table.row_estimate)}" if copies else "–"),
+            )
+        for setting in part.settings:
+            made.add_row(
+                look.cell(part.source, "bold"),
+                Text("setting"),
+                look.cell(setting.key),
+                look.cell(setting.before or "–"),
+                look.cell(setting.after or "–"),
+                look.cell("–"),
+            )
+        changes += len(part.tables) + len(part.settings)
+    if changes:
+        parts.append(made)
+    elif answer.sources and answer.result:
+        parts.append(Text("Nothing changes."))
+    if answer.dry_run:
+        parts.append(Text("This was a dry run: nothing was changed.", style="dim"))
+    elif answer.sources:
+        parts.append(_by_source(answer, answer.sources))
+    return Group(*parts, *problems(answer), *notes(answer.msg))
+
+
 def operate_task(answer: pb.OperateTaskResponse) -> RenderableType:
     """Per source: was its subtask stopped, paused or resumed."""
     return _by_source(answer, answer.sources)
 
 
-def _by_source(answer: Answer, parts: Sequence[pb.SourceResult]) -> RenderableType:
+def _by_source(answer: Answer, parts: Sequence[pb.SourceResult | pb.SourceUpdate]) -> RenderableType:
     made = look.table("source", "worker", "result", "message")
     for part in parts:
         said = f"[{part.error.code} {part.error.name}]" if part.HasField("error") else part.msg

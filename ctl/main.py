@@ -17,6 +17,7 @@ from ctl.commands.operate_task import pause_task, resume_task, stop_task
 from ctl.commands.purge_relay import purge_relay
 from ctl.commands.query_status import query_status
 from ctl.commands.start_task import start_task
+from ctl.commands.update_task import update_task
 from ctl.options import Line, shared, with_two_dashes
 from ctl.report import Report
 from ctl.session import complain
@@ -103,6 +104,7 @@ for _command in (
     operate_source,
     check_task,
     start_task,
+    update_task,
     query_status,
     pause_task,
     resume_task,

@@ -45,10 +45,41 @@ def detail(answer: pb.QueryStatusResponse, *, more: bool = False) -> RenderableT
             )
     parts: list[RenderableType] = [made] if answer.sources else [Text("There is no subtask.", style="dim")]
     parts += [look.problem(problem.report, problem.where) for problem in problems(answer)]
+    for part in answer.sources:
+        for status in part.sub_task_status:
+            if status.HasField("join"):
+                parts += _join(part.source_status.source, status)
     if more:
         for part in answer.sources:
             parts += _more(part)
     return Group(*parts)
+
+
+def _join(source: str, status: SubTaskStatus) -> list[RenderableType]:
+    """The tables that are joining a subtask: how far they are."""
+    join = status.join
+    match join.phase:
+        case "copying":
+            load = join.load
+            far = f"copying, {load.progress}, {figures.rows(load.finished_rows)} rows"
+            if load.eta_seconds:
+                far += f", {figures.duration(load.eta_seconds)} left"
+        case "following":
+            far = f"copied, {figures.size(join.bytes_behind)} behind"
+        case "failed":
+            again = f"; tried again in {figures.duration(join.retry_seconds)}" if join.retry_seconds else ""
+            far = f"failed: [{join.error.code} {join.error.name}] {join.error.message}{again}"
+        case phase:
+            far = phase
+    names = ", ".join(join.tables[:_NAMED]) + (f" and {len(join.tables) - _NAMED} more" if join.tables[_NAMED:] else "")
+    line = Text.assemble(("joining ", "bold"), f"{look.flat(status.name)} on {look.flat(source)}: {names}: ", far)
+    lines: list[RenderableType] = [line]
+    if join.HasField("error") and join.error.workaround:
+        lines.append(Text.assemble(("what to do: ", "bold"), look.flat(join.error.workaround)))
+    return lines
+
+
+_NAMED = 3
 
 
 def _figures(status: SubTaskStatus) -> tuple[Text, ...]:

@@ -23,6 +23,7 @@ Answer = (
     | pb.CheckTaskResponse
     | pb.ListMemberResponse
     | pb.PurgeRelayResponse
+    | pb.UpdateTaskResponse
 )
 
 
@@ -38,7 +39,13 @@ class SourceFailure:
 def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
     """Every false part of ``answer``, in the master's order."""
     match answer:
-        case pb.OperateSourceResponse() | pb.StartTaskResponse() | pb.OperateTaskResponse() | pb.PurgeRelayResponse():
+        case (
+            pb.OperateSourceResponse()
+            | pb.StartTaskResponse()
+            | pb.OperateTaskResponse()
+            | pb.PurgeRelayResponse()
+            | pb.UpdateTaskResponse()
+        ):
             return tuple(
                 SourceFailure(part.source or part.worker, part.error if part.HasField("error") else None, part.msg)
                 for part in answer.sources
@@ -92,7 +99,7 @@ def judge(command: str, answer: Answer) -> Report | None:
 
 
 def _checks(answer: Answer) -> Iterable[worker_pb2.CheckResult]:
-    if isinstance(answer, pb.StartTaskResponse | pb.CheckTaskResponse):
+    if isinstance(answer, pb.StartTaskResponse | pb.CheckTaskResponse | pb.UpdateTaskResponse):
         return answer.check_result
     return ()
 

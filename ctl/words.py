@@ -37,12 +37,21 @@ _CHECKS = {
     worker_pb2.CHECK_STATE_FAIL: "fail",
 }
 
+_CHANGES = {
+    worker_pb2.TableChange.KIND_UNSPECIFIED: "not-set",
+    worker_pb2.TableChange.JOINS: "joins",
+    worker_pb2.TableChange.LEAVES: "leaves",
+    worker_pb2.TableChange.MOVES: "moves",
+    worker_pb2.TableChange.REMAPS: "refused",
+}
+
 _BY_ENUM: dict[str, dict[int, str]] = {
     "shardmerge.v1.Stage": {int(number): word for number, word in _STAGES.items()},
     "shardmerge.v1.Unit": {int(number): word for number, word in _UNITS.items()},
     "shardmerge.v1.ErrorScope": {int(number): word for number, word in _SCOPES.items()},
     "shardmerge.v1.ErrorLevel": {int(number): word for number, word in _LEVELS.items()},
     "shardmerge.v1.CheckState": {int(number): word for number, word in _CHECKS.items()},
+    "shardmerge.v1.TableChange.Kind": {int(number): word for number, word in _CHANGES.items()},
 }
 
 
@@ -67,3 +76,8 @@ def unit_word(unit: int) -> str:
 def check_word(state: int) -> str:
     """``"success"``, ``"warn"`` or ``"fail"``."""
     return enum_word("shardmerge.v1.CheckState", state)
+
+
+def change_word(kind: int) -> str:
+    """What an update does with a table: ``"joins"``, ``"leaves"``, ``"moves"`` or ``"refused"``."""
+    return enum_word("shardmerge.v1.TableChange.Kind", kind)

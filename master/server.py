@@ -15,6 +15,7 @@ from master.stages import Waiter
 from master.status import Status
 from master.store import Store
 from master.tasks import Tasks
+from master.update import Updates
 from master.workers import Workers
 from proto.etcd import Etcd
 from proto.log import get_logger
@@ -41,6 +42,7 @@ class Master:
             self._store,
             Sources(self._store, self._workers, waiter, settings.rpc_timeout),
             Tasks(self._store, self._workers, waiter, settings.rpc_timeout),
+            Updates(self._store, self._workers, waiter, settings.rpc_timeout),
             Status(self._store, self._workers),
             Relays(self._store, self._workers),
         )

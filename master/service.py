@@ -10,6 +10,7 @@ from master.sources import Sources
 from master.status import Status
 from master.store import Store
 from master.tasks import Tasks
+from master.update import Updates
 from proto import master_pb2 as pb
 from proto.master_pb2_grpc import MasterServicer
 
@@ -19,10 +20,13 @@ SERVICE = "shardmerge.v1.Master"
 class Service(MasterServicer):
     """Questions are answered by every master, decisions by the leader (others answer NOT_LEADER)."""
 
-    def __init__(self, store: Store, sources: Sources, tasks: Tasks, status: Status, relays: Relays) -> None:
+    def __init__(
+        self, store: Store, sources: Sources, tasks: Tasks, updates: Updates, status: Status, relays: Relays
+    ) -> None:
         self._store = store
         self._sources = sources
         self._tasks = tasks
+        self._updates = updates
         self._status = status
         self._relays = relays
 
@@ -33,6 +37,9 @@ class Service(MasterServicer):
 
     def StartTask(self, request: pb.StartTaskRequest, context: grpc.ServicerContext) -> pb.StartTaskResponse:
         return self._tasks.start(request)
+
+    def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> pb.UpdateTaskResponse:
+        return self._updates.update(request)
 
     def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> pb.OperateTaskResponse:
         return self._tasks.operate(request)

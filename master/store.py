@@ -116,6 +116,21 @@ class Store:
             operations.append(Put(keys.subtask(task, source), keys.encode(record)))
         return self._commit("a subtask", conditions, operations)
 
+    def update_subtasks(self, task: pb.TaskRecord, subtasks: Sequence[pb.SubTaskRecord], state: State) -> int:
+        """Put other configurations in the place of existing subtasks', and the task file with them; the revision."""
+        pairs = [(one.config.task, one.config.source_id) for one in subtasks]
+        return self._commit(
+            f"task {task.name}",
+            [
+                self._task_as_read(task.name, state),
+                *(KeyIs(keys.subtask(*pair), state.subtasks[pair].revision) for pair in pairs),
+            ],
+            [
+                Put(keys.task(task.name), keys.encode(task)),
+                *(Put(keys.subtask(*pair), keys.encode(one)) for pair, one in zip(pairs, subtasks, strict=True)),
+            ],
+        )
+
     def drop_subtasks(self, subtasks: Sequence[tuple[str, str]], state: State) -> int:
         """Delete subtasks (task, source) with their epochs, and tasks that have none left; the revision."""
         gone = set(subtasks)

@@ -52,6 +52,16 @@ class Workers:
         request = pb.CheckSubTaskRequest(source=source, subtask=subtask)
         return self._ask(worker, lambda stub: stub.CheckSubTask(request, timeout=seconds))
 
+    def preview_update(
+        self,
+        worker: state.WorkerRecord,
+        source: config.SourceConfig,
+        subtask: config.SubTaskConfig,
+        seconds: float,
+    ) -> pb.PreviewUpdateResponse:
+        request = pb.PreviewUpdateRequest(source=source, subtask=subtask)
+        return self._ask(worker, lambda stub: stub.PreviewUpdate(request, timeout=seconds))
+
     def purge_relay(
         self, worker: state.WorkerRecord, request: pb.WorkerPurgeRelayRequest, seconds: float = PURGE_SECONDS
     ) -> pb.WorkerPurgeRelayResponse:

@@ -8,6 +8,7 @@ import grpc
 
 from proto import worker_pb2, worker_pb2_grpc
 from worker.check import check_source, check_subtask
+from worker.join.preview import preview
 
 
 class Reporter(Protocol):
@@ -40,6 +41,11 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self, request: worker_pb2.CheckSubTaskRequest, context: grpc.ServicerContext
     ) -> worker_pb2.CheckResponse:
         return worker_pb2.CheckResponse(results=check_subtask(request.source, request.subtask))
+
+    def PreviewUpdate(
+        self, request: worker_pb2.PreviewUpdateRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.PreviewUpdateResponse:
+        return preview(request.source, request.subtask)
 
     def PurgeRelay(
         self, request: worker_pb2.WorkerPurgeRelayRequest, context: grpc.ServicerContext

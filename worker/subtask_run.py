@@ -17,8 +17,9 @@ from worker.connection import Endpoint, Session, Side, coded, connect, current_p
 from worker.context import SubTaskContext
 from worker.ddl.tables import TableName
 from worker.host import Host
+from worker.join.change import changes_of, coming
 from worker.join.join import TableJoin, drop_joining
-from worker.join.record import Joining, kept, new_tables
+from worker.join.record import Joining, kept
 from worker.join.unit import JoiningUnit
 from worker.meta import Phase, SubTaskRow
 from worker.plan import TablePlan
@@ -150,7 +151,12 @@ class SubTaskRun:
             joining = None
             if dealing is not None:
                 joining, tables = self._joining(source, target, rules, epoch, row, dealing, tables)
-            plans = self._plans(rules, tables, source, target, dealing.shards if dealing is not None else None)
+            others = joining.names(tables) if joining is not None else frozenset[TableName]()
+            shards = None
+            if dealing is not None:
+                # A table that moves to another target joins under a new number: the old one takes no part any more.
+                shards = frozenset(at for at in dealing.shards if (tables[at].schema, tables[at].name) not in others)
+            plans = self._plans(rules, tables, source, target, shards)
         host.relay.ensure_from(_lowest([_lowest_of(found), *([joining.start] if joining is not None else [])]))
         # The chunks' marks of every table whose rows the lanes may still meet, by the rules they were dealt by.
         marked = dealing.plans(self._source_id, tables) if dealing is not None else plans
@@ -158,7 +164,6 @@ class SubTaskRun:
             handover = self._handover(marked, stop, replicating=True)
         if stop.is_set:
             return Stopped()
-        others = joining.names(tables) if joining is not None else frozenset[TableName]()
 
         def own_lanes(found: tuple[Checkpoint, ...], until: RelayOffset | None) -> ReplicateUnit:
             return ReplicateUnit(
@@ -211,8 +216,8 @@ class SubTaskRun:
             # First: a table altered after it meets its DDL in its stream.
             start = current_position(source, server_info(source))
             found = read_structures(source, rules, self._source_id)
-        new = new_tables(dealing.shards, tables, found)
-        numbers = range(len(tables), len(tables) + len(new))
+        comes = coming(self._source_id, changes_of(self._source_id, tables, dealing, None, rules, found))
+        new, numbers = [plan.table for plan in comes], [plan.shard for plan in comes]
         joining = None
         if new:
             wanted = dealing_of(self._config, self._lanes, ())

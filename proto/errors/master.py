@@ -209,6 +209,28 @@ BAD_REQUEST = _define(
     message="{reason}",
     workaround="See dmctl help for the command.",
 )
+UPDATE_SOURCES = _define(
+    60309,
+    "update-without-source",
+    scope=Scope.CONFIG,
+    message="task {task} runs on source(s) {sources}, which this file does not name",
+    workaround="Name them in mysql-instances; to end the task there, use stop-task {task} -s SOURCE first.",
+)
+UPDATE_FIXED = _define(
+    60310,
+    "update-fixed-key",
+    scope=Scope.CONFIG,
+    message="task {task}: {key} cannot be changed by an update (it is {before}, the file says {after})",
+    workaround="Put it back. To change it: stop-task, then start-task with another file (with --remove-meta to copy "
+    "everything anew).",
+)
+UPDATE_FULL = _define(
+    60311,
+    "update-of-full-task",
+    scope=Scope.CONFIG,
+    message="task {task} has task-mode full: it has no stream that further tables could join",
+    workaround="Copy them with a task of their own.",
+)
 
 PEER_UNREACHABLE = _define(
     60801,

@@ -200,3 +200,20 @@ LANES_MISSING = _define(
     workaround="The task's records at the target were changed by hand: restore them, or start the task again with "
     "--remove-meta.",
 )
+UPDATE_REMAPS = _define(
+    40035,
+    "update-remaps-rows",
+    scope=Scope.CONFIG,
+    message="source {source}: the update would write rows of {table} otherwise into {target}, which holds them as they "
+    "were written before",
+    workaround="Leave the column mappings of a table as they are while it is merged. To change them: take the table "
+    "out with update-task, remove its rows at the target, and take it in again with another update-task.",
+)
+UPDATE_TOO_EARLY = _define(
+    40036,
+    "update-too-early",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="task {task} has not begun to copy from source {source} yet: there is nothing to update",
+    workaround="Look at query-status; update it once it copies or replicates, or stop-task and start-task it anew.",
+)

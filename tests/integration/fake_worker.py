@@ -25,6 +25,7 @@ class Behaviour:
     paused_with: ErrorDetail | None = None
     check_results: list[pb.CheckResult] = field(default_factory=list[pb.CheckResult])
     check_errors: list[ErrorDetail] = field(default_factory=list[ErrorDetail])
+    table_changes: list[pb.TableChange] = field(default_factory=list[pb.TableChange])
     deaf: bool = False
 
 
@@ -124,6 +125,11 @@ class FakeWorker(WorkerServicer):
     def CheckSubTask(self, request: pb.CheckSubTaskRequest, context: grpc.ServicerContext) -> pb.CheckResponse:
         self.checked.append(request)
         return pb.CheckResponse(results=self.behaviour.check_results, errors=self.behaviour.check_errors)
+
+    def PreviewUpdate(
+        self, request: pb.PreviewUpdateRequest, context: grpc.ServicerContext
+    ) -> pb.PreviewUpdateResponse:
+        return pb.PreviewUpdateResponse(tables=self.behaviour.table_changes)
 
     def PurgeRelay(
         self, request: pb.WorkerPurgeRelayRequest, context: grpc.ServicerContext

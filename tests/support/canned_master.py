@@ -80,6 +80,9 @@ class CannedMaster(MasterServicer):
     def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> Any:
         return self._next("PurgeRelay", request)
 
+    def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("UpdateTask", request)
+
     def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> Any:
         return self._next("ListMember", request)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
@@ -50,13 +49,6 @@ def kept(joining: Joining, source_id: str, tables: tuple[Table, ...], wanted: Ru
     if same == dealing.shards:
         return joining
     return replace(joining, dealing=replace(dealing, shards=same)) if same else None
-
-
-def new_tables(taking_part: Iterable[int], tables: tuple[Table, ...], found: Iterable[Table]) -> tuple[Table, ...]:
-    """Those of ``found`` that are not among the shard tables numbered ``taking_part``. A table that once left comes
-    back as a new one: its rows were passed over meanwhile."""
-    known = {(tables[shard].schema, tables[shard].name) for shard in taking_part}
-    return tuple(table for table in found if (table.schema, table.name) not in known)
 
 
 def merged(own: Dealing, joined: Dealing) -> Dealing:

@@ -40,6 +40,9 @@ class _Master(MasterServicer):
     def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> pb.PurgeRelayResponse:
         return pb.PurgeRelayResponse()
 
+    def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> pb.UpdateTaskResponse:
+        raise NotImplementedError
+
     def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> pb.OperateTaskResponse:
         raise NotImplementedError
 

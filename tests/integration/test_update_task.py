@@ -1,0 +1,140 @@
+"""`dmctl update-task`: tables join a running task with their history, leave it, move, and settings change."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from proto import errors
+from tests.support.cluster import Cluster, Json, SubTask
+from tests.support.wait import until
+from tests.support.world import Family, World
+from tests.support.writer import Writer
+
+
+def _only(family: Family, *tables: str, extra: str = "") -> str:
+    """The family's task file, for these of its shard tables."""
+    do_tables = "".join(f'\n      - {{db-name: "{family.name}_*", tbl-name: "{table}"}}' for table in tables)
+    plain = f'    do-dbs: ["{family.name}_*"]'
+    return family.task(extra=extra).replace(plain, f"{plain}\n    do-tables:{do_tables}")
+
+
+def _update(cluster: Cluster, text: str, *more: str) -> Json:
+    return cluster.dmctl("update-task", cluster.write("updated.task.yaml", text), *more).json
+
+
+def _joined(cluster: Cluster, task: str) -> bool:
+    return all(not _join(sub) for sub in cluster.subtasks(task).values())
+
+
+def _changes(answer: Json) -> set[tuple[str, str]]:
+    sources = cast("list[Json]", answer["sources"])
+    tables = [table for source in sources for table in cast("list[Json]", source["tables"])]
+    return {(table["kind"], table["sourceTable"]) for table in tables}
+
+
+def _join(sub: SubTask) -> Json:
+    """The status of the tables that are joining; {}: none are."""
+    return cast("Json", sub.raw.get("join") or {})
+
+
+def _count(world: World, query: str) -> int:
+    return int(str(world.target.query(query)[0][0]))
+
+
+def test_tables_join_with_their_history_while_everybody_writes(world: World) -> None:
+    family = world.family("joins", tables=3)
+    shards = family.create(3000)
+    cluster = world.cluster
+    with Writer(shards, seed=31) as writer:
+        cluster.start_task(_only(family, "order_01"))
+        cluster.wait_replicating("joins")
+        before = _count(world, "SELECT COUNT(*) FROM joins.orders")
+        dry = _update(cluster, family.task(), "--dry-run")
+        assert _changes(dry) == {("joins", f"`joins_01`.`order_{number:02d}`") for number in (2, 3)}
+        assert _count(world, "SELECT COUNT(*) FROM dm_meta.subtask WHERE joining <> ''") == 0
+        epochs = {sub.raw["epoch"] for sub in cluster.subtasks("joins").values()}
+        answer = _update(cluster, family.task())
+        assert answer["result"], answer
+        until(lambda: _joined(cluster, "joins"), "the new tables have joined", 300)
+        cluster.wait_replicating("joins")
+        seen = writer.counts.changes
+        until(lambda: writer.counts.changes > seen + 500, "the writer goes on behind the join")
+        writer.stop()
+    world.settle(["joins"])
+    assert {sub.raw["epoch"] for sub in cluster.subtasks("joins").values()} != epochs
+    verdict = family.verdict()
+    assert verdict.differences == 0, verdict
+    assert verdict.rows > before
+    assert _changes(_update(cluster, family.task(), "--dry-run")) == set()
+    cluster.dmctl("stop-task", "joins")
+
+
+def test_a_table_leaves_and_comes_back(world: World) -> None:
+    family = world.family("leaves", tables=2)
+    shards = family.create(500)
+    cluster = world.cluster
+    cluster.start_task(family.task())
+    cluster.wait_replicating("leaves")
+    answer = _update(cluster, _only(family, "order_01"))
+    assert _changes(answer) == {("leaves", "`leaves_01`.`order_02`")}
+    cluster.wait_replicating("leaves")
+    world.settle(["leaves"])
+    before = world.target.query("SELECT COUNT(*) FROM leaves.orders")
+    with Writer([shard for shard in shards if shard.table == "order_02"], seed=32) as writer:
+        until(lambda: writer.counts.changes > 200, "the table that has left changes")
+        writer.stop()
+    world.settle(["leaves"])
+    assert world.target.query("SELECT COUNT(*) FROM leaves.orders") == before
+    # Its old rows are in the way of its new ones: the other table goes on, and query-status says what to do.
+    assert _changes(_update(cluster, family.task())) == {("joins", "`leaves_01`.`order_02`")}
+    cluster.wait_subtasks("leaves", lambda sub: _join(sub).get("phase") == "failed", "says why nothing joins")
+    for sub in cluster.subtasks("leaves").values():
+        assert sub.stage == "Running"
+        assert _join(sub)["error"]["code"] == errors.replicate.COLLISION.code
+    with Writer([shard for shard in shards if shard.table == "order_01"], seed=33) as writer:
+        until(lambda: writer.counts.changes > 100, "the table that has stayed changes")
+        writer.stop()
+    world.settle(["leaves"])
+    for instance in (1, 2):
+        part = (instance << 59) + (1 << 52) + (2 << 44)
+        world.target.execute(f"DELETE FROM leaves.orders WHERE id BETWEEN {part} AND {part + (1 << 44) - 1}")
+    cluster.dmctl("pause-task", "leaves")
+    cluster.wait_paused("leaves")
+    cluster.dmctl("resume-task", "leaves")
+    until(lambda: _joined(cluster, "leaves"), "the table has joined", 300)
+    cluster.wait_replicating("leaves")
+    world.settle(["leaves"])
+    verdict = family.verdict()
+    assert verdict.differences == 0, verdict
+    cluster.dmctl("stop-task", "leaves")
+
+
+def test_settings_change_and_fixed_keys_do_not(world: World) -> None:
+    family = world.family("sets")
+    family.create(100)
+    cluster = world.cluster
+    cluster.start_task(family.task())
+    cluster.wait_replicating("sets")
+    answer = _update(cluster, family.task(extra="replicate: {lanes: 3}\n"))
+    sources = cast("list[Json]", answer["sources"])
+    assert [(one["key"], one["before"], one["after"]) for one in cast("list[Json]", sources[0]["settings"])] == [
+        ("replicate.lanes", "2", "3")
+    ]
+    lanes = "SELECT COUNT(*) FROM dm_meta.lane_checkpoint WHERE task = 'sets' AND source = 'mysql-01'"
+    until(lambda: _count(world, lanes) == 3, "three lanes", 120)
+    for text, code in (
+        (family.task().replace("meta-schema: dm_meta", "meta-schema: other_meta"), errors.master.UPDATE_FIXED.code),
+        (family.task(mode="full"), errors.master.UPDATE_FULL.code),
+        (family.task().replace("name: sets", "name: nobody", 1), errors.master.TASK_UNKNOWN.code),
+        (
+            family.task().replace('["1", "sets_", "order_"]', '["5", "sets_", "order_"]'),
+            errors.replicate.UPDATE_REMAPS.code,
+        ),
+    ):
+        refused = cluster.dmctl("update-task", cluster.write("updated.task.yaml", text), check=False)
+        assert refused.code == 1
+        assert f"[{code} " in refused.text, refused.text
+    cluster.wait_replicating("sets")
+    world.settle(["sets"])
+    assert family.verdict().differences == 0
+    cluster.dmctl("stop-task", "sets")

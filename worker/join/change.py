@@ -1,0 +1,101 @@
+"""What other rules, or tables that are new at the source, change for a subtask's tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proto import errors
+from worker.join.record import Joining
+from worker.plan import TablePlan
+from worker.replicate.dealing import Dealing
+from worker.rules import Rules, check_partitions
+from worker.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """A table comes in: its history is copied beside the stream."""
+
+    plan: TablePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """A table goes: its later changes are not applied; its rows at the target stay."""
+
+    plan: TablePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """A table goes to another target: it leaves the one and joins the other, history first."""
+
+    before: TablePlan
+    after: TablePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Remaps:
+    """A table's rows would be written otherwise into the target that holds them already: refused."""
+
+    before: TablePlan
+    after: TablePlan
+
+
+Change = Joins | Leaves | Moves | Remaps
+
+
+def changes_of(
+    source_id: str,
+    tables: tuple[Table, ...],
+    recorded: Dealing,
+    joining: Joining | None,
+    wanted: Rules,
+    found: Iterable[Table],
+) -> tuple[Change, ...]:
+    """What leads from the tables that take part to those that ``wanted`` lets through; by name.
+
+    ``tables``: the recorded structures; ``found``: those at the source now that ``wanted`` lets through. A new plan's
+    number is the one after the recorded tables'. Raises the rules' errors, PARTITION_CLASH among them.
+    """
+    plans = [*recorded.plans(source_id, tables), *(joining.dealing.plans(source_id, tables) if joining else ())]
+    before = {(plan.table.schema, plan.table.name): plan for plan in plans}
+    changes: list[Change] = []
+    after: list[TablePlan] = []
+    number = len(tables)
+    for table in sorted(found, key=lambda table: (table.schema, table.name)):
+        old = before.get((table.schema, table.name))
+        fresh = wanted.plan(number, source_id, table)
+        if old is None:
+            changes.append(Joins(fresh))
+        else:
+            now = wanted.plan(old.shard, source_id, old.table)
+            if now.target_name != old.target_name:
+                changes.append(Moves(old, fresh))
+            else:
+                if (now.columns, now.key) != (old.columns, old.key):
+                    changes.append(Remaps(old, now))
+                after.append(now)
+                continue
+        number += 1
+        after.append(fresh)
+    check_partitions(after)
+    changes += [Leaves(plan) for name, plan in sorted(before.items()) if wanted.route(*name) is None]
+    return tuple(changes)
+
+
+def coming(source_id: str, changes: Iterable[Change]) -> tuple[TablePlan, ...]:
+    """The tables to copy, by number. Raises UPDATE_REMAPS."""
+    plans: list[TablePlan] = []
+    for change in changes:
+        match change:
+            case Joins(plan=plan) | Moves(after=plan):
+                plans.append(plan)
+            case Remaps(before=before):
+                raise errors.replicate.UPDATE_REMAPS(
+                    source=source_id, table=before.table.full_name, target=before.target_name
+                )
+            case Leaves():
+                pass
+    return tuple(plans)

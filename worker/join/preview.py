@@ -1,0 +1,69 @@
+"""What update-task would change at one subtask, asked of its servers; changes nothing."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pymysql
+
+from proto import config_pb2, errors, worker_pb2
+from worker import meta
+from worker.connection import Endpoint, Side, coded, connect
+from worker.join.change import Change, Joins, Leaves, Moves, Remaps, changes_of
+from worker.join.record import Joining
+from worker.plans import read_structures
+from worker.replicate.dealing import Dealing
+from worker.rules import Rules
+
+_ANSWER_SECONDS = 120.0
+
+
+def preview(source: config_pb2.SourceConfig, subtask: config_pb2.SubTaskConfig) -> worker_pb2.PreviewUpdateResponse:
+    """The tables that would come, go or be refused under the rules of ``subtask``.
+
+    Raises UPDATE_TOO_EARLY, the rules' errors and coded errors of the servers.
+    """
+    rules = Rules.from_config(subtask)
+    who = (subtask.meta_schema, subtask.task, source.source_id)
+    target = Endpoint.from_proto(subtask.target)
+    too_early = errors.replicate.UPDATE_TOO_EARLY(task=subtask.task, source=source.source_id)
+    with closing(connect(target, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as session:
+        try:
+            row = meta.read_row(session, *who)
+            recorded = None if row is None else Dealing.from_json(row.dealing)
+            if row is None or recorded is None:
+                raise too_early
+            tables = meta.read_tables(session, *who)
+        except pymysql.ProgrammingError as error:
+            raise too_early from error  # not even the meta schema is there
+        except pymysql.MySQLError as error:
+            raise coded(error, target, Side.TARGET, "target") from error
+    endpoint = Endpoint.from_proto(getattr(source, "from"))
+    with closing(connect(endpoint, Side.SOURCE, name=source.source_id, read_timeout=_ANSWER_SECONDS)) as session:
+        try:
+            found = read_structures(session, rules, source.source_id)
+        except pymysql.MySQLError as error:
+            raise coded(error, endpoint, Side.SOURCE, source.source_id) from error
+    joining = Joining.from_json(row.joining)
+    changes = changes_of(source.source_id, tables, recorded, joining, rules, found)
+    return worker_pb2.PreviewUpdateResponse(tables=[_told(change) for change in changes])
+
+
+def _told(change: Change) -> worker_pb2.TableChange:
+    match change:
+        case Joins(plan=plan):
+            kind, before, after = worker_pb2.TableChange.JOINS, None, plan
+        case Leaves(plan=plan):
+            kind, before, after = worker_pb2.TableChange.LEAVES, plan, None
+        case Moves(before=before, after=after):
+            kind = worker_pb2.TableChange.MOVES
+        case Remaps(before=before, after=after):
+            kind = worker_pb2.TableChange.REMAPS
+    shown = after or before
+    return worker_pb2.TableChange(
+        kind=kind,
+        source_table=shown.table.full_name if shown is not None else "",
+        before=before.target_name if before is not None else "",
+        after=after.target_name if after is not None else "",
+        row_estimate=after.table.row_estimate if after is not None else 0,
+    )
