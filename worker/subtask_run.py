@@ -136,6 +136,7 @@ class SubTaskRun:
             return Finished()
         with relay.one_generation() as relay_id:
             handover = self._handover(plans, stop, replicating=False)
+        hooks.reach("handover")
         self._enter_replicate(epoch, row.start, handover, relay_id, dealing.lanes, stop)
         return Stopped() if stop.is_set else None
 

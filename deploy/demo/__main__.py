@@ -17,6 +17,8 @@ import grpc
 
 from deploy.demo import lag
 from deploy.demo.scenario import (
+    ALL,
+    FIRST,
     ROWS_PER_TABLE,
     TARGET_SCHEMA,
     TARGET_TABLE,
@@ -122,6 +124,7 @@ class Demo:
             say(f"replicating while the writer goes on: {_REPLICATE_SECONDS:.0f} s of measuring the lag")
             probed = [shard for source in self.sources for shard in source.judged()[:1]]
             lags = lag.measure(probed, self.target, _REPLICATE_SECONDS)
+            self.add_tables()
         finally:
             counts = writer.stop()
         print(
@@ -167,7 +170,7 @@ class Demo:
         """Create the sources, check and start the task, wait for its history; seconds that took."""
         for source in self.sources:
             self.show("operate-source", "create", self.cluster.write(f"{source.source_id}.yaml", source.yaml()))
-        task = self.cluster.write("task.yaml", task_yaml(self.sources, self.target))
+        task = self.cluster.write("task.yaml", task_yaml(self.sources, self.target, FIRST))
         self.show("check-task", task)
         full = FullPhase(self.cluster.masters[0].address, len(self.sources))
         full.start()
@@ -176,6 +179,19 @@ class Demo:
         if full.seconds is None:
             raise DemoFailed(f"the history was not merged within {_FULL_LIMIT_SECONDS:.0f} s {full.problem}")
         return full.seconds
+
+    def add_tables(self) -> None:
+        """Another shard schema, with its history, into the running task."""
+        say("the task file now lets shard_03 through, too: its table is copied while all the others go on")
+        task = self.cluster.write("task.yaml", task_yaml(self.sources, self.target, ALL))
+        self.show("update-task", task, "--dry-run")
+        self.show("update-task", task)
+        began = time.monotonic()
+        self.show("query-status", TASK)
+        self.cluster.wait_subtasks(
+            TASK, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has no joining tables any more"
+        )
+        print(f"shard_03 of both sources has joined after {time.monotonic() - began:.1f} s", flush=True)
 
     def watch(self, full: FullPhase, writer: Writer) -> None:
         """Show the progress until synced."""

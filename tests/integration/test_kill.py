@@ -1,10 +1,11 @@
-"""Any process may be killed at any time (I9): with load on, during the snapshot and while replicating."""
+"""Any process may be killed at any time (I9), with load on: at every moment of a snapshot, of a join, and while
+replicating."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.kills import VICTIMS, kill_during_the_snapshot, kill_while_replicating
+from tests.support.kills import VICTIMS, kill_while_copying, kill_while_joining, kill_while_replicating
 from tests.support.world import World
 
 
@@ -13,6 +14,14 @@ def test_kill_while_replicating(world: World, victim: str) -> None:
     kill_while_replicating(world, victim)
 
 
-@pytest.mark.parametrize("victim", ["machine", "jvm", "tasks", "etcd", "target", "source"])
-def test_kill_during_the_snapshot(world: World, victim: str) -> None:
-    kill_during_the_snapshot(world, victim)
+_EVERYBODY = ["worker", "jvm", "tasks", "etcd", "target", "source"]
+
+
+@pytest.mark.parametrize("victim", _EVERYBODY)
+def test_kill_at_every_moment_of_a_snapshot(world: World, victim: str) -> None:
+    kill_while_copying(world, victim)
+
+
+@pytest.mark.parametrize("victim", _EVERYBODY)
+def test_kill_at_every_moment_of_a_join(world: World, victim: str) -> None:
+    kill_while_joining(world, victim)

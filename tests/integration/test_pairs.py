@@ -10,7 +10,7 @@ import pytest
 from tests.support import all_types
 from tests.support.database import Database
 from tests.support.exact import assert_same_bytes
-from tests.support.kills import kill_during_the_snapshot, kill_while_replicating
+from tests.support.kills import kill_while_copying, kill_while_replicating
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.wait import until
@@ -134,5 +134,5 @@ def test_kill_while_replicating_from_mysql_to_mysql(world: World, victim: str) -
 
 
 @pytest.mark.parametrize("victim", ["source", "target"])
-def test_kill_during_the_snapshot_of_mysql(world: World, victim: str) -> None:
-    kill_during_the_snapshot(world, victim)
+def test_kill_while_copying_of_mysql(world: World, victim: str) -> None:
+    kill_while_copying(world, victim)

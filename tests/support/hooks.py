@@ -30,10 +30,11 @@ class Hooks:
 
     def reached(self, moment: str, seconds: float = 180.0) -> list[int]:
         """Wait until a process stands at ``moment``; the ids of those that do."""
-        return until(lambda: self._standing(moment), f"a process reaches the moment {moment}", seconds)
+        return until(lambda: sorted(self.standing(moment)), f"a process reaches the moment {moment}", seconds)
 
-    def _standing(self, moment: str) -> list[int]:
-        return sorted(int(path.suffix[1:]) for path in self.directory.glob(f"{moment}.reached.*"))
+    def standing(self, moment: str) -> set[int]:
+        """The ids of the processes that have come to ``moment`` since it was held."""
+        return {int(path.suffix[1:]) for path in self.directory.glob(f"{moment}.reached.*")}
 
     def release(self, moment: str) -> None:
         """Let them go on, and nobody waits or fails there any more."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from proto import errors, relay_pb2, rpc
+from proto import errors, hooks, relay_pb2, rpc
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
@@ -197,6 +197,7 @@ class _Reader:
                 source=plan.source, number=chunk.number, schema=plan.table.schema, table=plan.table.name
             )
         rows = {key_of(plan, row): row for row in found}
+        hooks.reach("snapshot.fixing")
         if end.offset > start.offset:
             changes = self._changes(plan, chunk, start, end)
             fix_up(rows, plan, changes, lambda keys: self._source.inside(plan, chunk, keys))

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pymysql
 
-from proto import errors
+from proto import errors, hooks
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
 from proto.log import get_logger
@@ -328,6 +328,7 @@ class _Planner(threading.Thread):
                 return
 
     def _publish(self, target: Session, plan: TablePlan, batch: Sequence[Chunk]) -> None:
+        hooks.reach("snapshot.planning")
         try:
             self._store.add_chunks(target, plan.shard, batch)
         except pymysql.MySQLError as error:
