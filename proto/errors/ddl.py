@@ -15,5 +15,6 @@ NOT_HANDLED = _define(
     message="source {source}, task {task}: statement at {position} touches routed table(s) {tables}: {statement} "
     "— shard-DDL handling is missing in this version",
     workaround="Nothing is lost: the task stands right before the statement. Upgrade to a version with "
-    "shard-DDL handling and resume-task.",
+    "shard-DDL handling and resume-task. If it makes a table: update-task with the task file takes the table in, with "
+    "its rows.",
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from proto import errors
 from tests.support.cluster import Cluster, Json, SubTask
+from tests.support.judge import PartitionIds, Shard, Target, compare
 from tests.support.wait import until
 from tests.support.world import Family, World
 from tests.support.writer import Writer
@@ -138,3 +140,98 @@ def test_settings_change_and_fixed_keys_do_not(world: World) -> None:
     world.settle(["sets"])
     assert family.verdict().differences == 0
     cluster.dmctl("stop-task", "sets")
+
+
+def test_the_others_go_on_while_a_table_is_copied(world: World) -> None:
+    family = world.family("beside", tables=2)
+    shards = family.create(300)
+    cluster = world.cluster
+    cluster.start_task(_only(family, "order_01"))
+    cluster.wait_replicating("beside")
+    cluster.hooks.hold("snapshot.before_commit")
+    _update(cluster, family.task())
+    cluster.hooks.reached("snapshot.before_commit")
+    with Writer(shards, seed=34) as writer:
+        until(lambda: writer.counts.changes > 200, "there is load")
+        writer.stop()
+    world.settle(["beside"])
+    assert all(_join(sub)["phase"] == "copying" for sub in cluster.subtasks("beside").values())
+    cluster.hooks.release("snapshot.before_commit")
+    until(lambda: _joined(cluster, "beside"), "the table has joined", 300)
+    cluster.wait_replicating("beside")
+    world.settle(["beside"])
+    assert family.verdict().differences == 0, family.verdict()
+    cluster.dmctl("stop-task", "beside")
+
+
+def test_an_update_of_a_task_that_copies_takes_effect_when_it_replicates(world: World) -> None:
+    family = world.family("early", tables=2)
+    shards = family.create(300)
+    cluster = world.cluster
+    cluster.hooks.hold("snapshot.before_commit")
+    cluster.start_task(_only(family, "order_01"))
+    cluster.hooks.reached("snapshot.before_commit")
+    with Writer(shards, seed=35) as writer:
+        _update(cluster, family.task())
+        cluster.hooks.release("snapshot.before_commit")
+        cluster.wait_replicating("early")
+        until(lambda: _joined(cluster, "early"), "the table has joined", 300)
+        seen = writer.counts.changes
+        until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")
+        writer.stop()
+    cluster.wait_replicating("early")
+    world.settle(["early"])
+    assert family.verdict().differences == 0, family.verdict()
+    cluster.dmctl("stop-task", "early")
+
+
+def test_a_table_that_was_made_meanwhile_comes_in(world: World) -> None:
+    """Its CREATE TABLE has stopped the task; the update takes it in with its rows, and the task goes on."""
+    whole = world.family("made", tables=3)
+    family = replace(whole, tables=2)
+    family.create(200)
+    cluster = world.cluster
+    cluster.start_task(family.task())
+    cluster.wait_replicating("made")
+    for _, server in world.sources:
+        server.execute(
+            "CREATE TABLE made_01.order_03 LIKE made_01.order_01",
+            "INSERT INTO made_01.order_03 SELECT * FROM made_01.order_02",
+        )
+    cluster.wait_subtasks(
+        "made",
+        lambda sub: [code for code, _ in sub.errors] == [errors.ddl.NOT_HANDLED.code],
+        "stands before CREATE TABLE",
+    )
+    assert _changes(_update(cluster, family.task())) == {("joins", "`made_01`.`order_03`")}
+    until(lambda: _joined(cluster, "made"), "the table has joined", 300)
+    cluster.wait_replicating("made")
+    world.settle(["made"])
+    verdict = whole.verdict()
+    assert verdict.differences == 0, verdict
+    cluster.dmctl("stop-task", "made")
+
+
+def test_a_table_moves_to_another_target(world: World) -> None:
+    family = world.family("moves", tables=1)
+    shards = family.create(400)
+    cluster = world.cluster
+    cluster.start_task(family.task())
+    cluster.wait_replicating("moves")
+    there = family.task().replace("    target-schema: moves\n", "    target-schema: moved\n")
+    with Writer(shards, seed=36) as writer:
+        assert _changes(_update(cluster, there)) == {("moves", "`moves_01`.`order_01`")}
+        until(lambda: _joined(cluster, "moves"), "the table has joined", 300)
+        seen = writer.counts.changes
+        until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")
+        writer.stop()
+    cluster.wait_replicating("moves")
+    world.settle(["moves"])
+    places = [
+        Shard(server.connect, "moves_01", "order_01", PartitionIds(instance, 1, 1))
+        for instance, (_, server) in enumerate(world.sources, 1)
+    ]
+    verdict = compare(places, Target(world.target.connect, "moved", "orders"))
+    assert verdict.differences == 0, verdict
+    assert _count(world, "SELECT COUNT(*) FROM moves.orders") > 0
+    cluster.dmctl("stop-task", "moves")

@@ -1,0 +1,88 @@
+"""What update-task takes and refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from master.update import select, settings_changed
+from proto import config_pb2, errors
+from proto.config.task import TaskFile, parse_task
+from proto.errors import ErrorSpec, ShardmergeError
+from tests.unit.master.records import state
+
+TASK = """
+name: merge
+task-mode: all
+target-database: {host: 127.0.0.1, port: 4000, user: dm, password: "secret-1"}
+mysql-instances:
+  - source-id: s1
+  - source-id: s2
+"""
+BINDINGS = {"s1": "w1", "s2": "w2"}
+
+
+def _file(old: str = "", new: str = "") -> TaskFile:
+    assert old in TASK
+    return parse_task(TASK.replace(old, new) if old else TASK, "merge.yaml")
+
+
+def _one(old: str = "", new: str = "", extra: str = "") -> config_pb2.SubTaskConfig:
+    return parse_task((TASK.replace(old, new) if old else TASK) + extra, "merge.yaml").to_subtasks()[0]
+
+
+def _refused(spec: ErrorSpec, work: Callable[[], object]) -> ShardmergeError:
+    with pytest.raises(ShardmergeError) as caught:
+        work()
+    assert caught.value.spec is spec
+    return caught.value
+
+
+def test_the_sources_that_run_it() -> None:
+    running = _file().to_subtasks()[:1]
+    wanted = select(_file(), state(bindings=BINDINGS, subtasks=running))
+    assert [one.source_id for one in wanted.subtasks] == ["s1"]
+    assert wanted.absent == ("s2",)
+
+
+def test_refusals() -> None:
+    both = _file().to_subtasks()
+    _refused(errors.master.TASK_UNKNOWN, lambda: select(_file(), state(bindings=BINDINGS)))
+    one = _file("  - source-id: s2\n")
+    error = _refused(errors.master.UPDATE_SOURCES, lambda: select(one, state(bindings=BINDINGS, subtasks=both)))
+    assert error.values["sources"] == "s2"
+    full = _file("task-mode: all", "task-mode: full")
+    _refused(errors.master.UPDATE_FULL, lambda: select(full, state(bindings=BINDINGS, subtasks=both)))
+
+
+def test_settings_that_differ_are_told_and_tables_are_not() -> None:
+    after = _one(extra="replicate: {lanes: 3}\nsnapshot: {rows-per-second: 100}\n")
+    assert [(one.key, one.before, one.after) for one in settings_changed(_one(), after)] == [
+        ("replicate.lanes", "2", "3"),
+        ("snapshot.rowsPerSecond", "", "100"),
+    ]
+    assert settings_changed(_one(), _one()) == ()
+    other_tables = _one(
+        "source-id: s1", "source-id: s1\n    block-allow-list: few", "block-allow-list: {few: {do-dbs: [a]}}\n"
+    )
+    assert settings_changed(_one(), other_tables) == ()
+
+
+def test_a_password_may_change_and_is_not_shown() -> None:
+    [change] = settings_changed(_one(), _one("secret-1", "secret-2"))
+    assert change.key == "target.password"
+    assert "secret" not in str(change)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("port: 4000", "port: 4001"),
+        ("host: 127.0.0.1", "host: 127.0.0.2"),
+        ("task-mode: all", "task-mode: incremental"),
+        ("task-mode: all", "task-mode: all\nmeta-schema: elsewhere"),
+    ],
+)
+def test_what_a_running_task_cannot_change(old: str, new: str) -> None:
+    _refused(errors.master.UPDATE_FIXED, lambda: settings_changed(_one(), _one(old, new)))
