@@ -183,6 +183,16 @@ class ReplicateUnit:
         while not stop.wait(_TRAIL_SECONDS):
             self._unfetched_since()
 
+    @property
+    def context(self) -> SubTaskContext:
+        """What it works with; for a comparison beside it, as :attr:`plans`."""
+        return self._context
+
+    @property
+    def plans(self) -> tuple[TablePlan, ...]:
+        """As the lanes are, or are to be after a first stretch."""
+        return self._plans
+
     def lowest(self) -> RelayOffset | None:
         """The lowest offset a lane may need again; None while unknown (nothing may be purged)."""
         return self._board.lowest() if self._board is not None else None
