@@ -29,11 +29,17 @@ class CompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.Co
         if subtask is None:
             raise errors.compare.NOT_REPLICATING(task=request.task, source=source, state="not known to the worker yet")
         unit = subtask.replicating()
-        if unit is None:
+        plans = unit.plans if unit is not None else None
+        if unit is None or plans is None:
             raise errors.compare.NOT_REPLICATING(task=request.task, source=source, state=_state(subtask))
         stop = StopSignal()
         running = Comparison(
-            unit.context, unit.plans, request, stop, unit.lowest, lambda: subtask.replicating() is unit
+            unit.context,
+            plans,
+            request,
+            stop,
+            unit.lowest,
+            lambda: subtask.replicating() is unit and unit.plans is plans,
         )
         with self._lock:
             if running.identity in self._running:

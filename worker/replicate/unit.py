@@ -98,6 +98,7 @@ class ReplicateUnit:
         self._board: LaneBoard | None = None
         self._trail = SourceTrail()
         self._trail_lock = threading.Lock()
+        self._is_settled = False
 
     def run(self, stop: StopSignal) -> Outcome:
         inner = stop.child()
@@ -117,6 +118,7 @@ class ReplicateUnit:
             found = self._translated(found, inner)
             match next_step(found, recorded, wanted, context.source.source_id, self._end_of_group(inner)):
                 case Keep():
+                    self._is_settled = True
                     return self._run_lanes(_Lanes(found, self._plans, context.rules, None), stop)
                 case Rewrite(at=at):
                     found, recorded = self._deal_anew(found, at, wanted), wanted
@@ -189,9 +191,9 @@ class ReplicateUnit:
         return self._context
 
     @property
-    def plans(self) -> tuple[TablePlan, ...]:
-        """As the lanes are, or are to be after a first stretch."""
-        return self._plans
+    def plans(self) -> tuple[TablePlan, ...] | None:
+        """Those that the lanes follow; None while they run to a barrier by other ones."""
+        return self._plans if self._is_settled else None
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset a lane may need again; None while unknown (nothing may be purged)."""

@@ -62,5 +62,3 @@ def test_labels_that_differ_identify_nothing() -> None:
     label = Column("id", ValueKind.ENUM, "enum('a')", False, charset="utf8mb4", labels=("a",))
     with pytest.raises(NotComparable):
         _with_key(label, replace(label, type_text="enum('b','a')", labels=("b", "a")))
-
-
