@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +14,10 @@ import pytest
 
 from proto import errors
 from tests.support.cluster import Answer
+from tests.support.daemon import command
 from tests.support.database import Database
 from tests.support.judge import PartitionIds
+from tests.support.wait import until
 from tests.support.world import Family, World
 from tests.support.writer import Shape, Writer
 
@@ -222,3 +226,77 @@ def test_shards_without_partition_id(world: World, key: str) -> None:
     answer, lines = compare(world, name)
     assert (answer.code, lines) == (0, []), answer.text
     world.cluster.dmctl("stop-task", name)
+
+
+def test_the_only_shard_of_a_target_may_have_any_key(world: World) -> None:
+    """Every row of the target is its own: what is too much is found by looking up the target's keys in the shard."""
+    [(source_id, server), _] = world.sources
+    server.execute(
+        "CREATE DATABASE cmp_solo_01",
+        "CREATE TABLE cmp_solo_01.order_01 (id VARCHAR(20) COLLATE utf8mb4_general_ci, at DATE, name VARCHAR(40), "
+        "PRIMARY KEY (id, at)) DEFAULT CHARSET=utf8mb4",
+        *(f"INSERT INTO cmp_solo_01.order_01 VALUES ('Key {at}', '2024-01-0{1 + at % 9}', 'x')" for at in range(300)),
+    )
+    family = Family("cmp_solo", ((source_id, server),), world.target, tables=1)
+    task = "\n".join(line for line in family.task().splitlines() if "column-mapping-rules" not in line)
+    world.cluster.start_task(task[: task.index("column-mappings:")])
+    world.cluster.wait_replicating("cmp_solo")
+    answer, _ = compare(world, "cmp_solo")
+    assert (answer.code, totals(answer)["rows"]) == (0, 300), answer.text
+    assert [table["extraUnsought"] for table in answer.json["tables"]] == [""]
+    world.target.execute(
+        "INSERT INTO cmp_solo.orders VALUES ('Key 999', '2024-01-01', 'x')",
+        "UPDATE cmp_solo.orders SET id = 'KEY 9' WHERE id = 'Key 9'",
+        "UPDATE cmp_solo.orders SET at = '2025-01-01' WHERE id = 'Key 20'",
+    )
+    answer, lines = compare(world, "cmp_solo")
+    assert answer.code == 1, answer.text
+    kinds = {(line["kind"], line["key"]["id"], line["key"]["at"]) for line in lines}
+    assert kinds == {
+        ("extra", "Key 999", "2024-01-01"),
+        ("missing", "Key 9", "2024-01-01"),
+        ("extra", "KEY 9", "2024-01-01"),
+        ("missing", "Key 20", "2024-01-03"),
+        ("extra", "Key 20", "2025-01-01"),
+    }
+    answer, lines = compare(world, "cmp_solo", "--repair")
+    assert answer.code == 0, f"{answer.text}\n{lines}"
+    answer, lines = compare(world, "cmp_solo")
+    assert (answer.code, lines) == (0, []), answer.text
+    world.cluster.dmctl("stop-task", "cmp_solo")
+
+
+def test_ctrl_c_ends_the_comparison_at_the_worker(world: World) -> None:
+    """Held lanes keep it from judging what differs: it would wait for minutes."""
+    family = world.family("cmp_end", tables=2)
+    started(world, family, 100)
+    [(_, server), _] = world.sources
+    world.cluster.hooks.hold("lane0.commit")
+    world.cluster.hooks.hold("lane1.commit")
+    server.execute("UPDATE cmp_end_01.order_01 SET note = 'held up'")
+    addresses = ",".join(master.address for master in world.cluster.masters)
+    with subprocess.Popen(
+        [command("dmctl"), "--master-addr", addresses, "--output", "json", "compare", family.name],
+        cwd=world.directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as running:
+
+        def is_running() -> bool:
+            answer, _ = compare(world, family.name, "--table", "cmp_end_01.order_02")
+            return str(errors.compare.ALREADY_RUNNING.code) in answer.text
+
+        try:
+            until(is_running, "the comparison runs")
+            running.send_signal(signal.SIGINT)
+            said, _ = running.communicate(timeout=120)
+        finally:
+            running.kill()
+    assert running.returncode == 130, said
+    until(lambda: not is_running(), "the comparison has ended at the worker")
+    world.cluster.hooks.release_all()
+    world.settle([family.name])
+    answer, _ = compare(world, family.name)
+    assert answer.code == 0, answer.text
+    world.cluster.dmctl("stop-task", family.name)
