@@ -34,7 +34,8 @@ class NotComparable(Exception):
 @dataclass(frozen=True, slots=True)
 class ComparedColumn:
     """``source``, ``target``: expressions of the same text for the same value, NULL for NULL. ``is_long``: values may
-    be too long to be sent: their hash stands for them. ``is_binary``: shown in hexadecimal."""
+    be too long to be sent: their hash stands for them. ``is_binary``: shown in hexadecimal. ``nullable``: at one side
+    at least."""
 
     name: str
     kind: ValueKind
@@ -42,6 +43,7 @@ class ComparedColumn:
     target: str
     is_long: bool
     is_binary: bool
+    nullable: bool = True
 
     def hashed(self, expression: str) -> str:
         """What goes into a row's checksum: of bounded length, and such that NULL shows elsewhere."""
@@ -76,6 +78,7 @@ def compared_column(item: ColumnPlan, target: Column) -> ComparedColumn:
         target=target_sql,
         is_long=_LONG.match(column.type_text) is not None or _LONG.match(target.type_text) is not None,
         is_binary=column.kind is ValueKind.BINARY,
+        nullable=column.nullable or target.nullable,
     )
 
 
@@ -184,8 +187,10 @@ def row_hash(columns: Sequence[ComparedColumn], *, at_source: bool) -> str:
     """
     expressions = [(column, column.source if at_source else column.target) for column in columns]
     parts = [column.hashed(expression) for column, expression in expressions]
-    nulls = ",".join(f"ISNULL({expression})" for _, expression in expressions)
-    return f"SHA2(CONCAT_WS(',',{','.join(parts)},CONCAT({nulls})),256)"
+    nulls = [f"ISNULL({expression})" for column, expression in expressions if column.nullable]
+    if nulls:
+        parts.append(f"CONCAT({','.join(nulls)})")
+    return f"SHA2(CONCAT_WS(',',{','.join(parts)}),256)"
 
 
 def hash_sum(columns: Sequence[ComparedColumn], *, at_source: bool) -> str:
