@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
 
 import grpc
 
 from proto import errors, rpc
+from proto.compare_pb2 import CompareFrame, CompareRequest
+from proto.compare_pb2_grpc import CompareStub
 from proto.errors import ShardmergeError
 from proto.master_pb2_grpc import MasterStub
 
@@ -87,6 +89,20 @@ class MasterClient:
                 if not waits or time.monotonic() > min(began + _ELECTION_SECONDS, deadline):
                     raise
                 time.sleep(0.3 + random.random() * 0.4)  # noqa: S311 — only spreads the clients
+
+    def compare(self, request: CompareRequest) -> Iterator[CompareFrame]:
+        """The stream of a comparison, however long it takes; leaving the iterator ends the comparison.
+
+        Any master answers. Raises what :meth:`call` raises but DEADLINE_EXCEEDED.
+        """
+        channel = self._connected(time.monotonic() + self._timeout)
+        stream = CompareStub(channel).Compare(request)
+        try:
+            yield from stream
+        except grpc.RpcError as error:
+            raise self._coded(error, "compare") from error
+        finally:
+            stream.cancel()
 
     def _once(
         self,

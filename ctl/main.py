@@ -11,6 +11,7 @@ from importlib.metadata import version
 import click
 
 from ctl.commands.check_task import check_task
+from ctl.commands.compare import compare
 from ctl.commands.list_member import list_member
 from ctl.commands.operate_source import operate_source
 from ctl.commands.operate_task import pause_task, resume_task, stop_task
@@ -106,6 +107,7 @@ for _command in (
     start_task,
     update_task,
     query_status,
+    compare,
     pause_task,
     resume_task,
     stop_task,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 
+from master import compare
+from master.compare import CompareService
 from master.election import Election
 from master.relays import Relays
 from master.scheduler import Scheduler
@@ -17,6 +19,7 @@ from master.store import Store
 from master.tasks import Tasks
 from master.update import Updates
 from master.workers import Workers
+from proto.compare_pb2_grpc import add_CompareServicer_to_server
 from proto.etcd import Etcd
 from proto.log import get_logger
 from proto.master_pb2_grpc import add_MasterServicer_to_server
@@ -46,8 +49,9 @@ class Master:
             Status(self._store, self._workers),
             Relays(self._store, self._workers),
         )
-        self._server = make_server(_THREADS, (SERVICE,), f"dm-master {settings.name}")
+        self._server = make_server(_THREADS, (SERVICE, compare.SERVICE), f"dm-master {settings.name}")
         add_MasterServicer_to_server(service, self._server)
+        add_CompareServicer_to_server(CompareService(self._store, self._ending), self._server)
 
     def start(self) -> Master:
         """Listen, then join. etcd may be away: the master joins when it is back.

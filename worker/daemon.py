@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from proto import errors, keys, relay_pb2_grpc, rpc, state_pb2, worker_pb2, worker_pb2_grpc
+from proto import compare_pb2_grpc, errors, keys, relay_pb2_grpc, rpc, state_pb2, worker_pb2, worker_pb2_grpc
 from proto.config.daemon import WorkerFile
 from proto.errors import ShardmergeError
 from proto.etcd import Etcd, Snapshot
 from proto.log import get_logger
+from worker.compare.service import CompareService
 from worker.lane_service import LaneService
 from worker.leased_server_id import LeasedServerId
 from worker.registration import Registration
@@ -22,14 +23,14 @@ from worker.relay.server_id import derived
 from worker.service import WorkerService
 from worker.source_runner import SourceRunner
 from worker.spark import SparkRunner
-from worker.subtask import Decision
+from worker.subtask import Decision, SubTask
 
 log = get_logger()
 
 _RPC_THREADS = 128  # every lane's stream holds one as long as it lasts
 _LEASE_POLL_SECONDS = 0.2
 _ETCD_PAUSE_SECONDS = 1.0
-_SERVICES = ("shardmerge.v1.Worker", "shardmerge.v1.Relay")
+_SERVICES = ("shardmerge.v1.Worker", "shardmerge.v1.Relay", "shardmerge.v1.WorkerCompare", "shardmerge.v1.CompareDesk")
 
 
 class Daemon:
@@ -51,6 +52,9 @@ class Daemon:
         """Listen and register. Raises CANNOT_LISTEN; what was begun is undone by :meth:`close`."""
         worker_pb2_grpc.add_WorkerServicer_to_server(WorkerService(self), self._server)
         relay_pb2_grpc.add_RelayServicer_to_server(self._lane_service, self._server)
+        comparisons = CompareService(self._subtask)
+        compare_pb2_grpc.add_WorkerCompareServicer_to_server(comparisons, self._server)
+        compare_pb2_grpc.add_CompareDeskServicer_to_server(comparisons, self._server)
         rpc.listen(self._server, self._config.worker_addr)
         self._server.start()
         threading.Thread(target=self._guard_lease, name="lease-guard", daemon=True).start()
@@ -112,6 +116,10 @@ class Daemon:
         if runner is None or runner.config.source_id != request.source:
             raise errors.worker.NOT_BOUND(source=request.source, worker=self._config.name)
         return runner.purge_before(request.filename, request.sub_dir)
+
+    def _subtask(self, task: str, source: str) -> SubTask | None:
+        runner = self._runner
+        return runner.subtask(task) if runner is not None and runner.config.source_id == source else None
 
     def _relay(self) -> Relay | None:
         runner = self._runner

@@ -136,6 +136,10 @@ class SourceRunner:
             if subtask.name == task:
                 subtask.join(seconds)
 
+    def subtask(self, task: str) -> SubTask | None:
+        with self._lock:
+            return self._subtasks.get(task)
+
     def interrupt(self) -> None:
         """Stop every run now (lease lost); subtasks start again when runs are allowed."""
         for subtask in self._all():

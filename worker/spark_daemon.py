@@ -18,7 +18,14 @@ import sys
 
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 _ONLY_FORK = "SHARDMERGE_DAEMON_ONLY_FORKS"
-_MODULES = ("pandas", "pyspark.worker", "worker.replicate.lane", "worker.snapshot.reader", "worker.probe")
+_MODULES = (
+    "pandas",
+    "pyspark.worker",
+    "worker.replicate.lane",
+    "worker.snapshot.reader",
+    "worker.compare.task",
+    "worker.probe",
+)
 
 
 def without_archives(path: list[str]) -> list[str]:

@@ -139,6 +139,12 @@ class SubTask:
                 return self._tried_revision >= self._decision.revision
             return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
 
+    def replicating(self) -> ReplicateUnit | None:
+        """The unit at work, if that replicates."""
+        with self._condition:
+            unit = self._unit if self._stage == pb.STAGE_RUNNING and not self._stop.is_set else None
+        return unit if isinstance(unit, ReplicateUnit) else None
+
     def need(self) -> Need:
         """What it may still read of the relay log (I7)."""
         with self._condition:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import all_types
+from tests.support.cluster import Answer
 from tests.support.database import Database
 from tests.support.exact import assert_same_bytes
 from tests.support.kills import kill_while_copying, kill_while_replicating
@@ -60,6 +61,8 @@ def test_history_and_live_changes_from_both_into_both(world: World) -> None:
             world.cluster.wait_replicating(name)
         seen = writer.counts.changes
         until(lambda: writer.counts.changes > seen + 1500, "the writer goes on while replicating")
+        for name in names:
+            _compare(world, name)
         counts = writer.stop()
     world.settle(names)
     for family in families:
@@ -69,6 +72,33 @@ def test_history_and_live_changes_from_both_into_both(world: World) -> None:
     assert min(counts.inserts, counts.updates, counts.deletes, counts.key_changes) > 0
     for name in names:
         world.cluster.dmctl("stop-task", name)
+
+
+def _compare(world: World, task: str, *options: str) -> Answer:
+    """dmctl compare, which finds no difference (left)."""
+    report = str(world.directory / f"{task}.jsonl")
+    answer = world.cluster.dmctl("compare", task, "--report", report, *options)
+    assert sum(int(table["rows"]) for table in answer.json["tables"]) > 0
+    return answer
+
+
+def test_what_is_planted_is_repaired_in_every_pair(world: World) -> None:
+    families = [world.family(f"into_fix_{target.flavor}", target=target, tables=1) for target in world.targets]
+    shards = [shard for family in families for shard in family.create(1000)]
+    for family in families:
+        world.cluster.start_task(family.task())
+    with Writer(shards, seed=52):
+        for family in families:
+            world.cluster.wait_replicating(family.name)
+            family.target.execute(f"UPDATE {family.name}.orders SET customer = 'planted' WHERE (id & 127) = 7")
+            answer = _compare(world, family.name, "--repair")
+            assert sum(int(table["repaired"]) for table in answer.json["tables"]) > 0
+    world.settle([family.name for family in families])
+    for family in families:
+        verdict = family.verdict()
+        assert verdict.differences == 0, verdict
+        _compare(world, family.name)
+        world.cluster.dmctl("stop-task", family.name)
 
 
 def _all_types(statement: str, table: str) -> str:
@@ -105,6 +135,7 @@ def test_every_type_arrives_byte_for_byte(world: World) -> None:
             _run(source, all_types.CHANGES, f"types_{source.flavor}.{table}")
     _compare_types(world, tasks)
     for task in tasks:
+        _compare(world, task)
         world.cluster.dmctl("stop-task", task)
 
 

@@ -124,7 +124,7 @@ class JoiningUnit:
                 while not joining.wait(_LOOK_SECONDS):
                     if own.is_over:
                         return False
-                    if self._join.is_near() and self._main.is_settled:
+                    if self._join.is_near() and self._main.plans is not None:
                         hooks.reach("join.near")
                         return True
             finally:

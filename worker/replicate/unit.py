@@ -136,10 +136,9 @@ class ReplicateUnit:
         self._standing = standing
         self._part = part
         self._board: LaneBoard | None = None
-        self.is_settled = False
-        """Whether the lanes are as they are to be."""
         self._trail = SourceTrail()
         self._trail_lock = threading.Lock()
+        self._is_settled = False
 
     def run(self, stop: StopSignal) -> Outcome:
         inner = stop.child()
@@ -161,7 +160,7 @@ class ReplicateUnit:
             found = translated(context.relay, found, inner)
             match next_step(found, recorded, wanted, context.source.source_id, end_of_group(context.relay, inner)):
                 case Keep():
-                    self.is_settled = True
+                    self._is_settled = True
                     return self._run_lanes(_Lanes(found, self._plans, context.rules, self._part.until), stop)
                 case Rewrite(at=at):
                     found, recorded = self._deal_anew(found, at, wanted), wanted
@@ -235,6 +234,16 @@ class ReplicateUnit:
         """So that it is known for how long the relay has been behind when somebody asks."""
         while not stop.wait(_TRAIL_SECONDS):
             self._unfetched_since()
+
+    @property
+    def context(self) -> SubTaskContext:
+        """What it works with; for a comparison beside it, as :attr:`plans`."""
+        return self._context
+
+    @property
+    def plans(self) -> tuple[TablePlan, ...] | None:
+        """Those that the lanes follow; None while they run to a barrier by other ones."""
+        return self._plans if self._is_settled else None
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset a lane may need again; None while unknown (nothing may be purged)."""

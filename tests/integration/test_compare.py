@@ -1,0 +1,302 @@
+"""dmctl compare beside a running writer: what it reports is so, and what is planted it finds, names and repairs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proto import errors
+from tests.support.cluster import Answer
+from tests.support.daemon import command
+from tests.support.database import Database
+from tests.support.judge import PartitionIds
+from tests.support.wait import until
+from tests.support.world import Family, World
+from tests.support.writer import Shape, Writer
+
+WRITING_SECONDS = 30.0
+
+
+def compare(world: World, task: str, *options: str) -> tuple[Answer, list[dict[str, Any]]]:
+    """dmctl compare; its answer and the lines of its report."""
+    path = Path(world.directory) / f"{task}.jsonl"
+    path.unlink(missing_ok=True)
+    answer = world.cluster.dmctl("compare", task, "--report", str(path), *options, check=False)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return answer, lines
+
+
+def started(world: World, family: Family, rows: int, shape: Shape | None = None) -> None:
+    _ = family.create(rows, shape) if shape is not None else family.create(rows)
+    world.cluster.start_task(family.task())
+    world.cluster.wait_replicating(family.name)
+
+
+def found(lines: Sequence[dict[str, Any]]) -> set[tuple[str, str, int]]:
+    """(kind, shard table, key) of a report."""
+    return {(line["kind"], line["sourceTable"], int(line["key"]["id"])) for line in lines}
+
+
+def totals(answer: Answer) -> dict[str, int]:
+    names = ("rows", "missing", "extra", "different", "unjudged", "repaired", "unnamed")
+    return {name: sum(int(table[name]) for table in answer.json["tables"]) for name in names}
+
+
+def test_a_running_writer_makes_no_difference(world: World) -> None:
+    family = world.family("cmp_live", tables=2)
+    started(world, family, 20_000)
+    runs = 0
+    with Writer(family.shard_tables(), seed=71) as writer:
+        ends = time.monotonic() + WRITING_SECONDS
+        while time.monotonic() < ends or runs < 2:
+            answer, lines = compare(world, family.name)
+            assert answer.code == 0, f"{answer.text}\n{lines}"
+            assert totals(answer)["rows"] > 70_000
+            runs += 1
+        counts = writer.stop()
+    assert min(counts.inserts, counts.updates, counts.deletes, counts.key_changes) > 0
+    world.settle([family.name])
+    verdict = family.verdict()
+    assert verdict.differences == 0, verdict
+    world.cluster.dmctl("stop-task", family.name)
+
+
+FINE = Shape(
+    definition=(
+        "id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, name VARCHAR(40) NULL, f FLOAT NULL, d DOUBLE NULL, "
+        "note TEXT NULL, n DECIMAL(20,6) NULL, at DATETIME(6) NULL, b VARBINARY(20) NULL"
+    ),
+    columns=("name", "f", "d", "note", "n", "at", "b"),
+    row=lambda rng: (
+        f"Name {rng.randrange(10_000)}",
+        str(rng.random()),
+        str(rng.random()),
+        "note " * rng.randrange(1, 9),
+        f"{rng.randrange(10_000)}.{rng.randrange(1_000_000):06d}",
+        f"2024-01-0{rng.randrange(1, 10)} 10:00:00.{rng.randrange(1_000_000):06d}",
+        rng.randbytes(8),
+    ),
+)
+PLANTED = {
+    11: "name = CONCAT(name, ' ')",
+    12: "name = LOWER(name)",
+    13: "d = d + 2.220446049250313e-16 * d",
+    14: "f = f * 1.0000002",
+    15: "note = NULL",
+    16: "n = n + 0.000001",
+    17: "at = at + INTERVAL 1 MICROSECOND",
+    18: "b = CONCAT(b, X'00')",
+}
+"""By row: the smallest difference there is."""
+
+
+def plant(target: Database, table: str, base: int, *, owned: bool = True) -> set[tuple[str, int]]:
+    """Differences in rows whose ids are ``base`` | 10 … 21; (kind, id) of each."""
+    target.execute(
+        f"UPDATE {table} SET name = NULL WHERE id = {base | 10}",
+        *(f"UPDATE {table} SET {change} WHERE id = {base | at}" for at, change in PLANTED.items()),
+        f"DELETE FROM {table} WHERE id = {base | 19}",
+        f"UPDATE {table} SET id = {base | 900_000_000} WHERE id = {base | 20}",
+        f"INSERT INTO {table} (id, name) VALUES ({base | 900_000_001}, '')",
+    )
+    different = {("different", base | at) for at in (10, *PLANTED)}
+    extra = {("extra", base | 900_000_000), ("extra", base | 900_000_001)} if owned else set[tuple[str, int]]()
+    return different | {("missing", base | 19), ("missing", base | 20)} | extra
+
+
+def test_what_is_planted_is_found_named_and_repaired_beside_a_writer(world: World) -> None:
+    family = world.family("cmp_plant", tables=2)
+    started(world, family, 3000, FINE)
+    # The writer leaves these rows alone, so that it cannot mend them: it works on the second tables.
+    shards = [shard for shard in family.shard_tables() if shard.table == "order_02"]
+    first, second = PartitionIds(1, 1, 1)(0), PartitionIds(2, 1, 1)(0)
+    for _, server in world.sources:
+        server.execute("UPDATE cmp_plant_01.order_01 SET name = '' WHERE id = 10")
+    world.settle([family.name])
+    with Writer(shards, seed=72, shape=FINE) as writer:
+        planted = plant(world.target, "cmp_plant.orders", first) | plant(world.target, "cmp_plant.orders", second)
+        # A row that no shard table can have: no instance is number 0.
+        world.target.execute("INSERT INTO cmp_plant.orders (id, name) VALUES (7, 'stray')")
+        planted.add(("extra", 7))
+        answer, lines = compare(world, family.name)
+        assert answer.code == 1, answer.text
+        assert {(kind, key) for kind, _, key in found(lines)} == planted, answer.text
+        columns = {int(line["key"]["id"]): line["columns"] for line in lines if line["kind"] == "different"}
+        assert columns[first | 10] == {"name": {"source": "", "target": None}}
+        assert {at: list(columns[second | at]) for at in PLANTED} == {
+            at: [change.split()[0]] for at, change in PLANTED.items()
+        }
+        answer, lines = compare(world, family.name, "--repair")
+        assert answer.code == 0, f"{answer.text}\n{lines}"
+        assert totals(answer)["repaired"] == len(planted)
+        assert all(line["repaired"] for line in lines)
+        answer, lines = compare(world, family.name)
+        assert (answer.code, lines) == (0, []), answer.text
+        # The lanes count what they change: a row that was put back can be changed and deleted again.
+        for _, server in world.sources:
+            server.execute(
+                "UPDATE cmp_plant_01.order_01 SET name = 'after' WHERE id IN (10, 11, 19)",
+                "DELETE FROM cmp_plant_01.order_01 WHERE id = 20",
+            )
+        writer.stop()
+    world.settle([family.name])
+    verdict = family.verdict()
+    assert verdict.differences == 0, verdict
+    world.cluster.dmctl("stop-task", family.name)
+
+
+def test_repairing_rows_that_the_writer_changes(world: World) -> None:
+    """The writer changes, deletes and inserts all over the table that is repaired again and again; the judge has the
+    last word. Values are planted, no missing rows: those the lanes may meet before the repair does, and then they stop.
+    """
+    family = world.family("cmp_race", tables=1)
+    started(world, family, 2000)
+    with Writer(family.shard_tables(), seed=73, pause_seconds=0.002) as writer:
+        for number in range(4):
+            seen = writer.counts.changes
+            world.target.execute(
+                f"UPDATE cmp_race.orders SET note = 'planted {number}' WHERE (id & 1023) BETWEEN 100 AND 400"
+            )
+            answer, lines = compare(world, family.name, "--repair")
+            assert answer.code == 0, f"{answer.text}\n{lines[:3]}"
+            assert totals(answer)["repaired"] > 0
+            assert writer.counts.changes > seen
+        writer.stop()
+    world.settle([family.name])
+    verdict = family.verdict()
+    assert verdict.differences == 0, verdict
+    world.cluster.dmctl("stop-task", family.name)
+
+
+def test_what_does_not_replicate_is_not_compared(world: World) -> None:
+    family = world.family("cmp_paused", tables=1)
+    started(world, family, 10)
+    world.cluster.dmctl("pause-task", family.name)
+    world.cluster.wait_paused(family.name)
+    answer, _ = compare(world, family.name)
+    assert answer.code == 2
+    assert str(errors.compare.NOT_REPLICATING.code) in answer.text
+    world.cluster.dmctl("resume-task", family.name)
+    world.cluster.wait_replicating(family.name)
+    answer, _ = compare(world, family.name, "--table", "cmp_paused.nothing")
+    assert answer.code == 2
+    assert str(errors.compare.TABLE_UNKNOWN.code) in answer.text
+    answer, _ = compare(world, family.name, "--table", "cmp_paused_01.order_01")
+    assert answer.code == 0, answer.text
+    assert {table["sourceTable"] for table in answer.json["tables"]} == {"cmp_paused_01.order_01"}
+    answer, _ = compare(world, "no-such-task")
+    assert answer.code == 2
+    assert str(errors.master.TASK_UNKNOWN.code) in answer.text
+    world.cluster.dmctl("stop-task", family.name)
+
+
+@pytest.mark.parametrize("key", ["VARCHAR(20) CHARACTER SET latin1", "BIGINT", "DECIMAL(12,2)"])
+def test_shards_without_partition_id(world: World, key: str) -> None:
+    """Keys are unique over all shards by themselves: what is missing or different is found, and it is said that rows
+    which are too many are not looked for."""
+    name = f"cmp_{key[:3].lower()}"
+    for number, (_, server) in enumerate(world.sources):
+        server.execute(
+            f"CREATE DATABASE {name}_01",
+            f"CREATE TABLE {name}_01.order_01 (id {key} NOT NULL PRIMARY KEY, name VARCHAR(40))",
+            *(f"INSERT INTO {name}_01.order_01 VALUES ({2 * at + number}, 'Name {at}')" for at in range(200)),
+        )
+    family = world.family(name, tables=1)
+    task = "\n".join(line for line in family.task().splitlines() if "column-mapping-rules" not in line)
+    world.cluster.start_task(task[: task.index("column-mappings:")])
+    world.cluster.wait_replicating(name)
+    answer, _ = compare(world, name)
+    assert answer.code == 0, answer.text
+    assert totals(answer)["rows"] == 400
+    assert all("shard tables" in table["extraUnsought"] for table in answer.json["tables"])
+    world.target.execute(
+        f"DELETE FROM {name}.orders WHERE id = 20",
+        f"UPDATE {name}.orders SET name = UPPER(name) WHERE id = 33",
+    )
+    answer, lines = compare(world, name, "--repair")
+    assert answer.code == 0, answer.text
+    assert {(line["kind"], float(line["key"]["id"])) for line in lines} == {("missing", 20), ("different", 33)}
+    answer, lines = compare(world, name)
+    assert (answer.code, lines) == (0, []), answer.text
+    world.cluster.dmctl("stop-task", name)
+
+
+def test_the_only_shard_of_a_target_may_have_any_key(world: World) -> None:
+    """Every row of the target is its own: what is too much is found by looking up the target's keys in the shard."""
+    [(source_id, server), _] = world.sources
+    server.execute(
+        "CREATE DATABASE cmp_solo_01",
+        "CREATE TABLE cmp_solo_01.order_01 (id VARCHAR(20) COLLATE utf8mb4_general_ci, at DATE, name VARCHAR(40), "
+        "PRIMARY KEY (id, at)) DEFAULT CHARSET=utf8mb4",
+        *(f"INSERT INTO cmp_solo_01.order_01 VALUES ('Key {at}', '2024-01-0{1 + at % 9}', 'x')" for at in range(300)),
+    )
+    family = Family("cmp_solo", ((source_id, server),), world.target, tables=1)
+    task = "\n".join(line for line in family.task().splitlines() if "column-mapping-rules" not in line)
+    world.cluster.start_task(task[: task.index("column-mappings:")])
+    world.cluster.wait_replicating("cmp_solo")
+    answer, _ = compare(world, "cmp_solo")
+    assert (answer.code, totals(answer)["rows"]) == (0, 300), answer.text
+    assert [table["extraUnsought"] for table in answer.json["tables"]] == [""]
+    world.target.execute(
+        "INSERT INTO cmp_solo.orders VALUES ('Key 999', '2024-01-01', 'x')",
+        "UPDATE cmp_solo.orders SET id = 'KEY 9' WHERE id = 'Key 9'",
+        "UPDATE cmp_solo.orders SET at = '2025-01-01' WHERE id = 'Key 20'",
+    )
+    answer, lines = compare(world, "cmp_solo")
+    assert answer.code == 1, answer.text
+    kinds = {(line["kind"], line["key"]["id"], line["key"]["at"]) for line in lines}
+    assert kinds == {
+        ("extra", "Key 999", "2024-01-01"),
+        ("missing", "Key 9", "2024-01-01"),
+        ("extra", "KEY 9", "2024-01-01"),
+        ("missing", "Key 20", "2024-01-03"),
+        ("extra", "Key 20", "2025-01-01"),
+    }
+    answer, lines = compare(world, "cmp_solo", "--repair")
+    assert answer.code == 0, f"{answer.text}\n{lines}"
+    answer, lines = compare(world, "cmp_solo")
+    assert (answer.code, lines) == (0, []), answer.text
+    world.cluster.dmctl("stop-task", "cmp_solo")
+
+
+def test_ctrl_c_ends_the_comparison_at_the_worker(world: World) -> None:
+    """Held lanes keep it from judging what differs: it would wait for minutes."""
+    family = world.family("cmp_end", tables=2)
+    started(world, family, 100)
+    [(_, server), _] = world.sources
+    world.cluster.hooks.hold("lane0.commit")
+    world.cluster.hooks.hold("lane1.commit")
+    server.execute("UPDATE cmp_end_01.order_01 SET note = 'held up'")
+    addresses = ",".join(master.address for master in world.cluster.masters)
+    with subprocess.Popen(
+        [command("dmctl"), "--master-addr", addresses, "--output", "json", "compare", family.name],
+        cwd=world.directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as running:
+
+        def is_running() -> bool:
+            answer, _ = compare(world, family.name, "--table", "cmp_end_01.order_02")
+            return str(errors.compare.ALREADY_RUNNING.code) in answer.text
+
+        try:
+            until(is_running, "the comparison runs")
+            running.send_signal(signal.SIGINT)
+            said, _ = running.communicate(timeout=120)
+        finally:
+            running.kill()
+    assert running.returncode == 130, said
+    until(lambda: not is_running(), "the comparison has ended at the worker")
+    world.cluster.hooks.release_all()
+    world.settle([family.name])
+    answer, _ = compare(world, family.name)
+    assert answer.code == 0, answer.text
+    world.cluster.dmctl("stop-task", family.name)

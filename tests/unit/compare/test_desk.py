@@ -1,0 +1,81 @@
+"""Pieces of work: each is done once, counted once, and its rows are named up to the limit."""
+
+from __future__ import annotations
+
+from proto import compare_pb2 as pb
+from proto import errors, relay_pb2, rpc
+from tests.unit.compare.test_owned import TARGET, shard
+from worker.compare.desk import Desk, Works
+from worker.compare.tables import ComparedTable, compared_table
+from worker.unit import StopSignal
+
+
+def desk(most_rows: int = 10) -> Desk:
+    plan = shard(0, None)
+    found = compared_table(plan, TARGET, [plan], strays=True)
+    assert isinstance(found, ComparedTable)
+    return Desk([found], most_rows, StopSignal())
+
+
+def work(number: int) -> pb.CompareWork:
+    return pb.CompareWork(kind=Works.KIND_RANGE, number=number)
+
+
+def done(what: pb.CompareWork, index: int, **counts: int) -> pb.WorkReport:
+    rows = [pb.RowDifference(kind=pb.RowDifference.KIND_MISSING)] * counts.get("missing", 0)
+    return pb.WorkReport(
+        who=relay_pb2.TaskIdentity(index=index),
+        work=what,
+        differences=rows,
+        **counts,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def test_a_task_that_began_again_gets_its_piece_again() -> None:
+    made = desk()
+    made.offer(work(0))
+    made.offer(work(1))
+    assert made.take(0) == work(0)
+    assert made.take(0) == work(0)
+    assert made.take(1) == work(1)
+    assert not made.report(done(work(0), 0, rows=5))
+    assert not made.report(done(work(0), 0, rows=5))  # said twice: counted once
+    made.complete()
+    assert made.take(0).kind == Works.KIND_FINISHED
+    assert made.take(1) == work(1)
+    [table] = made.tables()
+    assert (table.chunks, table.rows) == (1, 5)
+
+
+def test_rows_beyond_the_limit_are_counted() -> None:
+    made = desk(most_rows=3)
+    for number in range(2):
+        made.offer(work(number))
+        made.take(0)
+        made.report(done(work(number), 0, missing=2))
+    assert len(made.rows()) == 3
+    assert made.rows() == []
+    [table] = made.tables()
+    assert (table.missing, table.unnamed) == (4, 1)
+    assert made.progress().differences == 4
+
+
+def test_a_failure_ends_everybody() -> None:
+    made = desk()
+    made.offer(work(0))
+    error = errors.compare.STREAM_ENDED(task="t", source="s1")
+    assert made.report(pb.WorkReport(failed=rpc.error_to_proto(error)))
+    assert made.take(1).kind == Works.KIND_STOP
+    assert not made.offer(work(1))
+    assert made.failure is not None
+    assert made.failure.spec is errors.compare.STREAM_ENDED
+
+
+def test_a_task_that_only_says_it_is_alive_keeps_its_piece() -> None:
+    made = desk()
+    made.offer(work(0))
+    made.take(0)
+    assert not made.report(pb.WorkReport(who=relay_pb2.TaskIdentity(index=0), alive=True))
+    assert made.take(0) == work(0)
+    made.stop.set()
+    assert made.report(pb.WorkReport(who=relay_pb2.TaskIdentity(index=0), alive=True))

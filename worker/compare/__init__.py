@@ -1,0 +1,1 @@
+"""Comparing the target with its shard tables while both change; see run.py for the whole."""

@@ -1,0 +1,213 @@
+"""Values in one form on both sides: SQL for the source and for the target that makes the same text of the same value.
+
+The form is injective: different values make different texts. So a checksum over it may tell a difference where there
+is none (two servers that print a DOUBLE otherwise; the rows are then read and judged by :func:`same_value`), but never
+hides one. The source's value is brought to the target's form where a wider column holds it (decimals and fractions of
+a second get zeros, numbers of labels are translated); text crosses to utf8mb4 where the character sets differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from worker.binlog.charsets import affix_bytes
+from worker.connection import quote_name
+from worker.plan import AddPrefix, ColumnPlan, PartitionId
+from worker.schema import select_expression
+from worker.table import Column, ValueKind
+
+_TEMPORAL = (ValueKind.TIME, ValueKind.DATETIME, ValueKind.TIMESTAMP)
+_REALS = (ValueKind.FLOAT, ValueKind.DOUBLE)
+_LABELS = (ValueKind.ENUM, ValueKind.SET)
+_HEXED = (ValueKind.GEOMETRY, ValueKind.VECTOR)
+_SIZES = re.compile(r"\((\d+)(?:,(\d+))?\)")
+_LONG = re.compile(r"(medium|long)?(text|blob)\b|json|geom|point|line|polygon|multi|vector")
+_SHOWN_BYTES = 200
+
+
+class NotComparable(Exception):
+    """The text says why a column cannot be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedColumn:
+    """``source``, ``target``: expressions of the same text for the same value, NULL for NULL. ``is_long``: values may
+    be too long to be sent: their hash stands for them. ``is_binary``: shown in hexadecimal. ``nullable``: at one side
+    at least."""
+
+    name: str
+    kind: ValueKind
+    source: str
+    target: str
+    is_long: bool
+    is_binary: bool
+    nullable: bool = True
+
+    def hashed(self, expression: str) -> str:
+        """What goes into a row's checksum: of bounded length, and such that NULL shows elsewhere."""
+        if self.is_long:
+            return f"SHA2({expression},256)"
+        if self.kind in _REALS:
+            # In a function that wants text MySQL 9 cuts a computed real to 22 characters: -1.3310000000000005e-17 loses
+            # its last digits. As JSON all servers print it whole, and alike but for MySQL's ".0" behind whole numbers.
+            return f"REPLACE(JSON_ARRAY({expression}),'.0]',']')"
+        if self.kind in (ValueKind.STRING, ValueKind.BINARY, ValueKind.JSON, *_LABELS):
+            return f"LENGTH({expression}),{expression}"
+        return expression
+
+    def shown(self, expression: str) -> str:
+        """What is shown of a value: its beginning."""
+        if self.is_binary:
+            return f"HEX(LEFT({expression},{_SHOWN_BYTES // 2}))"
+        return f"LEFT({expression},{_SHOWN_BYTES})" if self.is_long else expression
+
+
+def compared_column(item: ColumnPlan, target: Column) -> ComparedColumn:
+    """How ``item`` is compared with the target's column, which holds its values (see worker/fit.py).
+
+    Raises NotComparable.
+    """
+    column = item.column
+    source_sql, target_sql = _expressions(item, target)
+    return ComparedColumn(
+        name=item.target_name,
+        kind=column.kind,
+        source=source_sql,
+        target=target_sql,
+        is_long=_LONG.match(column.type_text) is not None or _LONG.match(target.type_text) is not None,
+        is_binary=column.kind is ValueKind.BINARY,
+        nullable=column.nullable or target.nullable,
+    )
+
+
+def _expressions(item: ColumnPlan, target: Column) -> tuple[str, str]:
+    column = item.column
+    ours, theirs = select_expression(column), select_expression(target)
+    match (column.kind, target.kind):
+        case (ValueKind.INTEGER, ValueKind.INTEGER):
+            if isinstance(item.mapping, PartitionId):
+                ours = f"({quote_name(column.name)} | {item.mapping.prefix})"
+            return ours, theirs
+        case (ValueKind.DECIMAL, ValueKind.DECIMAL):
+            return _padded(ours, _scale(column.type_text), _scale(target.type_text)), theirs
+        case (ValueKind.DATE, ValueKind.DATE) | (ValueKind.YEAR, ValueKind.YEAR) | (ValueKind.BIT, ValueKind.BIT):
+            return ours, theirs
+        case (ValueKind.FLOAT | ValueKind.DOUBLE, ValueKind.FLOAT | ValueKind.DOUBLE):
+            return ours, theirs
+        case _ if column.kind in _TEMPORAL and column.kind is target.kind:
+            return _padded(ours, _fraction(column.type_text), _fraction(target.type_text)), theirs
+        case (ValueKind.STRING, ValueKind.STRING):
+            return _texts(item, target)
+        case (ValueKind.BINARY, ValueKind.BINARY):
+            return ours, theirs
+        case (ValueKind.ENUM, ValueKind.ENUM) | (ValueKind.SET, ValueKind.SET):
+            return (ours if column.labels == target.labels else _relabelled(column, target)), theirs
+        case _ if column.kind in _LABELS and target.kind is ValueKind.STRING:
+            return _utf8(quote_name(column.name)), _utf8(quote_name(target.name))
+        case (ValueKind.JSON, ValueKind.JSON | ValueKind.STRING):
+            return _json(column), _json(target) if target.kind is ValueKind.JSON else _utf8(quote_name(target.name))
+        case (ValueKind.VECTOR, ValueKind.BINARY):
+            return f"HEX({ours})", f"HEX({theirs})"
+        case _ if column.kind in _HEXED and column.kind is target.kind:
+            return f"HEX({ours})", f"HEX({theirs})"
+        case _:
+            raise NotComparable(f"column {item.target_name}: {column.type_text} beside {target.type_text}")
+
+
+def _scale(type_text: str) -> int:
+    found = _SIZES.search(type_text)
+    return int(found.group(2) or 0) if found else 0
+
+
+def _fraction(type_text: str) -> int:
+    found = _SIZES.search(type_text)
+    return int(found.group(1)) if found else 0
+
+
+def _padded(expression: str, digits: int, wanted: int) -> str:
+    """A number's or time's text of ``digits`` digits behind the point with zeros up to ``wanted``."""
+    if digits == wanted:
+        return expression
+    return f"CONCAT({expression},'{'' if digits else '.'}{'0' * (wanted - digits)}')"
+
+
+def same_charset(one: str, other: str) -> bool:
+    """Whether bytes of one character set mean the same in the other: utf8 is utf8mb3's old name."""
+    return one.replace("utf8mb3", "utf8") == other.replace("utf8mb3", "utf8")
+
+
+def _bytes(expression: str) -> str:
+    return f"CONVERT({expression} USING binary)"
+
+
+def _utf8(expression: str) -> str:
+    return _bytes(f"CONVERT({expression} USING utf8mb4)")
+
+
+def _json(column: Column) -> str:
+    return _bytes(f"CAST({quote_name(column.name)} AS CHAR CHARACTER SET utf8mb4)")
+
+
+def _texts(item: ColumnPlan, target: Column) -> tuple[str, str]:
+    ours, theirs = quote_name(item.column.name), quote_name(target.name)
+    same = same_charset(item.column.charset, target.charset)
+    ours, theirs = (_bytes(ours), _bytes(theirs)) if same else (_utf8(ours), _utf8(theirs))
+    if item.mapping is None:
+        return ours, theirs
+    if isinstance(item.mapping, PartitionId):
+        raise NotComparable(f"column {item.target_name}: `partition id` of a text")
+    affix = affix_bytes(item.mapping.text, item.column.charset if same else "utf8mb4")
+    if affix is None:
+        raise NotComparable(f"column {item.target_name}: {item.mapping.text!r} in {item.column.charset}")
+    literal = f"X'{affix.hex()}'"
+    return (f"CONCAT({literal},{ours})" if isinstance(item.mapping, AddPrefix) else f"CONCAT({ours},{literal})"), theirs
+
+
+def _relabelled(column: Column, target: Column) -> str:
+    """The number that the target's column gives to the value. Raises NotComparable."""
+    places = {label: at for at, label in enumerate(target.labels)}
+    missing = [label for label in column.labels if label not in places]
+    if missing:
+        raise NotComparable(f"column {column.name}: the target lacks label {missing[0]!r}")
+    number = select_expression(column)
+    if column.kind is ValueKind.ENUM:
+        numbers = ",".join(str(places[label] + 1) for label in column.labels)
+        return f"IF({number}=0,0,ELT({number},{numbers}))"
+    bits = "|".join(f"((({number})>>{at})&1)<<{places[label]}" for at, label in enumerate(column.labels))
+    return f"({bits})"
+
+
+def row_hash(columns: Sequence[ComparedColumn], *, at_source: bool) -> str:
+    """A row's checksum, 64 hexadecimal digits; NULL for a row longer than the server puts together.
+
+    Every text stands between commas behind its length, numbers and times hold no comma, NULLs are told at the end: no
+    two rows make the same text.
+    """
+    expressions = [(column, column.source if at_source else column.target) for column in columns]
+    parts = [column.hashed(expression) for column, expression in expressions]
+    nulls = [f"ISNULL({expression})" for column, expression in expressions if column.nullable]
+    if nulls:
+        parts.append(f"CONCAT({','.join(nulls)})")
+    return f"SHA2(CONCAT_WS(',',{','.join(parts)}),256)"
+
+
+def hash_sum(columns: Sequence[ComparedColumn], *, at_source: bool) -> str:
+    """COUNT(*) and the sum of 64 bits of every row's checksum: the same for the same rows in any order.
+
+    A sum, for an exclusive or would lose pairs of equal rows. A row without a checksum makes the sum a random one, so
+    that its chunk is read.
+    """
+    digits = f"CONV(LEFT({row_hash(columns, at_source=at_source)},16),16,10)"
+    return f"COUNT(*),COALESCE(SUM(CAST(COALESCE({digits},FLOOR(1+RAND()*1e15)) AS UNSIGNED)),0)"
+
+
+def same_value(kind: ValueKind, one: bytes | None, other: bytes | None) -> bool:
+    """Whether two texts of the form above are the same value."""
+    if one == other:
+        return True
+    if kind in _REALS and one is not None and other is not None:
+        ours, theirs = float(one), float(other)
+        return ours == theirs and one.startswith(b"-") == other.startswith(b"-")
+    return False

@@ -1,0 +1,277 @@
+"""One comparison of a subtask with its target: plans the pieces of work, runs the Spark tasks, tells what they find.
+
+For every shard table, the first that holds:
+
+* its keys are integers whose order the mapping keeps, and no other shard's rows lie between them at the target: each
+  chunk is compared with the same range of the target, both ways at once;
+* else each chunk's keys are looked up at the target, and, where it is known which of the target's rows are this shard
+  table's, every key of those is looked up in the shard table. Where it is not known, rows that are too many are not
+  looked for, and that is said.
+
+Rows of the target that lie in no shard's range of `partition id` are looked for once, by the first of the task's
+sources.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import pymysql
+
+from proto import compare_pb2 as pb
+from proto import errors, rpc
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker import meta
+from worker.compare.desk import Desk, NoChunks, Works, passed_over
+from worker.compare.owned import Unknown
+from worker.compare.sides import Who
+from worker.compare.tables import ComparedTable, NotCompared, compared_table
+from worker.compare.task import CompareSpec, CompareTask
+from worker.connection import Session, Side, coded, connect, quote_name, rows
+from worker.context import RunningSnapshot, SubTaskContext
+from worker.ddl.routed import RoutedScope
+from worker.ddl.tables import TableScope
+from worker.plan import TablePlan
+from worker.position import RelayOffset
+from worker.replicate.dealing import Dealing
+from worker.schema import read_table
+from worker.snapshot.chunks import Chunk
+from worker.snapshot.cutoff import ANSWER_SECONDS, cut_off
+from worker.snapshot.plan import TablePlanner
+from worker.snapshot.source import open_source
+from worker.spark import TaskFailed
+from worker.unit import StopSignal
+
+log = get_logger()
+
+_DEFAULT_THREADS = 2
+_DEFAULT_ROWS = 1000
+_CHUNK_ROWS = 8096
+_FRAME_SECONDS = 1.0
+
+_runs = itertools.count(time.time_ns() // 1_000_000)
+
+
+class Comparison:
+    """Runs once. ``lowest``: how far every lane has committed; ``goes_on``: whether the subtask runs as it did."""
+
+    def __init__(
+        self,
+        context: SubTaskContext,
+        plans: Sequence[TablePlan],
+        request: pb.CompareRequest,
+        stop: StopSignal,
+        lowest: Callable[[], RelayOffset | None],
+        goes_on: Callable[[], bool],
+    ) -> None:
+        self._context, self._plans, self._request = context, tuple(plans), request
+        self._stop, self._lowest, self._goes_on = stop, lowest, goes_on
+        self.identity = f"{context.config.task}/compare"
+        self.run_number = next(_runs)
+        self.desk: Desk | None = None
+        self._compared: tuple[ComparedTable, ...] = ()
+        self._over = threading.Event()
+
+    def frames(self) -> Iterator[pb.CompareFrame]:
+        """Progress about once a second, rows as they are found, and the end. Raises no catalogue error: it is in the
+        last frame."""
+        passed: list[pb.ComparedTable] = []
+        try:
+            found = self._tables()
+            passed = [passed_over(table) for table in found if isinstance(table, NotCompared)]
+            self._compared = tuple(table for table in found if isinstance(table, ComparedTable))
+            desk = self.desk = Desk(self._compared, self._request.most_rows or _DEFAULT_ROWS, self._stop)
+            yield from self._run(desk)
+            if desk.failure is not None:
+                raise desk.failure
+            end = pb.CompareEnd(tables=[*desk.tables(), *passed])
+        except ShardmergeError as error:
+            told = self.desk.tables() if self.desk is not None else []
+            end = pb.CompareEnd(tables=[*told, *passed], error=rpc.error_to_proto(error))
+        yield pb.CompareFrame(end=end)
+
+    def lanes(self) -> pb.LanesPlace:
+        relay = self._context.relay
+        place = pb.LanesPlace(relay_id=relay.relay_id)
+        lowest = self._lowest()
+        if lowest is not None:
+            place.committed.CopyFrom(lowest.to_proto())
+        return place
+
+    def _run(self, desk: Desk) -> Iterator[pb.CompareFrame]:
+        context, registry = self._context, self._context.registry
+        if not self._compared:
+            return
+        stop = self._stop
+        registry.register_dispenser(
+            RunningSnapshot(
+                self.identity,
+                context.source.source_id,
+                self.run_number,
+                NoChunks(),
+                RoutedScope(TableScope(context.rules)),
+                stop.child(),
+            )
+        )
+        threads = [
+            threading.Thread(target=self._guarded(desk, work), name=name, daemon=True)
+            for name, work in (("compare-plan", self._plan_all), ("compare-spark", self._run_tasks))
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads):
+                for thread in threads:
+                    thread.join(_FRAME_SECONDS / len(threads))
+                if not self._goes_on():
+                    desk.fail(errors.compare.RELAY_CHANGED(task=context.config.task, source=context.source.source_id))
+                yield from self._told(desk)
+            yield from self._told(desk)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+            registry.unregister_dispenser(self.identity, self.run_number)
+
+    def _told(self, desk: Desk) -> Iterator[pb.CompareFrame]:
+        for row in desk.rows():
+            yield pb.CompareFrame(row=row)
+        yield pb.CompareFrame(progress=desk.progress())
+
+    def _guarded(self, desk: Desk, work: Callable[[Desk], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                work(desk)
+            except ShardmergeError as error:
+                if not self._stop.is_set:
+                    desk.fail(error)
+            except Exception as error:
+                log.exception("comparison", source=self._context.source.source_id)
+                desk.fail(errors.worker.INTERNAL(kind=type(error).__name__, where="a comparison", reason=error))
+
+        return run
+
+    def _run_tasks(self, desk: Desk) -> None:
+        context, config = self._context, self._context.config
+        spec = CompareSpec(
+            address=context.lane_address,
+            identity=self.identity,
+            run=self.run_number,
+            who=Who(config.task, context.source.source_id, config.meta_schema),
+            source=context.source_endpoint,
+            target=context.target_endpoint,
+            tables=self._compared,
+            repair=self._request.repair,
+            most_rows=self._request.most_rows or _DEFAULT_ROWS,
+        )
+        outcomes = context.spark.run(
+            f"compare {config.task} {context.source.source_id}",
+            self._request.threads or _DEFAULT_THREADS,
+            CompareTask(spec),
+            self._stop,
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, TaskFailed):
+                raise outcome.error
+
+    # --- what there is to compare
+
+    def _tables(self) -> list[ComparedTable | NotCompared]:
+        """Raises ``pymysql.MySQLError`` as coded errors."""
+        endpoint = self._context.target_endpoint
+        wanted = [plan for plan in self._plans if _is_wanted(plan, self._request.tables)]
+        session = connect(endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS)
+        try:
+            with cut_off(session, self._stop):
+                everyone = self._everyone(session)
+                first = min(self._request.task_sources, default="") == self._context.source.source_id
+                found: list[ComparedTable | NotCompared] = []
+                told: set[str] = set()
+                for plan in wanted:
+                    target = read_table(session, plan.target_schema, plan.target_table, source="target")
+                    strays = first and plan.target_name not in told
+                    found.append(compared_table(plan, target, everyone, strays=strays))
+                    if isinstance(found[-1], ComparedTable):
+                        told.add(plan.target_name)
+                return found
+        except pymysql.MySQLError as error:
+            raise coded(error, endpoint, Side.TARGET, "target") from error
+        finally:
+            _close(session)
+
+    def _everyone(self, session: Session) -> list[TablePlan] | str:
+        """The plans of all shard tables of all the task's sources, by their records at the target; or why they are not
+        known."""
+        config, mine = self._context.config, self._context.source.source_id
+        found = {
+            str(source): str(dealing)
+            for source, dealing in rows(
+                session,
+                f"SELECT `source`, `dealing` FROM {quote_name(config.meta_schema)}.`subtask` WHERE `task` = %s",
+                (config.task,),
+            )
+        }
+        plans = list(self._plans)
+        for source in sorted({*found, *self._request.task_sources} - {mine}):
+            dealing = Dealing.from_json(found.get(source, ""))
+            if dealing is None:
+                return f"source {source} of the task does not replicate yet, so it is not known which rows are its own"
+            plans += dealing.plans(source, meta.read_tables(session, config.meta_schema, config.task, source))
+        return plans
+
+    # --- the pieces of work
+
+    def _plan_all(self, desk: Desk) -> None:
+        context = self._context
+        source = open_source(context.source_endpoint, context.source.source_id)
+        try:
+            target = connect(context.target_endpoint, Side.TARGET, name="target", raw=True, read_timeout=ANSWER_SECONDS)
+            try:
+                with cut_off(source, self._stop), cut_off(target, self._stop):
+                    for number, table in enumerate(self._compared):
+                        self._plan(desk, number, table, source, target)
+                desk.complete()
+            finally:
+                _close(target)
+        finally:
+            _close(source)
+
+    def _plan(self, desk: Desk, number: int, table: ComparedTable, source: Session, target: Session) -> None:
+        context = self._context
+        # A further unique key is no reason to read a table in one piece here: nothing is loaded.
+        plan = replace(table.plan, one_lane=False)
+        kind = Works.KIND_RANGE if table.by_range else Works.KIND_KEYS
+        try:
+            self._offer(desk, number, kind, TablePlanner(source, plan, _CHUNK_ROWS).chunks())
+        except pymysql.MySQLError as error:
+            raise coded(error, context.source_endpoint, Side.SOURCE, context.source.source_id) from error
+        try:
+            if not table.by_range and not isinstance(table.owned, Unknown):
+                back = replace(plan, table=table.target, source="target")
+                self._offer(desk, number, Works.KIND_BACK, TablePlanner(target, back, _CHUNK_ROWS).chunks())
+        except pymysql.MySQLError as error:
+            raise coded(error, context.target_endpoint, Side.TARGET, "target") from error
+        if table.stray:
+            desk.offer(pb.CompareWork(kind=Works.KIND_STRAY, table=number))
+
+    def _offer(self, desk: Desk, number: int, kind: pb.CompareWork.Kind, chunks: Iterator[Chunk]) -> None:
+        for chunk in chunks:
+            work = pb.CompareWork(kind=kind, table=number, number=chunk.number, lower=chunk.lower, upper=chunk.upper)
+            if not desk.offer(work):
+                return
+
+
+def _is_wanted(plan: TablePlan, names: Sequence[str]) -> bool:
+    own = {f"{plan.table.schema}.{plan.table.name}", f"{plan.target_schema}.{plan.target_table}"}
+    return not names or not own.isdisjoint(names)
+
+
+def _close(session: Session) -> None:
+    with suppress(pymysql.MySQLError):
+        session.close()

@@ -1,0 +1,329 @@
+"""The body of one comparing Spark task: takes pieces of work from its worker until none is left.
+
+A piece is first compared by checksums that both servers compute, at whatever moments they come to it. What differs then
+may only have changed in between: such keys are read again between watermarks and judged (judge.py), again and again
+while events touch them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from proto import compare_pb2 as pb
+from proto import compare_pb2_grpc, relay_pb2, rpc
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker.compare.judge import Finding, candidates, judge
+from worker.compare.keys import Key
+from worker.compare.repair import AT_ONCE, Repaired, repair
+from worker.compare.shown import difference, unjudged
+from worker.compare.sides import Places, SourceSide, TargetSide, Who, read_rows
+from worker.compare.tables import ComparedTable, Reads
+from worker.connection import Endpoint
+from worker.position import RelayOffset
+from worker.rows import Literals
+from worker.snapshot.chunks import Chunk
+from worker.snapshot.link import GrpcLink, Located
+from worker.spark import TaskBody, TaskDone, TaskOutcome, TaskStopped
+
+log = get_logger()
+
+_ATTEMPTS = 12
+"""So often a key that changes meanwhile is read again."""
+_TRIES = 5
+_BACKOFF_SECONDS = 0.2
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class CompareSpec:
+    """What every task of one comparison gets; pickled into the Spark tasks.
+
+    ``identity``: under which the worker knows the comparison; ``run``: its number. ``most_rows``: so many rows one
+    piece of work names at most.
+    """
+
+    address: str
+    identity: str
+    run: int
+    who: Who
+    source: Endpoint
+    target: Endpoint
+    tables: tuple[ComparedTable, ...]
+    repair: bool
+    most_rows: int
+
+
+class CompareTask(TaskBody):
+    """The Spark task's body; called once per task with the task's number."""
+
+    def __init__(self, spec: CompareSpec) -> None:
+        self._spec = spec
+
+    def __call__(self, index: int) -> TaskOutcome:
+        comparer = _Comparer(self._spec, index)
+        try:
+            return comparer.run()
+        except _Stopped:
+            return TaskStopped()
+        finally:
+            comparer.close()
+
+    def failed(self, index: int, error: ShardmergeError) -> None:
+        desk = _Desk(self._spec, index)
+        try:
+            desk.report(pb.WorkReport(failed=rpc.error_to_proto(error)))
+        except ShardmergeError as unheard:
+            log.debug("report not taken", reason=str(unheard))
+        except _Stopped:
+            pass
+        finally:
+            desk.close()
+
+
+class _Stopped(Exception):
+    """The worker wants the task to end."""
+
+
+class _Desk:
+    """The line to the worker. Methods raise catalogue errors, and _Stopped."""
+
+    def __init__(self, spec: CompareSpec, index: int) -> None:
+        self.who = relay_pb2.TaskIdentity(task=spec.identity, source=spec.who.source, epoch=spec.run, index=index)
+        self._peer = f"worker at {spec.address}"
+        self._channel = rpc.channel(spec.address)
+        self._stub = compare_pb2_grpc.CompareDeskStub(self._channel)
+
+    def take(self) -> pb.CompareWork:
+        try:
+            work = self._stub.TakeWork(pb.TakeWorkRequest(who=self.who), timeout=_ANSWER_SECONDS)
+        except grpc.RpcError as error:
+            raise rpc.coded_from_rpc(error, self._peer) from error
+        if work.kind == pb.CompareWork.KIND_STOP:
+            raise _Stopped
+        return work
+
+    def report(self, report: pb.WorkReport) -> None:
+        report.who.CopyFrom(self.who)
+        try:
+            stop = self._stub.ReportWork(report, timeout=_ANSWER_SECONDS).stop
+        except grpc.RpcError as error:
+            raise rpc.coded_from_rpc(error, self._peer) from error
+        if stop:
+            raise _Stopped
+
+    def lanes(self) -> Located | None:
+        self.report(pb.WorkReport(alive=True))
+        try:
+            place = self._stub.AskLanes(pb.TakeWorkRequest(who=self.who), timeout=_ANSWER_SECONDS)
+        except grpc.RpcError as error:
+            raise rpc.coded_from_rpc(error, self._peer) from error
+        if not place.HasField("committed"):
+            return None
+        return Located(place.relay_id, RelayOffset.from_proto(place.committed))
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+class _Comparer:
+    def __init__(self, spec: CompareSpec, index: int) -> None:
+        self._spec = spec
+        self._desk = _Desk(spec, index)
+        self._link = GrpcLink(spec.address, self._desk.who, 0)
+        self._source = SourceSide(spec.source, spec.who.source)
+        self._target = TargetSide(spec.target, spec.who)
+        self._places = Places(self._link, spec.who, self._desk.lanes)
+        self._reads: dict[int, Reads] = {}
+
+    def close(self) -> None:
+        self._source.close()
+        self._target.close()
+        self._link.close()
+        self._desk.close()
+
+    def run(self) -> TaskOutcome:
+        while True:
+            work = self._desk.take()
+            match work.kind:
+                case pb.CompareWork.KIND_FINISHED:
+                    return TaskDone()
+                case pb.CompareWork.KIND_WAIT:
+                    continue
+                case _:
+                    self._desk.report(self._do_stubbornly(work))
+
+    def _do_stubbornly(self, work: pb.CompareWork) -> pb.WorkReport:
+        """Again after errors that pass. Raises the last one."""
+        attempt = 0
+        while True:
+            try:
+                return self._do(work)
+            except ShardmergeError as error:
+                self._source.close()
+                self._target.close()
+                attempt += 1
+                if not error.spec.retryable or attempt == _TRIES:
+                    raise
+                log.warning("a piece of a comparison is tried again", error=str(error))
+                self._desk.report(pb.WorkReport(alive=True))
+                time.sleep(_BACKOFF_SECONDS * 2**attempt)
+            except BaseException:
+                self._source.close()  # rows may still be on their way
+                self._target.close()
+                raise
+
+    def _do(self, work: pb.CompareWork) -> pb.WorkReport:
+        table = self._spec.tables[work.table]
+        reads = self._reads.get(work.table)
+        if reads is None:
+            reads = self._reads[work.table] = Reads(table, table.keys())
+        chunk = Chunk(work.number, tuple(work.lower), tuple(work.upper))
+        rows, doubtful = self._doubtful(work.kind, reads, chunk)
+        report = pb.WorkReport(work=work, rows=rows)
+        findings, left = self._judged(doubtful, table, reads)
+        fixed = self._repaired(findings, table, reads) if self._spec.repair and findings else None
+        _tell(report, findings, left, table, fixed, self._spec.most_rows)
+        if work.kind == pb.CompareWork.KIND_STRAY:
+            for told in report.differences:
+                told.source_table = ""
+        return report
+
+    # --- by checksums
+
+    def _doubtful(self, kind: pb.CompareWork.Kind, reads: Reads, chunk: Chunk) -> tuple[int, list[Key]]:
+        """(rows of the shard table, keys that may differ)."""
+        match kind:
+            case pb.CompareWork.KIND_RANGE:
+                return self._by_range(reads, chunk)
+            case pb.CompareWork.KIND_KEYS:
+                ours = self._hashes(self._source.rows(reads.source_hashes(chunk)), reads, at_source=True)
+                theirs = self._target_hashes_of(list(ours), reads)
+                return len(ours), candidates(_single(ours), theirs)
+            case pb.CompareWork.KIND_BACK:
+                keys = [reads.keys.at_target(raw) for raw in self._target.rows(reads.target_keys(chunk))]
+                known = {
+                    reads.keys.at_source(raw).target
+                    for statement in reads.source_keys_of(keys)
+                    for raw in self._source.rows(statement)
+                }
+                return 0, [key for key in keys if key.target not in known]
+            case _:
+                strays = [reads.keys.at_target(raw) for raw in self._target.rows(reads.stray_keys())]
+                return 0, [Key(key.target, ()) for key in strays]
+
+    def _by_range(self, reads: Reads, chunk: Chunk) -> tuple[int, list[Key]]:
+        [ours] = self._source.rows(reads.source_sum(chunk))
+        [theirs] = self._target.rows(reads.target_sum(chunk))
+        rows = int(ours[0] or 0)
+        if ours == theirs:
+            return rows, []
+        there = self._hashes(self._target.rows(reads.target_hashes(chunk)), reads, at_source=False)
+        here = self._hashes(self._source.rows(reads.source_hashes(chunk)), reads, at_source=True)
+        return rows, candidates(_single(here), there)
+
+    def _target_hashes_of(self, keys: Sequence[Key], reads: Reads) -> dict[Key, list[bytes | None]]:
+        found: dict[Key, list[bytes | None]] = {}
+        for statement in reads.target_hashes_of(keys):
+            for key, hashes in self._hashes(self._target.rows(statement), reads, at_source=False).items():
+                found.setdefault(key, []).extend(hashes)
+        return found
+
+    def _hashes(
+        self, rows: Iterator[list[bytes | None]], reads: Reads, *, at_source: bool
+    ) -> dict[Key, list[bytes | None]]:
+        make = reads.keys.at_source if at_source else reads.keys.at_target
+        found: dict[Key, list[bytes | None]] = {}
+        for raw in rows:
+            found.setdefault(make(raw[:-1]), []).append(raw[-1])
+        return found
+
+    # --- between watermarks
+
+    def _judged(
+        self, doubtful: Sequence[Key], table: ComparedTable, reads: Reads
+    ) -> tuple[list[Finding], tuple[Key, ...]]:
+        """What is wrong for certain, and the keys that changed in every attempt."""
+        findings: list[Finding] = []
+        left = tuple(doubtful)
+        for _ in range(_ATTEMPTS):
+            if not left:
+                break
+            low = self._source.low()
+            ours = read_rows(_all(self._source, reads.source_rows(left)), table, reads, at_source=True)
+            high = self._source.high()
+            start, end = self._places.locate(low), self._places.locate(high)
+            if start.relay_id != end.relay_id:
+                raise self._places.changed()
+            self._places.await_lanes(end, high)
+            theirs = read_rows(_all(self._target, reads.target_rows(left)), table, reads, at_source=False)
+            # No lane has committed what the source had not written by now.
+            after = self._places.locate(self._source.high())
+            touched = self._places.touched(table.plan, start.offset, after)
+            verdict = judge(left, {key: rows[0] for key, rows in ours.items()}, theirs, touched, table.columns)
+            findings += verdict.findings
+            left = verdict.open
+        return findings, left
+
+    def _repaired(self, findings: Sequence[Finding], table: ComparedTable, reads: Reads) -> Repaired:
+        done: set[Literals] = set()
+        refused: dict[Literals, str] = {}
+        # One key may be found twice, in different spellings of the target.
+        left = list(dict.fromkeys(finding.key for finding in findings))
+        for _ in range(_ATTEMPTS):
+            now, later = left[:AT_ONCE], left[AT_ONCE:]
+            while now:
+                self._await_lanes_now()
+                found = repair(now, table, reads, self._source, self._target, self._places, self._spec.who)
+                done |= found.done
+                refused |= found.refused
+                now, later = later[:AT_ONCE], later[AT_ONCE:]
+            left = [key for key in left if key.target not in done and key.target not in refused]
+            if not left:
+                break
+        return Repaired(frozenset(done), refused)
+
+    def _await_lanes_now(self) -> None:
+        """So that the lanes, once they are held up, are held up for a short stretch of events."""
+        high = self._source.high()
+        self._places.await_lanes(self._places.locate(high), high)
+
+
+def _single(hashes: dict[Key, list[bytes | None]]) -> dict[Key, bytes | None]:
+    return {key: found[0] for key, found in hashes.items()}
+
+
+def _all(side: SourceSide | TargetSide, statements: Iterator[bytes]) -> Iterator[list[bytes | None]]:
+    for statement in statements:
+        yield from side.rows(statement)
+
+
+def _tell(
+    report: pb.WorkReport,
+    findings: Sequence[Finding],
+    left: Sequence[Key],
+    table: ComparedTable,
+    fixed: Repaired | None,
+    most: int,
+) -> None:
+    """Count everything; name the first rows."""
+    kind = pb.RowDifference
+    for finding in findings:
+        told = difference(finding, table)
+        if fixed is not None:
+            told.repaired = finding.key.target in fixed.done
+            if not told.repaired:
+                told.not_repaired = fixed.refused.get(finding.key.target, "it changed in every attempt")
+        report.missing += told.kind == kind.KIND_MISSING
+        report.extra += told.kind == kind.KIND_EXTRA
+        report.different += told.kind == kind.KIND_DIFFERENT
+        report.repaired += told.repaired
+        if len(report.differences) < most:
+            report.differences.append(told)
+    report.unjudged += len(left)
+    for key in left[: max(0, most - len(report.differences))]:
+        report.differences.append(unjudged(key, table))
