@@ -6,6 +6,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     table_structure   the structures the rules let through, as of the subtask's first start
     lane_checkpoint   one row per lane (worker/replicate/checkpoint.py)
     snapshot_*        the chunk plan and its state (worker/snapshot/store.py)
+    deferred_index    secondary indexes that a target table of ours still lacks (worker/deferred/store.py)
 
 A unit takes over by raising ``subtask.epoch``; every commit below re-reads an epoch in its own
 transaction, so a process of an older epoch cannot commit (I3).
@@ -67,6 +68,14 @@ _TABLES = (
         `source_server` VARCHAR(64) NOT NULL,
         `commit_time` DOUBLE NOT NULL,
         PRIMARY KEY (`task`, `source`, `lane`)
+    ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
+    """CREATE TABLE IF NOT EXISTS {schema}.`deferred_index` (
+        `target_schema` VARCHAR(64) NOT NULL,
+        `target_table` VARCHAR(64) NOT NULL,
+        `number` INT NOT NULL,
+        `index_name` VARCHAR(64) NOT NULL,
+        `definition` MEDIUMTEXT NOT NULL,
+        PRIMARY KEY (`target_schema`, `target_table`, `number`)
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
 )
 

@@ -41,13 +41,17 @@ def make_plans(
     target: Session,
     meta_schema: str,
     shards: frozenset[int] | None = None,
+    *,
+    defer: bool = False,
 ) -> tuple[TablePlan, ...]:
-    """As :func:`planned`, every target made or checked. Raises the rules' and the target's coded errors."""
+    """As :func:`planned`, every target made or checked; ``defer``: of :func:`ensure_target`.
+
+    Raises the rules' and the target's coded errors."""
     plans = planned(rules, source_id, tables, shards)
     check_partitions(plans)
     made: list[TablePlan] = []
     for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
         merged = list(group)
-        facts = ensure_target(source, target, merged, meta_schema=meta_schema)
+        facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer)
         made.extend(replace(plan, one_lane=facts.one_lane) for plan in merged)
     return tuple(sorted(made, key=lambda plan: plan.shard))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from proto.errors import ShardmergeError
 from worker import meta
 from worker.connection import Endpoint, Session, Side, coded, connect, current_position, server_info
 from worker.context import SubTaskContext
+from worker.deferred.adder import IndexAdder
 from worker.host import Host
 from worker.meta import Phase
 from worker.plan import TablePlan
@@ -44,6 +45,10 @@ class Owner(Protocol):
         ...
 
     def unit_begins(self, unit: ProcessUnit) -> None: ...
+
+    def works_beside(self, doing: Callable[[], str]) -> None:
+        """``doing``: what the run does beside its unit, one phrase, "" for nothing."""
+        ...
 
 
 class SubTaskRun:
@@ -101,7 +106,11 @@ class SubTaskRun:
             context = self._context(rules, epoch, tables)
             shards = dealing.shards if dealing is not None else None
             with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
-                plans = make_plans(rules, self._source_id, tables, source, target, config.meta_schema, shards)
+                # The tables of a stream alone have their indexes from the start.
+                defer = config.load.defer_indexes and phase is Phase.SNAPSHOT
+                plans = make_plans(
+                    rules, self._source_id, tables, source, target, config.meta_schema, shards, defer=defer
+                )
         # Before any offset is asked of the relay: at a worker that is new to the source it has not begun.
         host.relay.ensure_from(_lowest(found) if found else start)
         if phase is Phase.SNAPSHOT:
@@ -109,6 +118,9 @@ class SubTaskRun:
             if not isinstance(outcome, Finished):
                 return outcome
             if config.mode == config_pb2.TASK_MODE_FULL:
+                self._adder(plans).add(stop)
+                if stop.is_set:
+                    return Stopped()
                 self._finish(epoch)
                 return Finished()
         # The chunks' marks of every table whose rows the lanes may still meet, by the rules they were dealt by.
@@ -120,7 +132,17 @@ class SubTaskRun:
         if stop.is_set:
             return Stopped()
         unit = ReplicateUnit(context, host.service, plans, handover, host.clock.position, Standing(found, dealing))
-        return self._run_unit(unit, stop)
+        with self._adder(plans).beside(stop):
+            return self._run_unit(unit, stop)
+
+    def _adder(self, plans: tuple[TablePlan, ...]) -> IndexAdder:
+        """Of the secondary indexes that the target tables still lack after their load."""
+        config = self._config
+        adder = IndexAdder(
+            self._target_endpoint, config.meta_schema, config.task, plans, patient=config.load.defer_indexes
+        )
+        self._owner.works_beside(adder.doing)
+        return adder
 
     def _run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:
         self._owner.unit_begins(unit)

@@ -67,6 +67,7 @@ class TaskFile:
             routes=[task.routes[name].to_proto(name) for name in instance.route_rules],
             column_mappings=[task.column_mappings[name].to_proto(name) for name in instance.column_mapping_rules],
             snapshot=_snapshot(task, instance),
+            load=pb.LoadConfig(defer_indexes=task.load.defer_indexes),
             replicate=_replicate(task, instance),
             ignore_checking_items=task.ignore_checking_items,
         )

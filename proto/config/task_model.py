@@ -134,6 +134,12 @@ class Snapshot(FileModel):
     position: Literal["auto", "watermark"] = "auto"
 
 
+class Load(FileModel):
+    """Our own block. ``defer_indexes``: see LoadConfig.defer_indexes."""
+
+    defer_indexes: bool = True
+
+
 class Replicate(FileModel):
     """Our own block; wins over ``syncers``. ``batch_bytes``: bytes of SQL text that make a lane flush."""
 
@@ -184,6 +190,7 @@ class TaskModel(FileModel):
     remove_meta: bool = False
     experimental: Experimental = Experimental()
     snapshot: Snapshot = Snapshot()
+    load: Load = Load()
     replicate: Replicate = Replicate()
 
     def block_allow_lists(self) -> dict[str, BlockAllow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.kills import VICTIMS, kill_during_the_snapshot, kill_while_replicating
+from tests.support.kills import VICTIMS, kill_during_the_snapshot, kill_while_indexes_are_added, kill_while_replicating
 from tests.support.world import World
 
 
@@ -16,3 +16,8 @@ def test_kill_while_replicating(world: World, victim: str) -> None:
 @pytest.mark.parametrize("victim", ["machine", "jvm", "tasks", "etcd", "target", "source"])
 def test_kill_during_the_snapshot(world: World, victim: str) -> None:
     kill_during_the_snapshot(world, victim)
+
+
+@pytest.mark.parametrize("victim", ["adder", "target"])
+def test_kill_while_indexes_are_added(world: World, victim: str) -> None:
+    kill_while_indexes_are_added(world, victim)
