@@ -144,6 +144,8 @@ def _snapshot(task: TaskModel, instance: Instance) -> pb.SnapshotConfig:
         position=own.position,
         rows_per_second=own.rows_per_second or 0,
         bytes_per_second=own.bytes_per_second or 0,
+        max_threads_running=own.max_threads_running or 0,
+        max_replica_lag=own.max_replica_lag or 0,
     )
 
 

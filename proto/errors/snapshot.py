@@ -131,3 +131,12 @@ INDEXES_NOT_ADDED = _define(
     "(innodb_tmpdir). Or add the indexes by hand.",
     retryable=True,
 )
+PRESSURE_UNSEEN = _define(
+    30014,
+    "source-load-unseen",
+    scope=Scope.SOURCE,
+    message="source {source}: user {user} may not see the replication status that snapshot.max-replica-lag needs "
+    "(errno {errno})",
+    workaround="GRANT REPLICATION CLIENT ON *.* (MariaDB since 10.5: REPLICA MONITOR) to that user, or take "
+    "snapshot.max-replica-lag out of the task file; then resume-task.",
+)
