@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
+from proto.log import get_logger
 from worker.connection import Session
 from worker.plan import TablePlan
 from worker.rules import Rules, check_partitions
-from worker.schema import list_tables, read_tables
+from worker.schema import list_tables, list_views, read_tables
 from worker.table import Table
 from worker.target_table import ensure_target
 
+log = get_logger()
+
 
 def read_structures(session: Session, rules: Rules, source_id: str) -> tuple[Table, ...]:
-    """The structures of every table the rules let through. Raises what :func:`read_tables` raises."""
+    """The structures of every table the rules let through; views are left out. Raises as :func:`read_tables`."""
+    views = [f"{schema}.{name}" for schema, name in list_views(session) if rules.route(schema, name) is not None]
+    if views:
+        log.info("views are left out", source=source_id, views=views)
     names = [(schema, name) for schema, name in list_tables(session) if rules.route(schema, name) is not None]
     return tuple(read_tables(session, names, source=source_id))
 

@@ -42,6 +42,7 @@ _BATCH_CHUNKS = 1000
 _BATCH_SECONDS = 0.2
 _ATTEMPTS = 5
 _BACKOFF_SECONDS = 0.2
+_LARGE_ROWS = 100_000
 
 
 class SnapshotUnit:
@@ -61,9 +62,13 @@ class SnapshotUnit:
         return self._progress.status()
 
     def doing(self) -> str:
-        """What its readers wait for; "" while they read."""
+        """What its readers wait for; while they read "", or how far they are in large chunks."""
         dispenser = self._dispenser
-        return "" if dispenser is None else dispenser.waits_for()
+        waits_for = "" if dispenser is None else dispenser.waits_for()
+        at_hand = self._progress.status().reading_rows
+        if waits_for or at_hand < _LARGE_ROWS:
+            return waits_for
+        return f"{at_hand:,} rows of large chunks are read and not committed yet"
 
     def run(self, stop: StopSignal) -> Outcome:
         try:

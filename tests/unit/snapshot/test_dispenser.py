@@ -69,9 +69,9 @@ def test_progress_of_a_chunk_does_not_end_it() -> None:
     scene = _Scene(1)
     chunk = scene.take(0).chunk
     assert not scene.dispenser.report(relay_pb2.ChunkReport(who=_who(0), chunk=chunk, rows=3, bytes=9))
-    assert scene.progress.status().finished_rows == 3
+    assert scene.progress.status().reading_rows == 3
     assert scene.take(0).chunk == chunk
-    assert scene.progress.status().finished_rows == 0, "what was under way is void"
+    assert scene.progress.status().reading_rows == 0, "what was under way is void"
     scene.done(0, chunk, rows=4)
     scene.done(0, chunk, rows=4)
     assert scene.progress.status().finished_rows == 4, "a report that comes twice counts once"
