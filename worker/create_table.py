@@ -31,6 +31,8 @@ _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"|`(?:[^`]|`
 _IDENTIFIER = re.compile(r"`((?:[^`]|``)*)`")
 _FOREIGN_KEY = re.compile(r"\s*(CONSTRAINT\s+\S+\s+)?FOREIGN\s+KEY\b", re.IGNORECASE)
 _CHECK = re.compile(r"\s*CONSTRAINT\s+\S+\s+(?=CHECK\b)", re.IGNORECASE)
+_INDEX = re.compile(r"(?:[A-Z]+\s+)?KEY\s+`", re.IGNORECASE)
+_PREFIX_LENGTH = re.compile(r"\(\d+\)")
 _AUTO_INCREMENT = re.compile(r"\s+AUTO_INCREMENT\b", re.IGNORECASE)
 _CHARSET = re.compile(r"\bCHARACTER\s+SET\s+\w+(?!\s+COLLATE|\w)", re.IGNORECASE)
 _COLLATE = re.compile(r"\bCOLLATE\s+(\w+)", re.IGNORECASE)
@@ -80,6 +82,47 @@ def parse_create_table(statement: str) -> CreateTable:
         literal = _QUOTED.match(statement, found.end() - 1)
         comment = literal.group() if literal else ""
     return CreateTable(items, comment)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """One index of a CREATE TABLE, whole as ``text``. ``columns``: those named, in order."""
+
+    name: str
+    text: str
+    columns: tuple[str, ...]
+    has_expressions: bool
+
+
+def index_parts(statement: str) -> tuple[IndexPart, ...]:
+    """The named indexes of a CREATE TABLE; the primary key has no name. Raises :class:`UnreadableCreateTable`."""
+    found: list[IndexPart] = []
+    for item in parse_create_table(statement).items:
+        masked = _masked(item)
+        head = _INDEX.match(masked)
+        name = None if head is None else _IDENTIFIER.match(item, head.end() - 1)
+        if name is None:
+            continue
+        start = masked.find("(", name.end())
+        end = _closing(masked, start)
+        listed = _PREFIX_LENGTH.sub("", masked[start + 1 : end])
+        columns = tuple(_unquoted(match) for match in _IDENTIFIER.finditer(item, start, end))
+        found.append(IndexPart(_unquoted(name), item, columns, "(" in listed))
+    return tuple(found)
+
+
+def _closing(masked: str, start: int) -> int:
+    """Where the parenthesis at ``start`` is closed."""
+    depth = 0
+    for at in range(max(start, 0), len(masked)):
+        depth += (masked[at] == "(") - (masked[at] == ")")
+        if depth == 0:
+            return at
+    raise UnreadableCreateTable("parentheses do not match")
+
+
+def _unquoted(name: re.Match[str]) -> str:
+    return name.group(1).replace("``", "`")
 
 
 def merged_create_table(

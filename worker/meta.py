@@ -7,6 +7,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     lane_checkpoint   one row per lane (worker/replicate/checkpoint.py)
     join_checkpoint   the same of tables that are joining (worker/join/)
     snapshot_*        the chunk plan and its state (worker/snapshot/store.py)
+    deferred_index    secondary indexes that a target table of ours still lacks (worker/deferred/store.py)
 
 A unit takes over by raising ``subtask.epoch``; every commit below re-reads an epoch in its own
 transaction, so a process of an older epoch cannot commit (I3).
@@ -75,6 +76,14 @@ _TABLES = (
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"""
         for stream in Stream
     ),
+    """CREATE TABLE IF NOT EXISTS {schema}.`deferred_index` (
+        `target_schema` VARCHAR(64) NOT NULL,
+        `target_table` VARCHAR(64) NOT NULL,
+        `number` INT NOT NULL,
+        `index_name` VARCHAR(64) NOT NULL,
+        `definition` MEDIUMTEXT NOT NULL,
+        PRIMARY KEY (`target_schema`, `target_table`, `number`)
+    ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
 )
 
 _OWNED = ("table_structure", *(stream.table for stream in Stream), "snapshot_chunk", "snapshot_table")

@@ -49,6 +49,22 @@ class ColumnPlan:
     mapping: Mapping | None = None
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class TargetTable:
+    schema: str
+    table: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.schema, self.table
+
+    @property
+    def quoted(self) -> str:
+        """As SQL."""
+        schema, table = (name.replace("`", "``") for name in self.names)
+        return f"`{schema}`.`{table}`"
+
+
 @dataclass(frozen=True, slots=True)
 class TablePlan:
     """What becomes of one shard table's rows.
@@ -69,7 +85,10 @@ class TablePlan:
     one_lane: bool = False
 
     @property
+    def target(self) -> TargetTable:
+        return TargetTable(self.target_schema, self.target_table)
+
+    @property
     def target_name(self) -> str:
         """The target table as SQL, quoted."""
-        schema, table = (name.replace("`", "``") for name in (self.target_schema, self.target_table))
-        return f"`{schema}`.`{table}`"
+        return self.target.quoted

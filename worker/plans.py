@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
+from proto.log import get_logger
 from worker.connection import Session
 from worker.plan import TablePlan
 from worker.rules import Rules, check_partitions
-from worker.schema import list_tables, read_tables
+from worker.schema import list_tables, list_views, read_tables
 from worker.table import Table
 from worker.target_table import ensure_target
 
+log = get_logger()
+
 
 def read_structures(session: Session, rules: Rules, source_id: str) -> tuple[Table, ...]:
-    """The structures of every table the rules let through. Raises what :func:`read_tables` raises."""
+    """The structures of every table the rules let through; views are left out. Raises as :func:`read_tables`."""
+    views = [f"{schema}.{name}" for schema, name in list_views(session) if rules.route(schema, name) is not None]
+    if views:
+        log.info("views are left out", source=source_id, views=views)
     names = [(schema, name) for schema, name in list_tables(session) if rules.route(schema, name) is not None]
     return tuple(read_tables(session, names, source=source_id))
 
@@ -41,13 +47,17 @@ def make_plans(
     target: Session,
     meta_schema: str,
     shards: frozenset[int] | None = None,
+    *,
+    defer: bool = False,
 ) -> tuple[TablePlan, ...]:
-    """As :func:`planned`, every target made or checked. Raises the rules' and the target's coded errors."""
+    """As :func:`planned`, every target made or checked; ``defer``: of :func:`ensure_target`.
+
+    Raises the rules' and the target's coded errors."""
     plans = planned(rules, source_id, tables, shards)
     check_partitions(plans)
     made: list[TablePlan] = []
     for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
         merged = list(group)
-        facts = ensure_target(source, target, merged, meta_schema=meta_schema)
+        facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer)
         made.extend(replace(plan, one_lane=facts.one_lane) for plan in merged)
     return tuple(sorted(made, key=lambda plan: plan.shard))

@@ -83,6 +83,13 @@ def list_tables(session: Session) -> list[tuple[str, str]]:
     return sorted(pair for pair in names if pair[0].lower() not in SYSTEM_SCHEMAS)
 
 
+def list_views(session: Session) -> list[tuple[str, str]]:
+    """(schema, name) of every view outside the server's own schemas, in name order. Raises ``pymysql.MySQLError``."""
+    found = rows(session, "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'")
+    names = [(text_of(schema), text_of(name)) for schema, name in found]
+    return sorted(pair for pair in names if pair[0].lower() not in SYSTEM_SCHEMAS)
+
+
 def read_table(session: Session, schema: str, name: str, *, source: str = "") -> Table | None:
     """One table, or None if the server has none of that name (as spelt). Raises as :func:`read_tables`."""
     found = read_tables(session, [(schema, name)], source=source)

@@ -71,6 +71,7 @@ class SubTask:
         self._stage: pb.Stage = pb.STAGE_NEW
         self._error: ShardmergeError | None = None
         self._unit: ProcessUnit | None = None
+        self._beside: Callable[[], str] = str
         self._epoch = 0
         self._fresh = False
         self._stop = StopSignal()
@@ -157,6 +158,7 @@ class SubTask:
     def status(self) -> worker_pb2.SubTaskStatus:
         with self._condition:
             stage, error, unit, epoch = self._stage, self._error, self._unit, self._epoch
+            beside = self._beside
             retry_at = self._retry_at
         status = worker_pb2.SubTaskStatus(name=self.name, stage=stage, epoch=epoch)
         if error is not None:
@@ -175,7 +177,7 @@ class SubTask:
             case None:
                 pass
         if unit is not None and stage == pb.STAGE_RUNNING:
-            status.waiting_for = unit.doing()
+            status.waiting_for = "; ".join(phrase for phrase in (unit.doing(), beside()) if phrase)
             if isinstance(unit, JoiningUnit):
                 status.join.CopyFrom(unit.join_status())
         return status
@@ -240,9 +242,14 @@ class SubTask:
         with self._condition:
             self._unit = unit
 
+    def works_beside(self, doing: Callable[[], str]) -> None:
+        with self._condition:
+            self._beside = doing
+
     def epoch_acquired(self, epoch: int) -> None:
         with self._condition:
             self._epoch = epoch
+            self._beside = str
         self._log.info("epoch acquired", epoch=epoch)
 
     def phase_known(self, *, fresh: bool) -> None:

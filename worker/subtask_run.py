@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -16,6 +16,7 @@ from worker import meta
 from worker.connection import Endpoint, Session, Side, coded, connect, current_position, server_info
 from worker.context import SubTaskContext
 from worker.ddl.tables import TableName
+from worker.deferred.adder import IndexAdder
 from worker.host import Host
 from worker.join.change import changes_of, coming
 from worker.join.join import TableJoin, drop_joining
@@ -53,6 +54,10 @@ class Owner(Protocol):
         ...
 
     def unit_begins(self, unit: ProcessUnit) -> None: ...
+
+    def works_beside(self, doing: Callable[[], str]) -> None:
+        """``doing``: what the run does beside its unit, one phrase, "" for nothing."""
+        ...
 
 
 class SubTaskRun:
@@ -120,7 +125,8 @@ class SubTaskRun:
             dealing = Dealing.from_json(row.dealing)
             if dealing is not None:
                 rules = dealing.compiled_rules()
-            plans = self._plans(rules, tables, source, target, dealing.shards if dealing is not None else None)
+            shards = dealing.shards if dealing is not None else None
+            plans = self._plans(rules, tables, source, target, shards, defer=config.load.defer_indexes)
             if dealing is None:
                 # Before the first chunk: rows are at the target by these rules, whatever the task file says later.
                 dealing = dealing_of(config, self._lanes, plans)
@@ -132,6 +138,9 @@ class SubTaskRun:
         if not isinstance(outcome, Finished):
             return outcome
         if config.mode == config_pb2.TASK_MODE_FULL:
+            self._adder(plans).add(stop)
+            if stop.is_set:
+                return Stopped()
             self._finish(epoch)
             return Finished()
         with relay.one_generation() as relay_id:
@@ -178,11 +187,13 @@ class SubTaskRun:
             )
 
         if joining is None:
-            return self._run_unit(own_lanes(found, None), stop)
+            with self._adder(plans).beside(stop):
+                return self._run_unit(own_lanes(found, None), stop)
         context = self._context(joining.dealing.compiled_rules(), epoch, tables)
         join = TableJoin(context, host.service, host.clock.position, joining)
         unit = JoiningUnit(context, own_lanes, found, join)
-        outcome = self._run_unit(unit, stop)
+        with self._adder(plans).beside(stop):
+            outcome = self._run_unit(unit, stop)
         if unit.has_joined:
             return Stopped() if stop.is_set else None
         return outcome
@@ -208,7 +219,7 @@ class SubTaskRun:
             if left != joining:
                 log.warning("tables no longer join", task=self._config.task, source=self._source_id)
                 with _coding(self._target_endpoint, Side.TARGET, "target"):
-                    drop_joining(target, self._who, epoch, left)
+                    drop_joining(target, self._who, epoch, joining, left)
             if left is not None:
                 return left, tables
         if self._update_token == row.update_token:
@@ -249,9 +260,23 @@ class SubTaskRun:
         source: Session,
         target: Session,
         shards: frozenset[int] | None,
+        *,
+        defer: bool = False,
     ) -> tuple[TablePlan, ...]:
+        """``defer``: the tables' rows are loaded now; those of a stream alone have their indexes from the start."""
         with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
-            return make_plans(rules, self._source_id, tables, source, target, self._config.meta_schema, shards)
+            return make_plans(
+                rules, self._source_id, tables, source, target, self._config.meta_schema, shards, defer=defer
+            )
+
+    def _adder(self, plans: tuple[TablePlan, ...]) -> IndexAdder:
+        """Of the secondary indexes that the target tables still lack after their load."""
+        config = self._config
+        adder = IndexAdder(
+            self._target_endpoint, config.meta_schema, config.task, plans, patient=config.load.defer_indexes
+        )
+        self._owner.works_beside(adder.doing)
+        return adder
 
     def _row(self) -> SubTaskRow:
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):

@@ -16,6 +16,7 @@ from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Session, Side, coded, execute, quote_name, rows, text_of
 from worker.create_table import UnreadableCreateTable, merged_create_table, stand_ins
+from worker.deferred.defer import defer_indexes
 from worker.endpoint import Endpoint
 from worker.fit import misfit
 from worker.plan import TablePlan
@@ -39,6 +40,7 @@ _EXACT_KINDS = frozenset(
     }
 )
 _NO_SUCH_SCHEMA = 1049
+_TABLE_EXISTS = 1050
 _NO_SUCH_TABLE = 1146
 _NO_SUCH_COLLATION = (1115, 1253, 1273)  # unknown charset, collation of another charset, unknown collation
 _SHOWN_TABLES = 3
@@ -69,10 +71,13 @@ class TargetFacts:
         return bool(self.further_keys) or not self.key or not self.exact_key
 
 
-def ensure_target(source: Session, target: Session, plans: Sequence[TablePlan], *, meta_schema: str) -> TargetFacts:
+def ensure_target(
+    source: Session, target: Session, plans: Sequence[TablePlan], *, meta_schema: str, defer: bool = False
+) -> TargetFacts:
     """Make the target table of ``plans`` (one or more plans with the same target) unless it exists; check it.
 
-    Nothing is ever altered or dropped. Raises errors.replicate.TARGET_TABLE_DIFFERS with every difference,
+    ``defer``: a table made here may get its secondary indexes after its load (worker/deferred). Nothing of a table that
+    was there is ever altered or dropped. Raises errors.replicate.TARGET_TABLE_DIFFERS with every difference,
     TARGET_NOT_TRANSACTIONAL, TARGET_CREATE_REFUSED, TARGET_IS_META, SOURCE_TABLE_GONE, or what
     :func:`worker.connection.coded` makes of a server's error. ``target`` may be inside no transaction.
     """
@@ -82,12 +87,17 @@ def ensure_target(source: Session, target: Session, plans: Sequence[TablePlan], 
     try:
         found = _find(target, first)
         created = found is None
+        creation = ""
         if found is None:
-            _create(source, target, first)
+            creation = _create(source, target, first)
             found = _find(target, first)
         if found is None:
             raise _differs(first, ["it cannot be found under this name after its creation"])
-        return _check(target, plans, found, created)
+        facts = _check(target, plans, found, created)
+        # Without one key for all rows, the stream may need another index to find them.
+        if defer and creation and facts.key and not found.key_hidden:
+            defer_indexes(target, meta_schema, plans, creation)
+        return facts  # noqa: TRY300
     except pymysql.MySQLError as error:
         raise coded(error, _endpoint(target), Side.TARGET, first.source) from error
 
@@ -132,7 +142,8 @@ def _quoted(plan: TablePlan) -> str:
     return f"{quote_name(plan.target_schema)}.{quote_name(plan.target_table)}"
 
 
-def _create(source: Session, target: Session, plan: TablePlan) -> None:
+def _create(source: Session, target: Session, plan: TablePlan) -> str:
+    """The statement that made the table, "" when somebody else was faster."""
     statement, collation = _describe(source, plan)
     replaced = _replaced(target, plan, collation)
     try:
@@ -144,10 +155,12 @@ def _create(source: Session, target: Session, plan: TablePlan) -> None:
         execute(target, f"CREATE DATABASE IF NOT EXISTS {quote_name(plan.target_schema)}")
     try:
         execute(target, creation)
+        existed = any(int(code) == _TABLE_EXISTS for _, code, _ in rows(target, "SHOW WARNINGS"))
     except pymysql.MySQLError as error:
         if trouble(errno_of(error)) not in (Trouble.STATEMENT, Trouble.SESSION):
             raise
         raise _refused(plan, reason_of(error), errno_of(error), creation) from error
+    return "" if existed else creation
 
 
 def _replaced(target: Session, plan: TablePlan, default: str) -> dict[str, str]:

@@ -67,6 +67,7 @@ class TaskFile:
             routes=[task.routes[name].to_proto(name) for name in instance.route_rules],
             column_mappings=[task.column_mappings[name].to_proto(name) for name in instance.column_mapping_rules],
             snapshot=_snapshot(task, instance),
+            load=pb.LoadConfig(defer_indexes=task.load.defer_indexes),
             replicate=_replicate(task, instance),
             ignore_checking_items=task.ignore_checking_items,
         )
@@ -143,6 +144,8 @@ def _snapshot(task: TaskModel, instance: Instance) -> pb.SnapshotConfig:
         position=own.position,
         rows_per_second=own.rows_per_second or 0,
         bytes_per_second=own.bytes_per_second or 0,
+        max_threads_running=own.max_threads_running or 0,
+        max_replica_lag=own.max_replica_lag or 0,
     )
 
 

@@ -124,14 +124,23 @@ class Instance(FileModel):
 class Snapshot(FileModel):
     """Our own block. ``position``: how a chunk's place in the binlog is found, see SnapshotConfig.position.
 
-    ``rows_per_second``, ``bytes_per_second``: of all readers of one source together.
+    ``rows_per_second``, ``bytes_per_second``: of all readers of one source together. ``max_threads_running``,
+    ``max_replica_lag`` (seconds): what of the source's own state makes readers wait.
     """
 
     threads: Count | None = None
     chunk_rows: Count | None = None
     rows_per_second: Count | None = None
     bytes_per_second: Count | None = None
+    max_threads_running: Count | None = None
+    max_replica_lag: Count | None = None
     position: Literal["auto", "watermark"] = "auto"
+
+
+class Load(FileModel):
+    """Our own block. ``defer_indexes``: see LoadConfig.defer_indexes."""
+
+    defer_indexes: bool = True
 
 
 class Replicate(FileModel):
@@ -184,6 +193,7 @@ class TaskModel(FileModel):
     remove_meta: bool = False
     experimental: Experimental = Experimental()
     snapshot: Snapshot = Snapshot()
+    load: Load = Load()
     replicate: Replicate = Replicate()
 
     def block_allow_lists(self) -> dict[str, BlockAllow]:

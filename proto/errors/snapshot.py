@@ -119,3 +119,24 @@ KEYS_NOT_FOUND = _define(
     workaround="MariaDB mistakes such bytes, and ranges of the key lack these rows. Correct them at the source, or "
     "make the column BINARY(16) there; then resume-task.",
 )
+INDEXES_NOT_ADDED = _define(
+    30013,
+    "indexes-not-added",
+    scope=Scope.TARGET,
+    level=Level.MEDIUM,
+    message="target {target_schema}.{target_table}: the indexes {indexes}, deferred until after the load, could not be "
+    "added: {reason} (errno {errno})",
+    workaround="Nothing is lost and it is tried again by itself. By errno: 1205, end the transaction that holds the "
+    "table; 1799, SET GLOBAL innodb_online_alter_log_max_size higher; 1114 or 1034, make room where the target sorts "
+    "(innodb_tmpdir). Or add the indexes by hand.",
+    retryable=True,
+)
+PRESSURE_UNSEEN = _define(
+    30014,
+    "source-load-unseen",
+    scope=Scope.SOURCE,
+    message="source {source}: user {user} may not see the replication status that snapshot.max-replica-lag needs "
+    "(errno {errno})",
+    workaround="GRANT REPLICATION CLIENT ON *.* (MariaDB since 10.5: REPLICA MONITOR) to that user, or take "
+    "snapshot.max-replica-lag out of the task file; then resume-task.",
+)

@@ -148,7 +148,8 @@ class Rig:
         self.take_over()
         source, target = self.session(Side.SOURCE), self.session(Side.TARGET)
         try:
-            self.plans = make_plans(self.rules, SOURCE, self.tables, source, target, META)
+            defer = self.config.load.defer_indexes
+            self.plans = make_plans(self.rules, SOURCE, self.tables, source, target, META, defer=defer)
         finally:
             source.close()
             target.close()

@@ -5,7 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.kills import VICTIMS, kill_while_copying, kill_while_joining, kill_while_replicating
+from tests.support.kills import (
+    VICTIMS,
+    kill_while_copying,
+    kill_while_indexes_are_added,
+    kill_while_joining,
+    kill_while_replicating,
+)
 from tests.support.world import World
 
 
@@ -25,3 +31,8 @@ def test_kill_at_every_moment_of_a_snapshot(world: World, victim: str) -> None:
 @pytest.mark.parametrize("victim", _EVERYBODY)
 def test_kill_at_every_moment_of_a_join(world: World, victim: str) -> None:
     kill_while_joining(world, victim)
+
+
+@pytest.mark.parametrize("victim", ["adder", "target"])
+def test_kill_while_indexes_are_added(world: World, victim: str) -> None:
+    kill_while_indexes_are_added(world, victim)

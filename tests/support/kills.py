@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.support.wait import until
 from tests.support.world import World
-from tests.support.writer import Writer
+from tests.support.writer import ORDERS, Writer
 
 
 def _kill_worker(world: World) -> None:
@@ -196,3 +197,45 @@ def _kill_at_each(world: World, victim: str, moments: tuple[str, ...]) -> None:
             VICTIMS[victim](world)
         finally:
             hooks.release(moment)
+
+
+def kill_while_indexes_are_added(world: World, victim: str) -> None:
+    """Before their ALTER and after it, with load on: the target ends with the source's indexes and rows (I1).
+
+    ``victim``: "adder", the worker that is at it, or one of VICTIMS.
+    """
+    name = f"index_{victim}"
+    family = world.family(name)
+    shape = replace(ORDERS, definition=ORDERS.definition + ", KEY by_state (state, amount), KEY by_note (note(9))")
+    shards = family.create(12_000, shape)
+    for _, server in world.sources:
+        server.execute(*(f"ANALYZE TABLE {shard.name}" for shard in shards if shard.connect == server.connect))
+    with Writer(shards, seed=23, shape=shape) as writer:
+        for moment in ("deferred.before_alter", "deferred.added"):
+            world.cluster.hooks.hold(moment)
+        world.cluster.start_task(family.task())
+        for moment in ("deferred.before_alter", "deferred.added"):
+            at_it = world.cluster.hooks.reached(moment)
+            try:
+                if victim == "adder":
+                    for worker in [worker for worker in world.cluster.workers if worker.pid in at_it]:
+                        worker.restart()
+                else:
+                    VICTIMS[victim](world)
+            finally:
+                world.cluster.hooks.release(moment)
+        world.cluster.wait_replicating(name, 240)
+
+        def index_names() -> set[object]:
+            return {row[2] for row in world.target.query(f"SHOW INDEX FROM {name}.orders")}
+
+        def nothing_owed() -> bool:
+            found = world.target.query(f"SELECT 1 FROM dm_meta.deferred_index WHERE target_schema = '{name}'")
+            return not found
+
+        until(nothing_owed, "the indexes are there", 240)
+        assert index_names() == {"PRIMARY", "by_state", "by_note"}
+        writer.stop()
+    world.settle([name])
+    assert family.verdict().differences == 0, family.verdict()
+    world.cluster.dmctl("stop-task", name)

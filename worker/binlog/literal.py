@@ -45,6 +45,11 @@ class RowWriter:
         ]
         self._key = plan.key
 
+    @property
+    def codecs(self) -> list[ColumnCodec]:
+        """One per written column, in order."""
+        return self._codecs
+
     def literals(self, values: Sequence[bytes | None]) -> Literals:
         """Mapped literals of one row; ``values``: the raw text of the plan's columns, in order.
 

@@ -38,6 +38,13 @@ cdef class ColumnCodec:
     cdef bytes _json(self, unsigned char* data, Py_ssize_t start, Py_ssize_t stop)
     cdef Py_ssize_t most_bytes(self)
     cdef Py_ssize_t put_wire(self, unsigned char* out, Py_ssize_t write, unsigned char* data)
+    cdef Py_ssize_t most_text_bytes(self, Py_ssize_t size)
+    cdef Py_ssize_t put_text(
+        self, unsigned char* out, Py_ssize_t write, unsigned char* data, Py_ssize_t start, Py_ssize_t stop
+    )
+    cdef Py_ssize_t _put_number(
+        self, unsigned char* out, Py_ssize_t write, unsigned char* data, Py_ssize_t start, Py_ssize_t stop
+    )
     cdef bytes _digits(self, unsigned long long value)
     cdef bytes _integer(self, unsigned char* data, Py_ssize_t at, Py_ssize_t size, bint mapped)
     cdef Py_ssize_t _put_integer(

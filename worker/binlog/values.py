@@ -454,6 +454,89 @@ class ColumnCodec:
         return _put_quoted(out, write, data, self.start, self.stop, content)
 
     @cython.cfunc
+    def most_text_bytes(self, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """At most so many bytes :meth:`put_text` writes for ``size`` bytes of text; 0: it does not write this kind."""
+        kind: cython.int = self.kind
+        if kind == _STRING:
+            return 2 * size + 2 if self.quotable and not self.mapped else 0
+        if kind == _INTEGER or kind == _DECIMAL or kind == _BIT or kind == _YEAR:
+            return size + 24
+        if kind == _DATE or kind == _TIME or kind == _DATETIME or kind == _TIMESTAMP:
+            return size + 2
+        return 0
+
+    @cython.cfunc
+    def put_text(
+        self,
+        out: cython.p_uchar,
+        write: cython.Py_ssize_t,
+        data: cython.p_uchar,
+        start: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """Write the literal that :meth:`of_text` makes (mapped) of the text start..stop; the byte behind it, or -1.
+
+        For the commonest kinds, where it is as good as the text itself; -1: ask of_text, which also says what is wrong.
+        """
+        at: cython.Py_ssize_t
+        kind: cython.int = self.kind
+        if kind == _STRING:
+            content: cython.int = _content(data, start, stop)
+            if self.introducer and content & _NOT_ASCII:
+                return -1
+            return _put_quoted(out, write, data, start, stop, content)
+        if kind == _INTEGER or kind == _DECIMAL or kind == _BIT or kind == _YEAR:
+            return self._put_number(out, write, data, start, stop)
+        if stop - start < 8 or stop - start > 26:
+            return -1
+        for at in range(start, stop):
+            if not (48 <= data[at] <= 58 or data[at] == 45 or data[at] == 46 or data[at] == 32):
+                return -1
+        return _put_quoted(out, write, data, start, stop, 0)
+
+    @cython.cfunc
+    def _put_number(
+        self,
+        out: cython.p_uchar,
+        write: cython.Py_ssize_t,
+        data: cython.p_uchar,
+        start: cython.Py_ssize_t,
+        stop: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """Write a number's digits; -1: it has zeros in front, or is no plain number."""
+        at: cython.Py_ssize_t = start
+        value: cython.ulonglong = 0
+        fraction: cython.bint = self.kind == _DECIMAL
+        if at < stop and data[at] == 45 and not self.partition and (self.kind == _INTEGER or fraction):
+            out[write] = 45
+            write += 1
+            at += 1
+        if at == stop or data[at] == 46 or data[stop - 1] == 46:
+            return -1
+        if data[at] == 48 and stop - at > 1 and data[at + 1] != 46:
+            return -1
+        if self.partition:
+            if stop - at > 18:  # 64 bits would not hold it for certain
+                return -1
+            while at < stop:
+                if data[at] < 48 or data[at] > 57:
+                    return -1
+                value = value * 10 + (data[at] - 48)
+                at += 1
+            if value > self.id_most:
+                return -1
+            return _put_digits(out, write, value | self.id_prefix)
+        while at < stop:
+            if data[at] == 46 and fraction:
+                fraction = False
+            elif data[at] < 48 or data[at] > 57:
+                return -1
+            out[write] = data[at]
+            write += 1
+            at += 1
+        return write
+
+    @cython.cfunc
     def _digits(self, value: cython.ulonglong) -> bytes:
         out: cython.p_uchar = self.scratch
         return _cut(out, 0, _put_digits(out, 0, value))

@@ -30,7 +30,7 @@ from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.stream import Stream
 from worker.replicate.unit import LANES_DEFAULT, Part, ReplicateUnit, Standing, first_checkpoints
 from worker.snapshot.handover import Handover
-from worker.snapshot.store import read_handover
+from worker.snapshot.store import SnapshotStore, read_handover
 from worker.snapshot.unit import SnapshotUnit
 from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
 
@@ -191,6 +191,7 @@ class TableJoin:
                     target,
                     context.config.meta_schema,
                     self._joining.dealing.shards,
+                    defer=context.config.load.defer_indexes,
                 )
             except pymysql.MySQLError as error:
                 raise coded(error, context.source_endpoint, Side.SOURCE, context.config.source_id) from error
@@ -243,11 +244,18 @@ class TableJoin:
                 raise coded(error, endpoint, Side.TARGET, "target") from error
 
 
-def drop_joining(session: Session, who: tuple[str, str, str], epoch: int, left: Joining | None) -> None:
-    """Record that only ``left`` still join (None: nothing). Raises ``pymysql.MySQLError`` and FENCED."""
+def drop_joining(
+    session: Session, who: tuple[str, str, str], epoch: int, joining: Joining, left: Joining | None
+) -> None:
+    """Record that of ``joining`` only ``left`` still join (None: nothing). Raises ``pymysql.MySQLError`` and FENCED."""
     found = checkpoints.read_all(session, *who, Stream.JOIN) if left is None else ()
+    store = SnapshotStore(*who, epoch)
+    store.ensure(session)
+    dropped = joining.dealing.shards - (left.dealing.shards if left is not None else frozenset())
 
     def forget(session: Session) -> None:
+        # What was not loaded of them is not waited for by anybody.
+        store.forget(session, dropped)
         if found:
             checkpoints.remove(session, *who, found, Stream.JOIN)
 

@@ -46,6 +46,20 @@ class Dispenser:
         self._complete = False
         self._closed = False
         self._failure: ShardmergeError | None = None
+        self._held = ""
+
+    # --- the gauge's side
+
+    def hold(self, why: str) -> None:
+        """No chunk begins while the source has too much to do, one phrase; "": they may."""
+        with self._changed:
+            self._held = why
+            self._changed.notify_all()
+
+    @property
+    def is_held(self) -> bool:
+        with self._changed:
+            return bool(self._held)
 
     # --- the planner's side
 
@@ -97,6 +111,8 @@ class Dispenser:
     def waits_for(self) -> str:
         """Why no chunk begins though some are planned, "" when nothing holds them back."""
         with self._changed:
+            if self._waiting and self._held:
+                return self._held
             left = self._pace.wait(self._clock()) if self._waiting else 0.0
             return f"{self._pace.waits_for}: the next chunk begins in {left:.1f} s" if left > 0 else ""
 
@@ -111,7 +127,7 @@ class Dispenser:
                     return relay_pb2.TakeChunkResponse(stop=True)
                 mine = self._taken.get(who.index)
                 now = self._clock()
-                if mine is None and self._waiting and self._pace.wait(now) <= 0:
+                if mine is None and self._waiting and not self._held and self._pace.wait(now) <= 0:
                     mine = self._taken[who.index] = self._waiting.popleft()
                     self._pace.begin(who.index, now)
                 if mine is not None:

@@ -5,6 +5,7 @@ Plain INSERT, never REPLACE or IGNORE: a key that exists already is another shar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -29,10 +30,9 @@ from worker.connection import (
     trouble,
 )
 from worker.plan import TablePlan
-from worker.rows import Literals
+from worker.rows import Joined, Literals
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.cutoff import ANSWER_SECONDS
-from worker.snapshot.fixup import key_of
 from worker.snapshot.records import Loaded
 from worker.snapshot.store import SnapshotStore
 from worker.trouble import reason_of
@@ -43,6 +43,9 @@ STATEMENT_BYTES = 1 << 20
 _PACKET_MARGIN = 1024
 _LOCK_WAIT_SECONDS = 10  # for a left-over of an older epoch, say; then the chunk is tried again
 _SHOWN_COLUMNS = 4
+
+# Quoted text, a JSON literal's comments (worker/binlog/jsonliteral.py), commas, and what stands between.
+_LITERAL_PARTS = re.compile(rb"'(?:[^'\\]|\\.)*'|/\*.*?\*/|,|[^',/]+|/", re.DOTALL)
 
 
 class ChunkLoader:
@@ -109,8 +112,7 @@ class ChunkTransaction:
         columns = ",".join(quote_name(item.target_name) for item in plan.columns)
         target = f"{quote_name(plan.target_schema)}.{quote_name(plan.target_table)}"
         self._head = f"INSERT INTO {target} ({columns}) VALUES (".encode()
-        self._rows: list[Literals] = []
-        self._values: list[bytes] = []
+        self._rows: list[Joined] = []
         self._size = len(self._head)
         self._open = False
         self.count = 0
@@ -144,16 +146,14 @@ class ChunkTransaction:
         except pymysql.MySQLError:
             self._loader.close()  # the server rolls back what a lost connection left
 
-    def add(self, batch: Sequence[Literals]) -> None:
+    def add(self, batch: Sequence[Joined]) -> None:
         """Take rows; statements are sent as they fill."""
         room = self._limit
         for row in batch:
-            values = b",".join(row)
-            size = len(values) + 3
-            if self._size + size > room and self._values:
+            size = len(row) + 3
+            if self._size + size > room and self._rows:
                 self._flush()
             self._rows.append(row)
-            self._values.append(values)
             self._size += size
         if self._size >= room:
             self._flush()
@@ -179,7 +179,7 @@ class ChunkTransaction:
         sent = self._rows
         if not sent:
             return
-        statement = self._head + b"),(".join(self._values) + b")"
+        statement = self._head + b"),(".join(sent) + b")"
         if len(statement) > self._packet:
             raise errors.snapshot.ROW_TOO_LARGE(
                 source=self._plan.source,
@@ -206,9 +206,9 @@ class ChunkTransaction:
             )
         self.count += len(sent)
         self.bytes += len(statement)
-        self._rows, self._values, self._size = [], [], len(self._head)
+        self._rows, self._size = [], len(self._head)
 
-    def _refused(self, error: pymysql.MySQLError, sent: Sequence[Literals]) -> ShardmergeError:
+    def _refused(self, error: pymysql.MySQLError, sent: Sequence[Joined]) -> ShardmergeError:
         """The coded error of a refused INSERT."""
         plan = self._plan
         if errno_of(error) == ER.DUP_ENTRY:
@@ -233,20 +233,32 @@ class ChunkTransaction:
         self._loader.close()
         return self._loader.coded(error)
 
-    def _collided(self, sent: Sequence[Literals]) -> str:
+    def _collided(self, sent: Sequence[Joined]) -> str:
         """The key of the row that collides: the refused rows one by one, in the transaction that is rolled back."""
         for row in sent:
             try:
-                _send(self._session, self._head + b",".join(row) + b")")
+                _send(self._session, self._head + row + b")")
             except pymysql.MySQLError as error:
                 if errno_of(error) == ER.DUP_ENTRY:
                     return self._shown(row)
                 break
         return "(it could not be told which)"
 
-    def _shown(self, row: Literals) -> str:
-        key = key_of(self._plan, row) or row[:_SHOWN_COLUMNS]
+    def _shown(self, row: Joined) -> str:
+        literals = literals_of(row)
+        key = tuple(literals[index] for index in self._plan.key) or literals[:_SHOWN_COLUMNS]
         return ", ".join(value.decode("utf-8", "replace") for value in key)
+
+
+def literals_of(row: Joined) -> Literals:
+    """The literals of a row again: for messages, where it does not matter how long it takes."""
+    found = [b""]
+    for part in _LITERAL_PARTS.findall(row):
+        if part == b",":
+            found.append(b"")
+        else:
+            found[-1] += part
+    return tuple(found)
 
 
 def _send(session: Session, statement: bytes) -> int:

@@ -1,4 +1,9 @@
-"""How far a snapshot has come: per table and in all, kept over restarts by the store. Thread-safe."""
+"""How far a snapshot has come: per table and in all. Thread-safe.
+
+What counts as finished is committed, and the shares are made of that, of the plan and of the estimates of the
+subtask's first start alone, all of which the meta schema holds: a restart shows what was shown before, and nothing ever
+runs backwards, however wrong an estimate turns out to be. What readers have at hand is told apart from it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,10 @@ from dataclasses import dataclass
 from proto import worker_pb2 as pb
 from worker.plan import TablePlan
 from worker.snapshot.records import StoredChunk
+
+_MOST_WHILE_PLANNING = 0.99
+_MOST_WHILE_LOADING = 0.9999
+"""Where a share waits for the truth when the estimate was too low."""
 
 _RATE_SECONDS = 30.0
 """The rate is that of the last so many seconds."""
@@ -25,16 +34,24 @@ class _TableCount:
     planned: int = 0
     plan_complete: bool = False
 
+    @property
+    def weight(self) -> int:
+        """Its part of the whole: always the same."""
+        return max(1, self.plan.table.row_estimate)
+
+    def share(self) -> float:
+        """How much of it is loaded; 1.0 only when all is. It never falls when a chunk is planned or loaded."""
+        if self.plan_complete and self.chunks == self.planned:
+            return 1.0
+        by_rows = min(self.rows / self.weight, _MOST_WHILE_PLANNING)
+        # The number of chunks is certain once all are planned; before, more of them would mean less of the table.
+        by_chunks = min(self.chunks / self.planned, _MOST_WHILE_LOADING) if self.plan_complete else 0.0
+        return max(by_rows, by_chunks)
+
     def total_rows(self) -> int:
-        """An estimate until the table is done: then the truth."""
-        left = self.planned - self.chunks
-        if self.plan_complete and not left:
-            return self.rows
-        estimate = max(self.plan.table.row_estimate, self.rows)
-        if self.plan_complete and self.chunks:
-            # What the loaded chunks hold on average tells more than the server's estimate.
-            return self.rows + self.rows * left // self.chunks
-        return estimate
+        """An estimate until the table is done: then the truth. Agrees with the share."""
+        share = self.share()
+        return round(self.rows / share) if self.rows and share else self.plan.table.row_estimate
 
 
 class Progress:
@@ -102,15 +119,11 @@ class Progress:
             return self._status()
 
     def _status(self) -> pb.LoadStatus:
-        partial: dict[int, tuple[int, int]] = {}
-        for shard, rows, size in self._under_way.values():
-            before = partial.get(shard, (0, 0))
-            partial[shard] = (before[0] + rows, before[1] + size)
         status = pb.LoadStatus(plan_complete=all(table.plan_complete for table in self._tables.values()))
-        for shard, table in self._tables.items():
-            rows, size = partial.get(shard, (0, 0))
-            rows, size = rows + table.rows, size + table.bytes
-            total = max(table.total_rows(), rows)
+        share = 0.0
+        for table in self._tables.values():
+            rows, size, total = table.rows, table.bytes, table.total_rows()
+            share += table.share() * table.weight
             status.tables.append(
                 pb.TableProgress(
                     source_table=table.plan.table.full_name,
@@ -129,9 +142,10 @@ class Progress:
             status.finished_chunks += table.chunks
             status.total_chunks += table.planned
         done = status.plan_complete and status.finished_chunks == status.total_chunks
-        share = 1.0 if done else min(status.finished_rows / status.total_rows, 0.9999) if status.total_rows else 0.0
+        share = 1.0 if done else min(share / sum(table.weight for table in self._tables.values()), _MOST_WHILE_LOADING)
         status.progress = f"{share * 100:.2f} %"
-        status.rows_per_second = self._rate(status.finished_rows)
+        status.reading_rows = sum(rows for _, rows, _ in self._under_way.values())
+        status.rows_per_second = self._rate(status.finished_rows + status.reading_rows)
         if not done and status.rows_per_second > 0:
             status.eta_seconds = int((status.total_rows - status.finished_rows) / status.rows_per_second) + 1
         return status

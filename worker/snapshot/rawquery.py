@@ -5,16 +5,19 @@ PyMySQL makes a packet object and a decoder call per row and value; here a block
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
 
 import pymysql
 from pymysql.constants import COMMAND, CR
 
 from worker.connection import Session
-from worker.snapshot.textrows import END, ROWS, split_rows
+from worker.rows import Joined
+from worker.snapshot.textrows import END, ROWS, RowJoiner, join_rows, split_rows
 
 RawRow = list[bytes | None]
+T = TypeVar("T")
 
 _READ_BYTES = 1 << 18
 
@@ -25,18 +28,41 @@ def raw_rows(session: Session, statement: bytes) -> Iterator[list[RawRow]]:
     Nothing is kept: a slow consumer holds the server back. An iterator that is left before its end leaves the
     connection unusable: close it. Raises ``pymysql.MySQLError``, also in the middle of the rows.
     """
+    return _batches(session, statement, lambda columns: partial(_split, columns))
+
+
+def joined_rows(session: Session, statement: bytes, joiner: RowJoiner) -> Iterator[list[Joined]]:
+    """As :func:`raw_rows`, each row as ``joiner`` makes it. Raises what that raises, too."""
+    return _batches(session, statement, lambda columns: partial(_joined, joiner, columns))
+
+
+Cut = Callable[[bytes, list[T]], tuple[int, int]]
+"""Of textrows: (bytes, rows to fill) → (state, bytes used)."""
+
+
+def _split(columns: int, pending: bytes, rows: list[RawRow]) -> tuple[int, int]:
+    return split_rows(pending, columns, rows)
+
+
+def _joined(joiner: RowJoiner, columns: int, pending: bytes, rows: list[Joined]) -> tuple[int, int]:
+    return join_rows(pending, joiner, columns, rows)
+
+
+def _batches(session: Session, statement: bytes, cut_of: Callable[[int], Cut[T]]) -> Iterator[list[T]]:
+    """``cut_of``: how rows of so many columns are cut."""
     wire: Any = session
     wire._execute_command(COMMAND.COM_QUERY, statement)
     columns: int = wire._read_packet().read_length_encoded_integer()
     for _ in range(columns + 1):  # the column definitions and their EOF
         wire._read_packet()
+    cut = cut_of(columns)
     reader = wire._rfile
     pending = b""
     while True:
         pending = _read_on(reader, pending)
-        rows: list[RawRow] = []
+        rows: list[T] = []
         try:
-            state, used = split_rows(pending, columns, rows)
+            state, used = cut(pending, rows)
         except ValueError as error:
             raise pymysql.OperationalError(CR.CR_MALFORMED_PACKET, f"malformed packet: {error}") from error
         if rows:

@@ -204,7 +204,7 @@ class _Reader:
         with self._loader.transaction(plan, chunk) as transaction:
             if transaction.done is not None:
                 return transaction.done
-            transaction.add(list(rows.values()))
+            transaction.add([b",".join(row) for row in rows.values()])
             self._tell_progress(spec, transaction)
             return _commit(transaction, Mark(high, end.relay_id, end.offset), started)
 

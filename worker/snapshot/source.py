@@ -32,7 +32,7 @@ from worker.connection import (
 )
 from worker.plan import TablePlan
 from worker.position import SourcePosition
-from worker.rows import Literals
+from worker.rows import Joined, Literals
 from worker.schema import select_list
 from worker.snapshot.chunks import Bound, Chunk
 from worker.snapshot.cutoff import ANSWER_SECONDS
@@ -46,7 +46,8 @@ from worker.snapshot.order import (
     typed_from_on,
 )
 from worker.snapshot.plan import is_versioned
-from worker.snapshot.rawquery import raw_rows
+from worker.snapshot.rawquery import joined_rows, raw_rows
+from worker.snapshot.textrows import RowJoiner
 from worker.snapshot.watermarks import high_watermark, low_watermark, open_consistent, place_now
 from worker.table import Column
 
@@ -126,7 +127,7 @@ class ChunkSource:
         return self._tells_position
 
     @contextmanager
-    def exact(self, plan: TablePlan, chunk: Chunk) -> Generator[tuple[SourcePosition, Iterator[list[Literals]]]]:
+    def exact(self, plan: TablePlan, chunk: Chunk) -> Generator[tuple[SourcePosition, Iterator[list[Joined]]]]:
         """A chunk at one exact position: that, and its mapped rows in batches as they arrive.
 
         By consistent snapshot where the server tells the position and the engine keeps versions, else locked.
@@ -137,14 +138,14 @@ class ChunkSource:
                 position = open_consistent(session)
                 if position is None:  # it told before: a fail-over to another kind of server
                     raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server no longer tells binlog_snapshot_*")
-                yield replace(position, server=info.identity), self._rows(session, plan, chunk)
+                yield replace(position, server=info.identity), self._joined(session, plan, chunk)
                 session.rollback()
             return
         with self._locked(plan, chunk) as found:
             yield found
 
     @contextmanager
-    def _locked(self, plan: TablePlan, chunk: Chunk) -> Generator[tuple[SourcePosition, Iterator[list[Literals]]]]:
+    def _locked(self, plan: TablePlan, chunk: Chunk) -> Generator[tuple[SourcePosition, Iterator[list[Joined]]]]:
         """While the lock is held no writer of the table is under way: what it shows is the state at that position."""
         session, info = self._opened()
         locker = self._connect()
@@ -158,13 +159,17 @@ class ChunkSource:
                         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
                     position = place_now(locker, info)
                     _close(locker)
-                    yield position, self._rows(session, plan, chunk)
+                    yield position, self._joined(session, plan, chunk)
                     session.rollback()
                 else:
                     position = place_now(locker, info)
-                    yield position, self._rows(locker, plan, chunk)
+                    yield position, self._joined(locker, plan, chunk)
         finally:
             _close(locker)  # ends the lock, too
+
+    def _joined(self, session: Session, plan: TablePlan, chunk: Chunk) -> Iterator[list[Joined]]:
+        joiner = RowJoiner(RowWriter(plan, self._source_id).codecs)
+        return joined_rows(session, chunk_select(plan, chunk), joiner)
 
     def _rows(self, session: Session, plan: TablePlan, chunk: Chunk) -> Iterator[list[Literals]]:
         literals = RowWriter(plan, self._source_id).literals

@@ -160,6 +160,16 @@ class SnapshotStore:
         finally:
             session.rollback()
 
+    def forget(self, session: Session, shards: Iterable[int]) -> None:
+        """Drop the records of these tables, in the caller's transaction."""
+        with session.cursor() as cursor:
+            for shard in shards:
+                for table in (self._chunk, self._table):
+                    cursor.execute(
+                        f"DELETE FROM {table} WHERE `task` = %s AND `source` = %s AND `shard` = %s",
+                        (*self._who, shard),
+                    )
+
     def read_shards(self, session: Session) -> frozenset[int]:
         """The numbers of the tables that a snapshot has begun to copy."""
         with session.cursor() as cursor:

@@ -7,7 +7,11 @@ Formats: MySQL Source Code Documentation, "Protocol Basics" (packets, length-enc
 
 from __future__ import annotations
 
+from typing import Any
+
 import cython
+
+from worker.binlog.values import ColumnCodec
 
 ROWS = 0
 """More rows may follow."""
@@ -16,8 +20,146 @@ END = 1
 FAILED = 2
 """An ERR packet was read instead of a row."""
 
+_ROOM = cython.declare(cython.int, 1024)
 _LONGEST = 0xFFFFFF
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
+
+
+@cython.final
+@cython.cclass
+class RowJoiner:
+    """Makes of a row's texts its literals with commas between them, as they stand in VALUES (worker/rows.py, Joined).
+
+    ``codecs``: one per column of the result. One thread at a time.
+    """
+
+    def __init__(self, codecs: list[ColumnCodec]) -> None:
+        self.codecs = codecs
+        self.out = bytearray(_ROOM)
+
+    def joined(self, row: list[bytes | None]) -> bytes:
+        """Of values that were cut out already. Raises what ColumnCodec.of_text raises."""
+        return b",".join([codec.of_text(text, True) for codec, text in zip(self.codecs, row, strict=True)])
+
+    @cython.cfunc
+    def cut_row(self, buffer: bytes, place: cython.Py_ssize_t, end: cython.Py_ssize_t) -> bytes:
+        """Of the packet place..end. Raises as :meth:`joined`, and ValueError."""
+        data: cython.p_uchar = buffer
+        out: cython.p_uchar = self._room(0, 64)
+        room: cython.Py_ssize_t = len(self.out)
+        write: cython.Py_ssize_t = 0
+        stop: cython.Py_ssize_t
+        most: cython.Py_ssize_t
+        count: cython.Py_ssize_t
+        column: cython.Py_ssize_t
+        codec: ColumnCodec
+        for column in range(len(self.codecs)):
+            codec = self.codecs[column]
+            # One byte more than needed is always there, for the comma.
+            if column:
+                out[write] = 44
+                write += 1
+            if place < end and data[place] == 0xFB:
+                place += 1
+                write = self._put(write, b"NULL")
+                out = self.out
+                room = len(self.out)
+                continue
+            count = _length(data, place, end, column)
+            place += 1 if data[place] < 0xFB else 3 if data[place] == 0xFC else 4
+            stop = -1
+            most = codec.most_text_bytes(count)
+            if most:
+                if room - write <= most:
+                    out = self._room(write, most)
+                    room = len(self.out)
+                stop = codec.put_text(out, write, data, place, place + count)
+            if stop < 0:
+                stop = self._put(write, codec.of_text(data[place : place + count], True))
+                out = self.out
+                room = len(self.out)
+            write = stop
+            place += count
+        if place != end:
+            raise ValueError("a row has more columns")
+        if cython.compiled:
+            return out[0:write]
+        return bytes(out[0:write])
+
+    @cython.cfunc
+    def _put(self, write: cython.Py_ssize_t, literal: bytes) -> cython.Py_ssize_t:
+        """Write it; the byte behind it."""
+        size: cython.Py_ssize_t = len(literal)
+        out: cython.p_uchar = self._room(write, size)
+        plain: cython.p_uchar = literal
+        at: cython.Py_ssize_t
+        if cython.compiled:
+            for at in range(size):
+                out[write + at] = plain[at]
+        else:
+            out[write : write + size] = literal
+        return write + size
+
+    @cython.cfunc
+    def _room(self, used: cython.Py_ssize_t, more: cython.Py_ssize_t) -> cython.p_uchar:
+        """The buffer, with room for ``more`` bytes and a comma behind the ``used`` ones; a huge one is not kept."""
+        have: cython.Py_ssize_t = len(self.out)
+        if have < used + more + 1:
+            self.out = self.out[:used] + bytearray(max(used, more) + more + int(_ROOM))
+        elif used == 0 and have > 1 << 20:
+            self.out = bytearray(more + int(_ROOM))
+        out: cython.p_uchar = self.out
+        return out
+
+
+@cython.cfunc
+@cython.inline
+def _length(
+    data: cython.p_uchar, place: cython.Py_ssize_t, end: cython.Py_ssize_t, column: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """How many bytes the value has whose length stands at ``place``. ValueError: they reach beyond ``end``."""
+    count: cython.Py_ssize_t
+    head: cython.int
+    if place >= end:
+        raise ValueError(f"a row ends before column {column}")
+    head = data[place]
+    place += 1
+    if head < 0xFB:
+        count = head
+    elif head == 0xFC and end - place >= 2:
+        count = data[place] | data[place + 1] << 8
+        place += 2
+    elif head == 0xFD and end - place >= 3:
+        count = data[place] | data[place + 1] << 8 | data[place + 2] << 16
+        place += 3
+    else:
+        raise ValueError(f"column {column} has no length")
+    if count > end - place:
+        raise ValueError(f"column {column} is longer than its packet")
+    return count
+
+
+@cython.cfunc
+def _split_row(
+    buffer: bytes, place: cython.Py_ssize_t, end: cython.Py_ssize_t, columns: cython.Py_ssize_t
+) -> list[bytes | None]:
+    """The values of the packet place..end, None for NULL. Raises ValueError."""
+    data: cython.p_uchar = buffer
+    count: cython.Py_ssize_t
+    column: cython.Py_ssize_t
+    row: list[bytes | None] = []
+    for column in range(columns):
+        if place < end and data[place] == 0xFB:
+            row.append(None)
+            place += 1
+            continue
+        count = _length(data, place, end, column)
+        place += 1 if data[place] < 0xFB else 3 if data[place] == 0xFC else 4
+        row.append(data[place : place + count])
+        place += count
+    if place != end:
+        raise ValueError("a row has more columns")
+    return row
 
 
 def split_rows(buffer: bytes, columns: cython.Py_ssize_t, rows: list[list[bytes | None]]) -> tuple[int, int]:
@@ -27,16 +169,24 @@ def split_rows(buffer: bytes, columns: cython.Py_ssize_t, rows: list[list[bytes 
     no whole packet yet stay unused. When the state is FAILED, the ERR packet itself is left unused.
     ValueError: the bytes are no rows of that many columns.
     """
+    return _walk(buffer, columns, None, rows)
+
+
+def join_rows(buffer: bytes, joiner: RowJoiner, columns: cython.Py_ssize_t, rows: list[bytes]) -> tuple[int, int]:
+    """As :func:`split_rows`, but ``rows`` gets what ``joiner`` makes of each row. Raises what it raises, too."""
+    if columns != len(joiner.codecs):
+        raise ValueError(f"{columns} columns for {len(joiner.codecs)}")
+    return _walk(buffer, columns, joiner, rows)
+
+
+@cython.cfunc
+def _walk(buffer: bytes, columns: cython.Py_ssize_t, joiner: RowJoiner | None, rows: list[Any]) -> tuple[int, int]:
     data: cython.p_uchar = buffer
     size: cython.Py_ssize_t = len(buffer)
     at: cython.Py_ssize_t = 0
     length: cython.Py_ssize_t
     place: cython.Py_ssize_t
     end: cython.Py_ssize_t
-    count: cython.Py_ssize_t
-    column: cython.Py_ssize_t
-    head: cython.int
-    row: list[bytes | None]
     while size - at >= 4:
         length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
         place = at + 4
@@ -44,10 +194,11 @@ def split_rows(buffer: bytes, columns: cython.Py_ssize_t, rows: list[list[bytes 
             break
         if length == 0xFFFFFF:
             # A row of 16 MiB and more comes in several packets.
-            joined, end = _join(buffer, at)
+            payload, end = _join(buffer, at)
             if end == 0:
                 break
-            rows.append(_long_row(joined, columns))
+            values = _long_row(payload, columns)
+            rows.append(values if joiner is None else joiner.joined(values))
             at = end
             continue
         end = place + length
@@ -55,32 +206,10 @@ def split_rows(buffer: bytes, columns: cython.Py_ssize_t, rows: list[list[bytes 
             return END, end
         if length > 0 and data[place] == 0xFF:
             return FAILED, at
-        row = []
-        for column in range(columns):
-            if place >= end:
-                raise ValueError(f"a row ends before column {column}")
-            head = data[place]
-            place += 1
-            if head == 0xFB:
-                row.append(None)
-                continue
-            if head < 0xFB:
-                count = head
-            elif head == 0xFC and end - place >= 2:
-                count = data[place] | data[place + 1] << 8
-                place += 2
-            elif head == 0xFD and end - place >= 3:
-                count = data[place] | data[place + 1] << 8 | data[place + 2] << 16
-                place += 3
-            else:
-                raise ValueError(f"column {column} has no length")
-            if count > end - place:
-                raise ValueError(f"column {column} is longer than its packet")
-            row.append(data[place : place + count])
-            place += count
-        if place != end:
-            raise ValueError("a row has more columns")
-        rows.append(row)
+        if joiner is None:
+            rows.append(_split_row(buffer, place, end, columns))
+        else:
+            rows.append(joiner.cut_row(buffer, place, end))
         at = end
     return ROWS, at
 

@@ -19,11 +19,13 @@ from worker.ddl.routed import RoutedScope
 from worker.ddl.tables import TableScope
 from worker.plan import TablePlan
 from worker.schema import read_tables
-from worker.snapshot.chunks import Chunk
+from worker.snapshot.chunks import Chunk, rows_per_chunk
 from worker.snapshot.cutoff import ANSWER_SECONDS, cut_off
 from worker.snapshot.dispenser import Dispenser, PlannedChunk
+from worker.snapshot.gauge import Gauge
 from worker.snapshot.pace import Amount, Limits, Pace
-from worker.snapshot.plan import TablePlanner
+from worker.snapshot.plan import MAX_CHUNK_BYTES, TablePlanner, is_whole
+from worker.snapshot.pressure import Bearable
 from worker.snapshot.progress import Progress
 from worker.snapshot.reader import ReaderSpec, ReaderTask
 from worker.snapshot.records import StoredChunk
@@ -41,6 +43,7 @@ _BATCH_CHUNKS = 1000
 _BATCH_SECONDS = 0.2
 _ATTEMPTS = 5
 _BACKOFF_SECONDS = 0.2
+_LARGE_ROWS = 100_000
 
 
 class SnapshotUnit:
@@ -62,9 +65,13 @@ class SnapshotUnit:
         return self._progress.status()
 
     def doing(self) -> str:
-        """What its readers wait for; "" while they read."""
+        """What its readers wait for; while they read "", or how far they are in large chunks."""
         dispenser = self._dispenser
-        return "" if dispenser is None else dispenser.waits_for()
+        waits_for = "" if dispenser is None else dispenser.waits_for()
+        at_hand = self._progress.status().reading_rows
+        if waits_for or at_hand < _LARGE_ROWS:
+            return waits_for
+        return f"{at_hand:,} rows of large chunks are read and not committed yet"
 
     def run(self, stop: StopSignal) -> Outcome:
         try:
@@ -98,6 +105,7 @@ class SnapshotUnit:
             plans=plans,
             always_watermarks=config.snapshot.position == "watermark",
         )
+        gauge = self._gauge(dispenser, stop)
         context.registry.register_dispenser(
             RunningSnapshot(
                 config.task, self._source_id, context.epoch, dispenser, RoutedScope(self._scope), stop.child()
@@ -105,6 +113,8 @@ class SnapshotUnit:
         )
         try:
             planner.start()
+            if gauge is not None:
+                gauge.start()
             outcomes = context.spark.run(
                 f"snapshot {config.task} {self._source_id}",
                 config.snapshot.threads or _DEFAULT_THREADS,
@@ -114,6 +124,8 @@ class SnapshotUnit:
         finally:
             dispenser.close()
             planner.end()
+            if gauge is not None:
+                gauge.end()
             context.registry.unregister_dispenser(config.task, context.epoch)
         if dispenser.failure is not None:
             raise dispenser.failure
@@ -125,13 +137,24 @@ class SnapshotUnit:
         self._check_complete(plans, stop)
         return Finished()
 
+    def _gauge(self, dispenser: Dispenser, stop: StopSignal) -> Gauge | None:
+        """Where there are limits to keep: until it has asked the source, no chunk begins."""
+        config = self._context.config.snapshot
+        bearable = Bearable(config.max_threads_running, config.max_replica_lag)
+        if not bearable.is_limited:
+            return None
+        dispenser.hold("how busy the source is has not been asked yet")
+        return Gauge(self._context.source_endpoint, self._source_id, bearable, dispenser, stop.child())
+
     def _first_chunk(self) -> Amount:
         """What the first chunk may hold, by the server's estimates."""
         if not self._plans:
             return Amount(0, 0)
         table = self._plans[0].table
-        rows = self._context.config.snapshot.chunk_rows or _DEFAULT_CHUNK_ROWS
-        rows = min(rows, table.row_estimate)
+        rows = table.row_estimate
+        if not is_whole(self._plans[0]):
+            most = self._context.config.snapshot.chunk_rows or _DEFAULT_CHUNK_ROWS
+            rows = min(rows, rows_per_chunk(most, rows, table.byte_estimate, MAX_CHUNK_BYTES))
         return Amount(rows, rows * table.byte_estimate // max(table.row_estimate, 1))
 
     def _prepare(self, stop: StopSignal) -> list[StoredChunk]:

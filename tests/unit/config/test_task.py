@@ -60,6 +60,7 @@ def test_every_field_of_the_subtasks() -> None:
             )
         ],
         snapshot=pb.SnapshotConfig(threads=8, chunk_rows=1000, position="auto"),
+        load=pb.LoadConfig(defer_indexes=True),
         replicate=pb.ReplicateConfig(lanes=4, batch_rows=500, batch_bytes=8388608),
     )
     assert list(two.routes) == [route]
@@ -70,13 +71,22 @@ def test_every_field_of_the_subtasks() -> None:
 
 def test_own_blocks_win_over_dms() -> None:
     own = (
-        "snapshot: {threads: 3, chunk-rows: 7, position: watermark, rows-per-second: 20, bytes-per-second: 30}\n"
+        "snapshot: {threads: 3, chunk-rows: 7, position: watermark, rows-per-second: 20, bytes-per-second: 30, "
+        "max-threads-running: 40, max-replica-lag: 50}\n"
+        "load: {defer-indexes: false}\n"
         "replicate: {lanes: 9, batch-rows: 5, batch-bytes: 6}\n"
     )
     one, _ = task(TASK + own).to_subtasks()
     assert one.snapshot == pb.SnapshotConfig(
-        threads=3, chunk_rows=7, position="watermark", rows_per_second=20, bytes_per_second=30
+        threads=3,
+        chunk_rows=7,
+        position="watermark",
+        rows_per_second=20,
+        bytes_per_second=30,
+        max_threads_running=40,
+        max_replica_lag=50,
     )
+    assert not one.load.defer_indexes
     assert one.replicate == pb.ReplicateConfig(lanes=9, batch_rows=5, batch_bytes=6)
 
 

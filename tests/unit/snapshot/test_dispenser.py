@@ -69,9 +69,9 @@ def test_progress_of_a_chunk_does_not_end_it() -> None:
     scene = _Scene(1)
     chunk = scene.take(0).chunk
     assert not scene.dispenser.report(relay_pb2.ChunkReport(who=_who(0), chunk=chunk, rows=3, bytes=9))
-    assert scene.progress.status().finished_rows == 3
+    assert scene.progress.status().reading_rows == 3
     assert scene.take(0).chunk == chunk
-    assert scene.progress.status().finished_rows == 0, "what was under way is void"
+    assert scene.progress.status().reading_rows == 0, "what was under way is void"
     scene.done(0, chunk, rows=4)
     scene.done(0, chunk, rows=4)
     assert scene.progress.status().finished_rows == 4, "a report that comes twice counts once"
@@ -140,3 +140,16 @@ def test_readers_that_wait_for_their_time_stop_at_once() -> None:
     assert scene.take(1).wait
     scene.stop.set()
     assert scene.take(1).stop
+
+
+def test_while_the_source_is_busy_no_chunk_begins_but_those_that_have_go_on() -> None:
+    scene = _Scene(2)
+    first = scene.take(0)
+    scene.dispenser.hold("too busy")
+    assert scene.dispenser.waits_for() == "too busy"
+    assert scene.take(1).wait
+    assert scene.take(0) == first
+    assert not scene.done(0, first.chunk)
+    scene.dispenser.hold("")
+    assert scene.dispenser.waits_for() == ""
+    assert scene.take(1).chunk.number == 1

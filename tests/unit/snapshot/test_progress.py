@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.unit.snapshot.shards import PLAN, TABLE
 from worker.position import SourcePosition
 from worker.snapshot.chunks import Chunk
@@ -63,3 +66,85 @@ def test_an_estimate_that_was_too_low_never_shows_more_than_everything() -> None
     status = progress.status()
     assert status.finished_rows <= status.total_rows
     assert status.progress != "100.00 %"
+
+
+def test_what_readers_have_at_hand_is_told_apart() -> None:
+    progress = Progress([_PLAN])
+    progress.planned(0, 2, complete=True)
+    progress.loaded(0, 0, 100, 10)
+    progress.reading(1, 0, 30, 3)
+    status = progress.status()
+    assert (status.finished_rows, status.reading_rows, status.finished_bytes) == (100, 30, 10)
+    progress.idle(1)
+    assert progress.status().reading_rows == 0
+
+
+class _Snapshot:
+    """Two tables, one of them badly estimated, as the meta schema and as one run after the other sees them."""
+
+    def __init__(self) -> None:
+        tables = (replace(TABLE, row_estimate=100), replace(TABLE, name="other", row_estimate=3))
+        self.plans = [replace(PLAN, shard=shard, table=table) for shard, table in enumerate(tables)]
+        self.stored: list[StoredChunk] = []
+        self.progress = Progress(self.plans)
+
+    def plan(self, shard: int, count: int, complete: bool) -> None:
+        mine = [item for item in self.stored if item.shard == shard]
+        if mine and mine[-1].chunk.is_last:
+            return
+        for number in range(len(mine), len(mine) + count):
+            last = complete and number == len(mine) + count - 1
+            self.stored.append(StoredChunk(shard, Chunk(number, (), () if last else (b"1",)), None))
+        self.progress.planned(shard, count, complete=complete)
+
+    def load(self, which: int, rows: int) -> None:
+        left = [at for at, item in enumerate(self.stored) if item.loaded is None]
+        if left:
+            at = left[which % len(left)]
+            item = self.stored[at]
+            self.stored[at] = replace(item, loaded=Loaded(rows, rows * 7, 1.0, _MARK))
+            self.progress.loaded(which % 3, item.shard, rows, rows * 7)
+
+    def read(self, which: int, rows: int) -> None:
+        if self.stored:
+            self.progress.reading(which % 3, self.stored[which % len(self.stored)].shard, rows, rows * 7)
+
+    def restart(self) -> None:
+        self.progress = Progress(self.plans, self.stored)
+
+    def shown(self) -> list[float]:
+        """What may only grow."""
+        status = self.progress.status()
+        assert status.finished_rows <= status.total_rows
+        figures = [float(status.progress.split()[0]), status.finished_rows, status.finished_bytes, status.total_chunks]
+        for table in status.tables:
+            figures += [table.finished_rows, table.finished_chunks]
+        return figures
+
+    @property
+    def is_done(self) -> bool:
+        ended = {item.shard for item in self.stored if item.chunk.is_last}
+        return len(ended) == 2 and all(item.loaded is not None for item in self.stored)
+
+
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("plan"), st.integers(0, 1), st.integers(1, 5), st.booleans()),
+        st.tuples(st.just("load"), st.integers(0, 20), st.integers(0, 60)),
+        st.tuples(st.just("read"), st.integers(0, 20), st.integers(0, 60)),
+        st.tuples(st.just("restart")),
+    ),
+    max_size=40,
+)
+
+
+@given(_STEPS)
+def test_nothing_ever_runs_backwards(steps: list[tuple[object, ...]]) -> None:
+    snapshot = _Snapshot()
+    before = snapshot.shown()
+    for what, *arguments in steps:
+        getattr(snapshot, str(what))(*arguments)
+        now = snapshot.shown()
+        assert all(new >= old for new, old in zip(now, before, strict=True)), (what, arguments, before, now)
+        assert (now[0] == 100.0) == snapshot.is_done
+        before = now

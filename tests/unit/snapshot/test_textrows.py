@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.snapshot.textrows import END, FAILED, ROWS, split_rows
+from proto.errors import ShardmergeError
+from tests.unit.snapshot.shards import PLAN
+from worker.binlog.literal import RowWriter
+from worker.plan import AddPrefix, AddSuffix, ColumnPlan, Mapping, PartitionId, TablePlan
+from worker.snapshot.load import literals_of
+from worker.snapshot.textrows import END, FAILED, ROWS, RowJoiner, join_rows, split_rows
+from worker.table import Column, ValueKind
 
 _ROW = st.lists(st.one_of(st.none(), st.binary(max_size=300)), min_size=3, max_size=3)
 _EOF = b"\x05\x00\x00\xff\xfe\x00\x00\x02\x00"
@@ -69,3 +77,86 @@ def test_an_error_in_the_middle_is_left_to_the_caller() -> None:
 def test_bytes_that_are_no_row_are_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match=r"row|column"):
         split_rows(len(payload).to_bytes(3, "little") + b"\x00" + payload, 2, [])
+
+
+def _column(kind: ValueKind, type_text: str, charset: str = "", labels: tuple[str, ...] = ()) -> Column:
+    return Column("c", kind, type_text, True, charset=charset, labels=labels, length=4 if type_text == "inet4" else 0)
+
+
+_COLUMNS: list[tuple[Column, Mapping | None]] = [
+    (_column(ValueKind.INTEGER, "bigint"), None),
+    (_column(ValueKind.INTEGER, "bigint"), PartitionId(5 << 44, 44)),
+    (_column(ValueKind.INTEGER, "bigint"), PartitionId(1 << 63, 63)),
+    (_column(ValueKind.DECIMAL, "decimal(60,30)"), None),
+    (_column(ValueKind.DOUBLE, "double"), None),
+    (_column(ValueKind.BIT, "bit(64)"), None),
+    (_column(ValueKind.YEAR, "year"), None),
+    (_column(ValueKind.DATE, "date"), None),
+    (_column(ValueKind.TIME, "time(6)"), None),
+    (_column(ValueKind.DATETIME, "datetime(6)"), None),
+    (_column(ValueKind.TIMESTAMP, "timestamp"), None),
+    *((_column(ValueKind.STRING, "text", charset), None) for charset in ("utf8mb4", "latin1", "gbk", "utf16", "ascii")),
+    (_column(ValueKind.STRING, "varchar(9)", "utf8mb4"), AddPrefix("é-")),
+    (_column(ValueKind.STRING, "varchar(9)", "latin1"), AddSuffix("-x")),
+    (_column(ValueKind.STRING, "varchar(9)", "utf8mb4"), PartitionId(5 << 44, 44)),
+    (_column(ValueKind.BINARY, "blob"), None),
+    (_column(ValueKind.BINARY, "inet4"), None),
+    (_column(ValueKind.ENUM, "enum", labels=("a", "it's")), None),
+    (_column(ValueKind.SET, "set", labels=("a", "b")), None),
+    (_column(ValueKind.JSON, "json"), None),
+    (_column(ValueKind.GEOMETRY, "point"), None),
+]
+_NUMBERS = st.from_regex(rb"-?[0-9]{0,25}(\.[0-9]{0,9})?", fullmatch=True)
+_MOMENTS = st.from_regex(rb"-?[0-9]{2,4}[-:][0-9]{2}[-:][0-9]{2}( [0-9]{2}:[0-9]{2})?(\.[0-9]{1,6})?", fullmatch=True)
+_JSONS = st.sampled_from([b'{"a": 12.50, "b": "x, \'y\'/*"}', b"[1, 2]", b'"a,b"'])
+_VALUES = st.one_of(
+    st.none(), _NUMBERS, _MOMENTS, _JSONS, st.binary(max_size=40), st.text("a',\\\0é%/*", max_size=400).map(str.encode)
+)
+
+
+def _plan(columns: list[tuple[Column, Mapping | None]]) -> TablePlan:
+    written = tuple(ColumnPlan(at, column, column.name, mapping) for at, (column, mapping) in enumerate(columns))
+    table = replace(PLAN.table, columns=tuple(column for column, _ in columns))
+    return replace(PLAN, table=table, columns=written, key=(0,))
+
+
+_CELLS = st.lists(st.tuples(st.sampled_from(_COLUMNS), _VALUES), min_size=1, max_size=6)
+
+
+@given(_CELLS)
+def test_a_joined_row_is_what_its_literals_are(cells: list[tuple[tuple[Column, Mapping | None], bytes | None]]) -> None:
+    """The same bytes, or the same error, as value by value."""
+    writer = RowWriter(_plan([column for column, _ in cells]), "s1")
+    values = [value for _, value in cells]
+    packets = _packets(values) * 2 + _EOF
+    got: list[bytes] = []
+    try:
+        literals = writer.literals(values)
+    except ShardmergeError as expected:
+        with pytest.raises(ShardmergeError) as found:
+            join_rows(packets, RowJoiner(writer.codecs), len(values), got)
+        assert str(found.value) == str(expected)
+        return
+    assert join_rows(packets, RowJoiner(writer.codecs), len(values), got) == (END, len(packets))
+    assert got == [b",".join(literals)] * 2
+    assert literals_of(got[0]) == literals
+
+
+@pytest.mark.parametrize("size", [250, 65536, 0xFFFFFF, 20_000_000])
+def test_joined_values_of_any_length(size: int) -> None:
+    text = _COLUMNS[11]
+    assert text[0].charset == "utf8mb4"
+    writer = RowWriter(_plan([text, text, _COLUMNS[0]]), "s1")
+    got: list[bytes] = []
+    answer = _packets([b"x" * size, b"'" * 9, b"7"]) + _packets([None, b"", b"-1"]) + _EOF
+    assert join_rows(answer, RowJoiner(writer.codecs), 3, got) == (END, len(answer))
+    assert got == [b"'" + b"x" * size + b"','" + b"\\'" * 9 + b"',7", b"NULL,'',-1"]
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"\x011", b"\x05ab", b"\x011\x011\x011", b"\x011\xfc\x01", b"\x011\xfd\x00\x00"]
+)
+def test_bytes_that_are_no_row_are_not_joined(payload: bytes) -> None:
+    writer = RowWriter(_plan(_COLUMNS[:1] * 2), "s1")
+    with pytest.raises(ValueError, match=r"row|column"):
+        join_rows(len(payload).to_bytes(3, "little") + b"\x00" + payload, RowJoiner(writer.codecs), 2, [])
