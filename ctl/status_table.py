@@ -8,6 +8,7 @@ from rich.text import Text
 from ctl import figures, look
 from ctl.progress import lag_seconds, problems
 from ctl.words import stage_word, unit_word
+from proto import common_pb2
 from proto import master_pb2 as pb
 from proto.worker_pb2 import LoadStatus, RelayStatus, SubTaskStatus, SyncStatus
 
@@ -45,6 +46,8 @@ def detail(answer: pb.QueryStatusResponse, *, more: bool = False) -> RenderableT
             )
     parts: list[RenderableType] = [made] if answer.sources else [Text("There is no subtask.", style="dim")]
     parts += [look.problem(problem.report, problem.where) for problem in problems(answer)]
+    if not more:
+        parts += _reports(answer)
     if more:
         for part in answer.sources:
             parts += _more(part)
@@ -86,6 +89,20 @@ def _figures(status: SubTaskStatus) -> tuple[Text, ...]:
     return (unit, look.cell("–"), look.cell("–"), look.cell("–"), look.cell("–"), doing)
 
 
+def _reports(answer: pb.QueryStatusResponse) -> list[RenderableType]:
+    """What the subtasks came to that have copied their tables and are finished."""
+    parts: list[RenderableType] = []
+    for part in answer.sources:
+        for status in part.sub_task_status:
+            if status.stage == common_pb2.STAGE_FINISHED and status.HasField("load"):
+                source = part.source_status.source
+                parts += [
+                    look.heading(f"Snapshot of {look.flat(status.name)} on {look.flat(source)}"),
+                    _tables(status.load),
+                ]
+    return parts
+
+
 def _more(part: pb.SourceSubTasks) -> list[RenderableType]:
     source = part.source_status.source
     parts: list[RenderableType] = []
@@ -118,7 +135,8 @@ def _relay(relay: RelayStatus) -> RenderableType:
 
 
 def _tables(load: LoadStatus) -> RenderableType:
-    made = look.table("shard table", "target table", "rows", "share", "chunks", right=("rows", "share", "chunks"))
+    right = ("rows", "share", "bytes", "chunks", "work")
+    made = look.table("shard table", "target table", *right, right=right)
     for table in load.tables:
         made.add_row(
             look.cell(table.source_table),
@@ -127,7 +145,9 @@ def _tables(load: LoadStatus) -> RenderableType:
                 f"{figures.rows(table.finished_rows)} / {figures.rows(max(table.finished_rows, table.total_rows))}"
             ),
             look.cell(figures.percent(figures.share(table.finished_rows, table.total_rows))),
+            look.cell(figures.size(table.finished_bytes)),
             look.cell(f"{table.finished_chunks} / {table.total_chunks}"),
+            look.cell(figures.duration(table.seconds)),
         )
     return made
 

@@ -13,6 +13,7 @@ from proto.errors import ShardmergeError
 from worker import meta
 from worker.connection import Endpoint, Session, Side, coded, connect, current_position, server_info
 from worker.context import SubTaskContext
+from worker.ended import EndedUnit, load_report
 from worker.host import Host
 from worker.meta import Phase
 from worker.plan import TablePlan
@@ -25,7 +26,7 @@ from worker.replicate.dealing import Dealing
 from worker.replicate.unit import LANES_DEFAULT, ReplicateUnit, Standing, first_checkpoints
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
-from worker.snapshot.store import read_handover
+from worker.snapshot.store import SnapshotStore, read_handover
 from worker.snapshot.unit import SnapshotUnit
 from worker.table import Table
 from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
@@ -77,17 +78,17 @@ class SubTaskRun:
         rules = Rules.from_config(config)
         with ExitStack() as sessions:
             target = self._target(sessions)
-            source = self._source(sessions)
             epoch = host.epochs.acquire(config.task, self._source_id)
             self._owner.epoch_acquired(epoch)
             with _coding(self._target_endpoint, Side.TARGET, "target"):
                 meta.ensure_meta(target, config.meta_schema)
                 row = meta.take_over(target, *self._who, epoch, self._meta_token)
             phase, start, dealing = row.phase, row.start, Dealing.from_json(row.dealing)
+            if phase is Phase.FINISHED:
+                return self._ended(target)
             host.relay.start()  # again, after an error that an operator had to mend
             self._owner.phase_known(fresh=phase is Phase.NEW)
-            if phase is Phase.FINISHED:
-                return Finished()
+            source = self._source(sessions)
             found: tuple[Checkpoint, ...] = ()
             if phase is Phase.NEW or start is None:
                 phase, start, tables, found = self._begin(source, target, rules, epoch, stop)
@@ -110,7 +111,8 @@ class SubTaskRun:
                 return outcome
             if config.mode == config_pb2.TASK_MODE_FULL:
                 self._finish(epoch)
-                return Finished()
+                with ExitStack() as sessions:
+                    return self._ended(self._target(sessions))
         # The chunks' marks of every table whose rows the lanes may still meet, by the rules they were dealt by.
         marked = dealing.plans(self._source_id, tables) if dealing is not None else plans
         with host.relay.one_generation() as relay_id:
@@ -232,6 +234,12 @@ class SubTaskRun:
             # As the relay knows it, its GTID set included: what the source told of that was read a moment apart.
             position = self._host.relay.position_at(offset)
         return first_checkpoints(self._lanes, epoch, relay_id, position, offset)
+
+    def _ended(self, target: Session) -> Outcome:
+        """Nothing is left to do: the records say what it came to, and neither source nor relay log is needed."""
+        store = SnapshotStore(*self._who, 0)
+        with _coding(self._target_endpoint, Side.TARGET, "target"):
+            return self._run_unit(EndedUnit(load_report(store.report(target))), StopSignal())
 
     def _finish(self, epoch: int) -> None:
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):

@@ -124,6 +124,10 @@ class LaneRig(Rig):
         config.mode = config_pb2.TASK_MODE_INCREMENTAL
         config.start.CopyFrom(self.start.to_proto())
         config.replicate.lanes = lanes
+        return self.begin(config, spark)
+
+    def begin(self, config: config_pb2.SubTaskConfig, spark: Threads | None = None) -> Run:
+        """A run of any mode, under the next epoch."""
         source = config_pb2.SourceConfig(source_id=SOURCE)
         getattr(source, "from").CopyFrom(config_pb2.Endpoint(host=self.source.host, port=self.source.port, user="root"))
         host = Host(
