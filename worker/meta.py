@@ -5,6 +5,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     subtask           one row per (task, source): newest epoch, phase, where replication began
     table_structure   the structures the rules let through, as of the subtask's first start
     lane_checkpoint   one row per lane (worker/replicate/checkpoint.py)
+    subtask_bound     where replication begins for certain, and ends (worker/bounds.py)
     snapshot_*        the chunk plan and its state (worker/snapshot/store.py)
 
 A unit takes over by raising ``subtask.epoch``; every commit below re-reads an epoch in its own
@@ -22,6 +23,7 @@ from pydantic import TypeAdapter
 from pymysql.constants import ER
 
 from proto import errors
+from worker import bounds
 from worker.connection import Session, quote_name
 from worker.position import SourcePosition
 from worker.table import Table
@@ -68,9 +70,10 @@ _TABLES = (
         `commit_time` DOUBLE NOT NULL,
         PRIMARY KEY (`task`, `source`, `lane`)
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
+    bounds.TABLE,
 )
 
-_OWNED = ("table_structure", "lane_checkpoint", "snapshot_chunk", "snapshot_table")
+_OWNED = ("table_structure", "lane_checkpoint", "subtask_bound", "snapshot_chunk", "snapshot_table")
 
 
 class Phase(enum.Enum):

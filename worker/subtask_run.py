@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
@@ -10,7 +10,8 @@ import pymysql
 
 from proto import config_pb2
 from proto.errors import ShardmergeError
-from worker import meta
+from worker import bounds, ends, meta
+from worker.bounds import Bound
 from worker.connection import Endpoint, Session, Side, coded, connect, current_position, server_info
 from worker.context import SubTaskContext
 from worker.ended import EndedUnit, load_report
@@ -28,6 +29,8 @@ from worker.rules import Rules
 from worker.snapshot.handover import Handover
 from worker.snapshot.store import SnapshotStore, read_handover
 from worker.snapshot.unit import SnapshotUnit
+from worker.start_at import Begin, check_keys, tells_commit_times
+from worker.stop_at import Ending
 from worker.table import Table
 from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
 
@@ -85,10 +88,14 @@ class SubTaskRun:
                 row = meta.take_over(target, *self._who, epoch, self._meta_token)
             phase, start, dealing = row.phase, row.start, Dealing.from_json(row.dealing)
             if phase is Phase.FINISHED:
-                return self._ended(target)
+                ended = self._ended(target, epoch)
+                if ended is not None:
+                    return ended
+                phase = Phase.REPLICATE
             host.relay.start()  # again, after an error that an operator had to mend
             self._owner.phase_known(fresh=phase is Phase.NEW)
             source = self._source(sessions)
+            ending = self._ending(source, target, epoch, phase)
             found: tuple[Checkpoint, ...] = ()
             if phase is Phase.NEW or start is None:
                 phase, start, tables, found = self._begin(source, target, rules, epoch, stop)
@@ -112,7 +119,7 @@ class SubTaskRun:
             if config.mode == config_pb2.TASK_MODE_FULL:
                 self._finish(epoch)
                 with ExitStack() as sessions:
-                    return self._ended(self._target(sessions))
+                    return self._ended(self._target(sessions), epoch) or Finished()
         # The chunks' marks of every table whose rows the lanes may still meet, by the rules they were dealt by.
         marked = dealing.plans(self._source_id, tables) if dealing is not None else plans
         with host.relay.one_generation() as relay_id:
@@ -121,8 +128,10 @@ class SubTaskRun:
             found = self._enter_replicate(epoch, start, handover, relay_id, stop)
         if stop.is_set:
             return Stopped()
-        unit = ReplicateUnit(context, host.service, plans, handover, host.clock.position, Standing(found, dealing))
-        return self._run_unit(unit, stop)
+        standing = Standing(found, dealing, self._settled(), ending)
+        unit = ReplicateUnit(context, host.service, plans, handover, host.clock.position, standing)
+        outcome = self._run_unit(unit, stop)
+        return self._reached(epoch, ending) if isinstance(outcome, Finished) else outcome
 
     def _run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:
         self._owner.unit_begins(unit)
@@ -166,12 +175,18 @@ class SubTaskRun:
         with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
             info = server_info(source)
             start = current_position(source, info)
+            alone = not self._host.needed_by_others(config.task)
+            settled: SourcePosition | None = None
             if incremental and (config.start.file or config.start.gtid_set):
                 start = configured_start(config.start, info.identity, by_gtid=self._host.source.enable_gtid)
-            alone = not self._host.needed_by_others(config.task)
+            elif incremental and config.HasField("start_at"):
+                begin = Begin(self._source_id, self._source_endpoint, source, info, self._host.relay, alone, stop)
+                start, settled = begin.at(config.start_at) or (start, None)
             self._host.relay.ensure_from(start, fresh=alone)
             # After the position: a table altered in between meets its DDL in the stream.
             tables = read_structures(source, rules, self._source_id)
+            if settled is not None:
+                check_keys(self._source_id, config.start_at.time, tables)
         phase = Phase.REPLICATE if incremental else Phase.SNAPSHOT
         first: tuple[Checkpoint, ...] = ()
         if incremental:
@@ -185,9 +200,14 @@ class SubTaskRun:
                 phase,
                 start,
                 tables,
-                lambda session: checkpoints.insert(session, *self._who, first),
+                lambda session: self._insert_first(session, first, settled),
             )
         return phase, start, tables, first
+
+    def _insert_first(self, session: Session, first: tuple[Checkpoint, ...], settled: SourcePosition | None) -> None:
+        checkpoints.insert(session, *self._who, first)
+        if settled is not None:
+            bounds.write(session, *self._who, Bound(bounds.Kind.SETTLED, self._config.start_at.time, settled, 0.0))
 
     @property
     def _lanes(self) -> int:
@@ -235,11 +255,60 @@ class SubTaskRun:
             position = self._host.relay.position_at(offset)
         return first_checkpoints(self._lanes, epoch, relay_id, position, offset)
 
-    def _ended(self, target: Session) -> Outcome:
-        """Nothing is left to do: the records say what it came to, and neither source nor relay log is needed."""
-        store = SnapshotStore(*self._who, 0)
+    def _ended(self, target: Session, epoch: int) -> Outcome | None:
+        """Nothing is left to do: the records say what it came to, and neither source nor relay log is needed.
+
+        None: it has ended where it no longer is to end, and goes on.
+        """
+        config = self._config
         with _coding(self._target_endpoint, Side.TARGET, "target"):
-            return self._run_unit(EndedUnit(load_report(store.report(target))), StopSignal())
+            found = bounds.read(target, *self._who).get(bounds.Kind.REACHED)
+            if found is None:
+                status = load_report(SnapshotStore(*self._who, 0).report(target))
+            elif found.given == ends.given(config):
+                status = ends.reached_status(found, config)
+            else:
+                self._enter(target, epoch, Phase.REPLICATE, self._forget_reached)
+                return None
+        return self._run_unit(EndedUnit(status), StopSignal())
+
+    def _forget_reached(self, session: Session) -> None:
+        bounds.forget(session, *self._who, bounds.Kind.REACHED)
+
+    def _reached(self, epoch: int, ending: Ending) -> Outcome:
+        """Every lane has ended at the configured end."""
+        assert ending.stop is not None  # noqa: S101 - for the type checker: nothing else ends lanes
+        stop = ending.stop
+        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+            target = self._target(sessions)
+            bound = ends.reached(stop, checkpoints.read_begun(target, *self._who))
+            self._enter(target, epoch, Phase.FINISHED, lambda session: bounds.write(session, *self._who, bound))
+            return self._ended(target, epoch) or Finished()
+
+    def _settled(self) -> Bound | None:
+        """Before which place the target may hold changes already; None: it holds none."""
+        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+            return bounds.read(self._target(sessions), *self._who).get(bounds.Kind.SETTLED)
+
+    def _ending(self, source: Session, target: Session, epoch: int, phase: Phase) -> Ending:
+        """Where it is to end."""
+        config, host = self._config, self._host
+        with _coding(self._target_endpoint, Side.TARGET, "target"):
+            recorded = bounds.read(target, *self._who)
+        with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
+            info = server_info(source)
+            stop = ends.understood(config, source, info, recorded.get(bounds.Kind.STOP))
+            if stop is not None and phase is Phase.NEW and ends.begins_now(config):
+                ends.check_ahead(config, stop, source, info)
+        if stop is not None and stop.bound != recorded.get(bounds.Kind.STOP):
+            bound = stop.bound
+            with _coding(self._target_endpoint, Side.TARGET, "target"):
+                self._enter(target, epoch, phase, lambda session: bounds.write(session, *self._who, bound))
+        exact = tells_commit_times(info)
+        return Ending(config.task, self._source_id, host.relay, stop, host.clock.end, exact)
+
+    def _enter(self, target: Session, epoch: int, phase: Phase, also: Callable[[Session], None]) -> None:
+        meta.enter_phase(target, *self._who, epoch, phase, also)
 
     def _finish(self, epoch: int) -> None:
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
