@@ -73,20 +73,23 @@ def _figures(status: SubTaskStatus) -> tuple[Text, ...]:
         )
     if status.HasField("sync"):
         sync = status.sync
-        progress = (
-            Text("✓ synced", style="green")
-            if sync.synced
-            else Text(f"{figures.size(sync.bytes_behind)} behind", style="yellow")
-        )
         return (
             unit,
-            progress,
+            _reached(status.stage, sync),
             look.cell(figures.rows(sync.total_rows)),
             look.cell(figures.rate(sync.recent_rps)),
             look.cell(figures.duration(lag_seconds(sync))),
             doing,
         )
     return (unit, look.cell("–"), look.cell("–"), look.cell("–"), look.cell("–"), doing)
+
+
+def _reached(stage: common_pb2.Stage, sync: SyncStatus) -> Text:
+    if stage == common_pb2.STAGE_FINISHED:
+        return Text(f"✓ ended at {sync.syncer_binlog}", style="green")
+    if sync.synced:
+        return Text("✓ synced", style="green")
+    return Text(f"{figures.size(sync.bytes_behind)} behind", style="yellow")
 
 
 def _reports(answer: pb.QueryStatusResponse) -> list[RenderableType]:
@@ -158,6 +161,7 @@ def _sync(sync: SyncStatus) -> list[RenderableType]:
         look.flat(sync.master_binlog_gtid or sync.master_binlog),
         ("   applied to ", "dim"),
         look.flat(sync.syncer_binlog_gtid or sync.syncer_binlog),
+        *((("   ends at ", "dim"), look.flat(sync.stop_at)) if sync.stop_at else ()),
     )
     right = ("lane", "for", "rows", "rows/s", "lag", "oldest", "behind")
     made = look.table("lane", "phase", "for", "rows", "rows/s", "lag", "oldest", "behind", "waits for", right=right)
