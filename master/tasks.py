@@ -52,11 +52,26 @@ def select(file: TaskFile, wanted: Sequence[str], state: State) -> Selection:
     differing = [
         one.source_id
         for one in subtasks
-        if (record := state.subtasks.get((file.name, one.source_id))) and record.value.config != one
+        if (record := state.subtasks.get((file.name, one.source_id)))
+        and _differs(record.value.config, one, told=one in chosen)
     ]
     if differing:
         raise errors.master.TASK_DIFFERS(task=file.name, sources=", ".join(differing))
     return Selection(new, running)
+
+
+def _differs(recorded: config.SubTaskConfig, given: config.SubTaskConfig, *, told: bool) -> bool:
+    """``told``: the source is one of those that a start and an end given beside the file are for."""
+    if told:
+        return recorded != given
+    both: list[config.SubTaskConfig] = []
+    for one in (recorded, given):
+        copy = config.SubTaskConfig()
+        copy.CopyFrom(one)
+        for name in ("start", "start_at", "stop_at"):
+            copy.ClearField(name)
+        both.append(copy)
+    return both[0] != both[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,11 @@ def test_chunks_cover_every_row_exactly_once(source: Database) -> None:
     reader = ChunkSource(endpoint(source), SOURCE)
     source.execute("CREATE DATABASE shard")
 
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
     @given(keyed_tables(source.flavor), st.integers(1, 12), st.integers(0, 20), st.booleans())
     def check(table: KeyedTable, chunk_rows: int, stopped_at: int, analyzed: bool) -> None:
         note(f"{table.kinds}, chunks of {chunk_rows}")

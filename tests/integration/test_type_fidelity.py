@@ -58,6 +58,35 @@ def pair(all_servers: Servers, request: pytest.FixtureRequest) -> tuple[Database
     return emptied(all_servers.sources[one]), emptied(all_servers.targets[other])
 
 
+_LABELS = ",".join(f"'label {number}'" for number in range(300))
+_MEMBERS = ",".join(f"'m{number}'" for number in range(64))
+_SHAPES = {
+    "POINT": "POINT(1 -2.5)",
+    "LINESTRING": "LINESTRING(0 0,1 1,1e100 -3)",
+    "POLYGON": "POLYGON((0 0,4 0,4 4,0 0),(1 1,2 1,2 2,1 1))",
+    "MULTIPOINT": "MULTIPOINT(0 0,1 1)",
+    "MULTILINESTRING": "MULTILINESTRING((0 0,1 1),(2 2,3 3,4 5))",
+    "MULTIPOLYGON": "MULTIPOLYGON(((0 0,4 0,4 4,0 0)),((5 5,6 5,6 6,5 5)))",
+    "GEOMETRYCOLLECTION": "GEOMETRYCOLLECTION(POINT(1 1),LINESTRING(0 0,1 1))",
+}
+
+
+def _shapes_create(table: str) -> str:
+    """Column types of geometries, of which all_types has the general one, and lists longer than a byte can number."""
+    shapes = ", ".join(f"g{number} {kind}" for number, kind in enumerate(_SHAPES))
+    return f"CREATE TABLE {table} (id INT PRIMARY KEY, {shapes}, e ENUM({_LABELS}), s SET({_MEMBERS}))"
+
+
+def _shapes_inserts(table: str) -> tuple[str, ...]:
+    shapes = ", ".join(f"ST_GeomFromText('{text}')" for text in _SHAPES.values())
+    return (
+        f"INSERT INTO {table} VALUES (1, {shapes}, 300, ~0)",
+        f"INSERT INTO {table} VALUES (2, {shapes}, 256, 1 << 63)",
+        f"INSERT INTO {table} VALUES (3, {', '.join(['NULL'] * len(_SHAPES))}, 255, 0)",
+        f"INSERT INTO {table} VALUES (4, {', '.join(['NULL'] * (len(_SHAPES) + 2))})",
+    )
+
+
 def _edges(statements: tuple[str, ...], table: str, target: Database) -> list[str]:
     statements = tuple(statement.replace("d.all_types", table) for statement in statements)
     if target.flavor == "mysql":
@@ -73,29 +102,36 @@ def test_every_type_arrives_bit_by_bit_through_snapshot_and_stream(
     source, target = pair
     without = random_types.STRANGE[target.flavor]
 
-    def fill(edges: str, anything: str) -> None:
+    def fill(when: str) -> None:
         pick = random.Random(17)
         source.execute(
             "SET sql_mode = ''",
-            *_edges(all_types.INSERTS, edges, target),
-            *random_types.inserts(source.flavor, anything, pick, ROWS, without=without),
+            *_edges(all_types.INSERTS, f"shard.edges_{when}", target),
+            *_shapes_inserts(f"shard.shapes_{when}"),
+            *random_types.inserts(source.flavor, f"shard.random_{when}", pick, ROWS, without=without),
         )
 
     source.execute(
         "SET sql_mode = ''",
         "CREATE DATABASE shard",
-        *_edges((all_types.CREATE,), "shard.edges_before", target),
-        *_edges((all_types.CREATE,), "shard.edges_after", target),
-        random_types.create(source.flavor, "shard.random_before", without=without),
-        random_types.create(source.flavor, "shard.random_after", without=without),
+        *(
+            statement
+            for when in ("before", "after")
+            for statement in (
+                *_edges((all_types.CREATE,), f"shard.edges_{when}", target),
+                _shapes_create(f"shard.shapes_{when}"),
+                random_types.create(source.flavor, f"shard.random_{when}", without=without),
+            )
+        ),
     )
-    fill("shard.edges_before", "shard.random_before")
+    fill("before")
     config = subtask_config(target, threads=2, chunk_rows=50)
     config.mode = config_pb2.TASK_MODE_ALL
     with LaneRig(source, target, tmp_path, config) as rig:
         run = rig.begin(config)
         until(lambda: isinstance(run.unit, ReplicateUnit) or run.ended, "the snapshot is over")
-        fill("shard.edges_after", "shard.random_after")
+        assert not run.ended, run.join()
+        fill("after")
         run.until_synced()
         _same(source, target)
         source.execute(
@@ -104,6 +140,7 @@ def test_every_type_arrives_bit_by_bit_through_snapshot_and_stream(
             *_edges(all_types.CHANGES, "shard.edges_after", target),
             # Whole rows cross once more, as UPDATEs with both images.
             *(f"UPDATE shard.random_{when} SET id = id + 1000, ti = NULL WHERE id % 2" for when in ("before", "after")),
+            *(f"UPDATE shard.shapes_{when} SET id = id + 10, s = s ^ 5, e = 257" for when in ("before", "after")),
         )
         run.until_synced()
         _same(source, target)
@@ -111,7 +148,7 @@ def test_every_type_arrives_bit_by_bit_through_snapshot_and_stream(
 
 
 def _same(source: Database, target: Database) -> None:
-    for what in ("edges", "random"):
+    for what in ("edges", "shapes", "random"):
         for when in ("before", "after"):
             assert_same_bytes(source, target, f"shard.{what}_{when}", ["id"])
 

@@ -37,8 +37,8 @@ _WIDE = ("😀", "😁", "中", "文", "ｆ", "①", "ﬁ", "\u0301", "İ", "ı"
 
 def _text(pieces: tuple[str, ...], most: int) -> st.SearchStrategy[str]:
     spaces = st.sampled_from(("", "", "", " ", "   "))
-    return st.builds(
-        lambda parts, end: quote("".join(parts) + end), st.lists(st.sampled_from(pieces), max_size=most), spaces
+    return st.tuples(st.lists(st.sampled_from(pieces), max_size=most), spaces).map(
+        lambda made: quote("".join(made[0]) + made[1])
     )
 
 
@@ -48,17 +48,11 @@ def _string(charset: str, collation: str, pieces: tuple[str, ...], kind: str = "
 
 _MOMENTS = st.datetimes().map(lambda one: f"'{one.replace(year=max(one.year, 1000)).isoformat(' ')}'")
 _DAYS = st.dates().map(lambda one: f"'{one.replace(year=max(one.year, 1000)).isoformat()}'")
-_TIMES = st.builds(
-    lambda sign, hour, minute, micros: f"'{sign}{hour:02}:{minute:02}:07.{micros:06}'",
-    st.sampled_from(("", "-")),
-    st.integers(0, 837),
-    st.integers(0, 59),
-    st.sampled_from((0, 1, 500_000, 999_999)),
-)
-_DECIMALS = st.builds(
-    lambda digits, scale: f"{Decimal(digits).scaleb(-scale):f}",
-    st.integers(-(10**12), 10**12),
-    st.sampled_from((0, 1, 5)),
+_TIMES = st.tuples(
+    st.sampled_from(("", "-")), st.integers(0, 837), st.integers(0, 59), st.sampled_from((0, 1, 500_000, 999_999))
+).map(lambda made: f"'{made[0]}{made[1]:02}:{made[2]:02}:07.{made[3]:06}'")
+_DECIMALS = st.tuples(st.integers(-(10**12), 10**12), st.sampled_from((0, 1, 5))).map(
+    lambda made: f"{Decimal(made[0]).scaleb(-made[1]):f}"
 )
 
 COMMON = {
@@ -92,10 +86,8 @@ OWN = {
         "uca1400_ai_ci": _string("utf8mb4", "uca1400_ai_ci", _PIECES + _WIDE),
         "uuid": KeyColumn(
             "UUID",
-            st.builds(
-                lambda number, version: f"'{uuid.UUID(int=number, version=version)}'",
-                st.integers(0, (1 << 128) - 1),
-                st.sampled_from((1, 3, 4, 5)),
+            st.tuples(st.integers(0, (1 << 128) - 1), st.sampled_from((1, 3, 4, 5))).map(
+                lambda made: f"'{uuid.UUID(int=made[0], version=made[1])}'"
             ),
         ),
         "inet6": KeyColumn("INET6", st.binary(min_size=16, max_size=16).map(quote)),
