@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ctl.settings import Given, Output, no_tls
+from proto.config import point
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -99,3 +100,34 @@ def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
         return command
 
     return add
+
+
+def _start_time(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value:
+        point.start_at(value)  # raises what is wrong with it
+    return value
+
+
+def _stop_at(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value:
+        point.stop_at(value)
+    return value
+
+
+def ends(command: Command) -> Command:
+    """The options that say where replication begins and ends, for all sources of a task."""
+    command = click.option(
+        "--stop-at",
+        metavar="WHERE",
+        default="",
+        callback=_stop_at,
+        help="end there: a time, FILE:POS or a GTID set (with -s: of that source); wins over the file's stop-at",
+    )(command)
+    return click.option(
+        "--start-time",
+        metavar="TIME",
+        default="",
+        callback=_start_time,
+        help='task-mode incremental begins there: "2026-01-02 03:04:05" in the source\'s time zone or with an offset; '
+        "earliest; latest; wins over the file's meta",
+    )(command)

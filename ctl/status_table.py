@@ -8,6 +8,7 @@ from rich.text import Text
 from ctl import figures, look
 from ctl.progress import lag_seconds, problems
 from ctl.words import stage_word, unit_word
+from proto import common_pb2
 from proto import master_pb2 as pb
 from proto.worker_pb2 import LoadStatus, RelayStatus, SubTaskStatus, SyncStatus
 
@@ -49,6 +50,8 @@ def detail(answer: pb.QueryStatusResponse, *, more: bool = False) -> RenderableT
         for status in part.sub_task_status:
             if status.HasField("join"):
                 parts += _join(part.source_status.source, status)
+    if not more:
+        parts += _reports(answer)
     if more:
         for part in answer.sources:
             parts += _more(part)
@@ -101,20 +104,37 @@ def _figures(status: SubTaskStatus) -> tuple[Text, ...]:
         )
     if status.HasField("sync"):
         sync = status.sync
-        progress = (
-            Text("✓ synced", style="green")
-            if sync.synced
-            else Text(f"{figures.size(sync.bytes_behind)} behind", style="yellow")
-        )
         return (
             unit,
-            progress,
+            _reached(status.stage, sync),
             look.cell(figures.rows(sync.total_rows)),
             look.cell(figures.rate(sync.recent_rps)),
             look.cell(figures.duration(lag_seconds(sync))),
             doing,
         )
     return (unit, look.cell("–"), look.cell("–"), look.cell("–"), look.cell("–"), doing)
+
+
+def _reached(stage: common_pb2.Stage, sync: SyncStatus) -> Text:
+    if stage == common_pb2.STAGE_FINISHED:
+        return Text(f"✓ ended at {sync.syncer_binlog}", style="green")
+    if sync.synced:
+        return Text("✓ synced", style="green")
+    return Text(f"{figures.size(sync.bytes_behind)} behind", style="yellow")
+
+
+def _reports(answer: pb.QueryStatusResponse) -> list[RenderableType]:
+    """What the subtasks came to that have copied their tables and are finished."""
+    parts: list[RenderableType] = []
+    for part in answer.sources:
+        for status in part.sub_task_status:
+            if status.stage == common_pb2.STAGE_FINISHED and status.HasField("load"):
+                source = part.source_status.source
+                parts += [
+                    look.heading(f"Snapshot of {look.flat(status.name)} on {look.flat(source)}"),
+                    _tables(status.load),
+                ]
+    return parts
 
 
 def _more(part: pb.SourceSubTasks) -> list[RenderableType]:
@@ -149,7 +169,8 @@ def _relay(relay: RelayStatus) -> RenderableType:
 
 
 def _tables(load: LoadStatus) -> RenderableType:
-    made = look.table("shard table", "target table", "rows", "share", "chunks", right=("rows", "share", "chunks"))
+    right = ("rows", "share", "bytes", "chunks", "work")
+    made = look.table("shard table", "target table", *right, right=right)
     for table in load.tables:
         made.add_row(
             look.cell(table.source_table),
@@ -158,7 +179,9 @@ def _tables(load: LoadStatus) -> RenderableType:
                 f"{figures.rows(table.finished_rows)} / {figures.rows(max(table.finished_rows, table.total_rows))}"
             ),
             look.cell(figures.percent(figures.share(table.finished_rows, table.total_rows))),
+            look.cell(figures.size(table.finished_bytes)),
             look.cell(f"{table.finished_chunks} / {table.total_chunks}"),
+            look.cell(figures.duration(table.seconds)),
         )
     return made
 
@@ -169,6 +192,7 @@ def _sync(sync: SyncStatus) -> list[RenderableType]:
         look.flat(sync.master_binlog_gtid or sync.master_binlog),
         ("   applied to ", "dim"),
         look.flat(sync.syncer_binlog_gtid or sync.syncer_binlog),
+        *((("   ends at ", "dim"), look.flat(sync.stop_at)) if sync.stop_at else ()),
     )
     right = ("lane", "for", "rows", "rows/s", "lag", "oldest", "behind")
     made = look.table("lane", "phase", "for", "rows", "rows/s", "lag", "oldest", "behind", "waits for", right=right)

@@ -15,7 +15,7 @@ from proto import common_pb2, errors
 from proto import config_pb2 as config
 from proto import master_pb2 as pb
 from proto import state_pb2 as state_pb
-from proto.config.task import TaskFile, parse_task
+from proto.config.task import TaskFile, parse_task, with_ends
 
 _Op = pb.OperateTaskRequest.Op
 
@@ -52,11 +52,26 @@ def select(file: TaskFile, wanted: Sequence[str], state: State) -> Selection:
     differing = [
         one.source_id
         for one in subtasks
-        if (record := state.subtasks.get((file.name, one.source_id))) and record.value.config != one
+        if (record := state.subtasks.get((file.name, one.source_id)))
+        and _differs(record.value.config, one, told=one in chosen)
     ]
     if differing:
         raise errors.master.TASK_DIFFERS(task=file.name, sources=", ".join(differing))
     return Selection(new, running)
+
+
+def _differs(recorded: config.SubTaskConfig, given: config.SubTaskConfig, *, told: bool) -> bool:
+    """``told``: the source is one of those that a start and an end given beside the file are for."""
+    if told:
+        return recorded != given
+    both: list[config.SubTaskConfig] = []
+    for one in (recorded, given):
+        copy = config.SubTaskConfig()
+        copy.CopyFrom(one)
+        for name in ("start", "start_at", "stop_at"):
+            copy.ClearField(name)
+        both.append(copy)
+    return both[0] != both[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +83,7 @@ class Tasks:
 
     def check(self, request: pb.CheckTaskRequest) -> pb.CheckTaskResponse:
         """Every pre-check of every source of the file; changes nothing."""
-        file = parse_task(request.file.content, request.file.name)
+        file = with_ends(parse_task(request.file.content, request.file.name), request.start_time, request.stop_at)
         checks = check_subtasks(file.to_subtasks(), self.store.read(), self.workers, self.check_seconds)
         verdict = _PASSED if not checks.failed else _refusal(file.name, checks)
         return pb.CheckTaskResponse(
@@ -77,7 +92,7 @@ class Tasks:
 
     def start(self, request: pb.StartTaskRequest) -> pb.StartTaskResponse:
         """Check, store, wait until the workers run it."""
-        file = parse_task(request.file.content, request.file.name)
+        file = with_ends(parse_task(request.file.content, request.file.name), request.start_time, request.stop_at)
         with self.store.deciding() as state:
             selection = select(file, request.sources, state)
         checks = check_subtasks(selection.new, state, self.workers, self.check_seconds)

@@ -37,6 +37,8 @@ _AUTO_INCREMENT = re.compile(r"\s+AUTO_INCREMENT\b", re.IGNORECASE)
 _CHARSET = re.compile(r"\bCHARACTER\s+SET\s+\w+(?!\s+COLLATE|\w)", re.IGNORECASE)
 _COLLATE = re.compile(r"\bCOLLATE\s+(\w+)", re.IGNORECASE)
 _COMMENT = re.compile(r"\bCOMMENT='", re.IGNORECASE)
+_MYSQL_COLLECTION, _COLLECTION = " geomcollection", " geometrycollection"
+"""MySQL 8 and newer print the short name, which MariaDB does not know; all take the long one."""
 _SIZED_TEXT = re.compile(r"((?:var)?char)\((\d+)\)")
 
 
@@ -208,6 +210,8 @@ def _column_item(item: str, at: int, column: Column, plan: ColumnPlan | None, re
         if not item.startswith(old, at):
             raise UnreadableCreateTable(f"the type of column {column.name} is not {column.type_text}")
         item = item[:at] + " " + widened_type(plan) + item[at + len(old) :]
+    if item.startswith(_MYSQL_COLLECTION, at):
+        item = item[:at] + _COLLECTION + item[at + len(_MYSQL_COLLECTION) :]
     found = _AUTO_INCREMENT.search(_masked(item))
     if found is not None:
         item = item[: found.start()] + item[found.end() :]

@@ -85,9 +85,14 @@ def _holds(source: Column, needed: str, target: Column) -> bool:
         case _ if source.kind in _LABELS and target.kind is ValueKind.STRING:
             return base_type(target.type_text) != "char"
         case (ValueKind.GEOMETRY, ValueKind.GEOMETRY):
-            return base_type(target.type_text) in ("geometry", base_type(source.type_text))
+            return _shape(target.type_text) in ("geometry", _shape(source.type_text))
         case _:
             return False
+
+
+def _shape(type_text: str) -> str:
+    """MySQL 8 and newer say "geomcollection" for what is called "geometrycollection" elsewhere."""
+    return base_type(type_text).replace("geomcollection", "geometrycollection")
 
 
 def _size(type_text: str) -> int:

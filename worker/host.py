@@ -21,11 +21,27 @@ class Epochs(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SourceEnd:
+    """Where a source's binlog ended. ``since``: Unix seconds by its own clock, asked before: what is behind the place
+    committed later than that."""
+
+    position: SourcePosition
+    since: float
+
+
+NO_END = SourceEnd(SourcePosition("", 0), 0.0)
+
+
 class SourceClock(Protocol):
     """The source's own binlog end, asked regularly by one thread for all subtasks."""
 
     def position(self) -> SourcePosition:
         """The last answer; ("", 0) before the first."""
+        ...
+
+    def end(self) -> SourceEnd:
+        """The last answer; NO_END before the first."""
         ...
 
 

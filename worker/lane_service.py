@@ -20,6 +20,7 @@ from worker.ddl.routed import shown, touched
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import AtHead, AtStatement, BlockData, BlockPlace, Statement
 from worker.relay.relay import Relay
+from worker.relay.subscription import Limit
 from worker.replicate.board import LaneBoard
 from worker.replicate.stream import Stream
 from worker.unit import StopSignal
@@ -30,10 +31,11 @@ _WAIT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RunningReplicate:
-    """A replicate unit at work; ``in_scope``: which statements its lanes must stop before."""
+    """A replicate unit at work. ``in_scope``: the statements its lanes must stop before; ``limit``: where they end."""
 
     board: LaneBoard
     in_scope: Callable[[Statement], bool]
+    limit: Limit | None = None
 
 
 class LaneService(relay_pb2_grpc.RelayServicer):
@@ -139,7 +141,8 @@ class LaneService(relay_pb2_grpc.RelayServicer):
                     **{"from": start.to_proto()},
                 )
             )
-            for item in relay.subscribe(start, until, reader.in_scope, mine, by_reference=by_reference):
+            limit = reader.limit if isinstance(reader, RunningReplicate) else None
+            for item in relay.subscribe(start, until, reader.in_scope, mine, by_reference=by_reference, limit=limit):
                 if mine.is_set:
                     break
                 match item:

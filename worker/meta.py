@@ -6,6 +6,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     table_structure   the structures the rules let through, as of the subtask's first start, or as they joined
     lane_checkpoint   one row per lane (worker/replicate/checkpoint.py)
     join_checkpoint   the same of tables that are joining (worker/join/)
+    subtask_bound     where replication begins for certain, and ends (worker/bounds.py)
     snapshot_*        the chunk plan and its state (worker/snapshot/store.py)
     deferred_index    secondary indexes that a target table of ours still lacks (worker/deferred/store.py)
 
@@ -24,6 +25,7 @@ from pydantic import TypeAdapter
 from pymysql.constants import ER
 
 from proto import errors
+from worker import bounds
 from worker.connection import Session, quote_name
 from worker.position import SourcePosition
 from worker.replicate.stream import Stream
@@ -84,9 +86,10 @@ _TABLES = (
         `definition` MEDIUMTEXT NOT NULL,
         PRIMARY KEY (`target_schema`, `target_table`, `number`)
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
+    bounds.TABLE,
 )
 
-_OWNED = ("table_structure", *(stream.table for stream in Stream), "snapshot_chunk", "snapshot_table")
+_OWNED = ("table_structure", *(stream.table for stream in Stream), "subtask_bound", "snapshot_chunk", "snapshot_table")
 
 
 class Phase(enum.Enum):

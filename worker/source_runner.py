@@ -11,8 +11,9 @@ import pymysql
 from proto import config_pb2, rpc, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
+from worker import source_time
 from worker.connection import Endpoint, ServerInfo, Session, Side, coded, connect, current_position, server_info
-from worker.host import Epochs, Host
+from worker.host import NO_END, Epochs, Host, SourceEnd
 from worker.lane_service import LaneService
 from worker.leased_server_id import LeasedServerId
 from worker.needs import NeedsFrom, NeedsNothing, NeedUnknown, combined
@@ -37,13 +38,16 @@ class PollingClock:
     def __init__(self, endpoint: Endpoint, source_id: str) -> None:
         self._endpoint = endpoint
         self._source_id = source_id
-        self._position = SourcePosition("", 0)
+        self._end = NO_END
         self._stop = StopSignal()
         self._thread = threading.Thread(target=self._run, name="source-clock", daemon=True)
         self._thread.start()
 
     def position(self) -> SourcePosition:
-        return self._position
+        return self._end.position
+
+    def end(self) -> SourceEnd:
+        return self._end
 
     def stop(self) -> None:
         self._stop.set()
@@ -59,7 +63,8 @@ class PollingClock:
                         self._endpoint, Side.SOURCE, name=self._source_id, read_timeout=_CLOCK_ANSWER_SECONDS
                     )
                     info = server_info(session)
-                self._position = current_position(session, info)
+                since = source_time.now(session)
+                self._end = SourceEnd(current_position(session, info), since)
             except pymysql.MySQLError as error:
                 reason = str(coded(error, self._endpoint, Side.SOURCE, self._source_id))
                 log.warning("source does not tell its position", source=self._source_id, error=reason)

@@ -9,14 +9,16 @@ from typing import Protocol
 
 import pymysql
 
-from proto import config_pb2, hooks
+from proto import config_pb2, errors, hooks
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker import meta
+from worker import bounds, ends, meta
+from worker.bounds import Bound
 from worker.connection import Endpoint, Session, Side, coded, connect, current_position, server_info
 from worker.context import SubTaskContext
 from worker.ddl.tables import TableName
 from worker.deferred.adder import IndexAdder
+from worker.ended import EndedUnit, load_report
 from worker.host import Host
 from worker.join.change import changes_of, coming
 from worker.join.join import TableJoin, drop_joining
@@ -33,8 +35,10 @@ from worker.replicate.dealing import Dealing, dealing_of
 from worker.replicate.unit import LANES_DEFAULT, Part, ReplicateUnit, Standing, first_checkpoints
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
-from worker.snapshot.store import read_handover
+from worker.snapshot.store import SnapshotStore, read_handover
 from worker.snapshot.unit import SnapshotUnit
+from worker.start_at import Begin, check_keys, tells_commit_times
+from worker.stop_at import Ending
 from worker.table import Table
 from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
 
@@ -91,15 +95,23 @@ class SubTaskRun:
     def _run(self, stop: StopSignal) -> Outcome:
         rules = Rules.from_config(self._config)
         with ExitStack() as sessions:
-            target, source = self._target(sessions), self._source(sessions)
+            target = self._target(sessions)
             epoch = self._host.epochs.acquire(self._config.task, self._source_id)
             self._owner.epoch_acquired(epoch)
             with _coding(self._target_endpoint, Side.TARGET, "target"):
                 meta.ensure_meta(target, self._config.meta_schema)
                 row = meta.take_over(target, *self._who, epoch, self._meta_token)
+            phase = row.phase
+            if phase is Phase.FINISHED:
+                ended = self._ended(target, epoch)
+                if ended is not None:
+                    return ended
+                phase = Phase.REPLICATE
             self._host.relay.start()  # again, after an error that an operator had to mend
-            self._owner.phase_known(fresh=row.phase is Phase.NEW)
-            if row.phase is Phase.NEW or row.start is None:
+            self._owner.phase_known(fresh=phase is Phase.NEW)
+            source = self._source(sessions)
+            ending = self._ending(source, target, epoch, phase)
+            if phase is Phase.NEW or row.start is None:
                 self._begin(source, target, rules, epoch, stop)
                 self._owner.phase_known(fresh=False)
         while True:
@@ -108,7 +120,7 @@ class SubTaskRun:
                 case Phase.SNAPSHOT:
                     outcome = self._copy(rules, epoch, row, stop)
                 case Phase.REPLICATE:
-                    outcome = self._replicate(rules, epoch, row, stop)
+                    outcome = self._replicate(rules, epoch, row, ending, stop)
                 case _:
                     return Finished()
             if outcome is not None:
@@ -142,14 +154,15 @@ class SubTaskRun:
             if stop.is_set:
                 return Stopped()
             self._finish(epoch)
-            return Finished()
+            with ExitStack() as sessions:
+                return self._ended(self._target(sessions), epoch) or Finished()
         with relay.one_generation() as relay_id:
             handover = self._handover(plans, stop, replicating=False)
         hooks.reach("handover")
         self._enter_replicate(epoch, row.start, handover, relay_id, dealing.lanes, stop)
         return Stopped() if stop.is_set else None
 
-    def _replicate(self, rules: Rules, epoch: int, row: SubTaskRow, stop: StopSignal) -> Outcome | None:
+    def _replicate(self, rules: Rules, epoch: int, row: SubTaskRow, ending: Ending, stop: StopSignal) -> Outcome | None:
         """The stream, and tables that join it. None: they have joined, and the stream is to go on with them."""
         host, dealing = self._host, Dealing.from_json(row.dealing)
         with ExitStack() as sessions:
@@ -174,6 +187,7 @@ class SubTaskRun:
             handover = self._handover(marked, stop, replicating=True)
         if stop.is_set:
             return Stopped()
+        settled = self._settled()
 
         def own_lanes(found: tuple[Checkpoint, ...], until: RelayOffset | None) -> ReplicateUnit:
             return ReplicateUnit(
@@ -182,13 +196,18 @@ class SubTaskRun:
                 plans,
                 handover,
                 host.clock.position,
-                Standing(found, self._dealing() if until is not None else dealing),
+                Standing(found, self._dealing() if until is not None else dealing, settled, ending),
                 Part(others=others, until=until),
             )
 
         if joining is None:
             with self._adder(plans).beside(stop):
-                return self._run_unit(own_lanes(found, None), stop)
+                outcome = self._run_unit(own_lanes(found, None), stop)
+            return self._reached(epoch, ending) if isinstance(outcome, Finished) else outcome
+        if ending.stop is not None:
+            raise errors.replicate.UPDATE_OF_ENDING(
+                task=self._config.task, source=self._source_id, stop=ending.stop.shown
+            )
         context = self._context(joining.dealing.compiled_rules(), epoch, tables)
         join = TableJoin(context, host.service, host.clock.position, joining)
         unit = JoiningUnit(context, own_lanes, found, join)
@@ -328,12 +347,18 @@ class SubTaskRun:
         with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
             info = server_info(source)
             start = current_position(source, info)
+            alone = not self._host.needed_by_others(config.task)
+            settled: SourcePosition | None = None
             if incremental and (config.start.file or config.start.gtid_set):
                 start = configured_start(config.start, info.identity, by_gtid=self._host.source.enable_gtid)
-            alone = not self._host.needed_by_others(config.task)
+            elif incremental and config.HasField("start_at"):
+                begin = Begin(self._source_id, self._source_endpoint, source, info, self._host.relay, alone, stop)
+                start, settled = begin.at(config.start_at) or (start, None)
             self._host.relay.ensure_from(start, fresh=alone)
             # After the position: a table altered in between meets its DDL in the stream.
             tables = read_structures(source, rules, self._source_id)
+            if settled is not None:
+                check_keys(self._source_id, config.start_at.time, tables)
         phase = Phase.REPLICATE if incremental else Phase.SNAPSHOT
         first: tuple[Checkpoint, ...] = ()
         if incremental:
@@ -347,8 +372,13 @@ class SubTaskRun:
                 phase,
                 start,
                 tables,
-                lambda session: checkpoints.insert(session, *self._who, first),
+                lambda session: self._insert_first(session, first, settled),
             )
+
+    def _insert_first(self, session: Session, first: tuple[Checkpoint, ...], settled: SourcePosition | None) -> None:
+        checkpoints.insert(session, *self._who, first)
+        if settled is not None:
+            bounds.write(session, *self._who, Bound(bounds.Kind.SETTLED, self._config.start_at.time, settled, 0.0))
 
     @property
     def _lanes(self) -> int:
@@ -402,6 +432,61 @@ class SubTaskRun:
             # As the relay knows it, its GTID set included: what the source told of that was read a moment apart.
             position = self._host.relay.position_at(offset)
         return first_checkpoints(lanes, epoch, relay_id, position, offset)
+
+    def _ended(self, target: Session, epoch: int) -> Outcome | None:
+        """Nothing is left to do: the records say what it came to, and neither source nor relay log is needed.
+
+        None: it has ended where it no longer is to end, and goes on.
+        """
+        config = self._config
+        with _coding(self._target_endpoint, Side.TARGET, "target"):
+            found = bounds.read(target, *self._who).get(bounds.Kind.REACHED)
+            if found is None:
+                status = load_report(SnapshotStore(*self._who, 0).report(target))
+            elif found.given == ends.given(config):
+                status = ends.reached_status(found, config)
+            else:
+                self._enter(target, epoch, Phase.REPLICATE, self._forget_reached)
+                return None
+        return self._run_unit(EndedUnit(status), StopSignal())
+
+    def _forget_reached(self, session: Session) -> None:
+        bounds.forget(session, *self._who, bounds.Kind.REACHED)
+
+    def _reached(self, epoch: int, ending: Ending) -> Outcome:
+        """Every lane has ended at the configured end."""
+        assert ending.stop is not None  # noqa: S101 - for the type checker: nothing else ends lanes
+        stop = ending.stop
+        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+            target = self._target(sessions)
+            bound = ends.reached(stop, checkpoints.read_begun(target, *self._who))
+            self._enter(target, epoch, Phase.FINISHED, lambda session: bounds.write(session, *self._who, bound))
+            return self._ended(target, epoch) or Finished()
+
+    def _settled(self) -> Bound | None:
+        """Before which place the target may hold changes already; None: it holds none."""
+        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+            return bounds.read(self._target(sessions), *self._who).get(bounds.Kind.SETTLED)
+
+    def _ending(self, source: Session, target: Session, epoch: int, phase: Phase) -> Ending:
+        """Where it is to end."""
+        config, host = self._config, self._host
+        with _coding(self._target_endpoint, Side.TARGET, "target"):
+            recorded = bounds.read(target, *self._who)
+        with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
+            info = server_info(source)
+            stop = ends.understood(config, source, info, recorded.get(bounds.Kind.STOP))
+            if stop is not None and phase is Phase.NEW and ends.begins_now(config):
+                ends.check_ahead(config, stop, source, info)
+        if stop is not None and stop.bound != recorded.get(bounds.Kind.STOP):
+            bound = stop.bound
+            with _coding(self._target_endpoint, Side.TARGET, "target"):
+                self._enter(target, epoch, phase, lambda session: bounds.write(session, *self._who, bound))
+        exact = tells_commit_times(info)
+        return Ending(config.task, self._source_id, host.relay, stop, host.clock.end, exact)
+
+    def _enter(self, target: Session, epoch: int, phase: Phase, also: Callable[[Session], None]) -> None:
+        meta.enter_phase(target, *self._who, epoch, phase, also)
 
     def _finish(self, epoch: int) -> None:
         with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config.finding import error_of
 from proto.config.model import validate
 from proto.config.note import notes_of
+from proto.config.point import start_at, stop_at
 from proto.config.task_checks import check_task
 from proto.config.task_model import Instance, Meta, Mydumper, Syncer, TaskModel
 from proto.config.task_notes import TASK_NOTES
@@ -34,11 +35,14 @@ _MODES = {
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
-    """A valid task file. ``notes``: accepted keys that do something else here, one line each."""
+    """A valid task file. ``notes``: accepted keys that do something else here, one line each. ``start_time``,
+    ``stop_at``: given beside the file, for all of its sources; they win over what it says; "" for none."""
 
     model: TaskModel
     notes: tuple[str, ...]
     environ: Mapping[str, str] | None = field(repr=False)
+    start_time: str = ""
+    stop_at: str = ""
 
     @property
     def name(self) -> str:
@@ -56,6 +60,7 @@ class TaskFile:
     def _subtask(self, instance: Instance) -> pb.SubTaskConfig:
         task = self.model
         list_name = instance.block_allow_list or instance.black_white_list
+        incremental = task.task_mode == "incremental"
         subtask = pb.SubTaskConfig(
             task=task.name,
             source_id=instance.source_id,
@@ -63,7 +68,7 @@ class TaskFile:
             meta_schema=task.meta_schema,
             target=task.target_database.to_proto(self.environ),
             case_sensitive=task.case_sensitive,
-            start=_start(instance.meta if task.task_mode == "incremental" else None),
+            start=_start(instance.meta if incremental and not self.start_time else None),
             routes=[task.routes[name].to_proto(name) for name in instance.route_rules],
             column_mappings=[task.column_mappings[name].to_proto(name) for name in instance.column_mapping_rules],
             snapshot=_snapshot(task, instance),
@@ -73,7 +78,30 @@ class TaskFile:
         )
         if list_name:
             subtask.block_allow_list.CopyFrom(task.block_allow_lists()[list_name].to_proto(list_name))
+        begins = self.start_time or (instance.meta.start_at if instance.meta is not None else "")
+        if incremental and begins:
+            subtask.start_at.CopyFrom(start_at(begins))
+        ends = self.stop_at or instance.stop_at
+        if ends:
+            subtask.stop_at.CopyFrom(stop_at(ends))
         return subtask
+
+
+def with_ends(file: TaskFile, start_time: str, stop_at_text: str) -> TaskFile:
+    """``file`` with a start and an end that were given beside it, "" for none.
+
+    Raises START_UNREADABLE, STOP_UNREADABLE, START_OF_SNAPSHOT, STOP_OF_FULL.
+    """
+    mode = file.model.task_mode
+    if start_time:
+        start_at(start_time)
+        if mode != "incremental":
+            raise config.START_OF_SNAPSHOT(task=file.name, mode=mode)
+    if stop_at_text:
+        stop_at(stop_at_text)
+        if mode == "full":
+            raise config.STOP_OF_FULL(task=file.name)
+    return replace(file, start_time=start_time, stop_at=stop_at_text)
 
 
 def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> TaskFile:

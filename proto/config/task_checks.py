@@ -153,6 +153,13 @@ def _not_supported(document: Document, task: TaskModel) -> Iterator[ConfigFindin
 
     if task.task_mode in {"dump", "load", "load&sync"}:
         yield refuse(("task-mode",), f"{task.task_mode} is not supported yet", at_key=False)
+    for index, instance in enumerate(task.mysql_instances):
+        if instance.stop_at and task.task_mode == "full":
+            yield document.finding(
+                ("mysql-instances", index, "stop-at"),
+                "task-mode: full does not replicate, so that there is nothing to end",
+                at_key=True,
+            )
     for name in task.filters:
         yield refuse(("filters", name), "event filters are not supported yet")
     for name in task.expression_filter:

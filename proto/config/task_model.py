@@ -8,29 +8,51 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from proto.config.database import Database
 from proto.config.model import Count, FileModel, OrDefaults, UInt32
+from proto.config.point import start_at, stop_at
 from proto.config.rule_model import BlockAllow, ColumnMapping, Identifier, Route
 from proto.config.source import SourceId, TaskName
+from proto.errors import ShardmergeError
 
 Names = tuple[str, ...]
 Blank = dict[str, object]
 """A block whose content is parsed by nobody: it has no effect here, or is refused as a whole."""
 
 
+def _is_start(text: str) -> str:
+    try:
+        start_at(text)
+    except ShardmergeError as error:
+        raise ValueError(error.message) from None
+    return text
+
+
+def _is_stop(text: str) -> str:
+    try:
+        stop_at(text)
+    except ShardmergeError as error:
+        raise ValueError(error.message) from None
+    return text
+
+
 class Meta(FileModel):
-    """Where incremental starts. ``binlog_pos`` 0: the start of the file."""
+    """Where incremental starts. ``binlog_pos`` 0: the start of the file. ``start_at``, our own, instead of a place:
+    `earliest`, `latest` or a time; all of it answers one question about one source, so it stands in one block."""
 
     binlog_name: str = ""
     binlog_pos: UInt32 = 0
     binlog_gtid: str = ""
+    start_at: Annotated[str, AfterValidator(_is_start)] = ""
 
     @model_validator(mode="after")
     def _says_where(self) -> Meta:
-        if not self.binlog_name and not self.binlog_gtid:
-            raise ValueError("needs binlog-name or binlog-gtid")
+        if not self.binlog_name and not self.binlog_gtid and not self.start_at:
+            raise ValueError("needs binlog-name, binlog-gtid or start-at")
+        if self.start_at and (self.binlog_name or self.binlog_gtid):
+            raise ValueError("start-at contradicts binlog-name and binlog-gtid")
         return self
 
 
@@ -99,10 +121,14 @@ class Validator(FileModel):
 
 
 class Instance(FileModel):
-    """One entry of ``mysql-instances``: a source of the task and the rules that hold for it."""
+    """One entry of ``mysql-instances``: a source of the task and the rules that hold for it.
+
+    ``stop_at``, our own: where replication ends, a place or GTID set of this source, or a time.
+    """
 
     source_id: SourceId
     meta: Meta | None = None
+    stop_at: Annotated[str, AfterValidator(_is_stop)] | None = None
     filter_rules: Names = ()
     column_mapping_rules: Names = ()
     route_rules: Names = ()

@@ -113,3 +113,33 @@ PARTITION_CLASH = _define(
     "rename one of them: numbers 1 and 01 are the same number, and a name that is only the prefix has "
     "number 0.",
 )
+START_UNREADABLE = _define(
+    10008,
+    "start-unreadable",
+    scope=Scope.CONFIG,
+    message="{given} is no start of replication",
+    workaround='Give a time ("2026-01-02 03:04:05" in the source\'s time zone, or with an offset: '
+    '"2026-01-02T03:04:05+02:00"), earliest or latest. A place or a GTID set goes into the task file\'s `meta`.',
+)
+STOP_UNREADABLE = _define(
+    10009,
+    "stop-unreadable",
+    scope=Scope.CONFIG,
+    message="{given} is no end of replication",
+    workaround='Give a place ("mysql-bin.000003:4711"), a GTID set, or a time ("2026-01-02 03:04:05" in the source\'s '
+    'time zone, or with an offset: "2026-01-02T03:04:05+02:00").',
+)
+START_OF_SNAPSHOT = _define(
+    10010,
+    "start-of-snapshot",
+    scope=Scope.CONFIG,
+    message="task {task}: a start time is given, but task-mode: {mode} begins with a snapshot of what is there now",
+    workaround="Use task-mode: incremental, or leave the start time out.",
+)
+STOP_OF_FULL = _define(
+    10011,
+    "stop-of-full",
+    scope=Scope.CONFIG,
+    message="task {task}: an end of replication is given, but task-mode: full does not replicate",
+    workaround="Use task-mode: all or incremental, or leave the end out.",
+)

@@ -217,3 +217,63 @@ UPDATE_TOO_EARLY = _define(
     message="task {task} has not begun to copy from source {source} yet: there is nothing to update",
     workaround="Look at query-status; update it once it copies or replicates, or stop-task and start-task it anew.",
 )
+UPDATE_OF_ENDING = _define(
+    40037,
+    "update-of-ending-task",
+    scope=Scope.CONFIG,
+    message="task {task}, source {source}: no table can join it, for it ends at {stop}",
+    workaround="Start it without an end (stop-task, start-task), or merge the tables with a task of their own.",
+)
+TIME_UNCLEAR = _define(
+    40050,
+    "time-unclear",
+    scope=Scope.CONFIG,
+    message="source {source}: {time} is not one moment in its time zone {zone}: clocks were put forward or back then",
+    workaround='Give the time with its offset, as in "2026-01-02T03:04:05+02:00".',
+)
+START_TOO_EARLY = _define(
+    40051,
+    "start-time-too-early",
+    scope=Scope.SOURCE,
+    message="source {source}: what it committed from {time} on is not all there: its oldest binlog file {file} begins "
+    "at {begins}",
+    workaround="Copy the tables with task-mode: all. If the target holds everything up to the beginning of that file, "
+    "start with `start-at: earliest` (--start-time earliest).",
+)
+START_TOO_LATE = _define(
+    40052,
+    "start-time-too-late",
+    scope=Scope.CONFIG,
+    message="source {source}: the start time {time} lies in the future: there it is {now}",
+    workaround="Give a time that has passed there (mind its time zone), or `latest`.",
+)
+START_NEEDS_KEY = _define(
+    40053,
+    "start-time-needs-key",
+    scope=Scope.SOURCE,
+    message="source {source}: its binlog does not say when transactions committed, so that some from before {time} are "
+    "applied again; {tables} without a key cannot take that",
+    workaround="Give the start as a place in the binlog or as a GTID set (`meta`), or leave these tables out.",
+)
+STOP_BEHIND = _define(
+    40054,
+    "stop-behind-start",
+    scope=Scope.CONFIG,
+    message="task {task}, source {source}: it is to end at {stop}, but {standing}",
+    workaround="Nothing was changed. Give a later end: stop-task, then start-task with it.",
+)
+STOP_WITHOUT_GTIDS = _define(
+    40055,
+    "stop-without-gtids",
+    scope=Scope.CONFIG,
+    message="source {source}: the task is to end at GTID set {stop}, but {reason}",
+    workaround="Give the end as a place in the binlog or as a time.",
+)
+STOP_OF_ANOTHER_SERVER = _define(
+    40056,
+    "stop-of-another-server",
+    scope=Scope.SOURCE,
+    message="task {task}, source {source}: it is to end at {stop}, a place in the binlog of server {server}, but the "
+    "source is server {now} by now",
+    workaround="Find the same place at the new server, or a GTID set or a time: stop-task, then start-task with it.",
+)

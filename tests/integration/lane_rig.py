@@ -14,8 +14,9 @@ from proto import config_pb2, errors, worker_pb2
 from proto.errors import ShardmergeError
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads
 from tests.support.wait import until
+from worker import source_time
 from worker.connection import Side, current_position, server_info
-from worker.host import Host
+from worker.host import Host, SourceEnd
 from worker.position import SourcePosition
 from worker.replicate.unit import ReplicateUnit
 from worker.spark import TaskBody, TaskFailed, TaskOutcome, guarded
@@ -124,6 +125,10 @@ class LaneRig(Rig):
         config.mode = config_pb2.TASK_MODE_INCREMENTAL
         config.start.CopyFrom(self.start.to_proto())
         config.replicate.lanes = lanes
+        return self.begin(config, spark)
+
+    def begin(self, config: config_pb2.SubTaskConfig, spark: Threads | None = None) -> Run:
+        """A run of any mode, under the next epoch."""
         source = config_pb2.SourceConfig(source_id=SOURCE)
         getattr(source, "from").CopyFrom(config_pb2.Endpoint(host=self.source.host, port=self.source.port, user="root"))
         host = Host(
@@ -149,6 +154,15 @@ class LaneRig(Rig):
         finally:
             session.close()
         return self._position
+
+    def end(self) -> SourceEnd:
+        """As a SourceClock."""
+        session = self.session(Side.SOURCE)
+        try:
+            since = source_time.now(session)
+            return SourceEnd(current_position(session, server_info(session)), since)
+        finally:
+            session.close()
 
     def acquire(self, task: str, source: str) -> int:
         """As Epochs."""

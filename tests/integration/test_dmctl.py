@@ -369,7 +369,8 @@ def test_a_deadline(master: CannedMaster) -> None:
         (("shard-ddl-lock",), 1, "[80009 not-supported]"),
         (("--ssl-ca", "ca.pem", "query-status"), 1, "TLS"),
         (("-config", "nowhere.toml", "query-status"), 1, "nowhere.toml"),
-        (("start-task", "x.yaml", "--start-time", "2024-01-01"), 1, "--start-time"),
+        (("start-task", "x.yaml", "--start-time", "2024-01-01"), 1, "[10008 start-unreadable] 2024-01-01"),
+        (("check-task", "x.yaml", "--stop-at", "mysql-bin.000001"), 1, "[10009 stop-unreadable] mysql-bin.000001"),
     ],
 )
 def test_what_is_wrong_before_anything_is_sent(arguments: tuple[str, ...], code: int, says: str) -> None:

@@ -118,6 +118,8 @@ def loading(
             total_rows=each,
             finished_chunks=max(0, min(each, finished - each * index)) * 100 // each,
             total_chunks=100,
+            finished_bytes=max(0, min(each, finished - each * index)) * 120,
+            seconds=12.5 * share,
         )
         for index in range(tables)
     ]

@@ -198,20 +198,36 @@ _OWN: dict[str, tuple[tuple[str, str, Maker], ...]] = {
 }
 
 
-def columns(flavor: str, *, rare: bool) -> tuple[tuple[str, str, Maker], ...]:
-    """Name, definition and values. ``rare``: also types that only one kind of server or client knows."""
-    return _COMMON + _OWN[flavor] if rare else _COMMON
+STRANGE = {"mysql": frozenset({"i4", "i6", "u"}), "mariadb": frozenset({"vec"})}
+"""Columns whose types servers of this flavor do not have."""
 
 
-def create(flavor: str, table: str, *, rare: bool = True) -> str:
-    described = ", ".join(f"{name} {definition}" for name, definition, _ in columns(flavor, rare=rare))
+def columns(flavor: str, *, rare: bool, without: frozenset[str] = frozenset()) -> tuple[tuple[str, str, Maker], ...]:
+    """Name, definition and values. ``rare``: also types that only one kind of server or client knows, but for the
+    columns named by ``without``."""
+    return tuple(column for column in (_COMMON + _OWN[flavor] if rare else _COMMON) if column[0] not in without)
+
+
+def create(flavor: str, table: str, *, rare: bool = True, without: frozenset[str] = frozenset()) -> str:
+    made = columns(flavor, rare=rare, without=without)
+    described = ", ".join(f"{name} {definition}" for name, definition, _ in made)
     return f"CREATE TABLE {table} (id INT PRIMARY KEY, {described})"
 
 
-def inserts(flavor: str, table: str, pick: random.Random, count: int, *, rare: bool = True) -> Iterator[str]:
+def inserts(
+    flavor: str,
+    table: str,
+    pick: random.Random,
+    count: int,
+    *,
+    rare: bool = True,
+    without: frozenset[str] = frozenset(),
+) -> Iterator[str]:
     """With sql_mode '': numbers are rounded, fractions cut. Rows are numbered from 0."""
     for number in range(count):
-        values = ["NULL" if pick.random() < 0.08 else make(pick) for _, _, make in columns(flavor, rare=rare)]
+        values = [
+            "NULL" if pick.random() < 0.08 else make(pick) for _, _, make in columns(flavor, rare=rare, without=without)
+        ]
         yield f"INSERT INTO {table} VALUES ({number}, {', '.join(values)})"
 
 

@@ -8,6 +8,7 @@ from proto import config_pb2 as config
 from proto import errors
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
+from worker.check.ends import check_ends
 from worker.check.findings import EVERY_ITEM, Checklist, broken, failed, passed
 from worker.check.locks import Reads, check_locks, look_at_reads
 from worker.check.source import SourceView, check_filters, check_position, check_server, look_at
@@ -53,6 +54,7 @@ def check_subtask(source: config.SourceConfig, subtask: config.SubTaskConfig) ->
             view = _look(checklist, source, session)
             if view is not None:
                 check_server(checklist, view)
+                check_ends(checklist, view, subtask)
                 tables = _check_tables(checklist, view, subtask)
                 if subtask.mode == config.TASK_MODE_INCREMENTAL:
                     check_position(checklist, view, SourcePosition.from_proto(subtask.start), "`meta`")

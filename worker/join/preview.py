@@ -7,6 +7,7 @@ from contextlib import closing
 import pymysql
 
 from proto import config_pb2, errors, worker_pb2
+from proto.config import point
 from worker import meta
 from worker.connection import Endpoint, Side, coded, connect
 from worker.join.change import Change, Joins, Leaves, Moves, Remaps, changes_of
@@ -46,6 +47,10 @@ def preview(source: config_pb2.SourceConfig, subtask: config_pb2.SubTaskConfig) 
             raise coded(error, endpoint, Side.SOURCE, source.source_id) from error
     joining = Joining.from_json(row.joining)
     changes = changes_of(source.source_id, tables, recorded, joining, rules, found)
+    if subtask.HasField("stop_at") and any(isinstance(change, Joins | Moves) for change in changes):
+        raise errors.replicate.UPDATE_OF_ENDING(
+            task=subtask.task, source=source.source_id, stop=point.shown(subtask.stop_at)
+        )
     return worker_pb2.PreviewUpdateResponse(tables=[_told(change) for change in changes])
 
 

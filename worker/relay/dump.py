@@ -48,6 +48,7 @@ _FULL_RECORD = 16 * 1024
 _LARGEST_PACKET = 0xFFFFFF
 _COM_BINLOG_DUMP = 0x12
 _COM_BINLOG_DUMP_GTID = 0x1E
+_NON_BLOCK = 1  # BINLOG_DUMP_NON_BLOCK of both servers' mysql_com.h / sql_repl.cc
 _READING_BINLOG_FAILED = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 _OK, _EOF, _ERR = 0x00, 0xFE, 0xFF
 _ERR_BODY = struct.Struct("<H")
@@ -121,8 +122,9 @@ class Dump:
         except pymysql.MySQLError as error:
             raise coded(error, self._endpoint, Side.SOURCE, self._source) from error
 
-    def begin(self, start: Start, server_id: int, replica_uuid: str) -> None:
-        """Ask for everything from ``start`` on; a place is an event's start.
+    def begin(self, start: Start, server_id: int, replica_uuid: str, *, wait: bool = True) -> None:
+        """Ask for everything from ``start`` on; a place is an event's start. Without ``wait`` only for what is there:
+        its end is DUMP_ENDED.
 
         ``server_id`` must differ from every other replica's of this source: the source ends an older dump with
         the same one (that of a connection it has not yet noticed to be gone). MySQL goes by ``replica_uuid``.
@@ -154,7 +156,8 @@ class Dump:
                 execute(self._session, statement)
         except pymysql.MySQLError as error:
             raise coded(error, self._endpoint, Side.SOURCE, self._source) from error
-        payload = struct.pack("<BIHI", _COM_BINLOG_DUMP, place.pos, 0, server_id) + place.file.encode()
+        flags = 0 if wait else _NON_BLOCK
+        payload = struct.pack("<BIHI", _COM_BINLOG_DUMP, place.pos, flags, server_id) + place.file.encode()
         if not place.file and not self.info.is_mariadb:
             encoded = encode_set(GtidSet(place.gtid_set).parts())
             head = struct.pack("<BHII", _COM_BINLOG_DUMP_GTID, 0, server_id, 0)

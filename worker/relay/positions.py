@@ -109,8 +109,9 @@ def locate(
     *,
     first_if_before: bool = False,
     inside: bool = False,
+    down: bool = False,
 ) -> RelayOffset:
-    """The group end at ``position``, once the relay has passed it.
+    """The group end at ``position``, once the relay has passed it; ``down``: inside a group, where that begins.
 
     A position between two groups (the source skips events there) counts as the end of the first. ``failure``: what
     stops the relay, if anything does. ``first_if_before``: a position older than the relay log
@@ -121,7 +122,7 @@ def locate(
     PIECE_OF_ANOTHER_SERVER, LOCATE_TIMEOUT (retryable), WAIT_INTERRUPTED, and what ``failure`` tells.
     """
     relay_id = log.require().relay_id
-    where = _Where(log, relay_id, position, deadline_seconds, stop, failure, first_if_before)
+    where = _Where(log, relay_id, position, deadline_seconds, stop, failure, first_if_before, down)
     try:
         found = where.by_file()
     except _NotByFile as reason:
@@ -193,6 +194,7 @@ class _Where:
     stop: StopSignal
     failure: Callable[[], ShardmergeError | None]
     first_if_before: bool
+    down: bool
 
     def by_file(self) -> RelayOffset:
         position = self.position
@@ -246,7 +248,7 @@ class _Where:
         reader = log.enter_reader(segment.number)
         try:
             log.segment(self.relay_id, segment.number)
-            return _search(log, segment, position)
+            return _search(log, segment, position, down=self.down)
         finally:
             log.leave_reader(reader)
 
@@ -358,7 +360,7 @@ def _ends_around(log: RelayLog, segment: Segment, position: SourcePosition) -> I
     yield from group_ends(log.directory, log.source, segment.number, entry, until)
 
 
-def _search(log: RelayLog, segment: Segment, position: SourcePosition) -> RelayOffset:
+def _search(log: RelayLog, segment: Segment, position: SourcePosition, *, down: bool) -> RelayOffset:
     found: Head | None = None
     for end, start_pos in _ends_around(log, segment, position):
         if found is None or end.position.file_order() <= position.file_order():
@@ -368,6 +370,8 @@ def _search(log: RelayLog, segment: Segment, position: SourcePosition) -> RelayO
             break
         if end.position.file != found.position.file and _ends_file(segment, found, end, position):
             return end.offset
+        if down:
+            return found.offset
         raise errors.relay.POSITION_INSIDE_GROUP(
             source=log.source,
             position=position,

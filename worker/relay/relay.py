@@ -15,6 +15,7 @@ from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Endpoint
 from worker.position import RelayOffset, SourcePosition
+from worker.relay.commits import CommitWalk
 from worker.relay.files import FIRST_BYTE, disk_error, free_bytes, relay_path, sync_file
 from worker.relay.gtid import GtidSet
 from worker.relay.log import NOTHING, SEGMENT_BYTES, RelayLog
@@ -31,6 +32,7 @@ from worker.relay.model import (
     SubscriptionItem,
 )
 from worker.relay.oldest import first_commit_behind
+from worker.relay.passing import first_end_holding
 from worker.relay.positions import end_at, group_end_behind, locate, reaches_back, wait_for
 from worker.relay.purge import (
     OldSegment,
@@ -44,7 +46,7 @@ from worker.relay.purge import (
 from worker.relay.reader import Reader, ReaderState
 from worker.relay.segment import read_description
 from worker.relay.server_id import ServerIdOf
-from worker.relay.subscription import subscribe
+from worker.relay.subscription import Limit, subscribe
 from worker.unit import StopSignal
 
 __all__ = [
@@ -280,16 +282,52 @@ class Relay:
         *,
         first_if_before: bool = False,
         inside: bool = False,
+        down: bool = False,
     ) -> RelayOffset:
         """The group end at a source position, once the relay has passed it; see :func:`worker.relay.positions.locate`.
 
         ``first_if_before``: a position older than the log is its first offset, not an error. ``inside``: what is
-        meant lies inside the group that begins there. Raises, beside what is said there, at once the error that has
-        stopped the relay.
+        meant lies inside the group that begins there. ``down``: of a position inside a group, where that begins.
+        Raises, beside what is said there, at once the error that has stopped the relay.
         """
         return locate(
-            self._log, position, deadline_seconds, stop, self.failure, first_if_before=first_if_before, inside=inside
+            self._log,
+            position,
+            deadline_seconds,
+            stop,
+            self.failure,
+            first_if_before=first_if_before,
+            inside=inside,
+            down=down,
         )
+
+    def commits_from(self, at: RelayOffset, certain_before: float = 0.0) -> CommitWalk:
+        """A walk over the commits behind group end ``at``."""
+        return CommitWalk(self._log, self._log.require().relay_id, at, certain_before)
+
+    def first_commit(
+        self, walk: CommitWalk, moment: float, end: SourcePosition, deadline_seconds: float, stop: StopSignal
+    ) -> RelayOffset:
+        """Where the first group of ``walk`` begins that committed at or after ``moment``, as soon as the relay has it;
+        if there is none before ``end``, the group end there. Raises what :meth:`locate` raises."""
+        found: RelayOffset | None = None
+
+        def ready(head: Head) -> bool:
+            nonlocal found
+            found = walk.first(moment, head.offset)
+            return found is not None or (head.offset.byte > FIRST_BYTE and head.position.reaches(end))
+
+        reader = self._log.enter_reader(walk.passed.segment)
+        try:
+            relay_id = self._log.require().relay_id
+            wait_for(self._log, relay_id, ready, end, deadline_seconds, stop, self.failure)
+        finally:
+            self._log.leave_reader(reader)
+        return found if found is not None else self.locate(end, deadline_seconds, stop)
+
+    def first_end_holding(self, wanted: GtidSet) -> RelayOffset | None:
+        """See :func:`worker.relay.passing.first_end_holding`."""
+        return first_end_holding(self._log, self._log.require().relay_id, wanted)
 
     def position_at(self, offset: RelayOffset) -> SourcePosition:
         """The place at the source of a group end, GTID set and all, as far as it is known.
@@ -311,9 +349,10 @@ class Relay:
         stop: StopSignal,
         *,
         by_reference: bool = False,
+        limit: Limit | None = None,
     ) -> Generator[SubscriptionItem, None, None]:
         """See worker/relay/subscription.py."""
-        return subscribe(self._log, start, until, in_scope, stop, self.failure, by_reference=by_reference)
+        return subscribe(self._log, start, until, in_scope, stop, self.failure, by_reference=by_reference, limit=limit)
 
     def opened(self, offset: RelayOffset, deadline_seconds: float = 30) -> OpenedData:
         """What a decoder needs to begin at ``offset``, a group end.

@@ -32,6 +32,9 @@ IDLE_SECONDS = 1.0
 """Between two AtHead while nothing comes."""
 
 InScope = Callable[[Statement], bool]
+Limit = Callable[[RelayOffset], RelayOffset | None]
+"""Asked with a published event boundary before anything up to there is served: the group end at which the subscription
+ends, once that is known; None: not before the place asked about. What it has said it says again."""
 
 
 def subscribe(
@@ -43,9 +46,10 @@ def subscribe(
     failure: Callable[[], ShardmergeError | None] = lambda: None,
     *,
     by_reference: bool = False,
+    limit: Limit | None = None,
 ) -> Generator[SubscriptionItem, None, None]:
-    """Everything from group end ``start`` on, up to group end ``until``: compressed transactions as the events in them,
-    XA transactions where they commit (worker/relay/expand.py).
+    """Everything from group end ``start`` on, up to group end ``until`` or that of ``limit``, whichever comes first:
+    compressed transactions as the events in them, XA transactions where they commit (worker/relay/expand.py).
 
     ``by_reference``: what is the relay log's own bytes comes as BlockPlace.
 
@@ -62,7 +66,7 @@ def subscribe(
     relay_id = log.require().relay_id
     reader = log.enter_reader(start.segment)
     try:
-        serving = _Subscription(log, relay_id, reader, until, in_scope, stop, failure, by_reference=by_reference)
+        serving = _Subscription(log, relay_id, reader, until, in_scope, stop, failure, limit, by_reference=by_reference)
         yield from serving.run(start)
     finally:
         log.leave_reader(reader)
@@ -91,6 +95,7 @@ class _Subscription:
         in_scope: InScope | None,
         stop: StopSignal,
         failure: Callable[[], ShardmergeError | None],
+        limit: Limit | None,
         *,
         by_reference: bool,
     ) -> None:
@@ -100,6 +105,7 @@ class _Subscription:
         self._relay_id = relay_id
         self._reader = reader
         self._until = until
+        self._limit = limit
         self._in_scope = in_scope
         self._stop = stop
 
@@ -116,7 +122,7 @@ class _Subscription:
             end_at(self._log, self._relay_id, place.segment, start.byte)
             while not self._stop.is_set:
                 at = RelayOffset(place.segment.number, place.byte)
-                if self._until is not None and at >= self._until:
+                if self._is_over(at):
                     yield ReachedUntil(at)
                     return
                 head = self._log.head()
@@ -128,10 +134,21 @@ class _Subscription:
                 elif found.cut is not None:
                     yield from self._serve(place, found.cut)
                 else:
-                    yield from self._wait(lambda head=head: self._log.head() is not head)
+                    yield from self._wait(lambda head=head, at=at: self._log.head() is not head or self._is_over(at))
         finally:
             if place.file >= 0:
                 os.close(place.file)
+
+    def _ends_at(self, published: RelayOffset) -> RelayOffset | None:
+        """Where it ends, as far as is known; None: not before ``published``."""
+        limit = self._limit(published) if self._limit is not None else None
+        if limit is None or self._until is None:
+            return self._until if limit is None else limit
+        return min(limit, self._until)
+
+    def _is_over(self, at: RelayOffset) -> bool:
+        end = self._ends_at(at)
+        return end is not None and at >= end
 
     def _is_there(self, start: RelayOffset) -> bool:
         """Whether ``start`` can be entered; it cannot before the relay's first event came."""
@@ -171,7 +188,7 @@ class _Subscription:
 
     def _serve(self, place: _Place, cut: Cut) -> Iterator[SubscriptionItem]:
         """The bytes up to ``cut``, in parts if statements in scope or ``until`` lie before it."""
-        until = self._until
+        until = self._ends_at(RelayOffset(place.segment.number, cut.end))
         if until is not None and until.segment == place.segment.number and until.byte < cut.end:
             cut = self._cut_at(place, until.byte, cut)
         while not self._stop.is_set and place.byte < cut.end:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from proto import errors, relay_pb2
 from proto.errors import ShardmergeError
+from worker.gate import Gate
 from worker.position import RelayOffset
 from worker.relay.model import Statement
 from worker.replicate.stream import Stream
@@ -84,8 +85,8 @@ class _Heard:
 class LaneBoard:
     """Shared by the lane service's threads (reports, streams) and the unit's (decisions).
 
-    ``until``: where the lanes' streams end, None: nowhere. One lock, held briefly; :attr:`stop` ends this run's
-    streams.
+    ``until``: where the lanes' streams end, None: nowhere; ``gate``: they may end before. One lock, held briefly;
+    :attr:`stop` ends this run's streams.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class LaneBoard:
         lanes: int,
         stop: StopSignal,
         until: RelayOffset | None = None,
+        gate: Gate | None = None,
         stream: Stream = Stream.MAIN,
     ) -> None:
         self.task = task
@@ -106,6 +108,7 @@ class LaneBoard:
         self.stop = stop
         self.started_at = time.monotonic()
         self._until = until
+        self._gate = gate
         self._lock = threading.Lock()
         self._heard = {lane: _Heard(self.started_at) for lane in range(lanes)}
         self._statements: dict[int, Statement] = {}
@@ -174,7 +177,8 @@ class LaneBoard:
 
     def _is_through(self, report: relay_pb2.LaneReport | None) -> bool:
         at = committed(report)
-        return self._until is not None and at is not None and at >= self._until
+        ends = (self._until, self._gate.found if self._gate is not None else None)
+        return at is not None and any(end is not None and at >= end for end in ends)
 
     def lowest(self) -> RelayOffset | None:
         """The lowest committed offset; None until every lane has reported (I7: purge asks for it)."""

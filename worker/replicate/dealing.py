@@ -26,7 +26,17 @@ from worker.table import Table
 VERSION = 1
 """Of the function that deals keys to lanes (worker/replicate/placement.py): another function is another number."""
 
-_NOT_RULES = ("source_id", "mode", "target", "start", "snapshot", "replicate", "ignore_checking_items")
+_NOT_RULES = (
+    "source_id",
+    "mode",
+    "target",
+    "start",
+    "start_at",
+    "stop_at",
+    "snapshot",
+    "replicate",
+    "ignore_checking_items",
+)
 
 
 @dataclass(frozen=True, slots=True)

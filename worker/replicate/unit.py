@@ -18,10 +18,12 @@ from proto import errors, hooks, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker import meta
+from worker.bounds import Bound
 from worker.connection import Session, Side, coded, connect
 from worker.context import SubTaskContext
 from worker.ddl.routed import RoutedScope, shown, touched
 from worker.ddl.tables import TableName, TableScope
+from worker.gate import Gate
 from worker.lane_service import LaneService, RunningReplicate
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
@@ -39,6 +41,7 @@ from worker.replicate.stream import Stream
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
 from worker.spark import TaskDone, TaskFailed, TaskOutcome
+from worker.stop_at import Ending
 from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
 
 log = get_logger()
@@ -81,10 +84,16 @@ def end_of_group(relay: Relay, stop: StopSignal) -> Callable[[RelayOffset], Rela
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the subtask's lanes stand, and how rows were dealt to them; None: that has not been recorded yet."""
+    """Where the subtask's lanes stand, and how rows were dealt to them; None: that has not been recorded yet.
+
+    ``settled``: the target may hold changes from before there already; None: it holds none. ``ending``: where they end;
+    None: nowhere.
+    """
 
     checkpoints: tuple[Checkpoint, ...]
     dealing: Dealing | None
+    settled: Bound | None = None
+    ending: Ending | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +112,14 @@ WHOLE = Part()
 
 @dataclass(frozen=True, slots=True)
 class _Lanes:
-    """The lanes of one job. ``found``: in offsets of the relay at hand. ``until``: where they end, None: nowhere."""
+    """The lanes of one job. ``found``: in offsets of the relay at hand. ``until``: where they end, None: nowhere.
+    ``again``: what they write may be at the target already."""
 
     found: tuple[Checkpoint, ...]
     plans: tuple[TablePlan, ...]
     rules: Rules
     until: RelayOffset | None
+    again: bool = False
 
 
 class ReplicateUnit:
@@ -135,6 +146,7 @@ class ReplicateUnit:
         self._source_position = source_position
         self._standing = standing
         self._part = part
+        self._gate = Gate(None)
         self._board: LaneBoard | None = None
         self._trail = SourceTrail()
         self._trail_lock = threading.Lock()
@@ -156,9 +168,21 @@ class ReplicateUnit:
         wanted = dealing_of(context.config, context.config.replicate.lanes or LANES_DEFAULT, self._plans)
         if self._part.stream is Stream.JOIN and recorded is not None:
             wanted = recorded
+        found = translated(context.relay, found, inner)
+        done_at = self._handover.done_at if self._handover is not None else None
+        if self._standing.ending is not None:
+            self._gate = self._standing.ending.gate(found, done_at, inner)
+        settled = self._settled(found, inner)
         while not stop.is_set:
             found = translated(context.relay, found, inner)
+            again = settled is not None and min(item.offset for item in found) < settled
             match next_step(found, recorded, wanted, context.source.source_id, end_of_group(context.relay, inner)):
+                case Keep() if again:
+                    until = min(end for end in (settled, self._part.until) if end is not None)
+                    outcome = self._run_lanes(_Lanes(found, self._plans, context.rules, until, again=True), stop)
+                    found = self._read_checkpoints()
+                    if not isinstance(outcome, Finished) or self._has_ended(found) or until == self._part.until:
+                        return outcome
                 case Keep():
                     self._is_settled = True
                     return self._run_lanes(_Lanes(found, self._plans, context.rules, self._part.until), stop)
@@ -168,7 +192,7 @@ class ReplicateUnit:
                     assert recorded is not None  # noqa: S101 - for the type checker: only such lanes meet
                     self._say_change(len(found), wanted)
                     plans = recorded.plans(context.source.source_id, context.tables)
-                    outcome = self._run_lanes(_Lanes(found, plans, recorded.compiled_rules(), barrier), stop)
+                    outcome = self._run_lanes(_Lanes(found, plans, recorded.compiled_rules(), barrier, again), stop)
                     if not isinstance(outcome, Finished):
                         return outcome
                     found = self._read_checkpoints()
@@ -185,10 +209,11 @@ class ReplicateUnit:
             count,
             inner,
             lanes.until,
+            self._gate,
             self._part.stream,
         )
         self._board = board
-        self._service.register_board(RunningReplicate(board, RoutedScope(self._scope(lanes.rules))))
+        self._service.register_board(RunningReplicate(board, RoutedScope(self._scope(lanes.rules)), self._gate.limit))
         threading.Thread(target=board.watch, name="lane-watch", daemon=True).start()
         try:
             outcomes = context.spark.run(
@@ -207,7 +232,7 @@ class ReplicateUnit:
     def status(self) -> worker_pb2.SyncStatus:
         end, board = self._source_position(), self._board
         if board is None:
-            return worker_pb2.SyncStatus(master_binlog=str(end), binlog_type="relay")
+            return worker_pb2.SyncStatus(master_binlog=str(end), binlog_type="relay", stop_at=self._stop_at)
         relay = self._context.relay
         head = relay.head()
         around = Surroundings(
@@ -219,7 +244,14 @@ class ReplicateUnit:
             bytes_behind=lambda offset: relay.bytes_between(offset, head.offset),
             first_commit_behind=relay.commit_time_behind,
         )
-        return sync_status(board.views(), around)
+        status = sync_status(board.views(), around)
+        status.stop_at = self._stop_at
+        return status
+
+    @property
+    def _stop_at(self) -> str:
+        ending = self._standing.ending
+        return ending.stop.shown if ending is not None and ending.stop is not None else ""
 
     def doing(self) -> str:
         """What its lanes wait for, if it is not just events; "" otherwise."""
@@ -251,6 +283,18 @@ class ReplicateUnit:
 
     # --- start
 
+    def _settled(self, found: tuple[Checkpoint, ...], stop: StopSignal) -> RelayOffset | None:
+        """Up to where rows may be at the target already; None: every lane is beyond that."""
+        bound = self._standing.settled
+        if bound is None or all(item.position.reaches(bound.position) for item in found):
+            return None
+        with self._context.relay.one_generation():
+            return self._context.relay.locate(bound.position, _LOCATE_SECONDS, stop, first_if_before=True)
+
+    def _has_ended(self, found: tuple[Checkpoint, ...]) -> bool:
+        end = self._gate.found
+        return end is not None and all(item.offset >= end for item in found)
+
     def _scope(self, rules: Rules) -> TableScope:
         return TableScope(rules, self._part.others, self._part.only)
 
@@ -268,7 +312,7 @@ class ReplicateUnit:
                 source=context.source.source_id,
                 meta_schema=config.meta_schema,
                 target=context.target_endpoint,
-                safe_mode=config.replicate.safe_mode,
+                safe_mode=config.replicate.safe_mode or lanes.again,
                 stream=self._part.stream,
             ),
             plans=lanes.plans,

@@ -153,7 +153,7 @@ class Dispenser:
                 if report.HasField("high"):
                     del self._taken[index]
                     self._pace.read(index, Amount(report.rows, report.bytes))
-                    self._progress.loaded(index, mine.plan.shard, report.rows, report.bytes)
+                    self._progress.loaded(index, mine.plan.shard, report.rows, report.bytes, report.seconds)
                 else:
                     self._progress.reading(index, mine.plan.shard, report.rows, report.bytes)
             return self.is_ending

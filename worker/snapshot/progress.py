@@ -30,6 +30,7 @@ class _TableCount:
     plan: TablePlan
     rows: int = 0
     bytes: int = 0
+    seconds: float = 0.0
     chunks: int = 0
     planned: int = 0
     plan_complete: bool = False
@@ -71,7 +72,7 @@ class Progress:
         for item in stored:
             self._plan(item.shard, 1, complete=item.chunk.is_last)
             if item.loaded is not None:
-                self._load(item.shard, item.loaded.rows, item.loaded.bytes)
+                self._load(item.shard, item.loaded.rows, item.loaded.bytes, item.loaded.seconds)
         self._sample()
 
     def _plan(self, shard: int, count: int, *, complete: bool) -> None:
@@ -79,10 +80,11 @@ class Progress:
         table.planned += count
         table.plan_complete = table.plan_complete or complete
 
-    def _load(self, shard: int, rows: int, size: int) -> None:
+    def _load(self, shard: int, rows: int, size: int, seconds: float) -> None:
         table = self._tables[shard]
         table.rows += rows
         table.bytes += size
+        table.seconds += seconds
         table.chunks += 1
 
     def planned(self, shard: int, count: int, *, complete: bool) -> None:
@@ -100,11 +102,11 @@ class Progress:
         with self._lock:
             self._under_way.pop(reader, None)
 
-    def loaded(self, reader: int, shard: int, rows: int, size: int) -> None:
-        """A reader has committed a chunk."""
+    def loaded(self, reader: int, shard: int, rows: int, size: int, seconds: float) -> None:
+        """A reader has committed a chunk, on which it worked so many seconds."""
         with self._lock:
             self._under_way.pop(reader, None)
-            self._load(shard, rows, size)
+            self._load(shard, rows, size, seconds)
             self._sample()
 
     def _sample(self) -> None:
@@ -132,6 +134,8 @@ class Progress:
                     total_rows=total,
                     finished_chunks=table.chunks,
                     total_chunks=table.planned,
+                    finished_bytes=size,
+                    seconds=table.seconds,
                 )
             )
             status.finished_rows += rows

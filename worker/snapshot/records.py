@@ -34,3 +34,15 @@ class StoredChunk:
     shard: int
     chunk: Chunk
     loaded: Loaded | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What a source table's loaded chunks came to. ``bytes``: of SQL; ``seconds``: of its readers' work, added up."""
+
+    source_table: str
+    target_table: str
+    chunks: int
+    rows: int
+    bytes: int
+    seconds: float

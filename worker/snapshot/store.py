@@ -26,7 +26,7 @@ from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.snapshot.chunks import Bound, Chunk
 from worker.snapshot.handover import Handover, build_handover
-from worker.snapshot.records import Loaded, Mark, StoredChunk
+from worker.snapshot.records import Loaded, Mark, StoredChunk, TableReport
 from worker.unit import StopSignal
 
 if TYPE_CHECKING:
@@ -140,6 +140,40 @@ class SnapshotStore:
             session.commit()
         finally:
             session.rollback()
+
+    def report(self, session: Session) -> tuple[TableReport, ...]:
+        """What every table of the snapshot came to, by shard number. Computed by the server: a plan may be long."""
+        with session.cursor() as cursor:
+            cursor.execute(
+                "SELECT t.`source_schema`, t.`source_table`, t.`target_schema`, t.`target_table`, COUNT(c.`number`), "
+                "COALESCE(SUM(c.`row_count`), 0), COALESCE(SUM(c.`byte_count`), 0), COALESCE(SUM(c.`seconds`), 0) "
+                f"FROM {self._table} t LEFT JOIN {self._chunk} c "
+                "ON c.`task` = t.`task` AND c.`source` = t.`source` AND c.`shard` = t.`shard` AND c.`state` = %s "
+                "WHERE t.`task` = %s AND t.`source` = %s "
+                "GROUP BY t.`shard`, t.`source_schema`, t.`source_table`, t.`target_schema`, t.`target_table` "
+                "ORDER BY t.`shard`",
+                (_LOADED, *self._who),
+            )
+            return tuple(
+                TableReport(
+                    f"{source_schema}.{source_table}",
+                    f"{target_schema}.{target_table}",
+                    int(chunks),
+                    int(count),
+                    int(size),
+                    float(seconds),
+                )
+                for (
+                    source_schema,
+                    source_table,
+                    target_schema,
+                    target_table,
+                    chunks,
+                    count,
+                    size,
+                    seconds,
+                ) in cursor.fetchall()
+            )
 
     def add_chunks(self, session: Session, shard: int, chunks: Sequence[Chunk]) -> None:
         """Record planned chunks of one table. One transaction."""

@@ -6,7 +6,7 @@ import pytest
 
 from proto import config_pb2 as pb
 from proto import errors
-from proto.config.task import TaskFile, parse_task
+from proto.config.task import TaskFile, parse_task, with_ends
 from proto.config.task_checks import CHECKING_ITEMS
 from proto.errors import ErrorSpec, ShardmergeError
 from tests.unit.config.samples import TASK
@@ -111,11 +111,44 @@ def test_meta_counts_for_incremental_only() -> None:
     one, two = task(text.replace("task-mode: all", "task-mode: incremental")).to_subtasks()
     assert (one.start.file, one.start.pos, one.start.gtid_set) == ("mysql-bin.000002", 120, "0-1-5")
     assert two.start.file == ""
-    assert "needs binlog-name or binlog-gtid" in refused(
+    assert "needs binlog-name, binlog-gtid or start-at" in refused(
         text.replace("binlog-name", "binlog-pos", 1).replace(
             "binlog-pos: mysql-bin.000002, binlog-pos: 120, binlog-gtid: 0-1-5", "binlog-pos: 120"
         )
     )
+
+
+def test_a_start_and_an_end_beside_places() -> None:
+    one = "    meta: {start-at: 2026-01-02 03:04:05}\n    stop-at: mysql-bin.000003:4711\n"
+    text = changed("    route-rules: [r1, r2]\n", "    route-rules: [r1, r2]\n" + one)
+    text = text.replace("task-mode: all", "task-mode: incremental")
+    first, second = task(text).to_subtasks()
+    assert first.start_at.time == "2026-01-02 03:04:05"
+    assert (first.stop_at.position.file, first.stop_at.position.pos) == ("mysql-bin.000003", 4711)
+    assert not second.HasField("start_at") and not second.HasField("stop_at")
+    first, second = with_ends(task(text), "earliest", "0-1-5,1-2-3").to_subtasks()
+    assert first.start_at.earliest and second.start_at.earliest
+    assert {first.stop_at.position.gtid_set, second.stop_at.position.gtid_set} == {"0-1-5,1-2-3"}
+    assert "start-at contradicts" in refused(text.replace("{start-at", "{binlog-name: mysql-bin.000002, start-at"))
+    assert "tomorrow is no start" in refused(text.replace("2026-01-02 03:04:05", "tomorrow"))
+    assert "mysql-bin.000003 is no end" in refused(text.replace("000003:4711", "000003"))
+    assert "does not replicate" in refused(text.replace("task-mode: incremental", "task-mode: full"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "start", "stop", "spec"),
+    [
+        ("all", "earliest", "", errors.config.START_OF_SNAPSHOT),
+        ("full", "", "2026-01-02 03:04:05", errors.config.STOP_OF_FULL),
+        ("incremental", "2026-01-02", "", errors.config.START_UNREADABLE),
+        ("incremental", "", "earliest", errors.config.STOP_UNREADABLE),
+    ],
+)
+def test_a_start_and_an_end_that_cannot_be(mode: str, start: str, stop: str, spec: ErrorSpec) -> None:
+    file = task(changed("task-mode: all", f"task-mode: {mode}"))
+    with pytest.raises(ShardmergeError) as raised:
+        with_ends(file, start, stop)
+    assert raised.value.spec is spec
 
 
 def test_null_values_count_as_absent() -> None:

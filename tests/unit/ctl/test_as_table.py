@@ -183,6 +183,26 @@ def test_more_shows_relay_lanes_and_tables() -> None:
     assert "events" in full
 
 
+def test_a_finished_snapshot_reports_each_table() -> None:
+    ended = canned.subtask(canned.loading(1.0), stage=common_pb2.STAGE_FINISHED)
+    text = draw(status_table.detail(canned.status(ended)), width=160)
+    [line] = (line for line in text.splitlines() if "shop_01.orders_01" in line)
+    assert "333,333 / 333,333" in line
+    assert "38.1 MiB" in line
+    assert "12.5 s" in line
+    running = canned.subtask(canned.loading(1.0))
+    assert "shop_01.orders_01" not in draw(status_table.detail(canned.status(running)), width=160)
+
+
+def test_an_end_is_shown_before_and_after_it_is_reached() -> None:
+    sync = canned.syncing(synced=False)
+    sync.stop_at = "2026-01-02 03:04:05"
+    running = canned.status(canned.subtask(sync))
+    assert "ends at 2026-01-02 03:04:05" in draw(status_table.detail(running, more=True), width=200)
+    ended = canned.status(canned.subtask(sync, stage=common_pb2.STAGE_FINISHED))
+    assert f"✓ ended at {sync.syncer_binlog}" in draw(status_table.detail(ended), width=200)
+
+
 def test_lanes_say_what_they_wait_for_and_why() -> None:
     text = draw(status_table.detail(canned.status(canned.subtask(canned.retrying(1))), more=True), width=160)
     first, second = (line for line in text.splitlines() if line.lstrip(" │┃").startswith(("0 ", "1 ")))

@@ -6,7 +6,7 @@ import pytest
 
 from master.tasks import select
 from proto import errors
-from proto.config.task import TaskFile, parse_task
+from proto.config.task import TaskFile, parse_task, with_ends
 from proto.errors import ErrorSpec, ShardmergeError
 from tests.unit.master.records import state
 
@@ -52,3 +52,13 @@ def test_refusals() -> None:
     with pytest.raises(ShardmergeError) as caught:
         select(_file(), (), state(bindings={"s1": "w1"}))
     assert caught.value.spec is errors.master.SOURCE_UNKNOWN
+
+
+def test_every_source_has_its_own_end() -> None:
+    running = (with_ends(_file(), "", "mysql-bin.000001:4").to_subtasks()[0],)
+    there = state(bindings=BINDINGS, subtasks=running)
+    selection = select(with_ends(_file(), "", "mysql-bin.000007:99"), ("s2",), there)
+    assert [one.stop_at.position.pos for one in selection.new] == [99]
+    with pytest.raises(ShardmergeError) as caught:
+        select(with_ends(_file(), "", "mysql-bin.000007:99"), (), there)
+    assert caught.value.spec is errors.master.TASK_DIFFERS

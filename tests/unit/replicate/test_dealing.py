@@ -107,6 +107,14 @@ def test_the_record_holds_the_rules_and_no_secret() -> None:
     assert not DEALING.compiled_rules().block_allow.passes("other", "t")
 
 
+def test_where_it_begins_and_ends_is_no_matter_of_dealing() -> None:
+    ended = config_pb2.SubTaskConfig()
+    ended.CopyFrom(CONFIG)
+    ended.start_at.earliest = True
+    ended.stop_at.time = "2026-01-02 03:04:05"
+    assert dealing_of(ended, 2, [SPREAD]) == DEALING
+
+
 def test_old_plans_are_made_of_the_record_alone() -> None:
     table = replace(SPREAD.table, schema="shard")
     [plan] = dealing_of(CONFIG, 2, [SPREAD]).plans("s", (table,))

@@ -35,7 +35,7 @@ def test_rate_and_eta_follow_what_was_loaded() -> None:
     progress = Progress([_PLAN], (), clock)
     progress.planned(0, 4, complete=False)
     clock.now += 5
-    progress.loaded(0, 0, 250, 2500)
+    progress.loaded(0, 0, 250, 2500, 1.0)
     status = progress.status()
     assert (status.finished_rows, status.finished_chunks, status.total_chunks) == (250, 1, 4)
     assert (status.rows_per_second, status.eta_seconds, status.progress) == (50.0, 16, "25.00 %")
@@ -54,7 +54,7 @@ def test_a_restart_goes_on_where_it_was() -> None:
     assert before.plan_complete
     assert before.rows_per_second == 0, "what an earlier run loaded is no speed of this one"
     clock.now += 10
-    progress.loaded(1, 0, 100, 1000)
+    progress.loaded(1, 0, 100, 1000, 1.0)
     done = progress.status()
     assert (done.finished_rows, done.total_rows, done.progress, done.eta_seconds) == (500, 500, "100.00 %", 0)
 
@@ -62,7 +62,7 @@ def test_a_restart_goes_on_where_it_was() -> None:
 def test_an_estimate_that_was_too_low_never_shows_more_than_everything() -> None:
     progress = Progress([_PLAN])
     progress.planned(0, 2, complete=True)
-    progress.loaded(0, 0, 5000, 10)
+    progress.loaded(0, 0, 5000, 10, 1.0)
     status = progress.status()
     assert status.finished_rows <= status.total_rows
     assert status.progress != "100.00 %"

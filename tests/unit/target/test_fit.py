@@ -23,6 +23,8 @@ _KINDS = {
     "json": ValueKind.JSON,
     "point": ValueKind.GEOMETRY,
     "geometry": ValueKind.GEOMETRY,
+    "geometrycollection": ValueKind.GEOMETRY,
+    "geomcollection": ValueKind.GEOMETRY,
     "vector": ValueKind.VECTOR,
     "inet4": ValueKind.BINARY,
     "inet6": ValueKind.BINARY,
@@ -129,3 +131,9 @@ def test_null_and_generated() -> None:
     assert misfit(nullable, column("int")) is not None
     assert misfit(nullable, column("int", nullable=True)) is None
     assert misfit(ColumnPlan(0, column("int"), "c"), column("int", generated=True)) is not None
+
+
+def test_both_names_of_a_geometry_collection_are_one_type() -> None:
+    assert fits("geometrycollection", "geomcollection")
+    assert fits("geomcollection", "geometrycollection")
+    assert not fits("geomcollection", "point")

@@ -1,0 +1,49 @@
+"""Times that people give, as the source means them: Unix seconds by its clock."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from proto import errors
+from worker.connection import Session, execute, rows, text_of
+
+_SHIFTS = (1800, 3600, 7200)
+"""Seconds by which clocks are put forward or back."""
+
+
+def now(session: Session) -> float:
+    """The source's clock, in Unix seconds. Raises ``pymysql.MySQLError``."""
+    [(seconds,)] = rows(session, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
+    return float(seconds)
+
+
+def moment(session: Session, text: str, source: str) -> float:
+    """What "2026-01-02 03:04:05" means at the source: in its global time_zone unless an offset follows.
+
+    Asked of the source, which alone knows its zone's history. Raises TIME_UNCLEAR and ``pymysql.MySQLError``.
+    """
+    given = datetime.fromisoformat(text)
+    if given.tzinfo is not None:
+        return given.timestamp()
+    local = given.isoformat(sep=" ")
+    execute(session, "SET SESSION time_zone = @@GLOBAL.time_zone")
+    try:
+        [(seconds, zone, system)] = rows(
+            session, "SELECT UNIX_TIMESTAMP(%s), @@GLOBAL.time_zone, @@GLOBAL.system_time_zone", (local,)
+        )
+        seconds = int(seconds or 0)
+        others = [seconds + shift for by in _SHIFTS for shift in (by, -by)]
+        # Beyond what the server can tell there is nothing to compare; nobody's binlog is from there.
+        if seconds and (_shown(session, seconds) != local or any(_shown(session, one) == local for one in others)):
+            name = text_of(zone)
+            raise errors.replicate.TIME_UNCLEAR(
+                source=source, time=text, zone=text_of(system) if name == "SYSTEM" else name
+            )
+    finally:
+        execute(session, "SET SESSION time_zone = '+00:00'")
+    return float(seconds)
+
+
+def _shown(session: Session, seconds: int) -> str:
+    [(text,)] = rows(session, "SELECT CAST(FROM_UNIXTIME(%s) AS CHAR)", (seconds,))
+    return text_of(text)
