@@ -34,8 +34,7 @@ def say(text: str) -> None:
 @dataclass(frozen=True, slots=True)
 class History:
     """``seconds``: from the start-task request until every subtask replicates and the merged table has its indexes;
-    ``copying_seconds``: from its answer,
-    which comes after the pre-checks."""
+    ``copying_seconds``: from its answer, which comes after the pre-checks."""
 
     rows: int
     seconds: float

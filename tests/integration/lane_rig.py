@@ -84,6 +84,9 @@ class Run:
     def unit_begins(self, unit: ProcessUnit) -> None:
         self.unit = unit
 
+    def works_beside(self, doing: Callable[[], str]) -> None:
+        pass
+
     def status(self) -> worker_pb2.SyncStatus:
         """The replicate unit's, once there is one."""
         unit = until(lambda: self.unit if isinstance(self.unit, ReplicateUnit) else None, "the unit has begun")

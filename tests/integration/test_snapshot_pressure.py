@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pymysql
+import pytest
 
 from proto import errors
 from tests.integration.snapshot_rig import Rig, count_rows, subtask_config
@@ -21,7 +22,7 @@ from worker.snapshot.pace import Amount, Limits, Pace
 from worker.snapshot.pressure import Bearable
 from worker.snapshot.progress import Progress
 from worker.snapshot.unit import SnapshotUnit
-from worker.unit import Finished, Outcome, StopSignal
+from worker.unit import Finished, Outcome, Stopped, StopSignal
 
 __all__ = ["servers", "source", "target"]
 
@@ -96,6 +97,22 @@ def test_busy(source: Database, target: Database, tmp_path: Path) -> None:
         assert isinstance(outcome[0], Finished)
         assert unit.doing() == ""
     assert count_rows(target, "shard.t") == ROWS
+
+
+def test_nothing_is_read_before_the_source_was_asked(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Gauge, "start", lambda _: None)
+    make(source)
+    with Rig(source, target, tmp_path, subtask_config(target, chunk_rows=100, max_threads_running=9000)) as rig:
+        unit, stop, outcome = rig.unit(), StopSignal(), list[Outcome]()
+        run = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
+        run.start()
+        until(lambda: unit.status().plan_complete and "not been asked" in unit.doing(), "chunks wait", 60)
+        assert count_rows(target, "shard.t") == 0
+        stop.set()
+        run.join(60)
+    assert outcome == [Stopped()]
 
 
 STATEMENTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proto.errors import ShardmergeError
@@ -124,6 +124,7 @@ _CELLS = st.lists(st.tuples(st.sampled_from(_COLUMNS), _VALUES), min_size=1, max
 
 
 @given(_CELLS)
+@example([(_COLUMNS[-2], b'{"a": 12.50, "b": "x, \'y\'/*"}'), (_COLUMNS[0], b"3")])
 def test_a_joined_row_is_what_its_literals_are(cells: list[tuple[tuple[Column, Mapping | None], bytes | None]]) -> None:
     """The same bytes, or the same error, as value by value."""
     writer = RowWriter(_plan([column for column, _ in cells]), "s1")
