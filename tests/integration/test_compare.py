@@ -6,7 +6,8 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -266,37 +267,52 @@ def test_the_only_shard_of_a_target_may_have_any_key(world: World) -> None:
     world.cluster.dmctl("stop-task", "cmp_solo")
 
 
-def test_ctrl_c_ends_the_comparison_at_the_worker(world: World) -> None:
-    """Held lanes keep it from judging what differs: it would wait for minutes."""
-    family = world.family("cmp_end", tables=2)
-    started(world, family, 100)
-    [(_, server), _] = world.sources
-    world.cluster.hooks.hold("lane0.commit")
-    world.cluster.hooks.hold("lane1.commit")
-    server.execute("UPDATE cmp_end_01.order_01 SET note = 'held up'")
+@contextmanager
+def comparing(world: World, task: str) -> Generator[subprocess.Popen[str]]:
+    """dmctl compare, while the block lasts at most."""
     addresses = ",".join(master.address for master in world.cluster.masters)
     with subprocess.Popen(
-        [command("dmctl"), "--master-addr", addresses, "--output", "json", "compare", family.name],
+        [command("dmctl"), "--master-addr", addresses, "--output", "json", "compare", task],
         cwd=world.directory,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     ) as running:
-
-        def is_running() -> bool:
-            answer, _ = compare(world, family.name, "--table", "cmp_end_01.order_02")
-            return str(errors.compare.ALREADY_RUNNING.code) in answer.text
-
         try:
-            until(is_running, "the comparison runs")
-            running.send_signal(signal.SIGINT)
-            said, _ = running.communicate(timeout=120)
+            yield running
         finally:
             running.kill()
-    assert running.returncode == 130, said
+
+
+def test_lanes_that_are_behind_are_waited_for(world: World) -> None:
+    """And Ctrl-C ends the wait, at the worker too."""
+    family = world.family("cmp_behind", tables=2)
+    started(world, family, 100)
+    [(_, server), _] = world.sources
+    hooks = world.cluster.hooks
+    for lane in range(2):
+        hooks.hold(f"lane{lane}.commit")
+    hooks.hold("compare.lanes_behind")
+    server.execute("UPDATE cmp_behind_01.order_01 SET note = 'held up'")
+
+    def is_running() -> bool:
+        # Of this table nothing differs: it would not wait.
+        answer, _ = compare(world, family.name, "--table", "cmp_behind_01.order_02")
+        assert answer.code == 0 or str(errors.compare.ALREADY_RUNNING.code) in answer.text, answer.text
+        return answer.code != 0
+
+    with comparing(world, family.name) as running:
+        hooks.reached("compare.lanes_behind")
+        assert is_running()
+        running.send_signal(signal.SIGINT)
+        said, _ = running.communicate(timeout=120)
+        assert running.returncode == 130, said
+    hooks.release("compare.lanes_behind")
     until(lambda: not is_running(), "the comparison has ended at the worker")
-    world.cluster.hooks.release_all()
-    world.settle([family.name])
-    answer, _ = compare(world, family.name)
-    assert answer.code == 0, answer.text
+    hooks.hold("compare.lanes_behind")
+    with comparing(world, family.name) as running:
+        hooks.reached("compare.lanes_behind")
+        hooks.release_all()
+        said, _ = running.communicate(timeout=300)
+        assert running.returncode == 0, said
     world.cluster.dmctl("stop-task", family.name)

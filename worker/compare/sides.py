@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pymysql
 
-from proto import errors, relay_pb2, rpc
+from proto import errors, hooks, relay_pb2, rpc
 from proto.errors import ShardmergeError
 from worker.binlog.decoder import BlockDecoder
 from worker.compare.judge import Row
@@ -150,6 +150,7 @@ class Places:
                 raise errors.compare.LANES_BEHIND(
                     task=self._who.task, source=self._who.source, position=position, seconds=int(LANES_SECONDS)
                 )
+            hooks.reach("compare.lanes_behind")
             time.sleep(_LOOK_SECONDS)
 
     def touched(self, plan: TablePlan, start: RelayOffset, end: Located) -> set[Literals]:
