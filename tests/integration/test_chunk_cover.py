@@ -13,6 +13,7 @@ from tests.support.database import Database
 from tests.support.random_keys import KeyedTable, keyed_tables
 from worker.connection import Session, Side, connect
 from worker.snapshot.chunks import Chunk
+from worker.snapshot.load import literals_of
 from worker.snapshot.order import bound_columns, key_bound
 from worker.snapshot.plan import TablePlanner
 from worker.snapshot.source import ChunkSource
@@ -70,7 +71,7 @@ def _check(source: Database, session: Session, reader: ChunkSource, chunk_rows: 
     covered: list[int] = []
     for chunk in chunks:
         with reader.exact(plan, chunk) as (_, batches):
-            rows = [row for batch in batches for row in batch]
+            rows = [literals_of(row) for batch in batches for row in batch]
         covered += sorted((int(row[-1]) for row in rows), key=ordered.index)
         keys = [key_bound(columns, tuple(row[index] for index in plan.key)) for row in rows]
         assert reader.places(columns, bounds, keys) == [chunk.number] * len(rows), _shown(chunk)

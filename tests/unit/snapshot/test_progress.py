@@ -71,7 +71,7 @@ def test_an_estimate_that_was_too_low_never_shows_more_than_everything() -> None
 def test_what_readers_have_at_hand_is_told_apart() -> None:
     progress = Progress([_PLAN])
     progress.planned(0, 2, complete=True)
-    progress.loaded(0, 0, 100, 10)
+    progress.loaded(0, 0, 100, 10, 1.0)
     progress.reading(1, 0, 30, 3)
     status = progress.status()
     assert (status.finished_rows, status.reading_rows, status.finished_bytes) == (100, 30, 10)
@@ -103,7 +103,7 @@ class _Snapshot:
             at = left[which % len(left)]
             item = self.stored[at]
             self.stored[at] = replace(item, loaded=Loaded(rows, rows * 7, 1.0, _MARK))
-            self.progress.loaded(which % 3, item.shard, rows, rows * 7)
+            self.progress.loaded(which % 3, item.shard, rows, rows * 7, 1.0)
 
     def read(self, which: int, rows: int) -> None:
         if self.stored:
