@@ -12,6 +12,7 @@ from tests.support.mariadb import MariaDB
 from worker.connection import Endpoint, Side, connect
 from worker.plan import TablePlan
 from worker.snapshot.chunks import Chunk
+from worker.snapshot.load import literals_of
 from worker.snapshot.order import bound_columns, key_bound
 from worker.snapshot.plan import TablePlanner
 from worker.snapshot.source import ChunkSource
@@ -67,7 +68,7 @@ def test_each_row_is_in_one_chunk_where_its_key_is_placed(server: MariaDB, colum
     try:
         for chunk in chunks:
             with reader.exact(plan, chunk) as (_, batches):
-                found = [row for batch in batches for row in batch]
+                found = [literals_of(row) for batch in batches for row in batch]
             keys = [tuple(row[index] for index in plan.key) for row in found]
             places = reader.places(bounded, bounds, [key_bound(bounded, key) for key in keys])
             assert places == [chunk.number] * len(found)
