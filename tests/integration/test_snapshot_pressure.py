@@ -102,9 +102,10 @@ def test_busy(source: Database, target: Database, tmp_path: Path) -> None:
 def test_nothing_is_read_before_the_source_was_asked(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(_: Gauge) -> None: ...
+    def idle(_: Gauge) -> None:
+        pass
 
-    monkeypatch.setattr(Gauge, "start", never)
+    monkeypatch.setattr(Gauge, "start", idle)
     make(source)
     with Rig(source, target, tmp_path, subtask_config(target, chunk_rows=100, max_threads_running=9000)) as rig:
         unit, stop, outcome = rig.unit(), StopSignal(), list[Outcome]()
