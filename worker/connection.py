@@ -18,7 +18,7 @@ from proto.errors import ShardmergeError
 from worker.endpoint import PLAIN, Endpoint, Side
 from worker.position import SourcePosition
 from worker.tls import context_of
-from worker.trouble import Trouble, coded, errno_of, reason_of, trouble
+from worker.trouble import Trouble, coded, coding, errno_of, reason_of, trouble
 
 if TYPE_CHECKING:
     Session = Connection[Cursor]
@@ -34,6 +34,7 @@ __all__ = [
     "Side",
     "Trouble",
     "coded",
+    "coding",
     "connect",
     "current_position",
     "errno_of",

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Protocol
-
-import pymysql
 
 from proto import config_pb2, errors, hooks
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker import bounds, ends, meta
 from worker.bounds import Bound
-from worker.connection import Endpoint, Session, Side, coded, connect, current_position, server_info
+from worker.connection import Endpoint, Session, Side, coding, connect, current_position, server_info
 from worker.context import SubTaskContext
 from worker.ddl.tables import TableName
 from worker.deferred.adder import IndexAdder
 from worker.ended import EndedUnit, load_report
 from worker.host import Host
-from worker.join.change import changes_of, coming
-from worker.join.join import TableJoin, drop_joining
-from worker.join.record import Joining, kept
+from worker.join.join import TableJoin
 from worker.join.unit import JoiningUnit
+from worker.join.update import Update
 from worker.meta import Phase, SubTaskRow
 from worker.plan import TablePlan
 from worker.plans import make_plans, read_structures
@@ -98,7 +94,7 @@ class SubTaskRun:
             target = self._target(sessions)
             epoch = self._host.epochs.acquire(self._config.task, self._source_id)
             self._owner.epoch_acquired(epoch)
-            with _coding(self._target_endpoint, Side.TARGET, "target"):
+            with coding(self._target_endpoint, Side.TARGET, "target"):
                 meta.ensure_meta(target, self._config.meta_schema)
                 row = meta.take_over(target, *self._who, epoch, self._meta_token)
             phase = row.phase
@@ -132,7 +128,7 @@ class SubTaskRun:
         assert row.start is not None  # noqa: S101 - for the type checker: written with the phase
         with ExitStack() as sessions:
             target, source = self._target(sessions), self._source(sessions)
-            with _coding(self._target_endpoint, Side.TARGET, "target"):
+            with coding(self._target_endpoint, Side.TARGET, "target"):
                 tables = meta.read_tables(target, *self._who)
             dealing = Dealing.from_json(row.dealing)
             if dealing is not None:
@@ -142,7 +138,7 @@ class SubTaskRun:
             if dealing is None:
                 # Before the first chunk: rows are at the target by these rules, whatever the task file says later.
                 dealing = dealing_of(config, self._lanes, plans)
-                with _coding(self._target_endpoint, Side.TARGET, "target"):
+                with coding(self._target_endpoint, Side.TARGET, "target"):
                     meta.deal_anew(target, *self._who, epoch, dealing.to_json(), lambda session: None)
         # Before any offset is asked of the relay: at a worker that is new to the source it has not begun.
         relay.ensure_from(row.start)
@@ -167,13 +163,13 @@ class SubTaskRun:
         host, dealing = self._host, Dealing.from_json(row.dealing)
         with ExitStack() as sessions:
             target, source = self._target(sessions), self._source(sessions)
-            with _coding(self._target_endpoint, Side.TARGET, "target"):
+            with coding(self._target_endpoint, Side.TARGET, "target"):
                 # Nobody else moves them: the epoch is ours.
                 found = checkpoints.read_begun(target, *self._who)
                 tables = meta.read_tables(target, *self._who)
             joining = None
             if dealing is not None:
-                joining, tables = self._joining(source, target, rules, epoch, row, dealing, tables)
+                joining, tables = self._update(rules, epoch).joining(source, target, row, dealing, tables)
             others = joining.names(tables) if joining is not None else frozenset[TableName]()
             shards = None
             if dealing is not None:
@@ -217,61 +213,6 @@ class SubTaskRun:
             return Stopped() if stop.is_set else None
         return outcome
 
-    def _joining(
-        self,
-        source: Session,
-        target: Session,
-        rules: Rules,
-        epoch: int,
-        row: SubTaskRow,
-        dealing: Dealing,
-        tables: tuple[Table, ...],
-    ) -> tuple[Joining | None, tuple[Table, ...]]:
-        """The tables that are to join now, and all recorded structures; an update that was not begun yet begins.
-
-        One update after the other: what an earlier one began to copy joins first, but for tables that the rules
-        now want otherwise.
-        """
-        joining = Joining.from_json(row.joining)
-        if joining is not None:
-            left = kept(joining, self._source_id, tables, rules)
-            if left != joining:
-                log.warning("tables no longer join", task=self._config.task, source=self._source_id)
-                with _coding(self._target_endpoint, Side.TARGET, "target"):
-                    drop_joining(target, self._who, epoch, joining, left)
-            if left is not None:
-                return left, tables
-        if self._update_token == row.update_token:
-            return None, tables
-        with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
-            # First: a table altered after it meets its DDL in its stream.
-            start = current_position(source, server_info(source))
-            found = read_structures(source, rules, self._source_id)
-        comes = coming(self._source_id, changes_of(self._source_id, tables, dealing, None, rules, found))
-        new, numbers = [plan.table for plan in comes], [plan.shard for plan in comes]
-        joining = None
-        if new:
-            wanted = dealing_of(self._config, self._lanes, ())
-            joining = Joining(replace(wanted, shards=frozenset(numbers)), start)
-        with _coding(self._target_endpoint, Side.TARGET, "target"):
-            meta.begin_update(
-                target,
-                *self._who,
-                epoch,
-                self._update_token,
-                joining.to_json() if joining is not None else "",
-                dict(zip(numbers, new, strict=True)),
-            )
-        log.info(
-            "update begins",
-            task=self._config.task,
-            source=self._source_id,
-            joining=[table.full_name for table in new],
-            position=str(start),
-        )
-        hooks.reach("update.begun")
-        return joining, (*tables, *new)
-
     def _plans(
         self,
         rules: Rules,
@@ -283,10 +224,21 @@ class SubTaskRun:
         defer: bool = False,
     ) -> tuple[TablePlan, ...]:
         """``defer``: the tables' rows are loaded now; those of a stream alone have their indexes from the start."""
-        with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
+        with coding(self._source_endpoint, Side.SOURCE, self._source_id):
             return make_plans(
                 rules, self._source_id, tables, source, target, self._config.meta_schema, shards, defer=defer
             )
+
+    def _update(self, rules: Rules, epoch: int) -> Update:
+        return Update(
+            self._config,
+            self._update_token,
+            epoch,
+            rules,
+            self._lanes,
+            self._source_endpoint,
+            self._target_endpoint,
+        )
 
     def _adder(self, plans: tuple[TablePlan, ...]) -> IndexAdder:
         """Of the secondary indexes that the target tables still lack after their load."""
@@ -298,7 +250,7 @@ class SubTaskRun:
         return adder
 
     def _row(self) -> SubTaskRow:
-        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+        with ExitStack() as sessions, coding(self._target_endpoint, Side.TARGET, "target"):
             row = meta.read_row(self._target(sessions), *self._who)
         assert row is not None  # noqa: S101 - for the type checker: it was taken over
         return row
@@ -344,7 +296,7 @@ class SubTaskRun:
         change after it can be missed."""
         config = self._config
         incremental = config.mode == config_pb2.TASK_MODE_INCREMENTAL
-        with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
+        with coding(self._source_endpoint, Side.SOURCE, self._source_id):
             info = server_info(source)
             start = current_position(source, info)
             alone = not self._host.needed_by_others(config.task)
@@ -364,7 +316,7 @@ class SubTaskRun:
         if incremental:
             first = self._first_checkpoints(epoch, start, self._lanes, stop)
             start = first[0].position
-        with _coding(self._target_endpoint, Side.TARGET, "target"):
+        with coding(self._target_endpoint, Side.TARGET, "target"):
             meta.begin(
                 target,
                 *self._who,
@@ -388,7 +340,7 @@ class SubTaskRun:
         """The chunks' high watermarks as offsets of the relay at hand; None when there was no snapshot."""
         with ExitStack() as sessions:
             target = self._target(sessions)
-            with _coding(self._target_endpoint, Side.TARGET, "target"):
+            with coding(self._target_endpoint, Side.TARGET, "target"):
                 return read_handover(
                     target,
                     *self._who,
@@ -414,7 +366,7 @@ class SubTaskRun:
         else:
             _, offset = handover.lowest
             first = first_checkpoints(lanes, epoch, relay_id, self._host.relay.position_at(offset), offset)
-        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+        with ExitStack() as sessions, coding(self._target_endpoint, Side.TARGET, "target"):
             target = self._target(sessions)
             meta.enter_phase(
                 target,
@@ -439,7 +391,7 @@ class SubTaskRun:
         None: it has ended where it no longer is to end, and goes on.
         """
         config = self._config
-        with _coding(self._target_endpoint, Side.TARGET, "target"):
+        with coding(self._target_endpoint, Side.TARGET, "target"):
             found = bounds.read(target, *self._who).get(bounds.Kind.REACHED)
             if found is None:
                 status = load_report(SnapshotStore(*self._who, 0).report(target))
@@ -457,7 +409,7 @@ class SubTaskRun:
         """Every lane has ended at the configured end."""
         assert ending.stop is not None  # noqa: S101 - for the type checker: nothing else ends lanes
         stop = ending.stop
-        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+        with ExitStack() as sessions, coding(self._target_endpoint, Side.TARGET, "target"):
             target = self._target(sessions)
             bound = ends.reached(stop, checkpoints.read_begun(target, *self._who))
             self._enter(target, epoch, Phase.FINISHED, lambda session: bounds.write(session, *self._who, bound))
@@ -465,22 +417,22 @@ class SubTaskRun:
 
     def _settled(self) -> Bound | None:
         """Before which place the target may hold changes already; None: it holds none."""
-        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+        with ExitStack() as sessions, coding(self._target_endpoint, Side.TARGET, "target"):
             return bounds.read(self._target(sessions), *self._who).get(bounds.Kind.SETTLED)
 
     def _ending(self, source: Session, target: Session, epoch: int, phase: Phase) -> Ending:
         """Where it is to end."""
         config, host = self._config, self._host
-        with _coding(self._target_endpoint, Side.TARGET, "target"):
+        with coding(self._target_endpoint, Side.TARGET, "target"):
             recorded = bounds.read(target, *self._who)
-        with _coding(self._source_endpoint, Side.SOURCE, self._source_id):
+        with coding(self._source_endpoint, Side.SOURCE, self._source_id):
             info = server_info(source)
             stop = ends.understood(config, source, info, recorded.get(bounds.Kind.STOP))
             if stop is not None and phase is Phase.NEW and ends.begins_now(config):
                 ends.check_ahead(config, stop, source, info)
         if stop is not None and stop.bound != recorded.get(bounds.Kind.STOP):
             bound = stop.bound
-            with _coding(self._target_endpoint, Side.TARGET, "target"):
+            with coding(self._target_endpoint, Side.TARGET, "target"):
                 self._enter(target, epoch, phase, lambda session: bounds.write(session, *self._who, bound))
         exact = tells_commit_times(info)
         return Ending(config.task, self._source_id, host.relay, stop, host.clock.end, exact)
@@ -489,7 +441,7 @@ class SubTaskRun:
         meta.enter_phase(target, *self._who, epoch, phase, also)
 
     def _finish(self, epoch: int) -> None:
-        with ExitStack() as sessions, _coding(self._target_endpoint, Side.TARGET, "target"):
+        with ExitStack() as sessions, coding(self._target_endpoint, Side.TARGET, "target"):
             meta.enter_phase(self._target(sessions), *self._who, epoch, Phase.FINISHED, lambda session: None)
 
 
@@ -502,12 +454,3 @@ def _lowest_of(found: tuple[Checkpoint, ...]) -> SourcePosition:
 
 def _lowest(positions: list[SourcePosition]) -> SourcePosition:
     return positions[0] if len(positions) == 1 else lowest_position(positions)
-
-
-@contextmanager
-def _coding(endpoint: Endpoint, side: Side, name: str) -> Generator[None]:
-    """Server errors of the block leave as coded errors of this endpoint."""
-    try:
-        yield
-    except pymysql.MySQLError as error:
-        raise coded(error, endpoint, side, name) from error

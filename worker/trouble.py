@@ -7,6 +7,8 @@ MariaDB's "MariaDB Error Codes" and TiDB's "Error Codes and Troubleshooting".
 from __future__ import annotations
 
 import enum
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import pymysql
 
@@ -104,6 +106,15 @@ def coded(error: pymysql.MySQLError, endpoint: Endpoint, side: Side, name: str) 
         reason=reason_of(error),
         errno=errno,
     )
+
+
+@contextmanager
+def coding(endpoint: Endpoint, side: Side, name: str) -> Generator[None]:
+    """Server errors of the block leave as coded errors of this endpoint."""
+    try:
+        yield
+    except pymysql.MySQLError as error:
+        raise coded(error, endpoint, side, name) from error
 
 
 def reason_of(error: pymysql.MySQLError) -> str:

@@ -235,3 +235,22 @@ def test_a_table_moves_to_another_target(world: World) -> None:
     assert verdict.differences == 0, verdict
     assert _count(world, "SELECT COUNT(*) FROM moves.orders") > 0
     cluster.dmctl("stop-task", "moves")
+
+
+def test_no_table_joins_a_task_that_is_to_end(world: World) -> None:
+    family = world.family("ends", tables=2)
+    family.create(50)
+    cluster = world.cluster
+
+    def ending(text: str) -> str:
+        for source, _ in world.sources:
+            line = f"  - source-id: {source}\n"
+            text = text.replace(line, f'{line}    stop-at: "2099-01-01 00:00:00"\n')
+        return text
+
+    cluster.start_task(ending(_only(family, "order_01")))
+    cluster.wait_replicating("ends")
+    refused = cluster.dmctl("update-task", cluster.write("updated.task.yaml", ending(family.task())), check=False)
+    assert refused.code == 1
+    assert f"[{errors.replicate.UPDATE_OF_ENDING.code} " in refused.text, refused.text
+    cluster.dmctl("stop-task", "ends")

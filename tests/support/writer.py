@@ -130,6 +130,19 @@ def _insert(cursor: Cursor, shard: ShardTable, shape: Shape, rows: Sequence[tupl
     return cursor.execute(f"INSERT INTO {shard.name} ({columns}) VALUES {', '.join([marks] * len(rows))}", values)
 
 
+def _unless_taken(change: Callable[[], int]) -> int:
+    """The rows of ``change``; none if their key is taken: the server has undone this statement only.
+
+    That may be an AUTO_INCREMENT's: a table that the server opens anew counts on from its largest moved key.
+    """
+    try:
+        return change()
+    except pymysql.err.IntegrityError as error:
+        if error.args[0] != _DUPLICATE:
+            raise
+        return 0
+
+
 @dataclass(slots=True)
 class _Hand:
     """One thread's own things."""
@@ -274,9 +287,8 @@ class Writer:
         rng = hand.rng
         what = rng.random()
         if what < 0.4:
-            done.inserts += _insert(
-                cursor, shard, self.shape, [self.shape.row(rng) for _ in range(rng.choice((1, 1, 1, 5)))]
-            )
+            rows = [self.shape.row(rng) for _ in range(rng.choice((1, 1, 1, 5)))]
+            done.inserts += _unless_taken(lambda: _insert(cursor, shard, self.shape, rows))
         elif what < 0.75:
             column = rng.randrange(len(self.shape.columns))
             done.updates += cursor.execute(
@@ -298,15 +310,10 @@ class Writer:
             new_id = hand.next_moved_key
         else:
             new_id = rng.randrange(1, 1000)
-        try:
-            done.key_changes += cursor.execute(
-                f"UPDATE {shard.name} SET id = %s WHERE id = %s",
-                (new_id, self._some_id(rng, cursor, shard)),
-            )
-        except pymysql.err.IntegrityError as error:
-            # The key is taken: the server has undone this statement only.
-            if error.args[0] != _DUPLICATE:
-                raise
+        old_id = self._some_id(rng, cursor, shard)
+        done.key_changes += _unless_taken(
+            lambda: cursor.execute(f"UPDATE {shard.name} SET id = %s WHERE id = %s", (new_id, old_id))
+        )
 
     def _some_id(self, rng: random.Random, cursor: Cursor, shard: ShardTable) -> int:
         """The first key at or after a random one: mostly where AUTO_INCREMENT is, sometimes a moved one."""

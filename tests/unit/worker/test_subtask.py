@@ -25,11 +25,11 @@ class ScriptedRun:
     """Stands for a run at servers: what it does is the test's."""
 
     script: Script
-    runs: list[tuple[str, str]]
+    runs: list[tuple[str, str, str]]
 
-    def __init__(self, config: config_pb2.SubTaskConfig, token: str, host: Host, owner: object) -> None:
+    def __init__(self, config: config_pb2.SubTaskConfig, token: str, update: str, host: Host, owner: object) -> None:
         self._meta_schema = config.meta_schema
-        ScriptedRun.runs.append((config.meta_schema, token))
+        ScriptedRun.runs.append((config.meta_schema, token, update))
 
     def run(self, stop: StopSignal) -> Outcome:
         return ScriptedRun.script(self._meta_schema, stop)
@@ -53,9 +53,9 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], SubTask]:
 
 
 def decision(
-    revision: int, expected: pb.Stage = pb.STAGE_RUNNING, schema: str = "dm_meta", token: str = ""
+    revision: int, expected: pb.Stage = pb.STAGE_RUNNING, schema: str = "dm_meta", token: str = "", update: str = ""
 ) -> Decision:
-    return Decision(config_pb2.SubTaskConfig(task="t", meta_schema=schema), expected, token, "", revision)
+    return Decision(config_pb2.SubTaskConfig(task="t", meta_schema=schema), expected, token, update, revision)
 
 
 def stage(subtask: SubTask) -> pb.Stage:
@@ -83,7 +83,9 @@ def test_a_resume_of_a_running_one_is_settled_at_once(start: Callable[[Script], 
     subtask.end()
 
 
-@pytest.mark.parametrize("newer", [decision(5, schema="other"), decision(5, token="fresh")])
+@pytest.mark.parametrize(
+    "newer", [decision(5, schema="other"), decision(5, token="fresh"), decision(5, update="fresh")]
+)
 def test_stop_and_start_seen_as_one_change_runs_the_new_record(
     start: Callable[[Script], SubTask], newer: Decision
 ) -> None:
@@ -92,7 +94,7 @@ def test_stop_and_start_seen_as_one_change_runs_the_new_record(
     until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
     subtask.decide(newer)
     until(lambda: len(ScriptedRun.runs) == 2, "a run of the new record begins")
-    assert ScriptedRun.runs[1] == (newer.config.meta_schema, newer.meta_token)
+    assert ScriptedRun.runs[1] == (newer.config.meta_schema, newer.meta_token, newer.update_token)
     until(lambda: subtask.settled, "it is settled")
     subtask.end()
 

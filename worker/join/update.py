@@ -1,0 +1,86 @@
+"""An update of a running subtask, as its run finds it: which tables are to join it now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from proto import config_pb2, hooks
+from proto.log import get_logger
+from worker import meta
+from worker.connection import Endpoint, Session, Side, coding, current_position, server_info
+from worker.join.change import changes_of, coming
+from worker.join.join import drop_joining
+from worker.join.record import Joining, kept
+from worker.meta import SubTaskRow
+from worker.plans import read_structures
+from worker.replicate.dealing import Dealing, dealing_of
+from worker.rules import Rules
+from worker.table import Table
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one run of the subtask was asked for. ``token``: another one than recorded is an update not begun yet.
+    ``lanes``: that joining tables get."""
+
+    config: config_pb2.SubTaskConfig
+    token: str
+    epoch: int
+    rules: Rules
+    lanes: int
+    source_endpoint: Endpoint
+    target_endpoint: Endpoint
+
+    def joining(
+        self, source: Session, target: Session, row: SubTaskRow, dealing: Dealing, tables: tuple[Table, ...]
+    ) -> tuple[Joining | None, tuple[Table, ...]]:
+        """The tables that are to join now, and all recorded structures; an update that was not begun yet begins.
+
+        One update after the other: what an earlier one began to copy joins first, but for tables that the rules
+        now want otherwise. Raises UPDATE_REMAPS, FENCED, the rules' errors and coded errors of the servers.
+        """
+        joining = Joining.from_json(row.joining)
+        if joining is not None:
+            left = kept(joining, self.config.source_id, tables, self.rules)
+            if left != joining:
+                log.warning("tables no longer join", task=self.config.task, source=self.config.source_id)
+                with coding(self.target_endpoint, Side.TARGET, "target"):
+                    drop_joining(target, self._who, self.epoch, joining, left)
+            if left is not None:
+                return left, tables
+        if self.token == row.update_token:
+            return None, tables
+        return self._begin(source, target, dealing, tables)
+
+    def _begin(
+        self, source: Session, target: Session, dealing: Dealing, tables: tuple[Table, ...]
+    ) -> tuple[Joining | None, tuple[Table, ...]]:
+        source_id = self.config.source_id
+        with coding(self.source_endpoint, Side.SOURCE, source_id):
+            # First: a table altered after it meets its DDL in its stream.
+            start = current_position(source, server_info(source))
+            found = read_structures(source, self.rules, source_id)
+        comes = coming(source_id, changes_of(source_id, tables, dealing, None, self.rules, found))
+        new = {plan.shard: plan.table for plan in comes}
+        joining = None
+        if new:
+            wanted = dealing_of(self.config, self.lanes, ())
+            joining = Joining(replace(wanted, shards=frozenset(new)), start)
+        record = joining.to_json() if joining is not None else ""
+        with coding(self.target_endpoint, Side.TARGET, "target"):
+            meta.begin_update(target, *self._who, self.epoch, self.token, record, new)
+        log.info(
+            "update begins",
+            task=self.config.task,
+            source=source_id,
+            joining=[table.full_name for table in new.values()],
+            position=str(start),
+        )
+        hooks.reach("update.begun")
+        return joining, (*tables, *new.values())
+
+    @property
+    def _who(self) -> tuple[str, str, str]:
+        return self.config.meta_schema, self.config.task, self.config.source_id
