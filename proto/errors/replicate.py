@@ -115,8 +115,8 @@ TABLE_UNKNOWN = _define(
     scope=Scope.SOURCE,
     message="source {source}: rows of {schema}.{table} at {position} pass the rules, but this table was not there "
     "when the task started",
-    workaround="Nothing is lost: the task stands before these rows. Stop the task and start it with --remove-meta to "
-    "take the table in, or leave it out in the block-allow-list.",
+    workaround="Nothing is lost: the task stands before these rows. update-task with the task file takes the table in, "
+    "with its history; or leave it out in the block-allow-list.",
 )
 LANES_CHANGED = _define(
     40011,

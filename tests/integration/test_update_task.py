@@ -139,6 +139,12 @@ def test_settings_change_and_fixed_keys_do_not(world: World) -> None:
     cluster.wait_replicating("sets")
     world.settle(["sets"])
     assert family.verdict().differences == 0
+    # stop-task and start-task are no update: nothing is looked for.
+    tokens = world.target.query("SELECT update_token FROM dm_meta.subtask WHERE task = 'sets'")
+    cluster.dmctl("stop-task", "sets")
+    cluster.start_task(family.task(extra="replicate: {lanes: 3}\n"))
+    cluster.wait_replicating("sets")
+    assert world.target.query("SELECT update_token FROM dm_meta.subtask WHERE task = 'sets'") == tokens != [("",)] * 2
     cluster.dmctl("stop-task", "sets")
 
 

@@ -22,8 +22,8 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one run of the subtask was asked for. ``token``: another one than recorded is an update not begun yet.
-    ``lanes``: that joining tables get."""
+    """What one run of the subtask was asked for. ``token``: another one than recorded is an update not begun
+    yet; "" for none, as after stop-task and start-task. ``lanes``: that joining tables get."""
 
     config: config_pb2.SubTaskConfig
     token: str
@@ -50,7 +50,7 @@ class Update:
                     drop_joining(target, self._who, self.epoch, joining, left)
             if left is not None:
                 return left, tables
-        if self.token == row.update_token:
+        if not self.token or self.token == row.update_token:
             return None, tables
         return self._begin(source, target, dealing, tables)
 
