@@ -85,6 +85,7 @@ class Run:
         found = self.world.history
         self.values["full_rows_per_s"] = found.rows / found.seconds
         self.more["full_seconds"] = found.seconds
+        self.values["first_row_s"] = found.first_row_seconds
         self.more["full_copying_rows_per_s"] = found.rows / found.copying_seconds
         self.more["full_cpu_seconds"] = cpu(found.usage)
         self.remember(found.usage)

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 import pymysql
 from pymysql.connections import Connection
 
-from tests.benchmarks.settings import APPLY_ROWS, LOAD_ROWS, SOURCES, TABLES, Settings
+from tests.benchmarks.settings import APPLY_ROWS, LOAD_ROWS, SOURCES, Settings
 from tests.benchmarks.task import CEILING, BenchmarkFailed, create_table, merged_id
 from tests.benchmarks.world import World, say
 from tests.support.database import Database
@@ -70,7 +70,7 @@ class _Rows:
     """Rows as sysbench makes them, under the ids that they have in the merged table."""
 
     def __init__(self, settings: Settings) -> None:
-        self._rows = settings.rows
+        self._rows, self._tables = settings.rows, settings.tables
         self._rng = random.Random(1)
         self._c = [self._digits(10) for _ in range(_TEXTS)]
         self._pad = [self._digits(5) for _ in range(_TEXTS)]
@@ -78,7 +78,7 @@ class _Rows:
     def row(self, number: int) -> tuple[int, int, bytes, bytes]:
         """(id, k, c, pad) of row ``number`` of all sources' rows."""
         table, original = divmod(number, self._rows)
-        source, table = divmod(table, TABLES)
+        source, table = divmod(table, self._tables)
         text = self._rng.randrange(_TEXTS)
         k = self._rng.randrange(self._rows) + 1
         return merged_id(source + 1, table + 1, original + 1), k, self._c[text], self._pad[text]

@@ -68,7 +68,7 @@ def run(world: World, ids: str) -> Drain:
     master.pause()
     before = world.checkpoints()
     transactions = settings.changes // sysbench.CHANGES_PER_TRANSACTION // SOURCES
-    committed = sysbench.write(world.sources, settings.rows, transactions, ids, 1 + _IDS.index(ids))
+    committed = sysbench.write(world.sources, settings.shards, transactions, ids, 1 + _IDS.index(ids))
     ends = world.ends()
     master.wait_relayed(ends)
     say("drain: resumed")

@@ -18,7 +18,7 @@ from pymysql.connections import Connection
 
 from tests.benchmarks import sysbench
 from tests.benchmarks.figures import percentile
-from tests.benchmarks.settings import SOURCES, TABLES
+from tests.benchmarks.settings import SOURCES
 from tests.benchmarks.task import MERGED, BenchmarkFailed, create_table, merged_id
 from tests.benchmarks.world import World, say
 
@@ -63,13 +63,13 @@ def run(world: World, *, background: bool) -> Lags:
     with ExitStack() as stack:
         if background:
             per_source = _BACKGROUND_CHANGES // sysbench.CHANGES_PER_TRANSACTION // SOURCES
-            stack.enter_context(sysbench.Background(world.sources, world.settings.rows, per_source))
+            stack.enter_context(sysbench.Background(world.sources, world.settings.shards, per_source))
         sources = [stack.enter_context(closing(server.connect(sysbench.SCHEMA))) for server in world.sources]
         target = stack.enter_context(closing(world.target.connect()))
-        return _probe(sources, target, probes)
+        return _probe(sources, target, probes, world.settings.tables)
 
 
-def _probe(sources: Sequence[Connection], target: Connection, probes: int) -> Lags:
+def _probe(sources: Sequence[Connection], target: Connection, probes: int, tables: int) -> Lags:
     rng = random.Random(3)
     lags: list[float] = []
     end = time.monotonic() + probes * _LONGEST_SECONDS
@@ -77,7 +77,7 @@ def _probe(sources: Sequence[Connection], target: Connection, probes: int) -> La
         if time.monotonic() > end and len(lags) >= _LEAST_PROBES:
             say(f"lag: {len(lags)} of {probes} inserts in the time there is")
             break
-        source, table = number % SOURCES, number // SOURCES % TABLES + 1
+        source, table = number % SOURCES, number // SOURCES % tables + 1
         with sources[source].cursor() as cursor:
             cursor.execute(_INSERT.format(f"sbtest{table}"), (number, *_TEXTS))
             committed = time.monotonic()

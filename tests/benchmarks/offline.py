@@ -17,7 +17,7 @@ from pathlib import Path
 from proto import log as logs
 from tests.benchmarks import sysbench
 from tests.benchmarks.servers import binlog_end, endpoint
-from tests.benchmarks.settings import SOURCES, TABLES
+from tests.benchmarks.settings import SOURCES
 from tests.benchmarks.task import MERGED, ORIGINAL_BITS, merged_id
 from tests.benchmarks.world import World, say
 from worker.binlog.decoder import BlockDecoder
@@ -90,10 +90,10 @@ def run(world: World) -> Both:
     say("relay and decoder: a binlog")
     start = binlog_end(source)
     transactions = settings.changes // sysbench.CHANGES_PER_TRANSACTION // SOURCES
-    sysbench.write([source], settings.rows, transactions, "uniform", 3)
+    sysbench.write([source], settings.shards, transactions, "uniform", 3)
     session = connect(endpoint(source), Side.SOURCE, name="benchmark")
     try:
-        names = [(sysbench.SCHEMA, f"sbtest{number}") for number in range(1, TABLES + 1)]
+        names = [(sysbench.SCHEMA, f"sbtest{number}") for number in range(1, settings.tables + 1)]
         tables = tuple(read_tables(session, names, source="benchmark"))
     finally:
         session.close()

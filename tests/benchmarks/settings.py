@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PARTS = (
     "full",
@@ -26,16 +27,23 @@ _CHANGING = frozenset({"full", "drain", "drain-uniform", "lag", "lag1k"})
 """Parts behind which the merged table is compared."""
 
 SOURCES = 2
-TABLES = 4
 APPLY_ROWS = 8_000
 """Rows of one transaction of the apply ceiling."""
 LOAD_ROWS = 8_096
 """Rows of one chunk of the load ceiling; the program's default chunk."""
 
 
+class Shards(NamedTuple):
+    """The shard tables of one source: how many, and the rows of each."""
+
+    tables: int
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``rows``: per shard table. ``changes``: row changes of a backlog, all sources together. ``probes``: inserts of
+    """``tables``: of each source. ``rows``: per shard table. ``writing``: row changes per second, all sources together,
+    while the history is copied. ``changes``: row changes of a backlog, all sources together. ``probes``: inserts of
     one lag measurement. ``big_bytes``: binlog bytes of the large transaction. ``profile``: where profiles go.
     ``directory``: for servers and logs; removed at the end unless ``keep``."""
 
@@ -43,7 +51,9 @@ class Settings:
     directory: Path
     source: str
     target: str
+    tables: int
     rows: int
+    writing: int
     changes: int
     probes: int
     big_bytes: int
@@ -57,7 +67,11 @@ class Settings:
 
     @property
     def all_rows(self) -> int:
-        return SOURCES * TABLES * self.rows
+        return SOURCES * self.tables * self.rows
+
+    @property
+    def shards(self) -> Shards:
+        return Shards(self.tables, self.rows)
 
 
 def parse(arguments: list[str], directory: Path) -> Settings:
@@ -71,6 +85,10 @@ def parse(arguments: list[str], directory: Path) -> Settings:
     parser.add_argument("--source", choices=("mariadb", "mysql"), default="mariadb")
     parser.add_argument("--target", choices=("mariadb", "mysql"), default="mariadb")
     parser.add_argument("--rows", type=int, metavar="N", help="rows per shard table (250,000)")
+    parser.add_argument("--tables", type=int, default=4, metavar="N", help="shard tables per source (4)")
+    parser.add_argument(
+        "--writing", type=int, default=0, metavar="N", help="row changes/s while the history is copied (none)"
+    )
     parser.add_argument("--changes", type=int, metavar="N", help="row changes of a backlog (600,000)")
     parser.add_argument("--probes", type=int, metavar="N", help="inserts of one lag measurement (500)")
     parser.add_argument("--big-mib", type=int, default=2048, metavar="N", help="size of the large transaction (2048)")
@@ -94,6 +112,8 @@ def parse(arguments: list[str], directory: Path) -> Settings:
         directory=directory,
         source=found.source,
         target=found.target,
+        tables=found.tables,
+        writing=found.writing,
         rows=found.rows or (25_000 if found.quick else 250_000),
         changes=found.changes or (120_000 if found.quick else 600_000),
         probes=found.probes or (150 if found.quick else 500),

@@ -10,7 +10,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 
-from tests.benchmarks.settings import TABLES
+from tests.benchmarks.settings import Shards
 from tests.support.database import Database
 
 SCHEMA = "sbtest"
@@ -25,15 +25,15 @@ class SysbenchFailed(Exception):
     """What sysbench printed."""
 
 
-def prepare(servers: Sequence[Database], rows: int) -> None:
-    """``sbtest.sbtest1`` … ``sbtest4`` of ``rows`` rows on each server, ids from 1 upwards."""
+def prepare(servers: Sequence[Database], shards: Shards) -> None:
+    """``sbtest.sbtest1`` … on each server, ids from 1 upwards."""
     for server in servers:
         server.execute(f"CREATE DATABASE {SCHEMA} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
-    for process in [_start(server, rows, "prepare", f"--threads={_WRITERS}") for server in servers]:
+    for process in [_start(server, shards, "prepare", f"--threads={_WRITERS}") for server in servers]:
         _finish(process)
 
 
-def write(servers: Sequence[Database], rows: int, transactions: int, ids: str, seed: int) -> int:
+def write(servers: Sequence[Database], shards: Shards, transactions: int, ids: str, seed: int) -> int:
     """``transactions`` on each server, side by side; how many were committed in all. ``ids``: special or uniform.
 
     ``seed``: another one each time, for the same values again would be no changes.
@@ -41,7 +41,7 @@ def write(servers: Sequence[Database], rows: int, transactions: int, ids: str, s
     running = [
         _start(
             server,
-            rows,
+            shards,
             "run",
             f"--threads={_WRITERS}",
             f"--events={transactions}",
@@ -57,9 +57,9 @@ def write(servers: Sequence[Database], rows: int, transactions: int, ids: str, s
 class Background:
     """``per_second`` transactions on each server until closed."""
 
-    def __init__(self, servers: Sequence[Database], rows: int, per_second: int) -> None:
+    def __init__(self, servers: Sequence[Database], shards: Shards, per_second: int) -> None:
         self._running = [
-            _start(server, rows, "run", "--threads=1", "--events=0", "--time=3600", f"--rate={per_second}")
+            _start(server, shards, "run", "--threads=1", "--events=0", "--time=3600", f"--rate={per_second}")
             for server in servers
         ]
 
@@ -76,7 +76,7 @@ class Background:
             process.communicate()
 
 
-def _start(server: Database, rows: int, command: str, *options: str) -> subprocess.Popen[str]:
+def _start(server: Database, shards: Shards, command: str, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
             "sysbench",
@@ -86,8 +86,8 @@ def _start(server: Database, rows: int, command: str, *options: str) -> subproce
             f"--mysql-port={server.port}",
             "--mysql-user=root",
             f"--mysql-db={SCHEMA}",
-            f"--tables={TABLES}",
-            f"--table-size={rows}",
+            f"--tables={shards.tables}",
+            f"--table-size={shards.rows}",
             *options,
             command,
         ],

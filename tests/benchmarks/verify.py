@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.settings import TABLES
 from tests.benchmarks.sysbench import SCHEMA
 from tests.benchmarks.task import MERGED, ORIGINAL_BITS, merged_id
 from tests.benchmarks.world import World, say
@@ -18,7 +17,7 @@ def differences(world: World) -> tuple[int, list[str]]:
     rows = 0
     found: list[str] = []
     for number, server in enumerate(world.sources, 1):
-        for table in range(1, TABLES + 1):
+        for table in range(1, world.settings.tables + 1):
             [wanted] = server.query(f"SELECT {_SUMS.format(id='id')} FROM {SCHEMA}.sbtest{table}")
             first = merged_id(number, table, 0)
             [there] = world.target.query(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
 from proto import common_pb2
 from tests.benchmarks import sysbench
+from tests.benchmarks.first_row import FirstRow
 from tests.benchmarks.processes import MASTER, SOURCE, TARGET, WORKER, Roots, Usage, Watch
 from tests.benchmarks.servers import binlog_end, endpoint, make_source, make_target, shown
 from tests.benchmarks.settings import SOURCES, Settings
@@ -34,11 +35,13 @@ def say(text: str) -> None:
 @dataclass(frozen=True, slots=True)
 class History:
     """``seconds``: from the start-task request until every subtask replicates and the merged table has its indexes;
-    ``copying_seconds``: from its answer, which comes after the pre-checks."""
+    ``copying_seconds``: from its answer, which comes after the pre-checks. ``first_row_seconds``: from the request
+    until the first row was committed at the target."""
 
     rows: int
     seconds: float
     copying_seconds: float
+    first_row_seconds: float
     usage: dict[str, Usage]
 
 
@@ -76,13 +79,13 @@ class World:
     def sources(self) -> tuple[Database, ...]:
         """Started, with the shard tables filled."""
         settings = self.settings
-        say(f"{SOURCES} sources: 4 sysbench tables of {settings.rows:,} rows each")
+        say(f"{SOURCES} sources: {settings.tables} sysbench tables of {settings.rows:,} rows each")
         made = tuple(
             self._started(make_source(settings.source, settings.directory / source, number), source)
             for number, source in enumerate(self.source_ids, 1)
         )
         start = binlog_end(made[0])
-        sysbench.prepare(made, settings.rows)
+        sysbench.prepare(made, settings.shards)
         self.filled = (start, binlog_end(made[0]))
         return made
 
@@ -145,14 +148,24 @@ class World:
         """The task was started and has copied its history: how long that took."""
         master, task = self.master, self.task
         say(f"copying the history: {self.settings.all_rows:,} rows")
-        with Watch(self.roots) as watch:
+        with Watch(self.roots) as watch, self._writer(), FirstRow(self.target) as first:
             started = time.monotonic()
             master.start(task)
             accepted = time.monotonic()
             self.wait_replicating()
             until(self._has_all_indexes, "the merged table has its indexes", _PATIENCE_SECONDS, every=0.05)
             ended = time.monotonic()
-        return History(self.settings.all_rows, ended - started, ended - accepted, watch.usage())
+        return History(
+            self.settings.all_rows, ended - started, ended - accepted, first.seen_at - started, watch.usage()
+        )
+
+    def _writer(self) -> AbstractContextManager[object]:
+        """Keeps changing the shard tables, if that was asked for."""
+        settings = self.settings
+        if not settings.writing:
+            return nullcontext()
+        transactions = max(settings.writing // sysbench.CHANGES_PER_TRANSACTION // SOURCES, 1)
+        return sysbench.Background(self.sources, settings.shards, transactions)
 
     @cached_property
     def replicating(self) -> Master:
