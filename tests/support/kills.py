@@ -47,16 +47,19 @@ def _kill_master(world: World) -> None:
     world.cluster.masters[0].restart()
 
 
-def _kill_etcd(world: World) -> None:
+def _kill_etcd(world: World, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """For longer than the lease: the workers must stop their lanes, and come back. ``meanwhile``: when they have lost
+    their leases; a thread of the driver that a test holds could not stop otherwise."""
     world.cluster.etcd.kill()
-    # Longer than the lease: the workers must stop their lanes, and come back.
     sizes = [worker.log.stat().st_size for worker in world.cluster.workers]
 
-    def stopped() -> bool:
-        said = [worker.log.read_bytes()[size:] for worker, size in zip(world.cluster.workers, sizes, strict=True)]
-        return all(b"lease lost" in text and b"now=STAGE_PAUSED" in text.partition(b"lease lost")[2] for text in said)
+    def said(what: bytes) -> bool:
+        logs = [worker.log.read_bytes()[size:] for worker, size in zip(world.cluster.workers, sizes, strict=True)]
+        return all(b"lease lost" in text and what in text.partition(b"lease lost")[2] for text in logs)
 
-    until(stopped, "the workers notice that their leases are lost and stop their lanes", 300)
+    until(lambda: said(b""), "the workers notice that their leases are lost", 300)
+    meanwhile()
+    until(lambda: said(b"now=STAGE_PAUSED"), "the workers stop their lanes", 300)
     world.cluster.etcd.start()
 
 
@@ -194,7 +197,10 @@ def _kill_at_each(world: World, victim: str, moments: tuple[str, ...]) -> None:
         if following is not None:
             hooks.hold(following)
         try:
-            VICTIMS[victim](world)
+            if victim == "etcd":
+                _kill_etcd(world, lambda moment=moment: hooks.release(moment))
+            else:
+                VICTIMS[victim](world)
         finally:
             hooks.release(moment)
 
