@@ -4,6 +4,7 @@
 #   bash tests/run.sh                          everything (what CI runs)
 #   bash tests/run.sh check                    ruff, pyright and the wheel only
 #   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay]
+#   bash tests/run.sh grid                     the kills that take longest: not part of everything
 #
 # Uses .venv at the repository's root, or $SHARDMERGE_VENV. Missing system packages are installed
 # (sudo only when not root). Nothing keeps running afterwards: what is left behind fails the run.
@@ -18,9 +19,9 @@ VENV=${SHARDMERGE_VENV:-$ROOT/.venv}
 PART=${1:-all}
 [ $# -gt 0 ] && shift
 case $PART in
-    all | check | unit | integration | cases) ;;
+    all | check | unit | integration | cases | grid) ;;
     *)
-        sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 2
         ;;
 esac
@@ -69,7 +70,7 @@ tests() { # <folder> [pytest options]
 }
 
 case $PART in
-    all | integration | cases) install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
+    all | integration | cases | grid) install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
     *) install_packages || exit 1 ;;
 esac
 make_venv "$ROOT" "$VENV" "[dev]" || exit 1
@@ -86,6 +87,10 @@ for folder in unit integration cases; do
         step "$folder" tests "$folder" "$@"
     fi
 done
+
+if [ "$PART" = grid ]; then
+    step "grid" tests integration -m grid "$@"
+fi
 
 # A JVM needs a moment to see that its driver is gone.
 if wait_until_gone "$MARK" 10; then

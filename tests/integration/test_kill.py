@@ -20,17 +20,31 @@ def test_kill_while_replicating(world: World, victim: str) -> None:
     kill_while_replicating(world, victim)
 
 
-_EVERYBODY = ["worker", "jvm", "tasks", "etcd", "target", "source"]
+# A worker or JVM that starts anew takes most of a minute: these meet only the moments that matter most to them, all of
+# them in `bash tests/run.sh grid`.
+_COPYING = {"worker": ("snapshot.fixing", "handover"), "jvm": ("snapshot.planning", "snapshot.before_commit")}
+_JOINING = {"worker": ("join.before_stream", "join.adopting"), "jvm": ("snapshot.before_commit", "join.near")}
+_SLOW = [pytest.param(victim, marks=pytest.mark.grid) for victim in _COPYING]
 
 
-@pytest.mark.parametrize("victim", _EVERYBODY)
+@pytest.mark.parametrize("victim", ["tasks", "etcd", "target", "source", *_SLOW])
 def test_kill_at_every_moment_of_a_snapshot(world: World, victim: str) -> None:
     kill_while_copying(world, victim)
 
 
-@pytest.mark.parametrize("victim", _EVERYBODY)
+@pytest.mark.parametrize("victim", ["tasks", "etcd", "target", "source", *_SLOW])
 def test_kill_at_every_moment_of_a_join(world: World, victim: str) -> None:
     kill_while_joining(world, victim)
+
+
+@pytest.mark.parametrize("victim", _COPYING)
+def test_kill_at_moments_of_a_snapshot(world: World, victim: str) -> None:
+    kill_while_copying(world, victim, _COPYING[victim])
+
+
+@pytest.mark.parametrize("victim", _JOINING)
+def test_kill_at_moments_of_a_join(world: World, victim: str) -> None:
+    kill_while_joining(world, victim, _JOINING[victim])
 
 
 @pytest.mark.parametrize("victim", ["adder", "target"])

@@ -135,17 +135,17 @@ JOINING = (
 """The moments of tables that join a running task."""
 
 
-def kill_while_copying(world: World, victim: str) -> None:
-    """The same victim at every moment of one snapshot, while the applications go on writing (I1, I4, I5)."""
+def kill_while_copying(world: World, victim: str, moments: tuple[str, ...] = COPYING) -> None:
+    """The same victim at each of the moments of one snapshot, while the applications go on writing (I1, I4, I5)."""
     name = f"snap_{victim}"
     family = world.family(name)
     shards = family.create(4000)
     with Writer(shards, seed=22) as writer:
         hooks = world.cluster.hooks
-        hooks.hold(COPYING[0])
+        hooks.hold(moments[0])
         # Always watermarks: MariaDB needs no fix-up otherwise, and comes to fewer moments.
         world.cluster.start_task(family.task(extra="snapshot: {chunk-rows: 400, threads: 2, position: watermark}\n"))
-        _kill_at_each(world, victim, COPYING)
+        _kill_at_each(world, victim, moments)
         world.cluster.wait_replicating(name)
         seen = writer.counts.changes
         until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")
@@ -155,8 +155,8 @@ def kill_while_copying(world: World, victim: str) -> None:
     world.cluster.dmctl("stop-task", name)
 
 
-def kill_while_joining(world: World, victim: str) -> None:
-    """The same victim at every moment of tables that join, from their history to their last own event (I1, I5)."""
+def kill_while_joining(world: World, victim: str, moments: tuple[str, ...] = JOINING) -> None:
+    """The same victim at each of the moments of tables that join, from history to their last own event (I1, I5)."""
     name = f"join_{victim}"
     family = world.family(name, tables=2)
     shards = family.create(1500)
@@ -166,10 +166,10 @@ def kill_while_joining(world: World, victim: str) -> None:
     with Writer(shards, seed=23) as writer:
         world.cluster.start_task(one)
         world.cluster.wait_replicating(name)
-        world.cluster.hooks.hold(JOINING[0])
+        world.cluster.hooks.hold(moments[0])
         # Its answer may be that it was not heard in time: the worker stands still.
         world.cluster.dmctl("update-task", world.cluster.write(f"{name}.update.yaml", first), check=False)
-        _kill_at_each(world, victim, JOINING)
+        _kill_at_each(world, victim, moments)
         world.cluster.wait_subtasks(
             name, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has no joining tables any more"
         )
