@@ -33,8 +33,8 @@ def moment(session: Session, text: str, source: str) -> float:
         )
         seconds = int(seconds or 0)
         others = [seconds + shift for by in _SHIFTS for shift in (by, -by)]
-        # Beyond what the server can tell there is nothing to compare; nobody's binlog is from there.
-        if seconds and (_shown(session, seconds) != local or any(_shown(session, one) == local for one in others)):
+        # 0: beyond what the server can tell, MariaDB 10.11 from 2038 on (MariaDB Knowledge Base, "UNIX_TIMESTAMP").
+        if not seconds or _shown(session, seconds) != local or any(_shown(session, one) == local for one in others):
             name = text_of(zone)
             raise errors.replicate.TIME_UNCLEAR(
                 source=source, time=text, zone=text_of(system) if name == "SYSTEM" else name

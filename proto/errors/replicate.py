@@ -228,7 +228,8 @@ TIME_UNCLEAR = _define(
     40050,
     "time-unclear",
     scope=Scope.CONFIG,
-    message="source {source}: {time} is not one moment in its time zone {zone}: clocks were put forward or back then",
+    message="source {source}: {time} is not one moment in its time zone {zone}: clocks were put forward or back then, "
+    "or the server cannot tell",
     workaround='Give the time with its offset, as in "2026-01-02T03:04:05+02:00".',
 )
 START_TOO_EARLY = _define(

@@ -251,7 +251,7 @@ def test_no_table_joins_a_task_that_is_to_end(world: World) -> None:
     def ending(text: str) -> str:
         for source, _ in world.sources:
             line = f"  - source-id: {source}\n"
-            text = text.replace(line, f'{line}    stop-at: "2099-01-01 00:00:00"\n')
+            text = text.replace(line, f'{line}    stop-at: "2099-01-01T00:00:00+00:00"\n')
         return text
 
     cluster.start_task(ending(_only(family, "order_01")))

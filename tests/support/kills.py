@@ -47,20 +47,28 @@ def _kill_master(world: World) -> None:
     world.cluster.masters[0].restart()
 
 
-def _kill_etcd(world: World, meanwhile: Callable[[], object] = lambda: None) -> None:
-    """For longer than the lease: the workers must stop their lanes, and come back. ``meanwhile``: when they have lost
-    their leases; a thread of the driver that a test holds could not stop otherwise."""
+def _kill_etcd(world: World) -> None:
+    """For longer than the lease: the workers must stop their lanes, and come back."""
     world.cluster.etcd.kill()
+    _until_said(world, b"lease lost", b"now=STAGE_PAUSED", "the workers stop their lanes")
+    world.cluster.etcd.start()
+
+
+def _lose_leases(world: World) -> None:
+    """As before, but without waiting for the lanes' end: a thread of the driver that a test holds would keep it off."""
+    world.cluster.etcd.kill()
+    _until_said(world, b"lease lost", b"", "the workers notice that their leases are lost")
+    world.cluster.etcd.start()
+
+
+def _until_said(world: World, first: bytes, then: bytes, what: str) -> None:
     sizes = [worker.log.stat().st_size for worker in world.cluster.workers]
 
-    def said(what: bytes) -> bool:
+    def said() -> bool:
         logs = [worker.log.read_bytes()[size:] for worker, size in zip(world.cluster.workers, sizes, strict=True)]
-        return all(b"lease lost" in text and what in text.partition(b"lease lost")[2] for text in logs)
+        return all(first in text and then in text.partition(first)[2] for text in logs)
 
-    until(lambda: said(b""), "the workers notice that their leases are lost", 300)
-    meanwhile()
-    until(lambda: said(b"now=STAGE_PAUSED"), "the workers stop their lanes", 300)
-    world.cluster.etcd.start()
+    until(said, what, 300)
 
 
 def _kill_target(world: World) -> None:
@@ -197,10 +205,8 @@ def _kill_at_each(world: World, victim: str, moments: tuple[str, ...]) -> None:
         if following is not None:
             hooks.hold(following)
         try:
-            if victim == "etcd":
-                _kill_etcd(world, lambda moment=moment: hooks.release(moment))
-            else:
-                VICTIMS[victim](world)
+            kill = _lose_leases if victim == "etcd" else VICTIMS[victim]
+            kill(world)
         finally:
             hooks.release(moment)
 
