@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from proto import config_pb2, relay_pb2
-from worker.connection import Endpoint
+from worker.connection import Endpoint, Session, Side, coding, connect
 from worker.relay.model import Statement
 from worker.relay.relay import Relay
 from worker.rules import Rules
 from worker.spark import SparkRunner
 from worker.table import Table
 from worker.unit import StopSignal
+
+T = TypeVar("T")
+
+_ANSWER_SECONDS = 300.0
 
 
 class ChunkDispenser(Protocol):
@@ -69,3 +74,17 @@ class SubTaskContext:
     spark: SparkRunner
     lane_address: str
     registry: Registry
+
+    @property
+    def who(self) -> tuple[str, str, str]:
+        """Whose records at the target: (meta schema, task, source)."""
+        return self.config.meta_schema, self.config.task, self.source.source_id
+
+    def at_target(self, work: Callable[[Session], T]) -> T:
+        """``work`` in a session of its own at the target; its server errors leave as coded errors."""
+        endpoint = self.target_endpoint
+        with (
+            closing(connect(endpoint, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as session,
+            coding(endpoint, Side.TARGET, "target"),
+        ):
+            return work(session)

@@ -199,21 +199,20 @@ def begin(
 ) -> None:
     """Leave phase NEW: record where the relay must begin, the structures, and what ``also`` writes, in one
     transaction. Raises FENCED."""
-    name = quote_name(schema)
-    with connection.cursor() as cursor:
-        cursor.execute("START TRANSACTION")
-        cursor.execute(
-            f"UPDATE {name}.`subtask` SET `phase` = %s, `start_file` = %s, `start_pos` = %s, "
-            "`start_gtid_set` = %s, `start_server` = %s WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
-            (phase.value, start.file, start.pos, start.gtid_set, start.server, task, source, epoch),
-        )
-        if cursor.rowcount != 1:
-            cursor.execute("ROLLBACK")
-            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+    columns = {
+        "phase": phase.value,
+        "start_file": start.file,
+        "start_pos": start.pos,
+        "start_gtid_set": start.gtid_set,
+        "start_server": start.server,
+    }
+
+    def add(session: Session) -> None:
         for number, table in enumerate(tables):
-            _insert_table(connection, schema, task, source, number, table)
-        also(connection)
-        cursor.execute("COMMIT")
+            _insert_table(session, schema, task, source, number, table)
+        also(session)
+
+    _change(connection, schema, task, source, epoch, columns, add)
 
 
 def enter_phase(
@@ -294,7 +293,7 @@ def _change(
     task: str,
     source: str,
     epoch: int,
-    columns: Mapping[str, str],
+    columns: Mapping[str, str | int],
     also: Callable[[Session], None],
 ) -> None:
     """Set columns of the subtask's row and write what ``also`` writes, in one transaction. Raises FENCED."""

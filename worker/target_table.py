@@ -14,7 +14,7 @@ import pymysql
 from proto import errors
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker.connection import Session, Side, coded, execute, quote_name, rows, text_of
+from worker.connection import Session, Side, coded, coding, execute, quote_name, rows, text_of
 from worker.create_table import UnreadableCreateTable, merged_create_table, stand_ins
 from worker.deferred.defer import defer_indexes
 from worker.endpoint import Endpoint
@@ -84,7 +84,7 @@ def ensure_target(
     first = plans[0]
     if first.target_schema.lower() == meta_schema.lower():
         raise errors.replicate.TARGET_IS_META(source=first.source, **_names(first))
-    try:
+    with coding(_endpoint(target), Side.TARGET, first.source):
         found = _find(target, first)
         created = found is None
         creation = ""
@@ -97,9 +97,7 @@ def ensure_target(
         # Without one key for all rows, the stream may need another index to find them.
         if defer and creation and facts.key and not found.key_hidden:
             defer_indexes(target, meta_schema, plans, creation)
-        return facts  # noqa: TRY300
-    except pymysql.MySQLError as error:
-        raise coded(error, _endpoint(target), Side.TARGET, first.source) from error
+        return facts
 
 
 def compare_target(target: Session, plans: Sequence[TablePlan]) -> TargetFacts | None:

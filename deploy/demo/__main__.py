@@ -125,6 +125,8 @@ class Demo:
             probed = [shard for source in self.sources for shard in source.judged()[:1]]
             lags = lag.measure(probed, self.target, _REPLICATE_SECONDS)
             self.add_tables()
+            say("dmctl compare: every row of both sides, while the writer goes on")
+            self.show("compare", TASK, "--report", str(self.directory / "compare.jsonl"))
         finally:
             counts = writer.stop()
         print(

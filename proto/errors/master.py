@@ -154,7 +154,7 @@ TASK_EXISTS = _define(
     "task-exists",
     scope=Scope.CONFIG,
     message="task {task} already runs on source(s) {sources}",
-    workaround="Use resume-task for a paused task; to change the configuration, stop-task first.",
+    workaround="Use resume-task for a paused task, update-task to change its tables or settings while it runs.",
 )
 TASK_UNKNOWN = _define(
     60302,
@@ -192,7 +192,7 @@ TASK_DIFFERS = _define(
     "task-differs",
     scope=Scope.CONFIG,
     message="task {task} runs on source(s) {sources} with another configuration than this file",
-    workaround="Give the same file to start it on further sources, or stop the task on every source first.",
+    workaround="Give the same file to start it on further sources; update-task applies changes to the running task.",
 )
 PRECHECK_FAILED = _define(
     60307,

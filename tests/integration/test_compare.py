@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proto import errors
-from tests.support.cluster import Answer
+from tests.support.cluster import Compared
 from tests.support.daemon import command
 from tests.support.database import Database
 from tests.support.judge import PartitionIds
@@ -25,13 +23,9 @@ from tests.support.writer import Shape, Writer
 WRITING_SECONDS = 30.0
 
 
-def compare(world: World, task: str, *options: str) -> tuple[Answer, list[dict[str, Any]]]:
-    """dmctl compare; its answer and the lines of its report."""
-    path = Path(world.directory) / f"{task}.jsonl"
-    path.unlink(missing_ok=True)
-    answer = world.cluster.dmctl("compare", task, "--report", str(path), *options, check=False)
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-    return answer, lines
+def compare(world: World, task: str, *options: str) -> Compared:
+    """Whatever it comes to."""
+    return world.cluster.compare(task, *options, check=False)
 
 
 def started(world: World, family: Family, rows: int, shape: Shape | None = None) -> None:
@@ -45,11 +39,6 @@ def found(lines: Sequence[dict[str, Any]]) -> set[tuple[str, str, int]]:
     return {(line["kind"], line["sourceTable"], int(line["key"]["id"])) for line in lines}
 
 
-def totals(answer: Answer) -> dict[str, int]:
-    names = ("rows", "missing", "extra", "different", "unjudged", "repaired", "unnamed")
-    return {name: sum(int(table[name]) for table in answer.json["tables"]) for name in names}
-
-
 def test_a_running_writer_makes_no_difference(world: World) -> None:
     family = world.family("cmp_live", tables=2)
     started(world, family, 20_000)
@@ -57,15 +46,13 @@ def test_a_running_writer_makes_no_difference(world: World) -> None:
     with Writer(family.shard_tables(), seed=71) as writer:
         ends = time.monotonic() + WRITING_SECONDS
         while time.monotonic() < ends or runs < 2:
-            answer, lines = compare(world, family.name)
-            assert answer.code == 0, f"{answer.text}\n{lines}"
-            assert totals(answer)["rows"] > 70_000
+            done = compare(world, family.name)
+            assert done.answer.code == 0, f"{done.answer.text}\n{done.lines}"
+            assert done.rows > 70_000
             runs += 1
         counts = writer.stop()
     assert min(counts.inserts, counts.updates, counts.deletes, counts.key_changes) > 0
-    world.settle([family.name])
-    verdict = family.verdict()
-    assert verdict.differences == 0, verdict
+    world.judge(family)
     world.cluster.dmctl("stop-task", family.name)
 
 
@@ -126,20 +113,20 @@ def test_what_is_planted_is_found_named_and_repaired_beside_a_writer(world: Worl
         # A row that no shard table can have: no instance is number 0.
         world.target.execute("INSERT INTO cmp_plant.orders (id, name) VALUES (7, 'stray')")
         planted.add(("extra", 7))
-        answer, lines = compare(world, family.name)
-        assert answer.code == 1, answer.text
-        assert {(kind, key) for kind, _, key in found(lines)} == planted, answer.text
-        columns = {int(line["key"]["id"]): line["columns"] for line in lines if line["kind"] == "different"}
+        done = compare(world, family.name)
+        assert done.answer.code == 1, done.answer.text
+        assert {(kind, key) for kind, _, key in found(done.lines)} == planted, done.answer.text
+        columns = {int(line["key"]["id"]): line["columns"] for line in done.lines if line["kind"] == "different"}
         assert columns[first | 10] == {"name": {"source": "", "target": None}}
         assert {at: list(columns[second | at]) for at in PLANTED} == {
             at: [change.split()[0]] for at, change in PLANTED.items()
         }
-        answer, lines = compare(world, family.name, "--repair")
-        assert answer.code == 0, f"{answer.text}\n{lines}"
-        assert totals(answer)["repaired"] == len(planted)
-        assert all(line["repaired"] for line in lines)
-        answer, lines = compare(world, family.name)
-        assert (answer.code, lines) == (0, []), answer.text
+        done = compare(world, family.name, "--repair")
+        assert done.answer.code == 0, f"{done.answer.text}\n{done.lines}"
+        assert done.total("repaired") == len(planted)
+        assert all(line["repaired"] for line in done.lines)
+        done = compare(world, family.name)
+        assert (done.answer.code, done.lines) == (0, []), done.answer.text
         # The lanes count what they change: a row that was put back can be changed and deleted again.
         for _, server in world.sources:
             server.execute(
@@ -147,9 +134,7 @@ def test_what_is_planted_is_found_named_and_repaired_beside_a_writer(world: Worl
                 "DELETE FROM cmp_plant_01.order_01 WHERE id = 20",
             )
         writer.stop()
-    world.settle([family.name])
-    verdict = family.verdict()
-    assert verdict.differences == 0, verdict
+    world.judge(family)
     world.cluster.dmctl("stop-task", family.name)
 
 
@@ -165,14 +150,12 @@ def test_repairing_rows_that_the_writer_changes(world: World) -> None:
             world.target.execute(
                 f"UPDATE cmp_race.orders SET note = 'planted {number}' WHERE (id & 1023) BETWEEN 100 AND 400"
             )
-            answer, lines = compare(world, family.name, "--repair")
-            assert answer.code == 0, f"{answer.text}\n{lines[:3]}"
-            assert totals(answer)["repaired"] > 0
+            done = compare(world, family.name, "--repair")
+            assert done.answer.code == 0, f"{done.answer.text}\n{done.lines[:3]}"
+            assert done.total("repaired") > 0
             assert writer.counts.changes > seen
         writer.stop()
-    world.settle([family.name])
-    verdict = family.verdict()
-    assert verdict.differences == 0, verdict
+    world.judge(family)
     world.cluster.dmctl("stop-task", family.name)
 
 
@@ -181,20 +164,20 @@ def test_what_does_not_replicate_is_not_compared(world: World) -> None:
     started(world, family, 10)
     world.cluster.dmctl("pause-task", family.name)
     world.cluster.wait_paused(family.name)
-    answer, _ = compare(world, family.name)
-    assert answer.code == 2
-    assert str(errors.compare.NOT_REPLICATING.code) in answer.text
+    done = compare(world, family.name)
+    assert done.answer.code == 2
+    assert str(errors.compare.NOT_REPLICATING.code) in done.answer.text
     world.cluster.dmctl("resume-task", family.name)
     world.cluster.wait_replicating(family.name)
-    answer, _ = compare(world, family.name, "--table", "cmp_paused.nothing")
-    assert answer.code == 2
-    assert str(errors.compare.TABLE_UNKNOWN.code) in answer.text
-    answer, _ = compare(world, family.name, "--table", "cmp_paused_01.order_01")
-    assert answer.code == 0, answer.text
-    assert {table["sourceTable"] for table in answer.json["tables"]} == {"cmp_paused_01.order_01"}
-    answer, _ = compare(world, "no-such-task")
-    assert answer.code == 2
-    assert str(errors.master.TASK_UNKNOWN.code) in answer.text
+    done = compare(world, family.name, "--table", "cmp_paused.nothing")
+    assert done.answer.code == 2
+    assert str(errors.compare.TABLE_UNKNOWN.code) in done.answer.text
+    done = compare(world, family.name, "--table", "cmp_paused_01.order_01")
+    assert done.answer.code == 0, done.answer.text
+    assert {table["sourceTable"] for table in done.answer.json["tables"]} == {"cmp_paused_01.order_01"}
+    done = compare(world, "no-such-task")
+    assert done.answer.code == 2
+    assert str(errors.master.TASK_UNKNOWN.code) in done.answer.text
     world.cluster.dmctl("stop-task", family.name)
 
 
@@ -213,19 +196,19 @@ def test_shards_without_partition_id(world: World, key: str) -> None:
     task = "\n".join(line for line in family.task().splitlines() if "column-mapping-rules" not in line)
     world.cluster.start_task(task[: task.index("column-mappings:")])
     world.cluster.wait_replicating(name)
-    answer, _ = compare(world, name)
-    assert answer.code == 0, answer.text
-    assert totals(answer)["rows"] == 400
-    assert all("shard tables" in table["extraUnsought"] for table in answer.json["tables"])
+    done = compare(world, name)
+    assert done.answer.code == 0, done.answer.text
+    assert done.rows == 400
+    assert all("shard tables" in table["extraUnsought"] for table in done.answer.json["tables"])
     world.target.execute(
         f"DELETE FROM {name}.orders WHERE id = 20",
         f"UPDATE {name}.orders SET name = UPPER(name) WHERE id = 33",
     )
-    answer, lines = compare(world, name, "--repair")
-    assert answer.code == 0, answer.text
-    assert {(line["kind"], float(line["key"]["id"])) for line in lines} == {("missing", 20), ("different", 33)}
-    answer, lines = compare(world, name)
-    assert (answer.code, lines) == (0, []), answer.text
+    done = compare(world, name, "--repair")
+    assert done.answer.code == 0, done.answer.text
+    assert {(line["kind"], float(line["key"]["id"])) for line in done.lines} == {("missing", 20), ("different", 33)}
+    done = compare(world, name)
+    assert (done.answer.code, done.lines) == (0, []), done.answer.text
     world.cluster.dmctl("stop-task", name)
 
 
@@ -242,17 +225,17 @@ def test_the_only_shard_of_a_target_may_have_any_key(world: World) -> None:
     task = "\n".join(line for line in family.task().splitlines() if "column-mapping-rules" not in line)
     world.cluster.start_task(task[: task.index("column-mappings:")])
     world.cluster.wait_replicating("cmp_solo")
-    answer, _ = compare(world, "cmp_solo")
-    assert (answer.code, totals(answer)["rows"]) == (0, 300), answer.text
-    assert [table["extraUnsought"] for table in answer.json["tables"]] == [""]
+    done = compare(world, "cmp_solo")
+    assert (done.answer.code, done.rows) == (0, 300), done.answer.text
+    assert [table["extraUnsought"] for table in done.answer.json["tables"]] == [""]
     world.target.execute(
         "INSERT INTO cmp_solo.orders VALUES ('Key 999', '2024-01-01', 'x')",
         "UPDATE cmp_solo.orders SET id = 'KEY 9' WHERE id = 'Key 9'",
         "UPDATE cmp_solo.orders SET at = '2025-01-01' WHERE id = 'Key 20'",
     )
-    answer, lines = compare(world, "cmp_solo")
-    assert answer.code == 1, answer.text
-    kinds = {(line["kind"], line["key"]["id"], line["key"]["at"]) for line in lines}
+    done = compare(world, "cmp_solo")
+    assert done.answer.code == 1, done.answer.text
+    kinds = {(line["kind"], line["key"]["id"], line["key"]["at"]) for line in done.lines}
     assert kinds == {
         ("extra", "Key 999", "2024-01-01"),
         ("missing", "Key 9", "2024-01-01"),
@@ -260,10 +243,10 @@ def test_the_only_shard_of_a_target_may_have_any_key(world: World) -> None:
         ("missing", "Key 20", "2024-01-03"),
         ("extra", "Key 20", "2025-01-01"),
     }
-    answer, lines = compare(world, "cmp_solo", "--repair")
-    assert answer.code == 0, f"{answer.text}\n{lines}"
-    answer, lines = compare(world, "cmp_solo")
-    assert (answer.code, lines) == (0, []), answer.text
+    done = compare(world, "cmp_solo", "--repair")
+    assert done.answer.code == 0, f"{done.answer.text}\n{done.lines}"
+    done = compare(world, "cmp_solo")
+    assert (done.answer.code, done.lines) == (0, []), done.answer.text
     world.cluster.dmctl("stop-task", "cmp_solo")
 
 
@@ -297,9 +280,9 @@ def test_lanes_that_are_behind_are_waited_for(world: World) -> None:
 
     def is_running() -> bool:
         # Of this table nothing differs: it would not wait.
-        answer, _ = compare(world, family.name, "--table", "cmp_behind_01.order_02")
-        assert answer.code == 0 or str(errors.compare.ALREADY_RUNNING.code) in answer.text, answer.text
-        return answer.code != 0
+        done = compare(world, family.name, "--table", "cmp_behind_01.order_02")
+        assert done.answer.code == 0 or str(errors.compare.ALREADY_RUNNING.code) in done.answer.text, done.answer.text
+        return done.answer.code != 0
 
     with comparing(world, family.name) as running:
         hooks.reached("compare.lanes_behind")

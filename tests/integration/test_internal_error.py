@@ -31,8 +31,7 @@ def _goes_on(world: World, family: Family) -> None:
     world.cluster.hooks.release_all()
     world.cluster.dmctl("resume-task", family.name)
     world.cluster.wait_replicating(family.name)
-    world.settle([family.name])
-    assert family.verdict().differences == 0, family.verdict()
+    world.judge(family)
     world.cluster.dmctl("stop-task", family.name)
 
 
@@ -87,6 +86,5 @@ def test_a_chunk_reader_that_is_killed_is_a_lost_task(world: World) -> None:
     until(lost, "the worker says that the task was lost")
     hooks.release_all()
     world.cluster.wait_replicating(family.name)
-    world.settle([family.name])
-    assert family.verdict().differences == 0, family.verdict()
+    world.judge(family)
     world.cluster.dmctl("stop-task", family.name)

@@ -18,12 +18,9 @@ def test_full_and_incremental_merge_with_concurrent_writer(world: World) -> None
     with Writer(shards, seed=11) as writer:
         world.cluster.start_task(family.task())
         world.cluster.wait_replicating("merge")
-        seen = writer.counts.changes
-        until(lambda: writer.counts.changes > seen + 1500, "the writer goes on while replicating")
+        writer.go_on(1500)
         counts = writer.stop()
-    world.settle(["merge"])
-    verdict = family.verdict()
-    assert verdict.differences == 0, verdict
+    verdict = world.judge(family)
     assert verdict.rows > 1000
     assert min(counts.inserts, counts.updates, counts.deletes, counts.key_changes) > 0
     world.cluster.dmctl("stop-task", "merge")
@@ -37,8 +34,7 @@ def test_two_tasks_share_one_relay(world: World) -> None:
         world.cluster.start_task(two.task())
         for task in ("first", "second"):
             world.cluster.wait_replicating(task)
-        seen = writer.counts.changes
-        until(lambda: writer.counts.changes > seen + 500, "the writer goes on")
+        writer.go_on(500)
         writer.stop()
     world.settle(["first", "second"])
     assert one.verdict().differences == 0, one.verdict()
@@ -60,15 +56,13 @@ def test_pause_and_resume_under_load(world: World) -> None:
             world.cluster.dmctl("pause-task", "pause")
             world.cluster.wait_paused("pause")
             before = world.target.query("SELECT SUM(seq) FROM dm_meta.lane_checkpoint WHERE task = 'pause'")
-            seen = writer.counts.changes
-            until(lambda seen=seen: writer.counts.changes > seen + 100, "the writer goes on while paused")
+            writer.go_on(100)
             after = world.target.query("SELECT SUM(seq) FROM dm_meta.lane_checkpoint WHERE task = 'pause'")
             assert before == after, "a paused task committed"
             world.cluster.dmctl("resume-task", "pause")
             world.cluster.wait_replicating("pause")
         writer.stop()
-    world.settle(["pause"])
-    assert family.verdict().differences == 0, family.verdict()
+    world.judge(family)
     world.cluster.dmctl("stop-task", "pause")
 
 
@@ -79,15 +73,13 @@ def test_stop_and_start_goes_on_from_the_checkpoint(world: World) -> None:
         world.cluster.start_task(family.task())
         world.cluster.wait_replicating("again")
         world.cluster.dmctl("stop-task", "again")
-        seen = writer.counts.changes
-        until(lambda: writer.counts.changes > seen + 100, "the writer goes on while stopped")
+        writer.go_on(100)
         rows = world.target.query("SELECT COUNT(*) FROM again.orders")
         world.cluster.start_task(family.task())
         world.cluster.wait_replicating("again")
         assert rows[0][0] != 0
         writer.stop()
-    world.settle(["again"])
-    assert family.verdict().differences == 0, family.verdict()
+    world.judge(family)
     world.cluster.dmctl("stop-task", "again")
 
 
@@ -124,8 +116,7 @@ def test_incremental_from_a_position(world: World) -> None:
         world.cluster.start_task(text)
         world.cluster.wait_replicating("inc")
         writer.stop()
-    world.settle(["inc"])
-    assert family.verdict().differences == 0, family.verdict()
+    world.judge(family)
     assert _progress(world.cluster, "inc") > 0
     world.cluster.dmctl("stop-task", "inc")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,36 @@ def test_a_collision_in_a_further_unique_key_is_told(source: Database, target: D
     assert isinstance(outcome, Failed)
     assert outcome.error.spec is errors.replicate.COLLISION
     assert "mail" in outcome.error.message
+
+
+@pytest.mark.parametrize(("key", "chunk_rows"), [("BIGINT", 500_000), ("VARCHAR(20)", 400)])
+def test_a_table_of_a_billion_rows_begins_at_once(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, chunk_rows: int
+) -> None:
+    """Its first chunk is at the target while no other is planned; the next start goes on from there."""
+    make_tables(
+        source,
+        f"CREATE TABLE shard.t (k {key} PRIMARY KEY, v INT)",
+        "INSERT INTO shard.t SELECT seq * 1000000, seq FROM seq_1_to_1000",
+    )
+    hooks, stop = Hooks(tmp_path / "hooks"), StopSignal()
+    monkeypatch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
+    with Rig(source, target, tmp_path, subtask_config(target, threads=2, chunk_rows=chunk_rows)) as rig:
+        # As a server with so many rows would say: its keys reach as far.
+        rig.tables = tuple(replace(table, row_estimate=10**9, byte_estimate=50 * 10**9) for table in rig.tables)
+        hooks.hold("snapshot.planned")
+        unit = rig.unit()
+        run = threading.Thread(target=unit.run, args=(stop,))
+        run.start()
+        hooks.reached("snapshot.planned")
+        until(lambda: len(loaded_chunks(target)) == 1, "the first chunk is loaded")
+        assert target.query("SELECT COUNT(*) FROM dm_meta.snapshot_chunk") == [(1,)]
+        assert not unit.status().plan_complete
+        stop.set()
+        hooks.release_all()
+        run.join(120)
+        assert rig.run() == Finished()
+    assert target.query("SELECT * FROM shard.t ORDER BY v") == source.query("SELECT * FROM shard.t ORDER BY v")
 
 
 def test_a_table_altered_under_the_snapshot_stops_it(source: Database, target: Database, tmp_path: Path) -> None:

@@ -34,8 +34,7 @@ def test_a_killed_task_ends_at_the_place_of_each_source(world: World) -> None:
         cluster.start_task(family.task())
         cluster.wait_replicating(TASK)
         cluster.dmctl("stop-task", TASK)
-        seen = writer.counts.changes
-        until(lambda: writer.counts.changes > seen + 1000, "there is something to be applied")
+        writer.go_on(1000)
         writer.stop()
     places = {source: _place(server) for source, server in world.sources}
     for _, server in world.sources:

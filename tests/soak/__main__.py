@@ -19,7 +19,7 @@ from random import Random
 from tests.soak.arena import FLAVORS, Arena
 from tests.soak.faults import FAULTS, UNDER_THE_SNAPSHOT, Fault, Faults
 from tests.soak.history import changes, wanted
-from tests.soak.merge import META, TASK, Judged, Merge
+from tests.soak.merge import META, TARGET_SCHEMA, TASK, Judged, Merge
 from tests.soak.watch import GaveUp, Watch
 from tests.soak.writer import Writers
 from tests.support.wait import until
@@ -122,6 +122,7 @@ class Soak:
                 for item in judged:
                     self._say(f"{item.kind.name}: {item.verdict}")
                 self._explain(judged)
+                failures += self._second_judge(judged)
         except (AssertionError, GaveUp) as error:
             failures.append(str(error))
         finally:
@@ -132,6 +133,18 @@ class Soak:
                 self._report()
             arena.stop()
         return Result(self._writers.counts, arena.supervisor.restarts, judged, tuple(failures))
+
+    def _second_judge(self, judged: Sequence[Judged]) -> list[str]:
+        """`dmctl compare` of every table that has a key, which must come to what the judge has come to."""
+        keyed = [item for item in judged if item.kind.key]
+        tables = [option for item in keyed for option in ("--table", f"{TARGET_SCHEMA}.{item.kind.name}")]
+        compared = self._arena.cluster.compare(TASK, *tables, check=False)
+        rows = sum(item.verdict.rows for item in keyed)
+        self._say(f"dmctl compare: {compared.answer.json.get('msg')}, {compared.rows} rows")
+        found = any(item.verdict.differences for item in keyed)
+        if (compared.answer.code, compared.rows) == (1 if found else 0, rows):
+            return []
+        return [f"dmctl compare does not agree with the judge, who saw {rows} rows: {compared.answer.text}"]
 
     def _disturb(self) -> None:
         """Fault after fault until the time is up or something cannot go on."""

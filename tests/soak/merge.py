@@ -20,7 +20,7 @@ ELSEWHERE = "elsewhere"
 """A schema at the sources that the task does not merge; writers use it all the same."""
 
 _TABLES = 2
-_TARGET_SCHEMA = "soak"
+TARGET_SCHEMA = "soak"
 _COLLATION = "utf8mb4_general_ci"  # the same text is equal on every server of a soak
 # Small chunks make a snapshot long enough to be disturbed, small batches cut large transactions into pieces.
 _CHUNK_ROWS = 200
@@ -111,7 +111,7 @@ class Merge:
         for kind in KINDS:
             tables = tuple(table for table in self.tables if table.kind is kind)
             shards = [Shard(table.connect, SCHEMA, table.table, table.ids) for table in tables]
-            target = Target(self._target.connect, _TARGET_SCHEMA, kind.name)
+            target = Target(self._target.connect, TARGET_SCHEMA, kind.name)
             found.append(Judged(kind, tables, compare(shards, target, key=kind.key)))
         return found
 
@@ -142,7 +142,7 @@ class Merge:
         for kind in KINDS:
             lines.append(
                 f'  {kind.name}: {{schema-pattern: "soak_*", table-pattern: "{kind.name}_*", '
-                f"target-schema: {_TARGET_SCHEMA}, target-table: {kind.name}}}"
+                f"target-schema: {TARGET_SCHEMA}, target-table: {kind.name}}}"
             )
         lines.append("column-mappings:")
         for source in self._sources:

@@ -30,6 +30,22 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """What `dmctl compare` found: its answer and the lines of its report."""
+
+    answer: Answer
+    lines: list[Json]
+
+    def total(self, name: str) -> int:
+        """Of all tables: rows, missing, extra, different, unjudged, repaired or unnamed."""
+        return sum(int(str(table[name])) for table in cast("list[Json]", self.answer.json["tables"]))
+
+    @property
+    def rows(self) -> int:
+        return self.total("rows")
+
+
+@dataclass(frozen=True, slots=True)
 class SubTask:
     """One subtask as `dmctl query-status <task>` shows it. ``errors``: (code, message)."""
 
@@ -169,6 +185,16 @@ class Cluster:
         if check and (answer.code != 0 or answer.json.get("result") is not True):
             raise AssertionError(text)
         return answer
+
+    def compare(self, task: str, *options: str, check: bool = True) -> Compared:
+        """`dmctl compare`; with ``check`` anything but "no differences" is an AssertionError."""
+        path = self.directory / f"{task}.compared.jsonl"
+        path.unlink(missing_ok=True)
+        answer = self.dmctl("compare", task, "--report", str(path), *options, check=False)
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        if check and answer.code != 0:
+            raise AssertionError("\n".join((answer.text, *map(str, lines[:10]))))
+        return Compared(answer, lines)
 
     def write(self, name: str, text: str) -> str:
         """A configuration file in the cluster's directory; its path."""

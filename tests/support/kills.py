@@ -102,8 +102,7 @@ def kill_while_replicating(world: World, victim: str) -> None:
     with Writer(shards, seed=21) as writer:
         world.cluster.start_task(family.task())
         world.cluster.wait_replicating(name)
-        seen = writer.counts.changes
-        until(lambda: writer.counts.changes > seen + 200, "there is load")
+        writer.go_on()
         # In the middle of a transaction at the target: rows are written, nothing is committed yet.
         world.cluster.hooks.hold("lane0.before_commit")
         world.cluster.hooks.reached("lane0.before_commit")
@@ -111,11 +110,9 @@ def kill_while_replicating(world: World, victim: str) -> None:
             VICTIMS[victim](world)
         finally:
             world.cluster.hooks.release("lane0.before_commit")
-        seen = writer.counts.changes
-        until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")
+        writer.go_on()
         writer.stop()
-    world.settle([name])
-    assert family.verdict().differences == 0, family.verdict()
+    world.judge(family)
     world.cluster.dmctl("stop-task", name)
 
 
@@ -155,11 +152,9 @@ def kill_while_copying(world: World, victim: str, moments: tuple[str, ...] = COP
         world.cluster.start_task(family.task(extra="snapshot: {chunk-rows: 400, threads: 2, position: watermark}\n"))
         _kill_at_each(world, victim, moments)
         world.cluster.wait_replicating(name)
-        seen = writer.counts.changes
-        until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")
+        writer.go_on()
         writer.stop()
-    world.settle([name])
-    assert family.verdict().differences == 0, family.verdict()
+    world.judge(family)
     world.cluster.dmctl("stop-task", name)
 
 
@@ -181,12 +176,9 @@ def kill_while_joining(world: World, victim: str, moments: tuple[str, ...] = JOI
         world.cluster.wait_subtasks(
             name, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has no joining tables any more"
         )
-        seen = writer.counts.changes
-        until(lambda: writer.counts.changes > seen + 200, "there is load afterwards")
+        writer.go_on()
         writer.stop()
-    world.settle([name])
-    verdict = family.verdict()
-    assert verdict.differences == 0, verdict
+    world.judge(family)
     copied = world.target.query(f"SELECT COUNT(*) FROM dm_meta.snapshot_table WHERE task = '{name}'")
     assert copied == [(4,)], "every table was copied once, by the number it first got"
     world.cluster.dmctl("stop-task", name)
@@ -248,6 +240,5 @@ def kill_while_indexes_are_added(world: World, victim: str) -> None:
         until(nothing_owed, "the indexes are there", 240)
         assert index_names() == {"PRIMARY", "by_state", "by_note"}
         writer.stop()
-    world.settle([name])
-    assert family.verdict().differences == 0, family.verdict()
+    world.judge(family)
     world.cluster.dmctl("stop-task", name)

@@ -158,3 +158,15 @@ class World:
         """With all writers stopped: until every task has applied all there is."""
         for task in tasks:
             self.cluster.wait_caught_up(task, dict(self.sources), seconds)
+
+    def judge(self, family: Family) -> Verdict:
+        """With all writers stopped: when the family's task has applied all there is, the target is the merge.
+
+        Says who: the judge here, and `dmctl compare`, which must come to the same.
+        """
+        self.cluster.wait_caught_up(family.name, dict(family.sources))
+        verdict = family.verdict()
+        assert verdict.differences == 0, verdict
+        compared = self.cluster.compare(family.name)
+        assert compared.rows == verdict.rows, f"{verdict}\n{compared.answer.text}"
+        return verdict

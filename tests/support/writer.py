@@ -16,6 +16,8 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
+from tests.support.wait import until
+
 Value = str | int | bytes | None
 
 _DUPLICATE = 1062
@@ -206,6 +208,11 @@ class Writer:
 
     def resume(self) -> None:
         self._may_run.set()
+
+    def go_on(self, changes: int = 200) -> None:
+        """Return when it has made so many further changes."""
+        wanted = self.counts.changes + changes
+        until(lambda: self.counts.changes >= wanted or bool(self._errors), f"{changes} further changes")
 
     def stop(self) -> Counts:
         """End all threads and return what they committed; raises the first thread's failure."""

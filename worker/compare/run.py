@@ -33,7 +33,7 @@ from worker.compare.owned import Unknown
 from worker.compare.sides import Who
 from worker.compare.tables import ComparedTable, NotCompared, compared_table
 from worker.compare.task import CompareSpec, CompareTask
-from worker.connection import Session, Side, coded, connect, quote_name, rows
+from worker.connection import Session, Side, coding, connect, quote_name, rows
 from worker.context import RunningSnapshot, SubTaskContext
 from worker.ddl.routed import RoutedScope
 from worker.ddl.tables import TableScope
@@ -188,7 +188,7 @@ class Comparison:
         wanted = [plan for plan in self._plans if _is_wanted(plan, self._request.tables)]
         session = connect(endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS)
         try:
-            with cut_off(session, self._stop):
+            with coding(endpoint, Side.TARGET, "target"), cut_off(session, self._stop):
                 everyone = self._everyone(session)
                 first = min(self._request.task_sources, default="") == self._context.source.source_id
                 found: list[ComparedTable | NotCompared] = []
@@ -200,8 +200,6 @@ class Comparison:
                     if isinstance(found[-1], ComparedTable):
                         told.add(plan.target_name)
                 return found
-        except pymysql.MySQLError as error:
-            raise coded(error, endpoint, Side.TARGET, "target") from error
         finally:
             _close(session)
 
@@ -247,16 +245,12 @@ class Comparison:
         # A further unique key is no reason to read a table in one piece here: nothing is loaded.
         plan = replace(table.plan, one_lane=False)
         kind = Works.KIND_RANGE if table.by_range else Works.KIND_KEYS
-        try:
+        with coding(context.source_endpoint, Side.SOURCE, context.source.source_id):
             self._offer(desk, number, kind, TablePlanner(source, plan, _CHUNK_ROWS).chunks())
-        except pymysql.MySQLError as error:
-            raise coded(error, context.source_endpoint, Side.SOURCE, context.source.source_id) from error
-        try:
+        with coding(context.target_endpoint, Side.TARGET, "target"):
             if not table.by_range and not isinstance(table.owned, Unknown):
                 back = replace(plan, table=table.target, source="target")
                 self._offer(desk, number, Works.KIND_BACK, TablePlanner(target, back, _CHUNK_ROWS).chunks())
-        except pymysql.MySQLError as error:
-            raise coded(error, context.target_endpoint, Side.TARGET, "target") from error
         if table.stray:
             desk.offer(pb.CompareWork(kind=Works.KIND_STRAY, table=number))
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 import pymysql
 
-from proto import errors, hooks, relay_pb2, rpc
+from proto import errors, hooks
 from proto.errors import ShardmergeError
 from worker.binlog.decoder import BlockDecoder
 from worker.compare.judge import Row
 from worker.compare.tables import ComparedTable, Reads
-from worker.connection import Endpoint, ServerInfo, Session, Side, coded, connect, execute, server_info
+from worker.connection import Endpoint, ServerInfo, Session, Side, coding, connect, execute, server_info
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.rows import Literals
+from worker.snapshot.changes import changes_between, only
 from worker.snapshot.cutoff import ANSWER_SECONDS
 from worker.snapshot.fixup import key_of
 from worker.snapshot.link import GrpcLink, Located
@@ -75,12 +76,8 @@ class SourceSide:
                 self._info = server_info(self._session)
         return self._session, self._info
 
-    @contextmanager
-    def _coding(self) -> Generator[None]:
-        try:
-            yield
-        except pymysql.MySQLError as error:
-            raise coded(error, self._endpoint, Side.SOURCE, self._source_id) from error
+    def _coding(self) -> AbstractContextManager[None]:
+        return coding(self._endpoint, Side.SOURCE, self._source_id)
 
 
 class TargetSide:
@@ -116,12 +113,8 @@ class TargetSide:
         _close(raw)
         _close(plain)
 
-    @contextmanager
-    def coding(self) -> Generator[None]:
-        try:
-            yield
-        except pymysql.MySQLError as error:
-            raise coded(error, self._endpoint, Side.TARGET, "target") from error
+    def coding(self) -> AbstractContextManager[None]:
+        return coding(self._endpoint, Side.TARGET, "target")
 
 
 class Places:
@@ -157,29 +150,15 @@ class Places:
         """The target's keys that events of the shard table name, from ``start`` up to ``end``."""
         if end.offset <= start:
             return set()
-        found: set[Literals] = set()
-        decoder = BlockDecoder(_only(plan), source=plan.source)
-        for frame in self._link.subscribe(start, end.offset):
-            match frame.WhichOneof("frame"):
-                case "opened":
-                    if frame.opened.relay_id != end.relay_id:
-                        raise self.changed()
-                    decoder.open(frame.opened.format_description)
-                case "block":
-                    for change in decoder.decode(frame.block.events):
-                        found.update(key_of(plan, image) for image in (change.before, change.after) if image)
-                case "closed":
-                    if frame.closed.reason == relay_pb2.Closed.REASON_UNTIL:
-                        return found
-                    if frame.closed.reason == relay_pb2.Closed.REASON_FAILED:
-                        raise rpc.error_from_proto(frame.closed.error)
-                    break
-                case _:
-                    pass
-        raise errors.compare.STREAM_ENDED(task=self._who.task, source=self._who.source)
+        decoder = BlockDecoder(only(plan), source=plan.source)
+        changes = changes_between(self._link, decoder, start, end, changed=self.changed, ended=self._ended)
+        return {key_of(plan, image) for change in changes for image in (change.before, change.after) if image}
 
     def changed(self) -> ShardmergeError:
         return errors.compare.RELAY_CHANGED(task=self._who.task, source=self._who.source)
+
+    def _ended(self) -> ShardmergeError:
+        return errors.compare.STREAM_ENDED(task=self._who.task, source=self._who.source)
 
 
 def read_rows(
@@ -198,13 +177,6 @@ def read_rows(
         )
         found.setdefault(key.target, []).append(Row(values, shown))
     return found
-
-
-def _only(plan: TablePlan) -> Callable[[str, str], TablePlan | None]:
-    def resolve(schema: str, name: str) -> TablePlan | None:
-        return plan if (schema, name) == (plan.table.schema, plan.table.name) else None
-
-    return resolve
 
 
 def _close(session: Session | None) -> None:

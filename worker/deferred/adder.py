@@ -17,12 +17,12 @@ import pymysql
 from proto import errors, hooks
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker.connection import Endpoint, Session, Side, connect, execute, rows
+from worker.connection import Endpoint, Session, Side, coding, connect, execute, rows
 from worker.deferred import store
 from worker.deferred.index import Add, Await, DeferredIndex, Fulfilled, Step, next_step
 from worker.plan import TablePlan, TargetTable
 from worker.snapshot.cutoff import cut_off
-from worker.trouble import coded, errno_of, reason_of
+from worker.trouble import errno_of, reason_of
 from worker.unit import StopSignal
 
 log = get_logger()
@@ -111,11 +111,9 @@ class IndexAdder:
     def _session(self, stop: StopSignal) -> Generator[Session]:
         session = connect(self._endpoint, Side.TARGET, name="target")
         try:
-            with cut_off(session, stop):
+            with coding(self._endpoint, Side.TARGET, "target"), cut_off(session, stop):
                 execute(session, f"SET SESSION lock_wait_timeout = {_MDL_WAIT_SECONDS}")
                 yield session
-        except pymysql.MySQLError as error:
-            raise coded(error, self._endpoint, Side.TARGET, "target") from error
         finally:
             with suppress(pymysql.MySQLError):
                 session.close()

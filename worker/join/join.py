@@ -10,14 +10,11 @@ import enum
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TypeVar
-
-import pymysql
 
 from proto import hooks, worker_pb2
 from proto.errors import ShardmergeError
 from worker import meta
-from worker.connection import Endpoint, Session, Side, coded, connect
+from worker.connection import Session, Side, coding, connect
 from worker.context import SubTaskContext
 from worker.ddl.tables import TableName, TableScope
 from worker.join.record import Joining
@@ -33,8 +30,6 @@ from worker.snapshot.handover import Handover
 from worker.snapshot.store import SnapshotStore, read_handover
 from worker.snapshot.unit import SnapshotUnit
 from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
-
-T = TypeVar("T")
 
 _LOCATE_SECONDS = 600.0
 _ANSWER_SECONDS = 300.0
@@ -91,7 +86,7 @@ class TableJoin:
     def _run(self, stop: StopSignal) -> Outcome:
         self._phase = JoinPhase.STARTING
         plans = self._make_plans()
-        found = self._at_target(lambda session: checkpoints.read_all(session, *self._who, Stream.JOIN))
+        found = self._context.at_target(lambda session: checkpoints.read_all(session, *self._context.who, Stream.JOIN))
         if not found:
             relay = self._context.relay
             if self._begin is None:
@@ -122,7 +117,7 @@ class TableJoin:
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """Where the joining tables' lanes stand, asked of the target."""
-        return self._at_target(lambda session: checkpoints.read_all(session, *self._who, Stream.JOIN))
+        return self._context.at_target(lambda session: checkpoints.read_all(session, *self._context.who, Stream.JOIN))
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset that may be needed again; None while unknown (nothing may be purged)."""
@@ -178,29 +173,38 @@ class TableJoin:
 
     def _make_plans(self) -> tuple[TablePlan, ...]:
         context = self._context
+        endpoint, target_endpoint, source_id = (
+            context.source_endpoint,
+            context.target_endpoint,
+            context.config.source_id,
+        )
         with (
-            closing(self._connect(context.source_endpoint, Side.SOURCE)) as source,
-            closing(self._connect(context.target_endpoint, Side.TARGET)) as target,
+            closing(connect(endpoint, Side.SOURCE, name=source_id, read_timeout=_ANSWER_SECONDS)) as source,
+            closing(connect(target_endpoint, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as target,
+            coding(endpoint, Side.SOURCE, source_id),
         ):
-            try:
-                return make_plans(
-                    context.rules,
-                    context.config.source_id,
-                    context.tables,
-                    source,
-                    target,
-                    context.config.meta_schema,
-                    self._joining.dealing.shards,
-                    defer=context.config.load.defer_indexes,
-                )
-            except pymysql.MySQLError as error:
-                raise coded(error, context.source_endpoint, Side.SOURCE, context.config.source_id) from error
+            return make_plans(
+                context.rules,
+                source_id,
+                context.tables,
+                source,
+                target,
+                context.config.meta_schema,
+                self._joining.dealing.shards,
+                defer=context.config.load.defer_indexes,
+            )
 
     def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool) -> Handover:
         context = self._context
-        found = self._at_target(
+        found = self._context.at_target(
             lambda session: read_handover(
-                session, *self._who, plans, context.relay, context.source_endpoint, stop, replicating=replicating
+                session,
+                *self._context.who,
+                plans,
+                context.relay,
+                context.source_endpoint,
+                stop,
+                replicating=replicating,
             )
         )
         assert found is not None  # noqa: S101 - the tables have been copied: their chunks are recorded
@@ -217,31 +221,14 @@ class TableJoin:
         hooks.reach("join.before_stream")
 
         def insert(session: Session) -> None:
-            checkpoints.insert(session, *self._who, first, Stream.JOIN)
+            checkpoints.insert(session, *self._context.who, first, Stream.JOIN)
 
-        self._at_target(
-            lambda session: meta.record_joining(session, *self._who, context.epoch, joining.to_json(), insert)
+        self._context.at_target(
+            lambda session: meta.record_joining(session, *self._context.who, context.epoch, joining.to_json(), insert)
         )
         hooks.reach("join.stream")
         self._joining = joining
         return first
-
-    @property
-    def _who(self) -> tuple[str, str, str]:
-        config = self._context.config
-        return config.meta_schema, config.task, config.source_id
-
-    def _connect(self, endpoint: Endpoint, side: Side) -> Session:
-        name = self._context.config.source_id if side is Side.SOURCE else "target"
-        return connect(endpoint, side, name=name, read_timeout=_ANSWER_SECONDS)
-
-    def _at_target(self, work: Callable[[Session], T]) -> T:
-        endpoint = self._context.target_endpoint
-        with closing(self._connect(endpoint, Side.TARGET)) as session:
-            try:
-                return work(session)
-            except pymysql.MySQLError as error:
-                raise coded(error, endpoint, Side.TARGET, "target") from error
 
 
 def drop_joining(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 
 import pymysql
+from pymysql.constants import ER
 
 from proto import config_pb2, errors, worker_pb2
 from proto.config import point
 from worker import meta
-from worker.connection import Endpoint, Side, coded, connect
+from worker.connection import Endpoint, Side, coded, coding, connect, errno_of
 from worker.join.change import Change, Joins, Leaves, Moves, Remaps, changes_of
 from worker.join.record import Joining
 from worker.plans import read_structures
@@ -35,16 +36,16 @@ def preview(source: config_pb2.SourceConfig, subtask: config_pb2.SubTaskConfig) 
             if row is None or recorded is None:
                 raise too_early
             tables = meta.read_tables(session, *who)
-        except pymysql.ProgrammingError as error:
-            raise too_early from error  # not even the meta schema is there
         except pymysql.MySQLError as error:
+            if errno_of(error) in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
+                raise too_early from error  # nothing has begun there yet
             raise coded(error, target, Side.TARGET, "target") from error
     endpoint = Endpoint.from_proto(getattr(source, "from"))
-    with closing(connect(endpoint, Side.SOURCE, name=source.source_id, read_timeout=_ANSWER_SECONDS)) as session:
-        try:
-            found = read_structures(session, rules, source.source_id)
-        except pymysql.MySQLError as error:
-            raise coded(error, endpoint, Side.SOURCE, source.source_id) from error
+    with (
+        closing(connect(endpoint, Side.SOURCE, name=source.source_id, read_timeout=_ANSWER_SECONDS)) as session,
+        coding(endpoint, Side.SOURCE, source.source_id),
+    ):
+        found = read_structures(session, rules, source.source_id)
     joining = Joining.from_json(row.joining)
     changes = changes_of(source.source_id, tables, recorded, joining, rules, found)
     if subtask.HasField("stop_at") and any(isinstance(change, Joins | Moves) for change in changes):

@@ -13,19 +13,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
-from typing import TypeVar
-
-import pymysql
 
 from proto import errors, hooks, rpc, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker import meta
-from worker.connection import Session, Side, coded, connect
+from worker.connection import Session
 from worker.context import SubTaskContext
 from worker.join.join import TableJoin
 from worker.join.record import Joining, merged
+from worker.meta import SubTaskRow
 from worker.position import RelayOffset
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.checkpoint import Checkpoint
@@ -35,12 +32,10 @@ from worker.replicate.unit import ReplicateUnit, end_of_group, translated
 from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
 
 log = get_logger()
-T = TypeVar("T")
 
 _LOOK_SECONDS = 0.1
 _BACKOFF_FIRST_SECONDS = 1.0
 _BACKOFF_MAX_SECONDS = 60.0
-_ANSWER_SECONDS = 60.0
 
 
 class _Running:
@@ -165,8 +160,9 @@ class JoiningUnit:
 
     def _meet(self, stop: StopSignal) -> Outcome:
         """Both streams have stopped: bring all lanes to one group end and make them one."""
-        relay = self._context.relay
-        own = translated(relay, self._at_target(self._own_checkpoints), stop)
+        context, relay = self._context, self._context.relay
+        found = context.at_target(lambda session: checkpoints.read_begun(session, *context.who))
+        own = translated(relay, found, stop)
         joining = translated(relay, self._join.checkpoints(), stop)
         barrier = meeting_of((*own, *joining), end_of_group(relay, stop))
         log.info(
@@ -195,10 +191,14 @@ class JoiningUnit:
 
     def _adopt(self) -> None:
         """One transaction: the lanes' checkpoints, the dealing, no joining. Raises FENCED."""
-        context, who = self._context, self._who
+        context, who = self._context, self._context.who
         record = self._join.joining
-        found, joined = self._at_target(self._own_checkpoints), self._join.checkpoints()
-        row = self._at_target(lambda session: meta.read_row(session, *who))
+
+        def read(session: Session) -> tuple[tuple[Checkpoint, ...], tuple[Checkpoint, ...], SubTaskRow | None]:
+            own = checkpoints.read_begun(session, *who)
+            return own, checkpoints.read_all(session, *who, Stream.JOIN), meta.read_row(session, *who)
+
+        found, joined, row = context.at_target(read)
         own = None if row is None else Dealing.from_json(row.dealing)
         here = {(item.relay_id, item.offset, item.skip_events) for item in (*found, *joined)}
         if own is None or row is None or Joining.from_json(row.joining) != record or len(here) != 1:
@@ -214,7 +214,7 @@ class JoiningUnit:
             checkpoints.remove(session, *who, joined, Stream.JOIN)
             hooks.reach("join.adopting")
 
-        self._at_target(lambda session: meta.adopt(session, *who, context.epoch, dealing, rewrite))
+        context.at_target(lambda session: meta.adopt(session, *who, context.epoch, dealing, rewrite))
         hooks.reach("join.adopted")
         self.has_joined = True
         log.info(
@@ -223,22 +223,6 @@ class JoiningUnit:
             source=context.config.source_id,
             tables=self._join.status().tables,
         )
-
-    def _at_target(self, work: Callable[[Session], T]) -> T:
-        endpoint = self._context.target_endpoint
-        with closing(connect(endpoint, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as session:
-            try:
-                return work(session)
-            except pymysql.MySQLError as error:
-                raise coded(error, endpoint, Side.TARGET, "target") from error
-
-    def _own_checkpoints(self, session: Session) -> tuple[Checkpoint, ...]:
-        return checkpoints.read_begun(session, *self._who)
-
-    @property
-    def _who(self) -> tuple[str, str, str]:
-        config = self._context.config
-        return config.meta_schema, config.task, config.source_id
 
     # --- told
 

@@ -26,6 +26,7 @@ from worker.connection import (
     Session,
     Side,
     coded,
+    coding,
     connect,
     execute,
     quote_text,
@@ -110,17 +111,13 @@ class Dump:
         """Before :meth:`begin`: the GTID set at a place; None when it is none, or on MySQL, which cannot tell."""
         if not self.info.is_mariadb:
             return None
-        try:
+        with coding(self._endpoint, Side.SOURCE, self._source):
             return gtid_set_at(self._session, position)
-        except pymysql.MySQLError as error:
-            raise coded(error, self._endpoint, Side.SOURCE, self._source) from error
 
     def files_before(self, file: str) -> list[str] | None:
         """Before :meth:`begin`: the source's files that are older, oldest first; None when it does not tell."""
-        try:
+        with coding(self._endpoint, Side.SOURCE, self._source):
             return files_before(self._session, file)
-        except pymysql.MySQLError as error:
-            raise coded(error, self._endpoint, Side.SOURCE, self._source) from error
 
     def begin(self, start: Start, server_id: int, replica_uuid: str, *, wait: bool = True) -> None:
         """Ask for everything from ``start`` on; a place is an event's start. Without ``wait`` only for what is there:
@@ -151,11 +148,9 @@ class Dump:
                 "SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0",
             ]
         self._from = place
-        try:
+        with coding(self._endpoint, Side.SOURCE, self._source):
             for statement in settings:
                 execute(self._session, statement)
-        except pymysql.MySQLError as error:
-            raise coded(error, self._endpoint, Side.SOURCE, self._source) from error
         flags = 0 if wait else _NON_BLOCK
         payload = struct.pack("<BIHI", _COM_BINLOG_DUMP, place.pos, flags, server_id) + place.file.encode()
         if not place.file and not self.info.is_mariadb:

@@ -24,6 +24,7 @@ from worker.connection import (
     Side,
     Trouble,
     coded,
+    coding,
     connect,
     current_position,
     errno_of,
@@ -122,10 +123,8 @@ class EndWatch:
             session = connect(self._endpoint, Side.SOURCE, name=self._log.source, read_timeout=CONNECT_SECONDS)
             with self._lock:
                 self._session = session
-            try:
+            with coding(self._endpoint, Side.SOURCE, self._log.source):
                 self._info = info = server_info(session)
-            except pymysql.MySQLError as error:
-                raise coded(error, self._endpoint, Side.SOURCE, self._log.source) from error
         return binlog_end(session, info, self._log.source, self._endpoint)
 
     def _close(self) -> None:

@@ -10,7 +10,7 @@ from worker.connection import (
     Session,
     Side,
     Trouble,
-    coded,
+    coding,
     errno_of,
     rows,
     text_of,
@@ -25,10 +25,8 @@ from worker.relay.start import SourceState
 
 def source_state(session: Session, info: ServerInfo, source: str, endpoint: Endpoint) -> SourceState:
     """Ask it. Raises NO_BINLOG and what worker.connection.coded makes of a failure."""
-    try:
+    with coding(endpoint, Side.SOURCE, source):
         gtids, executed, purged = _mariadb(session) if info.is_mariadb else _mysql(session)
-    except pymysql.MySQLError as error:
-        raise coded(error, endpoint, Side.SOURCE, source) from error
     return SourceState(
         server=info.identity,
         host=endpoint.host,

@@ -10,16 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
-
-import pymysql
 
 from proto import errors, hooks, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker import meta
 from worker.bounds import Bound
-from worker.connection import Session, Side, coded, connect
+from worker.connection import Session
 from worker.context import SubTaskContext
 from worker.ddl.routed import RoutedScope, shown, touched
 from worker.ddl.tables import TableName, TableScope
@@ -45,7 +42,6 @@ from worker.stop_at import Ending
 from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
 
 log = get_logger()
-T = TypeVar("T")
 
 LANES_DEFAULT = 2
 BATCH_ROWS_DEFAULT = 20_000
@@ -329,36 +325,22 @@ class ReplicateUnit:
     # --- the target's records
 
     def _read_checkpoints(self) -> tuple[Checkpoint, ...]:
-        return self._at_target(lambda session: checkpoints.read_begun(session, *self._who))
+        context = self._context
+        return context.at_target(lambda session: checkpoints.read_begun(session, *context.who))
 
     def _deal_anew(self, found: tuple[Checkpoint, ...], at: Checkpoint, wanted: Dealing) -> tuple[Checkpoint, ...]:
         """Rewrite the lanes' checkpoints and the record of how rows are dealt, in one transaction. Raises FENCED."""
-        epoch = self._context.epoch
+        context, epoch = self._context, self._context.epoch
         following = dealt_anew(found, at, wanted.lanes, epoch)
         hooks.reach("lanes.before_dealing")
 
         def rewrite(session: Session) -> None:
-            checkpoints.replace_all(session, *self._who, found, following)
+            checkpoints.replace_all(session, *context.who, found, following)
             hooks.reach("lanes.dealing")
 
-        self._at_target(lambda session: meta.deal_anew(session, *self._who, epoch, wanted.to_json(), rewrite))
+        context.at_target(lambda session: meta.deal_anew(session, *context.who, epoch, wanted.to_json(), rewrite))
         hooks.reach("lanes.dealt")
         return following
-
-    @property
-    def _who(self) -> tuple[str, str, str]:
-        config = self._context.config
-        return config.meta_schema, config.task, self._context.source.source_id
-
-    def _at_target(self, work: Callable[[Session], T]) -> T:
-        endpoint = self._context.target_endpoint
-        session = connect(endpoint, Side.TARGET, name="target", read_timeout=60)
-        try:
-            return work(session)
-        except pymysql.MySQLError as error:
-            raise coded(error, endpoint, Side.TARGET, "target") from error
-        finally:
-            session.close()
 
     def _say_change(self, found: int, wanted: Dealing) -> None:
         notice = errors.replicate.LANES_CHANGED(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from proto import errors, hooks, relay_pb2, rpc
-from proto.errors import ShardmergeError
+from proto.errors import ErrorSpec, ShardmergeError
 from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
 from worker.connection import Endpoint
 from worker.plan import TablePlan
-from worker.rows import RowChange
+from worker.snapshot.changes import changes_between, only
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.fixup import fix_up, key_of
-from worker.snapshot.link import GrpcLink, Located, ReaderLink
+from worker.snapshot.link import GrpcLink, ReaderLink
 from worker.snapshot.load import ChunkLoader, ChunkTransaction
 from worker.snapshot.plan import is_whole
 from worker.snapshot.records import Loaded, Mark
@@ -193,13 +192,20 @@ class _Reader:
         low, found, high = self._source.between_watermarks(plan, chunk)
         start, end = self._link.locate(low), self._link.locate(high)
         if start.relay_id != end.relay_id:
-            raise errors.snapshot.RELAY_CHANGED(
-                source=plan.source, number=chunk.number, schema=plan.table.schema, table=plan.table.name
-            )
+            raise _coded(errors.snapshot.RELAY_CHANGED, plan, chunk)
         rows = {key_of(plan, row): row for row in found}
         hooks.reach("snapshot.fixing")
         if end.offset > start.offset:
-            changes = self._changes(plan, chunk, start, end)
+            # With source keys: a row may be mapped to another key than the one that tells whether it belongs here.
+            decoder = BlockDecoder(only(plan), source_keys=True, source=plan.source)
+            changes = changes_between(
+                self._link,
+                decoder,
+                start.offset,
+                end,
+                changed=lambda: _coded(errors.snapshot.RELAY_CHANGED, plan, chunk),
+                ended=lambda: _coded(errors.snapshot.RELAY_STREAM_ENDED, plan, chunk),
+            )
             fix_up(rows, plan, changes, lambda keys: self._source.inside(plan, chunk, keys))
         with self._loader.transaction(plan, chunk) as transaction:
             if transaction.done is not None:
@@ -208,39 +214,9 @@ class _Reader:
             self._tell_progress(spec, transaction)
             return _commit(transaction, Mark(high, end.relay_id, end.offset), started)
 
-    def _changes(self, plan: TablePlan, chunk: Chunk, start: Located, end: Located) -> Iterator[RowChange]:
-        """Every change of the chunk's table between the watermarks, in order, with source keys."""
-        decoder = BlockDecoder(_only(plan), source_keys=True, source=plan.source)
-        for frame in self._link.subscribe(start.offset, end.offset):
-            match frame.WhichOneof("frame"):
-                case "opened":
-                    if frame.opened.relay_id != end.relay_id:
-                        raise errors.snapshot.RELAY_CHANGED(
-                            source=plan.source, number=chunk.number, schema=plan.table.schema, table=plan.table.name
-                        )
-                    decoder.open(frame.opened.format_description)
-                case "block":
-                    yield from decoder.decode(frame.block.events)
-                case "closed":
-                    if frame.closed.reason == relay_pb2.Closed.REASON_UNTIL:
-                        return
-                    if frame.closed.reason == relay_pb2.Closed.REASON_FAILED:
-                        raise rpc.error_from_proto(frame.closed.error)
-                    break
-                case _:
-                    pass
-        raise errors.snapshot.RELAY_STREAM_ENDED(
-            source=plan.source, number=chunk.number, schema=plan.table.schema, table=plan.table.name
-        )
 
-
-def _only(plan: TablePlan) -> Callable[[str, str], TablePlan | None]:
-    table = plan.table
-
-    def resolve(schema: str, name: str) -> TablePlan | None:
-        return plan if schema == table.schema and name == table.name else None
-
-    return resolve
+def _coded(spec: ErrorSpec, plan: TablePlan, chunk: Chunk) -> ShardmergeError:
+    return spec(source=plan.source, number=chunk.number, schema=plan.table.schema, table=plan.table.name)
 
 
 def _commit(transaction: ChunkTransaction, high: Mark, started: float) -> Loaded:

@@ -8,14 +8,13 @@ locked       no way around it: the shortest possible LOCK TABLES of that one tab
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 
 import pymysql
 from pymysql.constants import CR
 
 from proto import hooks
-from proto.errors import ShardmergeError
 from worker.binlog.literal import RowWriter
 from worker.connection import (
     Endpoint,
@@ -23,6 +22,7 @@ from worker.connection import (
     Session,
     Side,
     coded,
+    coding,
     connect,
     execute,
     quote_name,
@@ -106,15 +106,8 @@ class ChunkSource:
     def _connect(self) -> Session:
         return open_source(self._endpoint, self._source_id)
 
-    @contextmanager
-    def _coding(self) -> Generator[None]:
-        try:
-            yield
-        except pymysql.MySQLError as error:
-            raise self.coded(error) from error
-
-    def coded(self, error: pymysql.MySQLError) -> ShardmergeError:
-        return coded(error, self._endpoint, Side.SOURCE, self._source_id)
+    def _coding(self) -> AbstractContextManager[None]:
+        return coding(self._endpoint, Side.SOURCE, self._source_id)
 
     @property
     def tells_position(self) -> bool:

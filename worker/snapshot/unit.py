@@ -13,7 +13,7 @@ from proto import errors, hooks
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker.connection import Session, Side, coded, connect
+from worker.connection import Session, Side, coding, connect
 from worker.context import RunningSnapshot, SubTaskContext
 from worker.ddl.routed import RoutedScope
 from worker.ddl.tables import TableScope
@@ -176,10 +176,8 @@ class SnapshotUnit:
         endpoint = self._context.source_endpoint
         session = connect(endpoint, Side.SOURCE, name=self._source_id, read_timeout=ANSWER_SECONDS)
         try:
-            with cut_off(session, stop):
+            with coding(endpoint, Side.SOURCE, self._source_id), cut_off(session, stop):
                 yield session
-        except pymysql.MySQLError as error:
-            raise coded(error, endpoint, Side.SOURCE, self._source_id) from error
         finally:
             _close(session)
 
@@ -188,10 +186,8 @@ class SnapshotUnit:
         endpoint = self._context.target_endpoint
         session = connect(endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS)
         try:
-            with cut_off(session, stop):
+            with coding(endpoint, Side.TARGET, "target"), cut_off(session, stop):
                 yield session
-        except pymysql.MySQLError as error:
-            raise coded(error, endpoint, Side.TARGET, "target") from error
         finally:
             _close(session)
 
@@ -336,10 +332,8 @@ class _Planner(threading.Thread):
         since = time.monotonic()
         first = True
         while True:
-            try:
+            with coding(self._source_endpoint, Side.SOURCE, self._source_id):
                 chunk = next(chunks, None)
-            except pymysql.MySQLError as error:
-                raise coded(error, self._source_endpoint, Side.SOURCE, self._source_id) from error
             if chunk is not None:
                 batch.append(chunk)
             now = time.monotonic()
@@ -352,13 +346,12 @@ class _Planner(threading.Thread):
 
     def _publish(self, target: Session, plan: TablePlan, batch: Sequence[Chunk]) -> None:
         hooks.reach("snapshot.planning")
-        try:
+        with coding(self._target_endpoint, Side.TARGET, "target"):
             self._store.add_chunks(target, plan.shard, batch)
-        except pymysql.MySQLError as error:
-            raise coded(error, self._target_endpoint, Side.TARGET, "target") from error
         self._last[plan.shard] = batch[-1]
         self._progress.planned(plan.shard, len(batch), complete=batch[-1].is_last)
         self._dispenser.offer(PlannedChunk(plan, chunk) for chunk in batch)
+        hooks.reach("snapshot.planned")
 
 
 def _close(session: Session) -> None:
