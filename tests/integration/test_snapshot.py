@@ -203,13 +203,15 @@ def test_a_table_of_a_billion_rows_begins_at_once(
         unit = rig.unit()
         run = threading.Thread(target=unit.run, args=(stop,))
         run.start()
-        hooks.reached("snapshot.planned")
-        until(lambda: len(loaded_chunks(target)) == 1, "the first chunk is loaded")
-        assert target.query("SELECT COUNT(*) FROM dm_meta.snapshot_chunk") == [(1,)]
-        assert not unit.status().plan_complete
-        stop.set()
-        hooks.release_all()
-        run.join(120)
+        try:
+            hooks.reached("snapshot.planned")
+            until(lambda: bool(loaded_chunks(target)), "a chunk is loaded")
+            assert target.query("SELECT COUNT(*) FROM dm_meta.snapshot_chunk") == [(1,)]
+            assert not unit.status().plan_complete
+        finally:
+            stop.set()
+            hooks.release_all()
+            run.join(120)
         assert rig.run() == Finished()
     assert target.query("SELECT * FROM shard.t ORDER BY v") == source.query("SELECT * FROM shard.t ORDER BY v")
 
