@@ -21,7 +21,7 @@ from proto.errors import ShardmergeError
 from tests.benchmarks import ceiling, drain, lag, memory, offline, verify
 from tests.benchmarks.figures import json_line, ratio, table
 from tests.benchmarks.processes import JVM, LANE, MASTER, Usage, Watch
-from tests.benchmarks.settings import Settings, parse
+from tests.benchmarks.settings import SOURCES, Settings, parse
 from tests.benchmarks.sysbench import SysbenchFailed
 from tests.benchmarks.task import BenchmarkFailed
 from tests.benchmarks.world import World, say
@@ -165,9 +165,9 @@ def cpu(usage: dict[str, Usage]) -> dict[str, float]:
 
 def header(settings: Settings) -> str:
     return (
-        f"{platform.machine()}, {os.cpu_count()} cores for everything; 2 sources x 4 tables x {settings.rows:,} rows; "
-        f"backlog of {settings.changes:,} row changes; {settings.lanes} lanes and {settings.threads} chunk readers "
-        f"per source"
+        f"{platform.machine()}, {os.cpu_count()} cores for everything; {SOURCES} sources x {settings.tables} tables x "
+        f"{settings.rows:,} rows; backlog of {settings.changes:,} row changes; {settings.lanes} lanes and "
+        f"{settings.threads} chunk readers per source"
     )
 
 

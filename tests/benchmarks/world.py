@@ -34,7 +34,8 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """``seconds``: from the start-task request until every subtask replicates and the merged table has its indexes;
+    """``seconds``: from the start-task request until every subtask replicates and the merged table has its indexes,
+    beside a writer until what it had written by then is applied;
     ``copying_seconds``: from its answer, which comes after the pre-checks. ``first_row_seconds``: from the request
     until the first row was committed at the target."""
 
@@ -153,7 +154,11 @@ class World:
             master.start(task)
             accepted = time.monotonic()
             self.wait_replicating()
-            until(self._has_all_indexes, "the merged table has its indexes", _PATIENCE_SECONDS, every=0.05)
+            until(self._has_all_indexes, "the merged table has its indexes", _PATIENCE_SECONDS, every=0.2)
+            if self.settings.writing:
+                # What was written while the history was copied is merged in, too.
+                ends = self.ends()
+                until(lambda: all_past(self.checkpoints(), ends), "the changes are applied", _LONG_SECONDS, every=0.2)
             ended = time.monotonic()
         return History(
             self.settings.all_rows, ended - started, ended - accepted, first.seen_at - started, watch.usage()
@@ -192,7 +197,7 @@ class World:
         self.master.wait(
             lambda state: state.unit == common_pb2.UNIT_REPLICATE and state.stage == common_pb2.STAGE_RUNNING,
             "replicates",
-            every=0.05,
+            every=0.2,
         )
 
     def checkpoints(self, task: str = TASK) -> dict[str, tuple[Checkpoint, ...]]:

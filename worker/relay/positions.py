@@ -110,19 +110,21 @@ def locate(
     first_if_before: bool = False,
     inside: bool = False,
     down: bool = False,
+    ends: Ends | None = None,
 ) -> RelayOffset:
     """The group end at ``position``, once the relay has passed it; ``down``: inside a group, where that begins.
 
     A position between two groups (the source skips events there) counts as the end of the first. ``failure``: what
     stops the relay, if anything does. ``first_if_before``: a position older than the relay log
     is its first offset, not an error. ``inside``: the caller means a place inside the group that begins there, counted
-    in events: another server may have cut that group otherwise, so only the very place will do.
+    in events: another server may have cut that group otherwise, so only the very place will do. ``ends``: for many
+    ascending positions.
 
     Raises POSITION_BEFORE_RELAY, POSITION_INSIDE_GROUP, POSITION_ELSEWHERE (retryable), GTID_PLACE_MISSING,
     PIECE_OF_ANOTHER_SERVER, LOCATE_TIMEOUT (retryable), WAIT_INTERRUPTED, and what ``failure`` tells.
     """
     relay_id = log.require().relay_id
-    where = _Where(log, relay_id, position, deadline_seconds, stop, failure, first_if_before, down)
+    where = _Where(log, relay_id, position, deadline_seconds, stop, failure, first_if_before, down, ends)
     try:
         found = where.by_file()
     except _NotByFile as reason:
@@ -195,6 +197,7 @@ class _Where:
     failure: Callable[[], ShardmergeError | None]
     first_if_before: bool
     down: bool
+    ends: Ends | None
 
     def by_file(self) -> RelayOffset:
         position = self.position
@@ -248,7 +251,7 @@ class _Where:
         reader = log.enter_reader(segment.number)
         try:
             log.segment(self.relay_id, segment.number)
-            return _search(log, segment, position, down=self.down)
+            return _search(log, segment, position, self.ends, down=self.down)
         finally:
             log.leave_reader(reader)
 
@@ -360,9 +363,33 @@ def _ends_around(log: RelayLog, segment: Segment, position: SourcePosition) -> I
     yield from group_ends(log.directory, log.source, segment.number, entry, until)
 
 
-def _search(log: RelayLog, segment: Segment, position: SourcePosition, *, down: bool) -> RelayOffset:
+class Ends:
+    """The group ends of the stretch that was walked last: ascending positions of one log take one walk per stretch."""
+
+    def __init__(self) -> None:
+        self._place: tuple[int, int] | None = None
+        self._found: list[tuple[Head, int]] = []
+
+    def around(self, log: RelayLog, segment: Segment, position: SourcePosition) -> Iterator[tuple[Head, int]]:
+        """Those before and behind a position, as :func:`_ends_around` tells them."""
+        index = log.index_of(segment)
+        with log.changed:
+            entry, _ = index.around(position)
+        place = (segment.number, entry.byte)
+        if place != self._place or _order(self._found[-1]) <= position.file_order():  # the log's last stretch grows
+            self._place, self._found = place, list(_ends_around(log, segment, position))
+        behind = bisect_right(self._found, position.file_order(), key=_order)
+        yield from self._found[max(behind - 1, 0) :]
+
+
+def _order(end: tuple[Head, int]) -> tuple[int, int]:
+    return end[0].position.file_order()
+
+
+def _search(log: RelayLog, segment: Segment, position: SourcePosition, ends: Ends | None, *, down: bool) -> RelayOffset:
     found: Head | None = None
-    for end, start_pos in _ends_around(log, segment, position):
+    around = ends.around if ends is not None else _ends_around
+    for end, start_pos in around(log, segment, position):
         if found is None or end.position.file_order() <= position.file_order():
             found = end
             continue

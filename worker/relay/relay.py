@@ -33,7 +33,7 @@ from worker.relay.model import (
 )
 from worker.relay.oldest import first_commit_behind
 from worker.relay.passing import first_end_holding
-from worker.relay.positions import end_at, group_end_behind, locate, reaches_back, wait_for
+from worker.relay.positions import Ends, end_at, group_end_behind, locate, reaches_back, wait_for
 from worker.relay.purge import (
     OldSegment,
     Purged,
@@ -283,11 +283,13 @@ class Relay:
         first_if_before: bool = False,
         inside: bool = False,
         down: bool = False,
+        ends: Ends | None = None,
     ) -> RelayOffset:
         """The group end at a source position, once the relay has passed it; see :func:`worker.relay.positions.locate`.
 
         ``first_if_before``: a position older than the log is its first offset, not an error. ``inside``: what is
         meant lies inside the group that begins there. ``down``: of a position inside a group, where that begins.
+        ``ends``: for many ascending positions of one generation.
         Raises, beside what is said there, at once the error that has stopped the relay.
         """
         return locate(
@@ -299,6 +301,7 @@ class Relay:
             first_if_before=first_if_before,
             inside=inside,
             down=down,
+            ends=ends,
         )
 
     def commits_from(self, at: RelayOffset, certain_before: float = 0.0) -> CommitWalk:

@@ -24,6 +24,7 @@ from proto import errors
 from worker.connection import Endpoint, Session, errno_of, quote_name
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
+from worker.relay.positions import Ends
 from worker.snapshot.chunks import Bound, Chunk
 from worker.snapshot.handover import Handover, build_handover
 from worker.snapshot.records import Loaded, Mark, StoredChunk, TableReport
@@ -321,6 +322,7 @@ def read_handover(
     plans = [plan for plan in plans if plan.shard in copied]
     if not plans:
         return None
+    ends = Ends()
     return build_handover(
         stored,
         plans,
@@ -328,5 +330,5 @@ def read_handover(
         task,
         source_id,
         relay.relay_id,
-        lambda position: relay.locate(position, _LOCATE_SECONDS, stop, first_if_before=replicating),
+        lambda position: relay.locate(position, _LOCATE_SECONDS, stop, first_if_before=replicating, ends=ends),
     )

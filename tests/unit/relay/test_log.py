@@ -25,7 +25,7 @@ from worker.relay import appender, files
 from worker.relay.files import index_path, relay_path, segment_numbers, statements_path
 from worker.relay.log import RelayLog
 from worker.relay.model import AtHead, AtStatement, BlockData, ReachedUntil, Statement, SubscriptionItem
-from worker.relay.positions import end_at, locate
+from worker.relay.positions import Ends, end_at, locate
 from worker.relay.records import EntryKind
 from worker.relay.segment import read_sealed
 from worker.relay.subscription import subscribe
@@ -382,7 +382,9 @@ def test_a_file_beyond_four_gib_is_counted_and_read_again_from_its_start(rig: Ri
     assert bytes_of(rig.served()) == rig.source.committed()
 
 
-def test_locate_finds_every_group_end_and_refuses_the_inside_of_a_group(rig: Rig) -> None:
+@pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "many"])
+def test_locate_finds_every_group_end_and_refuses_the_inside_of_a_group(rig: Rig, *, at_once: bool) -> None:
+    many = Ends() if at_once else None
     ends = [rig.source.position]
     for size in (10, 400, 10, 10):
         rig.source.transaction(size)
@@ -392,18 +394,27 @@ def test_locate_finds_every_group_end_and_refuses_the_inside_of_a_group(rig: Rig
         rig.source.transaction(size)
         ends.append(rig.source.position)
     rig.fetch()
+    # What has been walked over grows: the last but one is not the head itself.
+    for _ in range(6):
+        rig.source.transaction(10)
+        ends.append(rig.source.position)
+        for made in rig.source.files[-1].events[-3:]:
+            rig.appender.feed(memoryview(made))
+        rig.appender.flush()
+        grown = locate(rig.log, ends[-2], 1, StopSignal(), lambda: None, ends=many)
+        assert grown == locate(rig.log, ends[-2], 1, StopSignal(), lambda: None)
     relay_id = rig.log.require().relay_id
     for end in ends:
-        offset = locate(rig.log, end, 1, StopSignal(), lambda: None)
+        offset = locate(rig.log, end, 1, StopSignal(), lambda: None, ends=many)
         found = end_at(rig.log, relay_id, rig.log.segment(relay_id, offset.segment), offset.byte)
         assert (found.position.file, found.position.pos) == (end.file, end.pos)
         with pytest.raises(ShardmergeError) as caught:
-            locate(rig.log, SourcePosition(end.file, end.pos - 3), 1, StopSignal(), lambda: None)
+            locate(rig.log, SourcePosition(end.file, end.pos - 3), 1, StopSignal(), lambda: None, ends=many)
         assert caught.value.spec is errors.relay.POSITION_INSIDE_GROUP
     # The end of a closed file is the start of the next one.
     closed = rig.source.files[0]
     places = (SourcePosition(closed.name, closed.end), SourcePosition("mysql-bin.000002", 4))
-    one, other = (locate(rig.log, place, 1, StopSignal(), lambda: None) for place in places)
+    one, other = (locate(rig.log, place, 1, StopSignal(), lambda: None, ends=many) for place in places)
     assert bytes_of(rig.served(start=one)) == bytes_of(rig.served(start=other))
     assert one.segment + 1 == other.segment
 
