@@ -144,14 +144,18 @@ def test_a_joined_row_is_what_its_literals_are(cells: list[tuple[tuple[Column, M
 
 
 @pytest.mark.parametrize("size", [250, 65536, 0xFFFFFF, 20_000_000])
-def test_joined_values_of_any_length(size: int) -> None:
-    text = _COLUMNS[11]
+@pytest.mark.parametrize("written", ["in place", "by value"])
+def test_joined_values_of_any_length(size: int, written: str) -> None:
+    """What stands before a value that the buffer has no room for stays, however the value is written."""
+    text, long = _COLUMNS[11], _COLUMNS[11] if written == "in place" else _COLUMNS[16]
     assert text[0].charset == "utf8mb4"
-    writer = RowWriter(_plan([text, text, _COLUMNS[0]]), "s1")
-    got: list[bytes] = []
-    answer = _packets([b"x" * size, b"'" * 9, b"7"]) + _packets([None, b"", b"-1"]) + _EOF
-    assert join_rows(answer, RowJoiner(writer.codecs), 3, got) == (END, len(answer))
-    assert got == [b"'" + b"x" * size + b"','" + b"\\'" * 9 + b"',7", b"NULL,'',-1"]
+    writer = RowWriter(_plan([text, long, text, _COLUMNS[0]]), "s1")
+    for rows in ([b"before", b"x" * size], [b"x" * size, b"behind"]):
+        got: list[bytes] = []
+        answer = _packets([*rows, b"'" * 9, b"7"]) + _packets([None, b"", None, b"-1"]) + _EOF
+        assert join_rows(answer, RowJoiner(writer.codecs), 4, got) == (END, len(answer))
+        assert got[0] == b",".join(writer.literals([*rows, b"'" * 9, b"7"]))
+        assert literals_of(got[1])[0::2] == (b"NULL", b"NULL")
 
 
 @pytest.mark.parametrize(
