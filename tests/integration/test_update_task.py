@@ -184,6 +184,38 @@ def test_an_update_of_a_task_that_copies_takes_effect_when_it_replicates(world: 
     cluster.dmctl("stop-task", "early")
 
 
+def test_an_update_is_taken_back_while_its_tables_are_copied(world: World) -> None:
+    """Nothing of them is recorded any more, what they write does not arrive, and they may join again later."""
+    family = world.family("back", tables=2)
+    shards = family.create(1500)
+    cluster = world.cluster
+    slowly = "snapshot: {chunk-rows: 50, threads: 1, rows-per-second: 100}\n"
+    cluster.start_task(_only(family, "order_01"))
+    cluster.wait_replicating("back")
+    assert _changes(_update(cluster, family.task(extra=slowly))) == {("joins", "`back_01`.`order_02`")}
+    of_second = "id >> 44 & 255 = 2"
+    until(lambda: _count(world, f"SELECT COUNT(*) FROM back.orders WHERE {of_second}") > 0, "some rows are copied", 300)
+    _update(cluster, _only(family, "order_01"))
+    until(lambda: _joined(cluster, "back"), "nothing joins any more", 300)
+    cluster.wait_replicating("back")
+    copied = _count(world, f"SELECT COUNT(*) FROM back.orders WHERE {of_second}")
+    assert copied < 3000
+    owed = "SELECT COUNT(*) FROM dm_meta.{} WHERE task = 'back'"
+    assert _count(world, owed.format("snapshot_table")) == 2
+    assert _count(world, owed.format("join_checkpoint")) == 0
+    with Writer(shards, seed=37) as writer:
+        writer.go_on()
+        writer.stop()
+    world.settle(["back"])
+    assert _count(world, f"SELECT COUNT(*) FROM back.orders WHERE {of_second}") == copied
+    world.target.execute(f"DELETE FROM back.orders WHERE {of_second}")
+    assert _changes(_update(cluster, family.task())) == {("joins", "`back_01`.`order_02`")}
+    until(lambda: _joined(cluster, "back"), "the table has joined", 300)
+    cluster.wait_replicating("back")
+    world.judge(family)
+    cluster.dmctl("stop-task", "back")
+
+
 def test_a_table_that_was_made_meanwhile_comes_in(world: World) -> None:
     """Its CREATE TABLE has stopped the task; the update takes it in with its rows, and the task goes on."""
     whole = world.family("made", tables=3)
