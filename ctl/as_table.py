@@ -98,6 +98,23 @@ def _by_source(answer: Answer, parts: Sequence[pb.SourceResult | pb.SourceUpdate
     return Group(made, *problems(answer)) if parts else Group(*problems(answer))
 
 
+def handle_binlog(answer: pb.HandleBinlogResponse) -> RenderableType:
+    """What was said of statements, or that it was heard."""
+    if answer.sources:
+        made = look.table("source", "worker", "")
+        for one in answer.sources:
+            made.add_row(look.cell(one.source, "bold"), look.cell(one.worker or "–"), look.cell(one.msg))
+        return made
+    if not answer.ops:
+        return look.cell(answer.msg)
+    made = look.table("source", "position", "op", "statements")
+    for op in answer.ops:
+        made.add_row(
+            look.cell(op.source, "bold"), look.cell(op.binlog_pos), look.cell(op.op), look.cell(op.sqls or "–")
+        )
+    return made
+
+
 def purge_relay(answer: pb.PurgeRelayResponse) -> RenderableType:
     """Per source: what was removed, where the relay log begins now, and why it does not begin later."""
     made = look.table("source", "worker", "result", "removed", "begins at", "remark", right=("removed",))

@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 import click
 
+from ctl.commands.binlog import binlog, handle_error
 from ctl.commands.check_task import check_task
 from ctl.commands.compare import compare
 from ctl.commands.list_member import list_member
@@ -17,6 +18,7 @@ from ctl.commands.operate_source import operate_source
 from ctl.commands.operate_task import pause_task, resume_task, stop_task
 from ctl.commands.purge_relay import purge_relay
 from ctl.commands.query_status import query_status
+from ctl.commands.shard_ddl_lock import shard_ddl_lock, show_ddl_locks, unlock_ddl_lock
 from ctl.commands.start_task import start_task
 from ctl.commands.update_task import update_task
 from ctl.options import Line, shared, with_two_dashes
@@ -27,23 +29,18 @@ from proto.errors import ShardmergeError
 
 _LATER = frozenset(
     {
-        "binlog",
         "binlog-schema",
         "config",
         "encrypt",
         "get-config",
-        "handle-error",
         "offline-member",
         "operate-leader",
         "operate-schema",
         "pause-relay",
         "resume-relay",
-        "shard-ddl-lock",
-        "show-ddl-locks",
         "start-relay",
         "stop-relay",
         "transfer-source",
-        "unlock-ddl-lock",
         "validation",
     }
 )
@@ -112,7 +109,12 @@ for _command in (
     resume_task,
     stop_task,
     list_member,
+    binlog,
+    handle_error,
     purge_relay,
+    shard_ddl_lock,
+    show_ddl_locks,
+    unlock_ddl_lock,
     help_command,
 ):
     dmctl.add_command(_command)

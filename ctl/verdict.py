@@ -23,7 +23,10 @@ Answer = (
     | pb.CheckTaskResponse
     | pb.ListMemberResponse
     | pb.PurgeRelayResponse
+    | pb.HandleBinlogResponse
     | pb.UpdateTaskResponse
+    | pb.ShowDDLLocksResponse
+    | pb.UnlockDDLLockResponse
 )
 
 
@@ -44,6 +47,7 @@ def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
             | pb.StartTaskResponse()
             | pb.OperateTaskResponse()
             | pb.PurgeRelayResponse()
+            | pb.HandleBinlogResponse()
             | pb.UpdateTaskResponse()
         ):
             return tuple(
@@ -106,7 +110,7 @@ def _checks(answer: Answer) -> Iterable[worker_pb2.CheckResult]:
 
 def _parts(answer: Answer) -> int:
     match answer:
-        case pb.CheckTaskResponse() | pb.ListMemberResponse():
+        case pb.CheckTaskResponse() | pb.ListMemberResponse() | pb.ShowDDLLocksResponse() | pb.UnlockDDLLockResponse():
             return 0
         case _:
             return len(answer.sources)

@@ -24,6 +24,7 @@ from proto.log import configure, get_logger
 @click.option("--master-addr", help="Address to listen on, host:port.  [default: 127.0.0.1:8261]")
 @click.option("--advertise-addr", help="Address that others dial; default: the listening address.")
 @click.option("--etcd", help="etcd endpoints, comma-separated.  [default: 127.0.0.1:2379]")
+@click.option("--lock-alert-seconds", help="Age of a sharding DDL's lock that is told in the log.  [default: 300]")
 @click.option("-L", "--log-level", help="debug, info, warn or error.  [default: info]")
 @click.option("--log-format", help="text or json.  [default: text]")
 def main(
@@ -32,6 +33,7 @@ def main(
     master_addr: str | None,
     advertise_addr: str | None,
     etcd: str | None,
+    lock_alert_seconds: str | None,
     log_level: str | None,
     log_format: str | None,
 ) -> None:
@@ -41,6 +43,7 @@ def main(
         "master-addr": master_addr,
         "advertise-addr": advertise_addr,
         "etcd": etcd,
+        "lock-alert-seconds": lock_alert_seconds,
         "log-level": log_level,
         "log-format": log_format,
     }
@@ -55,6 +58,7 @@ def main(
                 etcd=file.etcd,
                 member_ttl=file.worker_ttl,
                 rpc_timeout=file.rpc_timeout,
+                lock_alert=file.lock_alert_seconds,
             )
         )
     except ShardmergeError as error:

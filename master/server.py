@@ -6,7 +6,10 @@ import contextlib
 import threading
 
 from master import compare
+from master.binlog_ops import BinlogOps
 from master.compare import CompareService
+from master.ddl_lock_commands import DdlLockCommands
+from master.ddl_locks import DdlLocks
 from master.election import Election
 from master.relays import Relays
 from master.scheduler import Scheduler
@@ -40,6 +43,7 @@ class Master:
         self._election = Election(self._etcd, settings.name, settings.advertise, settings.member_ttl)
         self._store = Store(self._etcd, self._election)
         self._scheduler = Scheduler(self._etcd, self._store, self._election, self._workers)
+        self._locks = DdlLocks(self._etcd, self._store, self._election, settings.lock_alert)
         waiter = Waiter(self._store.read, self._workers, settings.rpc_timeout, self._ending)
         service = Service(
             self._store,
@@ -48,6 +52,8 @@ class Master:
             Updates(self._store, self._workers, waiter, settings.rpc_timeout),
             Status(self._store, self._workers),
             Relays(self._store, self._workers),
+            DdlLockCommands(self._store),
+            BinlogOps(self._store, self._workers),
         )
         self._server = make_server(_THREADS, (SERVICE, compare.SERVICE), f"dm-master {settings.name}")
         add_MasterServicer_to_server(service, self._server)
@@ -65,6 +71,7 @@ class Master:
         self._server.start()
         self._election.start()
         self._scheduler.start()
+        self._locks.start()
         get_logger().info(
             "listening",
             master=self._settings.name,
@@ -78,6 +85,7 @@ class Master:
         self._ending.set()
         self._server.stop(self._settings.drain).wait()
         self._scheduler.end()
+        self._locks.end()
         self._election.end()
         self._workers.close()
         self._etcd.close()

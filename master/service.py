@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import grpc
 
+from master.binlog_ops import BinlogOps
+from master.ddl_lock_commands import DdlLockCommands
 from master.members import list_members
 from master.relays import Relays
 from master.sources import Sources
@@ -21,7 +23,15 @@ class Service(MasterServicer):
     """Questions are answered by every master, decisions by the leader (others answer NOT_LEADER)."""
 
     def __init__(
-        self, store: Store, sources: Sources, tasks: Tasks, updates: Updates, status: Status, relays: Relays
+        self,
+        store: Store,
+        sources: Sources,
+        tasks: Tasks,
+        updates: Updates,
+        status: Status,
+        relays: Relays,
+        locks: DdlLockCommands,
+        binlog_ops: BinlogOps,
     ) -> None:
         self._store = store
         self._sources = sources
@@ -29,6 +39,8 @@ class Service(MasterServicer):
         self._updates = updates
         self._status = status
         self._relays = relays
+        self._locks = locks
+        self._binlog_ops = binlog_ops
 
     def OperateSource(
         self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
@@ -53,5 +65,16 @@ class Service(MasterServicer):
     def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> pb.ListMemberResponse:
         return list_members(request, self._store.read())
 
+    def HandleBinlog(self, request: pb.HandleBinlogRequest, context: grpc.ServicerContext) -> pb.HandleBinlogResponse:
+        return self._binlog_ops.handle(request)
+
     def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> pb.PurgeRelayResponse:
         return self._relays.purge(request)
+
+    def ShowDDLLocks(self, request: pb.ShowDDLLocksRequest, context: grpc.ServicerContext) -> pb.ShowDDLLocksResponse:
+        return self._locks.show(request)
+
+    def UnlockDDLLock(
+        self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext
+    ) -> pb.UnlockDDLLockResponse:
+        return self._locks.unlock(request)

@@ -11,7 +11,8 @@ class Settings:
 
     ``member_ttl``: lease behind leadership and membership; a dead leader is followed by another one after
     that long. ``rpc_timeout``: how long a command waits for workers. ``drain``: how long a stop may take to
-    finish answers under way.
+    finish answers under way. ``lock_alert``: age at which the lock of a sharding DDL is told in the log, and the time
+    until it is told again.
     """
 
     name: str
@@ -21,3 +22,4 @@ class Settings:
     member_ttl: float = 10.0
     rpc_timeout: float = 60.0
     drain: float = 10.0
+    lock_alert: float = 300.0

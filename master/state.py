@@ -26,7 +26,10 @@ class Entry(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Records by name; subtasks by (task, source). Members that are not alive have no record."""
+    """Records by name; subtasks and shards by (task, source), locks by (task, target schema, target table).
+
+    Members that are not alive have no record.
+    """
 
     revision: int
     leader: Entry[pb.LeaderRecord] | None
@@ -36,6 +39,8 @@ class State:
     bounds: Mapping[str, Entry[pb.BindingRecord]]
     tasks: Mapping[str, Entry[pb.TaskRecord]]
     subtasks: Mapping[tuple[str, str], Entry[pb.SubTaskRecord]]
+    shards: Mapping[tuple[str, str], Entry[pb.ShardRecord]]
+    locks: Mapping[tuple[str, str, str], Entry[pb.LockRecord]]
 
     def bindings(self) -> dict[str, str]:
         """Source → worker, dead workers included."""
@@ -80,11 +85,13 @@ def parse(snapshot: Snapshot) -> State:
         sources=_folder(snapshot, keys.SOURCES, pb.SourceRecord),
         bounds=_folder(snapshot, keys.BOUNDS, pb.BindingRecord),
         tasks=_folder(snapshot, keys.TASKS, pb.TaskRecord),
-        subtasks=MappingProxyType(
+        subtasks=_pairs(snapshot, keys.SUBTASKS, pb.SubTaskRecord),
+        shards=_pairs(snapshot, keys.SHARDS, pb.ShardRecord),
+        locks=MappingProxyType(
             {
-                _pair(keys.names(record.key, keys.SUBTASKS)): _entry(pb.SubTaskRecord, record)
+                _triple(keys.names(record.key, keys.LOCKS)): _entry(pb.LockRecord, record)
                 for record in snapshot.records
-                if record.key.startswith(keys.SUBTASKS)
+                if record.key.startswith(keys.LOCKS)
             }
         ),
     )
@@ -104,6 +111,21 @@ def _folder(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[str, Entr
     )
 
 
+def _pairs(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[tuple[str, str], Entry[M]]:
+    return MappingProxyType(
+        {
+            _pair(keys.names(record.key, folder)): _entry(kind, record)
+            for record in snapshot.records
+            if record.key.startswith(folder)
+        }
+    )
+
+
 def _pair(names: tuple[str, ...]) -> tuple[str, str]:
     task, source = names
     return task, source
+
+
+def _triple(names: tuple[str, ...]) -> tuple[str, str, str]:
+    task, schema, table = names
+    return task, schema, table

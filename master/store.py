@@ -11,12 +11,14 @@ import threading
 from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol
 
+from master.ddl_lock import Change, Close
+from master.ddl_lock_records import Target, to_record
 from master.placement import Bind, Step, Unbind
 from master.state import State, parse
 from proto import common_pb2, errors, keys
 from proto import config_pb2 as config
 from proto import state_pb2 as pb
-from proto.etcd import Condition, Delete, Etcd, KeyAbsent, KeyIs, KeyPresent, Operation, Put
+from proto.etcd import Condition, Delete, DeletePrefix, Etcd, KeyAbsent, KeyIs, KeyPresent, Operation, Put
 
 
 class Leadership(Protocol):
@@ -131,18 +133,57 @@ class Store:
             ],
         )
 
+    def say_of_binlog(self, subtask: pb.SubTaskRecord, state: State) -> int:
+        """Put ``subtask`` with other words on its binlog in the place of the existing one; the revision."""
+        pair = subtask.config.task, subtask.config.source_id
+        key = keys.subtask(*pair)
+        return self._commit(
+            f"the subtask of task {pair[0]} on source {pair[1]}",
+            [KeyIs(key, state.subtasks[pair].revision)],
+            [Put(key, keys.encode(subtask))],
+        )
+
     def drop_subtasks(self, subtasks: Sequence[tuple[str, str]], state: State) -> int:
-        """Delete subtasks (task, source) with their epochs, and tasks that have none left; the revision."""
+        """Delete subtasks (task, source) with what their workers wrote, and tasks that have none left with all their
+        records; the revision.
+        """
         gone = set(subtasks)
         conditions: list[Condition] = [KeyIs(keys.subtask(*pair), state.subtasks[pair].revision) for pair in subtasks]
         operations: list[Operation] = []
-        for task, source in subtasks:
-            operations += [Delete(keys.subtask(task, source)), Delete(keys.epoch(task, source))]
         for task in sorted({name for name, _ in subtasks}):
             conditions.append(self._task_as_read(task, state))
             left = [source for source in state.sources_of(task) if (task, source) not in gone]
             operations.append(_task_with(task, left, state))
+            leaving = [source for name, source in subtasks if name == task]
+            operations += [Delete(keys.subtask(task, source)) for source in leaving]
+            if left:
+                operations += [Delete(keys.epoch(task, source)) for source in leaving]
+                operations += [Delete(keys.shard(task, source)) for source in leaving]
+            else:
+                operations += [DeletePrefix(of(task)) for of in (keys.epochs, keys.shards, keys.locks)]
         return self._commit("a task", conditions, operations)
+
+    def change_lock(self, target: Target, change: Change, state: State) -> int:
+        """Open, move or delete the lock of ``target``; the revision.
+
+        No report that the change rests on has changed since, none has appeared: a source that tells of one more
+        table is heard before a statement is run without it.
+        """
+        key = keys.lock(target.task, target.schema, target.table)
+        lock = state.locks.get(target.key)
+        conditions: list[Condition] = [
+            self._task_as_read(target.task, state),
+            KeyIs(key, lock.revision) if lock else KeyAbsent(key),
+        ]
+        for source in state.sources_of(target.task):
+            told = state.shards.get((target.task, source))
+            shard = keys.shard(target.task, source)
+            conditions.append(KeyIs(shard, told.revision) if told else KeyAbsent(shard))
+        if isinstance(change, Close):
+            return self._commit(f"lock {target.lock_id}", conditions, [Delete(key)])
+        return self._commit(
+            f"lock {target.lock_id}", conditions, [Put(key, keys.encode(to_record(target, change.lock)))]
+        )
 
     def _task_as_read(self, task: str, state: State) -> Condition:
         entry = state.tasks.get(task)

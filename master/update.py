@@ -24,7 +24,7 @@ from proto.worker_pb2 import TableChange
 
 _TABLES = ("blockAllowList", "routes", "columnMappings", "caseSensitive")
 """What the changes of tables tell of already."""
-_CHANGEABLE = (*_TABLES, "snapshot", "replicate", "ignoreCheckingItems")
+_CHANGEABLE = (*_TABLES, "snapshot", "replicate", "ignoreCheckingItems", "shardMode")
 _SECRET = "password"  # noqa: S105 - a key's name
 
 

@@ -23,6 +23,8 @@ TASKS = PREFIX + "task/"
 SUBTASKS = PREFIX + "subtask/"
 EPOCHS = PREFIX + "epoch/"
 SERVER_IDS = PREFIX + "server-id/"
+SHARDS = PREFIX + "shard/"
+LOCKS = PREFIX + "ddl-lock/"
 
 M = TypeVar("M", bound=Message)
 
@@ -72,6 +74,26 @@ def epochs(task_name: str) -> str:
     return f"{EPOCHS}{_encode(task_name)}/"
 
 
+def shard(task_name: str, source_id: str) -> str:
+    """ShardRecord."""
+    return shards(task_name) + _encode(source_id)
+
+
+def shards(task_name: str) -> str:
+    """The prefix of a task's ShardRecords."""
+    return f"{SHARDS}{_encode(task_name)}/"
+
+
+def locks(task_name: str) -> str:
+    """The prefix of a task's LockRecords."""
+    return f"{LOCKS}{_encode(task_name)}/"
+
+
+def lock(task_name: str, target_schema: str, target_table: str) -> str:
+    """LockRecord: one at a time for each target table."""
+    return f"{locks(task_name)}{_encode(target_schema)}/{_encode(target_table)}"
+
+
 def server_id(server: str, number: int) -> str:
     """ServerIdRecord, under the worker's lease: whose relay connects to database server ``server`` with that id.
 
@@ -81,8 +103,8 @@ def server_id(server: str, number: int) -> str:
 
 
 def names(key: str, folder: str) -> tuple[str, ...]:
-    """The names in a key of ``folder``: one for most records, (task, source) for subtask and epoch, (server, server id)
-    for server ids.
+    """The names in a key of ``folder``: one for most records, (task, source) for subtask, epoch and shard,
+    (server, server id) for server ids, (task, schema, table) for locks.
 
     >>> names("/shardmerge/v1/subtask/a%2Fb/mysql-01", SUBTASKS)
     ('a/b', 'mysql-01')

@@ -89,9 +89,9 @@ _SOURCE_SESSION = (
     f"SET SESSION time_zone = '+00:00', sql_mode = '', {_ALL_ROWS}, net_write_timeout = 3600, net_read_timeout = 3600, "
     "wait_timeout = 28800"
 )
+TARGET_MODES = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
 _TARGET_SESSION = (
-    "SET SESSION time_zone = '+00:00', "
-    "sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', "
+    f"SET SESSION time_zone = '+00:00', sql_mode = '{TARGET_MODES}', "
     f"foreign_key_checks = 0, unique_checks = 1, sql_safe_updates = 0, {_ALL_ROWS}, wait_timeout = 28800"
 )
 

@@ -18,7 +18,7 @@ from worker.unit import StopSignal
 
 T = TypeVar("T")
 
-_ANSWER_SECONDS = 300.0
+_ANSWER_SECONDS = 60.0
 
 
 class ChunkDispenser(Protocol):
@@ -55,6 +55,11 @@ class Registry(Protocol):
     def unregister_dispenser(self, task: str, epoch: int) -> None: ...
 
 
+def who_of(config: config_pb2.SubTaskConfig) -> tuple[str, str, str]:
+    """Whose records at the target: (meta schema, task, source)."""
+    return config.meta_schema, config.task, config.source_id
+
+
 @dataclass(frozen=True, slots=True)
 class SubTaskContext:
     """One run of one subtask: made by worker/subtask.py with a fresh epoch, handed to each unit.
@@ -77,14 +82,17 @@ class SubTaskContext:
 
     @property
     def who(self) -> tuple[str, str, str]:
-        """Whose records at the target: (meta schema, task, source)."""
-        return self.config.meta_schema, self.config.task, self.source.source_id
+        """See :func:`who_of`."""
+        return who_of(self.config)
 
-    def at_target(self, work: Callable[[Session], T]) -> T:
-        """``work`` in a session of its own at the target; its server errors leave as coded errors."""
+    def at_target(self, work: Callable[[Session], T], *, seconds: float = _ANSWER_SECONDS) -> T:
+        """``work`` in a session of its own at the target; its server errors leave as coded errors.
+
+        ``seconds``: how long one answer may take.
+        """
         endpoint = self.target_endpoint
         with (
-            closing(connect(endpoint, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as session,
+            closing(connect(endpoint, Side.TARGET, name="target", read_timeout=seconds)) as session,
             coding(endpoint, Side.TARGET, "target"),
         ):
             return work(session)

@@ -21,6 +21,7 @@ from worker.registration import Registration
 from worker.relay.relay import Relay
 from worker.relay.server_id import derived
 from worker.service import WorkerService
+from worker.shard_desk import EtcdShardDesk
 from worker.source_runner import SourceRunner
 from worker.spark import SparkRunner
 from worker.subtask import Decision, SubTask
@@ -44,6 +45,7 @@ class Daemon:
         self._server = rpc.make_server(_RPC_THREADS, _SERVICES, "dm-worker")
         self._etcd = Etcd(config.etcd)
         self._registration = Registration(self._etcd, config.name, config.advertise_addr, float(config.keepalive_ttl))
+        self._shards = EtcdShardDesk(self._etcd)
         self._runner: SourceRunner | None = None
         self._seen = 0  # revision of the records last read and handed on
         self._observed = 0  # revision whose decisions are all acted on
@@ -165,8 +167,10 @@ class Daemon:
                 self._config.advertise_addr,
                 self._registration,
                 lambda: self._registration.alive,
+                self._shards,
             )
             self._runner = runner
+        self._shards.see(snapshot)
         if runner is not None:
             runner.reconcile(_decisions(snapshot, runner.config.source_id))
         self._seen = snapshot.revision
@@ -195,6 +199,11 @@ def _decisions(snapshot: Snapshot, source_id: str) -> dict[str, Decision]:
         if record.key.startswith(keys.SUBTASKS) and keys.names(record.key, keys.SUBTASKS)[1] == source_id:
             subtask = keys.decode(state_pb2.SubTaskRecord, record.value, record.key)
             found[subtask.config.task] = Decision(
-                subtask.config, subtask.expected, subtask.meta_token, subtask.update_token, record.mod_revision
+                subtask.config,
+                subtask.expected,
+                subtask.meta_token,
+                subtask.update_token,
+                record.mod_revision,
+                tuple(subtask.binlog_ops),
             )
     return found

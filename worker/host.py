@@ -10,6 +10,7 @@ from proto import config_pb2
 from worker.lane_service import LaneService
 from worker.position import SourcePosition
 from worker.relay.relay import Relay
+from worker.shard_desk import ShardDesk
 from worker.spark import SparkRunner
 
 
@@ -60,3 +61,4 @@ class Host:
     service: LaneService
     lane_address: str
     needed_by_others: Callable[[str], bool]
+    shards: ShardDesk

@@ -18,10 +18,11 @@ from proto.errors import ShardmergeError
 from worker.context import RunningSnapshot
 from worker.ddl.routed import shown, touched
 from worker.position import RelayOffset, SourcePosition
-from worker.relay.model import AtHead, AtStatement, BlockData, BlockPlace, Statement
+from worker.relay.model import AtHead, AtStatement, BlockData, BlockPlace, ReachedUntil, Statement
 from worker.relay.relay import Relay
 from worker.relay.subscription import Limit
-from worker.replicate.board import LaneBoard
+from worker.replicate.board import LaneBoard, Place
+from worker.replicate.meeting import MeetingPlace
 from worker.replicate.stream import Stream
 from worker.unit import StopSignal
 
@@ -29,13 +30,19 @@ _LOCATE_SECONDS = 600.0
 _WAIT_SECONDS = 0.5
 
 
+def _nowhere(place: RelayOffset) -> MeetingPlace | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class RunningReplicate:
-    """A replicate unit at work. ``in_scope``: the statements its lanes must stop before; ``limit``: where they end."""
+    """A replicate unit at work. ``in_scope``: the statements its lanes must stop before; ``limit``: where they end, or
+    come to stand, which is where ``meets_at`` tells of a meeting."""
 
     board: LaneBoard
     in_scope: Callable[[Statement], bool]
     limit: Limit | None = None
+    meets_at: Callable[[RelayOffset], MeetingPlace | None] = _nowhere
 
 
 class LaneService(relay_pb2_grpc.RelayServicer):
@@ -141,41 +148,77 @@ class LaneService(relay_pb2_grpc.RelayServicer):
                     **{"from": start.to_proto()},
                 )
             )
-            limit = reader.limit if isinstance(reader, RunningReplicate) else None
-            for item in relay.subscribe(start, until, reader.in_scope, mine, by_reference=by_reference, limit=limit):
-                if mine.is_set:
+            while not mine.is_set:
+                met: RelayOffset | None = None
+                for frame in self._served(relay, start, until, reader, mine, by_reference=by_reference):
+                    if isinstance(frame, RelayOffset):
+                        met = frame
+                        break
+                    yield frame
+                if met is None:
                     break
-                match item:
-                    case BlockData() | BlockPlace():
-                        yield _block(item)
-                    case AtHead():
-                        yield relay_pb2.RelayFrame(
-                            idle=relay_pb2.Idle(
-                                head=item.head.offset.to_proto(), position=item.head.position.to_proto()
-                            )
-                        )
-                    case AtStatement(statement=statement):
-                        if isinstance(reader, RunningSnapshot):
-                            raise errors.snapshot.STATEMENT_UNDER_CHUNK(
-                                source=reader.source,
-                                task=reader.task,
-                                position=statement.position,
-                                tables=touched(statement),
-                                statement=shown(statement),
-                            )
-                        yield _barrier(reader.board.barrier(statement), statement)
-                        # Until the driver can act on statements, it stops the lanes here.
-                        while not mine.wait(_WAIT_SECONDS):
-                            pass
-                    case _:
-                        ended.set()
-                        yield _closed(relay_pb2.Closed.REASON_UNTIL)
-                        return
+                meeting = reader.meets_at(met) if isinstance(reader, RunningReplicate) else None
+                if meeting is None or isinstance(reader, RunningSnapshot):
+                    ended.set()
+                    yield _closed(relay_pb2.Closed.REASON_UNTIL)
+                    return
+                yield from self._at_barrier(reader.board, meeting, relay.position_at(met), mine)
+                start = met
             yield _closed(relay_pb2.Closed.REASON_STOP)
         except ShardmergeError as error:
             yield relay_pb2.RelayFrame(
                 closed=relay_pb2.Closed(reason=relay_pb2.Closed.REASON_FAILED, error=rpc.error_to_proto(error))
             )
+
+    def _served(
+        self,
+        relay: Relay,
+        start: RelayOffset,
+        until: RelayOffset | None,
+        reader: RunningReplicate | RunningSnapshot,
+        mine: StopSignal,
+        *,
+        by_reference: bool,
+    ) -> Iterator[relay_pb2.RelayFrame | RelayOffset]:
+        """The frames from ``start`` on; at last the place where the subscription ended, unless it was stopped."""
+        limit = reader.limit if isinstance(reader, RunningReplicate) else None
+        for item in relay.subscribe(start, until, reader.in_scope, mine, by_reference=by_reference, limit=limit):
+            if mine.is_set:
+                return
+            match item:
+                case BlockData() | BlockPlace():
+                    yield _block(item)
+                case AtHead(head=head):
+                    yield relay_pb2.RelayFrame(
+                        idle=relay_pb2.Idle(head=head.offset.to_proto(), position=head.position.to_proto())
+                    )
+                case AtStatement(statement=statement):
+                    if isinstance(reader, RunningSnapshot):
+                        raise errors.snapshot.STATEMENT_UNDER_CHUNK(
+                            source=reader.source,
+                            task=reader.task,
+                            position=statement.position,
+                            tables=touched(statement),
+                            statement=shown(statement),
+                        )
+                    yield from self._at_barrier(reader.board, statement, statement.position, mine)
+                case ReachedUntil(offset=offset):
+                    yield offset
+
+    def _at_barrier(
+        self, board: LaneBoard, place: Place, position: SourcePosition, mine: StopSignal
+    ) -> Iterator[relay_pb2.RelayFrame]:
+        """Hold the stream at ``place`` until the driver has done what is to be done there, or the stream is to end."""
+        at = place.group_start if isinstance(place, Statement) else place.offset
+        number = board.barrier(place)
+        yield relay_pb2.RelayFrame(barrier=relay_pb2.Barrier(id=number, at=at.to_proto(), position=position.to_proto()))
+        while not mine.is_set:
+            change = board.resumed(number, _WAIT_SECONDS)
+            if change is not None:
+                yield relay_pb2.RelayFrame(resumed=relay_pb2.Resumed(id=number, change=change))
+                return
+            # The lane's own connections are kept alive meanwhile: the driver may need hours.
+            yield relay_pb2.RelayFrame(idle=relay_pb2.Idle(head=at.to_proto(), position=position.to_proto()))
 
     def Locate(self, request: relay_pb2.LocateRequest, context: grpc.ServicerContext) -> relay_pb2.LocateResponse:
         relay, snapshot = self._relay_of(request.who), self._snapshot(request.who)
@@ -206,14 +249,6 @@ class LaneService(relay_pb2_grpc.RelayServicer):
 
 def _closed(reason: relay_pb2.Closed.Reason) -> relay_pb2.RelayFrame:
     return relay_pb2.RelayFrame(closed=relay_pb2.Closed(reason=reason))
-
-
-def _barrier(number: int, statement: Statement) -> relay_pb2.RelayFrame:
-    return relay_pb2.RelayFrame(
-        barrier=relay_pb2.Barrier(
-            id=number, at=statement.group_start.to_proto(), position=statement.position.to_proto()
-        )
-    )
 
 
 def _block(item: BlockData | BlockPlace) -> relay_pb2.RelayFrame:

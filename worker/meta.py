@@ -8,6 +8,9 @@ Rows and the record of them commit in one target transaction, so the records liv
     join_checkpoint   the same of tables that are joining (worker/join/)
     subtask_bound     where replication begins for certain, and ends (worker/bounds.py)
     snapshot_*        the chunk plan and its state (worker/snapshot/store.py)
+    statement_*, table_creation   the DDL that the streams have come to (worker/ddl/records.py)
+    lock_run          which locks' statements have run at a target table (worker/ddl/run_locks.py)
+    parked_table      shard tables that wait before a sharding DDL (worker/ddl/parked.py)
     deferred_index    secondary indexes that a target table of ours still lacks (worker/deferred/store.py)
 
 A unit takes over by raising ``subtask.epoch``; every commit below re-reads an epoch in its own
@@ -27,6 +30,8 @@ from pymysql.constants import ER
 from proto import errors
 from worker import bounds
 from worker.connection import Session, quote_name
+from worker.ddl import parked, run_locks
+from worker.ddl import records as ddl_records
 from worker.position import SourcePosition
 from worker.replicate.stream import Stream
 from worker.table import Table
@@ -87,9 +92,20 @@ _TABLES = (
         PRIMARY KEY (`target_schema`, `target_table`, `number`)
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
     bounds.TABLE,
+    *ddl_records.TABLES,
+    parked.TABLE,
+    run_locks.TABLE,
 )
 
-_OWNED = ("table_structure", *(stream.table for stream in Stream), "subtask_bound", "snapshot_chunk", "snapshot_table")
+_OWNED = (
+    "table_structure",
+    *(stream.table for stream in Stream),
+    "subtask_bound",
+    "snapshot_chunk",
+    "snapshot_table",
+    *ddl_records.OWNED,
+    parked.NAME,
+)
 
 
 class Phase(enum.Enum):
@@ -174,6 +190,8 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
 
 
 def _forget(connection: Session, schema: str, task: str, source: str) -> None:
+    with connection.cursor() as cursor:  # the target's, whichever source begins anew first
+        cursor.execute(f"DELETE FROM {quote_name(schema)}.`{run_locks.NAME}` WHERE `task` = %s", (task,))
     for table in _OWNED:
         try:
             with connection.cursor() as cursor:
@@ -250,12 +268,15 @@ def begin_update(
     update_token: str,
     joining: str,
     tables: Mapping[int, Table],
+    also: Callable[[Session], None],
 ) -> None:
-    """Record that an update has begun, which tables join by it, and their structures by number. Raises FENCED."""
+    """Record that an update has begun, which tables join by it, their structures by number, and what ``also`` writes,
+    in one transaction. Raises FENCED."""
 
     def add(session: Session) -> None:
         for number, table in tables.items():
             _insert_table(session, schema, task, source, number, table)
+        also(session)
 
     _change(connection, schema, task, source, epoch, {"update_token": update_token, "joining": joining}, add)
 
@@ -287,6 +308,27 @@ def adopt(
     _change(connection, schema, task, source, epoch, {"dealing": dealing, "joining": ""}, also)
 
 
+def pass_statement(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    columns: Mapping[str, str],
+    tables: Mapping[int, Table],
+    also: Callable[[Session], None],
+) -> None:
+    """A statement lies behind a stream: record the structures behind it by number, how rows are dealt from there on
+    (``columns`` of the subtask's row) and what ``also`` writes, in one transaction. Raises FENCED."""
+
+    def write(session: Session) -> None:
+        for number, table in tables.items():
+            _insert_table(session, schema, task, source, number, table, verb="REPLACE")
+        also(session)
+
+    _change(connection, schema, task, source, epoch, {**columns, "epoch": str(epoch)}, write)
+
+
 def _change(
     connection: Session,
     schema: str,
@@ -312,10 +354,12 @@ def _change(
         cursor.execute("COMMIT")
 
 
-def _insert_table(connection: Session, schema: str, task: str, source: str, number: int, table: Table) -> None:
+def _insert_table(
+    connection: Session, schema: str, task: str, source: str, number: int, table: Table, verb: str = "INSERT"
+) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO {quote_name(schema)}.`table_structure` VALUES (%s, %s, %s, %s, %s, %s)",
+            f"{verb} INTO {quote_name(schema)}.`table_structure` VALUES (%s, %s, %s, %s, %s, %s)",
             (task, source, number, table.schema, table.name, _TABLE_JSON.dump_json(table).decode()),
         )
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
+import pymysql
+from pymysql.constants import ER
+
+from proto import errors
 from proto.log import get_logger
 from worker.connection import Session
+from worker.ddl.creation import Creation, read_creations
 from worker.plan import TablePlan
 from worker.rules import Rules, check_partitions
 from worker.schema import list_tables, list_views, read_tables
 from worker.table import Table
 from worker.target_table import ensure_target
+from worker.trouble import errno_of
 
 log = get_logger()
+
+_ATTEMPTS = 10
 
 
 def read_structures(session: Session, rules: Rules, source_id: str) -> tuple[Table, ...]:
@@ -23,6 +31,26 @@ def read_structures(session: Session, rules: Rules, source_id: str) -> tuple[Tab
         log.info("views are left out", source=source_id, views=views)
     names = [(schema, name) for schema, name in list_tables(session) if rules.route(schema, name) is not None]
     return tuple(read_tables(session, names, source=source_id))
+
+
+def read_described(session: Session, rules: Rules, source_id: str) -> tuple[tuple[Table, ...], tuple[Creation, ...]]:
+    """:func:`read_structures`, and each table's CREATE TABLE. Both belong together: what changed in between is read
+    again. Raises TABLES_CHANGE too."""
+    tables = read_structures(session, rules, source_id)
+    for _ in range(_ATTEMPTS):
+        creations: list[Creation] = []
+        try:
+            creations = read_creations(session, [(table.schema, table.name) for table in tables])
+        except pymysql.MySQLError as error:
+            if errno_of(error) != ER.NO_SUCH_TABLE:
+                raise
+        again = read_structures(session, rules, source_id)
+        if len(creations) == len(again) and [table.structure for table in again] == [
+            table.structure for table in tables
+        ]:
+            return tables, tuple(creations)
+        tables = again
+    raise errors.check.TABLES_CHANGE(source=source_id)
 
 
 def planned(
@@ -37,6 +65,14 @@ def planned(
         for shard, table in enumerate(tables)
         if (shards is None or shard in shards) and rules.route(table.schema, table.name) is not None
     ]
+
+
+def recorded_plans(
+    rules: Rules, source_id: str, tables: tuple[Table, ...], shards: frozenset[int], one_lane: frozenset[str]
+) -> tuple[TablePlan, ...]:
+    """As :func:`planned`, with the targets' facts as recorded: those that keep to ``one_lane``. Asks no server."""
+    made = planned(rules, source_id, tables, shards)
+    return tuple(replace(plan, one_lane=plan.target_name in one_lane) for plan in made)
 
 
 def make_plans(

@@ -21,6 +21,7 @@ from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import PurgePolicy
 from worker.relay.purge import Purged, Why, kept_because
 from worker.relay.relay import Relay
+from worker.shard_desk import ShardDesk
 from worker.spark import SparkRunner
 from worker.subtask import Decision, SubTask
 from worker.unit import StopSignal
@@ -91,6 +92,7 @@ class SourceRunner:
         lane_address: str,
         epochs: Epochs,
         run_allowed: Callable[[], bool],
+        shards: ShardDesk,
     ) -> None:
         self.config = config
         endpoint = Endpoint.from_proto(getattr(config, "from"))
@@ -109,7 +111,9 @@ class SourceRunner:
         self._run_allowed = run_allowed
         self._reconciled = False  # before that, subtasks may exist that nobody has told about
         self._clock = PollingClock(endpoint, config.source_id)
-        self._host = Host(config, self.relay, self._clock, epochs, spark, service, lane_address, self._needed_by_others)
+        self._host = Host(
+            config, self.relay, self._clock, epochs, spark, service, lane_address, self._needed_by_others, shards
+        )
         self.relay.set_needed(self._needed)
         self.relay.start()
 

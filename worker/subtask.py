@@ -19,6 +19,7 @@ from proto import common_pb2 as pb
 from proto import config_pb2, errors, rpc, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
+from proto.state_pb2 import BinlogOp
 from worker.host import Host
 from worker.join.unit import JoiningUnit
 from worker.needs import Need, NeedsFrom, NeedsNothing, NeedUnknown
@@ -51,13 +52,14 @@ def may_become(now: pb.Stage, then: pb.Stage) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The master's record of the subtask, as of its ``revision``."""
+    """The master's record of the subtask, as of its ``revision``. ``binlog_ops``: what was said of statements."""
 
     config: config_pb2.SubTaskConfig
     expected: pb.Stage
     meta_token: str
     update_token: str
     revision: int
+    binlog_ops: tuple[BinlogOp, ...] = ()
 
 
 class SubTask:
@@ -141,9 +143,11 @@ class SubTask:
             return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
 
     def replicating(self) -> ReplicateUnit | None:
-        """The unit at work, if that replicates."""
+        """The unit at work, if that replicates all of the subtask's tables."""
         with self._condition:
             unit = self._unit if self._stage == pb.STAGE_RUNNING and not self._stop.is_set else None
+        if isinstance(unit, JoiningUnit):
+            unit = unit.whole
         return unit if isinstance(unit, ReplicateUnit) else None
 
     def need(self) -> Need:
@@ -178,8 +182,9 @@ class SubTask:
                 pass
         if unit is not None and stage == pb.STAGE_RUNNING:
             status.waiting_for = "; ".join(phrase for phrase in (unit.doing(), beside()) if phrase)
-            if isinstance(unit, JoiningUnit):
-                status.join.CopyFrom(unit.join_status())
+            joining = unit.join_status() if isinstance(unit, JoiningUnit) else None
+            if joining is not None:
+                status.join.CopyFrom(joining)
         return status
 
     # --- its own thread
@@ -236,7 +241,11 @@ class SubTask:
             self._log.exception("unexpected error in a run")
             return Failed(errors.worker.INTERNAL(kind=type(error).__name__, where=f"task {self.name}", reason=error))
 
-    # --- what the run tells
+    # --- what the run asks and tells
+
+    def binlog_ops(self) -> tuple[BinlogOp, ...]:
+        """As of now: the master may have written them since the run began."""
+        return self._decision.binlog_ops
 
     def unit_begins(self, unit: ProcessUnit) -> None:
         with self._condition:

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Protocol
 
 from proto import config_pb2, errors, hooks
 from proto.errors import ShardmergeError
 from proto.log import get_logger
+from proto.state_pb2 import BinlogOp
 from worker import bounds, ends, meta
 from worker.bounds import Bound
 from worker.connection import Endpoint, Session, Side, coding, connect, current_position, server_info
-from worker.context import SubTaskContext
-from worker.ddl.tables import TableName
+from worker.context import SubTaskContext, who_of
+from worker.ddl import parked as parked_tables
+from worker.ddl import records as ddl_records
+from worker.ddl.agent import ShardAgent
+from worker.ddl.creation import Creation
+from worker.ddl.driver import StatementDriver, plans_by_number
+from worker.ddl.parked import Parked
+from worker.ddl.passing import Standing as TablesStanding
+from worker.ddl.tables import TableName, TableScope
+from worker.ddl.waiting import WaitingTables
 from worker.deferred.adder import IndexAdder
 from worker.ended import EndedUnit, load_report
 from worker.host import Host
 from worker.join.join import TableJoin
-from worker.join.unit import JoiningUnit
+from worker.join.released import ReleasedTables
+from worker.join.unit import NOBODY, JoiningUnit
 from worker.join.update import Update
 from worker.meta import Phase, SubTaskRow
 from worker.plan import TablePlan
-from worker.plans import make_plans, read_structures
-from worker.position import RelayOffset, SourcePosition
+from worker.plans import make_plans, read_described, recorded_plans
+from worker.position import SourcePosition
 from worker.relay.order import configured_start, lowest_position
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.dealing import Dealing, dealing_of
+from worker.replicate.meeting import Meeting
+from worker.replicate.stream import Stream
 from worker.replicate.unit import LANES_DEFAULT, Part, ReplicateUnit, Standing, first_checkpoints
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
@@ -55,6 +67,10 @@ class Owner(Protocol):
 
     def unit_begins(self, unit: ProcessUnit) -> None: ...
 
+    def binlog_ops(self) -> tuple[BinlogOp, ...]:
+        """What an operator has said about statements of the source's binlog."""
+        ...
+
     def works_beside(self, doing: Callable[[], str]) -> None:
         """``doing``: what the run does beside its unit, one phrase, "" for nothing."""
         ...
@@ -77,7 +93,7 @@ class SubTaskRun:
         self._host = host
         self._owner = owner
         self._source_id = host.source.source_id
-        self._who = (config.meta_schema, config.task, self._source_id)
+        self._who = who_of(config)
         self._source_endpoint = Endpoint.from_proto(getattr(host.source, "from"))
         self._target_endpoint = Endpoint.from_proto(config.target)
 
@@ -158,9 +174,9 @@ class SubTaskRun:
         self._enter_replicate(epoch, row.start, handover, relay_id, dealing.lanes, stop)
         return Stopped() if stop.is_set else None
 
-    def _replicate(self, rules: Rules, epoch: int, row: SubTaskRow, ending: Ending, stop: StopSignal) -> Outcome | None:
-        """The stream, and tables that join it. None: they have joined, and the stream is to go on with them."""
-        host, dealing = self._host, Dealing.from_json(row.dealing)
+    def _replicate(self, rules: Rules, epoch: int, row: SubTaskRow, ending: Ending, stop: StopSignal) -> Outcome:
+        """The stream, and tables that join it."""
+        config, host, dealing = self._config, self._host, Dealing.from_json(row.dealing)
         with ExitStack() as sessions:
             target, source = self._target(sessions), self._source(sessions)
             with coding(self._target_endpoint, Side.TARGET, "target"):
@@ -170,13 +186,21 @@ class SubTaskRun:
             joining = None
             if dealing is not None:
                 joining, tables = self._update(rules, epoch).joining(source, target, row, dealing, tables)
+            with coding(self._target_endpoint, Side.TARGET, "target"):
+                parked = parked_tables.read(target, *self._who)
             others = joining.names(tables) if joining is not None else frozenset[TableName]()
+            others |= {(tables[number].schema, tables[number].name) for number in parked}
             shards = None
             if dealing is not None:
                 # A table that moves to another target joins under a new number: the old one takes no part any more.
                 shards = frozenset(at for at in dealing.shards if (tables[at].schema, tables[at].name) not in others)
-            plans = self._plans(rules, tables, source, target, shards)
-        host.relay.ensure_from(_lowest([_lowest_of(found), *([joining.start] if joining is not None else [])]))
+            if dealing is not None and shards is not None and self._is_begun(target):
+                # The target may be as it is behind the statement already: it is looked at there.
+                plans = recorded_plans(rules, self._source_id, tables, shards, dealing.one_lane)
+            else:
+                plans = self._plans(rules, tables, source, target, shards)
+        starts = [*([joining.start] if joining is not None else []), *(item.behind for item in parked.values())]
+        host.relay.ensure_from(_lowest([_lowest_of(found), *starts]))
         # The chunks' marks of every table whose rows the lanes may still meet, by the rules they were dealt by.
         marked = dealing.plans(self._source_id, tables) if dealing is not None else plans
         with host.relay.one_generation():
@@ -185,33 +209,55 @@ class SubTaskRun:
             return Stopped()
         settled = self._settled()
 
-        def own_lanes(found: tuple[Checkpoint, ...], until: RelayOffset | None) -> ReplicateUnit:
-            return ReplicateUnit(
-                self._context(rules, epoch, tables),
-                host.service,
-                plans,
-                handover,
-                host.clock.position,
-                Standing(found, self._dealing() if until is not None else dealing, settled, ending),
-                Part(others=others, until=until),
-            )
-
-        if joining is None:
+        context = self._context(rules, epoch, tables)
+        wanted = dealing_of(config, self._lanes, plans)
+        begin = TablesStanding(tables, plans_by_number(plans), wanted, TableScope(rules, others))
+        waiting = self._waiting(parked, stop)
+        driver = StatementDriver(context, Stream.MAIN, begin, waiting=waiting, ops=self._owner.binlog_ops)
+        meeting = Meeting(lambda: host.relay.head().offset)
+        lanes = ReplicateUnit(
+            context,
+            host.service,
+            plans,
+            handover,
+            host.clock.position,
+            Standing(found, dealing, settled, ending),
+            driver,
+            Part(Stream.MAIN, meeting),
+        )
+        if joining is None and waiting is None:
             with self._adder(plans).beside(stop):
-                outcome = self._run_unit(own_lanes(found, None), stop)
+                outcome = self._run_unit(lanes, stop)
             return self._reached(epoch, ending) if isinstance(outcome, Finished) else outcome
-        if ending.stop is not None:
+        if joining is not None and ending.stop is not None:
             raise errors.replicate.UPDATE_OF_ENDING(
                 task=self._config.task, source=self._source_id, stop=ending.stop.shown
             )
-        context = self._context(joining.dealing.compiled_rules(), epoch, tables)
-        join = TableJoin(context, host.service, host.clock.position, joining)
-        unit = JoiningUnit(context, own_lanes, found, join)
-        with self._adder(plans).beside(stop):
-            outcome = self._run_unit(unit, stop)
-        if unit.has_joined:
-            return Stopped() if stop.is_set else None
-        return outcome
+        join, come = None, tuple[TablePlan, ...]()
+        if joining is not None:
+            own = self._context(joining.dealing.compiled_rules(), epoch, tables)
+            join = TableJoin(own, host.service, host.clock.position, joining, meeting, waiting, self._owner.binlog_ops)
+            come = joining.dealing.plans(self._source_id, tables)
+        with ExitStack() as beside:
+            beside.enter_context(self._adder((*plans, *come)).beside(stop))
+            coming = NOBODY
+            if waiting is not None:
+                agent = ShardAgent(context, host.shards, waiting)
+                beside.enter_context(agent.beside(stop))
+                coming = ReleasedTables(
+                    context, host.service, host.clock.position, meeting, waiting, agent, self._owner.binlog_ops
+                )
+            outcome = self._run_unit(JoiningUnit(context, lanes, driver, meeting, join, coming), stop)
+        return self._reached(epoch, ending) if isinstance(outcome, Finished) else outcome
+
+    def _waiting(self, parked: Mapping[int, Parked], stop: StopSignal) -> WaitingTables | None:
+        """The shard tables that wait before sharding DDLs; None without a shard-mode, once none waits any more."""
+        if self._config.shard_mode == config_pb2.SHARD_MODE_NONE and not parked:
+            return None
+        waiting = WaitingTables()
+        for number, item in parked.items():
+            waiting.park({number: item}, self._host.relay.locate(item.behind, _LOCATE_SECONDS, stop))
+        return waiting
 
     def _plans(
         self,
@@ -228,6 +274,10 @@ class SubTaskRun:
             return make_plans(
                 rules, self._source_id, tables, source, target, self._config.meta_schema, shards, defer=defer
             )
+
+    def _is_begun(self, target: Session) -> bool:
+        with coding(self._target_endpoint, Side.TARGET, "target"):
+            return ddl_records.is_begun(target, *self._who)
 
     def _update(self, rules: Rules, epoch: int) -> Update:
         return Update(
@@ -254,10 +304,6 @@ class SubTaskRun:
             row = meta.read_row(self._target(sessions), *self._who)
         assert row is not None  # noqa: S101 - for the type checker: it was taken over
         return row
-
-    def _dealing(self) -> Dealing | None:
-        """As it is recorded by now."""
-        return Dealing.from_json(self._row().dealing)
 
     def _run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:
         self._owner.unit_begins(unit)
@@ -308,7 +354,7 @@ class SubTaskRun:
                 start, settled = begin.at(config.start_at) or (start, None)
             self._host.relay.ensure_from(start, fresh=alone)
             # After the position: a table altered in between meets its DDL in the stream.
-            tables = read_structures(source, rules, self._source_id)
+            tables, creations = read_described(source, rules, self._source_id)
             if settled is not None:
                 check_keys(self._source_id, config.start_at.time, tables)
         phase = Phase.REPLICATE if incremental else Phase.SNAPSHOT
@@ -324,11 +370,18 @@ class SubTaskRun:
                 phase,
                 start,
                 tables,
-                lambda session: self._insert_first(session, first, settled),
+                lambda session: self._insert_first(session, first, settled, dict(enumerate(creations))),
             )
 
-    def _insert_first(self, session: Session, first: tuple[Checkpoint, ...], settled: SourcePosition | None) -> None:
+    def _insert_first(
+        self,
+        session: Session,
+        first: tuple[Checkpoint, ...],
+        settled: SourcePosition | None,
+        creations: Mapping[int, Creation],
+    ) -> None:
         checkpoints.insert(session, *self._who, first)
+        ddl_records.write_creations(session, *self._who, creations)
         if settled is not None:
             bounds.write(session, *self._who, Bound(bounds.Kind.SETTLED, self._config.start_at.time, settled, 0.0))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class ValueKind(enum.IntEnum):
@@ -70,6 +70,11 @@ class Table:
     row_estimate: int = 0
     byte_estimate: int = 0
     key_hidden: bool = False
+
+    @property
+    def structure(self) -> Table:
+        """The table without what its rows make of it."""
+        return replace(self, row_estimate=0, byte_estimate=0)
 
     @property
     def full_name(self) -> str:

@@ -16,6 +16,7 @@ from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Session, Side, coded, coding, execute, quote_name, rows, text_of
 from worker.create_table import UnreadableCreateTable, merged_create_table, stand_ins
+from worker.ddl.creation import Creation, read_creation
 from worker.deferred.defer import defer_indexes
 from worker.endpoint import Endpoint
 from worker.fit import misfit
@@ -89,7 +90,7 @@ def ensure_target(
         created = found is None
         creation = ""
         if found is None:
-            creation = _create(source, target, first)
+            creation = _create(target, first, describe(source, first))
             found = _find(target, first)
         if found is None:
             raise _differs(first, ["it cannot be found under this name after its creation"])
@@ -98,6 +99,21 @@ def ensure_target(
         if defer and creation and facts.key and not found.key_hidden:
             defer_indexes(target, meta_schema, plans, creation)
         return facts
+
+
+def make_target(target: Session, plans: Sequence[TablePlan], creation: Creation, *, meta_schema: str) -> TargetFacts:
+    """As :func:`ensure_target`; the table is made, if it is missing, of ``creation``, a shard table's."""
+    first = plans[0]
+    if first.target_schema.lower() == meta_schema.lower():
+        raise errors.replicate.TARGET_IS_META(source=first.source, **_names(first))
+    found = _find(target, first)
+    created = found is None
+    if found is None:
+        _create(target, first, creation)
+        found = _find(target, first)
+    if found is None:
+        raise _differs(first, ["it cannot be found under this name after its creation"])
+    return _check(target, plans, found, created)
 
 
 def compare_target(target: Session, plans: Sequence[TablePlan]) -> TargetFacts | None:
@@ -140,17 +156,15 @@ def _quoted(plan: TablePlan) -> str:
     return f"{quote_name(plan.target_schema)}.{quote_name(plan.target_table)}"
 
 
-def _create(source: Session, target: Session, plan: TablePlan) -> str:
+def _create(target: Session, plan: TablePlan, described: Creation) -> str:
     """The statement that made the table, "" when somebody else was faster."""
-    statement, collation = _describe(source, plan)
+    statement, collation = described.text, described.collation
     replaced = _replaced(target, plan, collation)
     try:
         creation = merged_create_table(statement, plan.table.columns, plan.columns, _quoted(plan), collation, replaced)
     except UnreadableCreateTable as error:
         raise _refused(plan, str(error), 0, statement) from error
-    if not rows(target, "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s", (plan.target_schema,)):
-        # Asked first: IF NOT EXISTS wants the global CREATE privilege even if the schema is there.
-        execute(target, f"CREATE DATABASE IF NOT EXISTS {quote_name(plan.target_schema)}")
+    ensure_schema(target, plan.target_schema)
     try:
         execute(target, creation)
         existed = any(int(code) == _TABLE_EXISTS for _, code, _ in rows(target, "SHOW WARNINGS"))
@@ -159,6 +173,13 @@ def _create(source: Session, target: Session, plan: TablePlan) -> str:
             raise
         raise _refused(plan, reason_of(error), errno_of(error), creation) from error
     return "" if existed else creation
+
+
+def ensure_schema(target: Session, schema: str) -> None:
+    """Raises ``pymysql.MySQLError``."""
+    if not rows(target, "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s", (schema,)):
+        # Asked first: IF NOT EXISTS wants the global CREATE privilege even if the schema is there.
+        execute(target, f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
 
 
 def _replaced(target: Session, plan: TablePlan, default: str) -> dict[str, str]:
@@ -203,24 +224,16 @@ def _refused(plan: TablePlan, reason: str, errno: int, statement: str) -> Shardm
     )
 
 
-def _describe(source: Session, plan: TablePlan) -> tuple[str, str]:
-    """The shard table's CREATE TABLE and its default collation."""
+def describe(source: Session, plan: TablePlan) -> Creation:
+    """The shard table's CREATE TABLE. Raises SOURCE_TABLE_GONE and coded errors."""
     table = plan.table
     try:
-        execute(source, "SET SESSION sql_quote_show_create = 1")
-        found = rows(source, f"SHOW CREATE TABLE {quote_name(table.schema)}.{quote_name(table.name)}")
-        collation = rows(
-            source,
-            "SELECT TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
-            (table.schema, table.name),
-        )
+        found = read_creation(source, table.schema, table.name)
     except pymysql.MySQLError as error:
         if errno_of(error) not in (_NO_SUCH_SCHEMA, _NO_SUCH_TABLE):
             raise coded(error, _endpoint(source), Side.SOURCE, plan.source) from error
-        found = collation = []
-    if not found or not collation:
-        raise errors.replicate.SOURCE_TABLE_GONE(source=plan.source, **_names(plan))
-    return text_of(found[0][1]), text_of(collation[0][0])
+        raise errors.replicate.SOURCE_TABLE_GONE(source=plan.source, **_names(plan)) from error
+    return found
 
 
 def _differs(plan: TablePlan, differences: Iterable[str]) -> ShardmergeError:

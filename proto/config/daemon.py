@@ -67,12 +67,14 @@ class MasterFile(Daemon):
     """dm-master's configuration.
 
     ``worker_ttl``: seconds of the lease behind leadership and membership. ``rpc_timeout``: seconds for which
-    a command waits until workers have done what was decided.
+    a command waits until workers have done what was decided. ``lock_alert_seconds``: a sharding DDL that has not
+    come through for so long is told in the log, again and again.
     """
 
     master_addr: ListenAddress = "127.0.0.1:8261"
     worker_ttl: Count = 5
     rpc_timeout: Count = 60
+    lock_alert_seconds: Count = 300
 
 
 class WorkerFile(Daemon):

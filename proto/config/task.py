@@ -31,6 +31,11 @@ _MODES = {
     "incremental": pb.TASK_MODE_INCREMENTAL,
     "all": pb.TASK_MODE_ALL,
 }
+_SHARD_MODES = {
+    "": pb.SHARD_MODE_NONE,
+    "pessimistic": pb.SHARD_MODE_PESSIMISTIC,
+    "optimistic": pb.SHARD_MODE_OPTIMISTIC,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class TaskFile:
             load=pb.LoadConfig(defer_indexes=task.load.defer_indexes),
             replicate=_replicate(task, instance),
             ignore_checking_items=task.ignore_checking_items,
+            shard_mode=_SHARD_MODES[task.shard_mode or ("pessimistic" if task.is_sharding else "")],
         )
         if list_name:
             subtask.block_allow_list.CopyFrom(task.block_allow_lists()[list_name].to_proto(list_name))
@@ -121,10 +127,18 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
         raise config.INVALID(finding=file_name, more="")
     notes = (
         *notes_of(document, TASK_NOTES),
+        *_mode_notes(document, model),
         *_meta_notes(document, model),
         *_instance_number_notes(document, model),
     )
     return TaskFile(model, notes, environ)
+
+
+def _mode_notes(document: Document, task: TaskModel) -> tuple[str, ...]:
+    if task.shard_mode != "optimistic":
+        return ()
+    line = document.line(("shard-mode",))
+    return (f"line {line}: shard-mode: optimistic counts as pessimistic yet: a DDL waits for all shard tables",)
 
 
 def _meta_notes(document: Document, task: TaskModel) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ _SYNCER = {
     "safe-mode-duration": "no effect: a restart repeats nothing",
     "enable-ansi-quotes": "no effect",
 }
-_SHARDING = "parsed only: a DDL on a routed table stops the task before it (shard-DDL handling is missing)"
+_OPTIMISTIC = "no effect yet: a sharding DDL waits until all shard tables have come to it, as with pessimistic"
 _ONLINE_DDL = "no effect yet: tables of gh-ost and pt-online-schema-change are tables like all others"
 _HEARTBEAT = "no effect: lag needs no heartbeat table"
 _VALIDATOR = "no effect: continuous validation is missing"
@@ -57,9 +57,7 @@ def _blocks(top: str, inline: str, notes: Mapping[str, str]) -> dict[NotePath, s
 
 
 TASK_NOTES: Mapping[NotePath, str] = {
-    ("is-sharding",): _SHARDING,
-    ("shard-mode",): _SHARDING,
-    ("strict-optimistic-shard-mode",): _SHARDING,
+    ("strict-optimistic-shard-mode",): _OPTIMISTIC,
     ("timezone",): "no effect: both sides always speak UTC",
     ("collation_compatible",): "no effect: columns keep the charset and collation of the source",
     ("mariadb2tidb",): "no effect",

@@ -225,3 +225,11 @@ BINLOG_FILTERED = _define(
     workaround="Remove the option from the source server's configuration file and restart it, or leave the schemas out "
     "with the block-allow list.",
 )
+TABLES_CHANGE = _define(
+    12051,
+    "tables-keep-changing",
+    scope=Scope.SOURCE,
+    message="source {source}: its tables were altered again and again while their structures were read",
+    workaround="Nothing has begun. It is tried again by itself.",
+    retryable=True,
+)

@@ -1,10 +1,10 @@
-"""DDL errors: codes 50001–50999."""
+"""DDL errors: codes 50001–50999. 50101–50149: the locks of sharding DDLs."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Scope, define
+from proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="ddl")
 
@@ -17,4 +17,189 @@ NOT_HANDLED = _define(
     workaround="Nothing is lost: the task stands right before the statement. Upgrade to a version with "
     "shard-DDL handling and resume-task. If it makes a table: update-task with the task file takes the table in, with "
     "its rows.",
+)
+
+_SKIP = "`dmctl binlog skip {task} -s {source}` goes past the statement without it"
+_REPLACE = '`dmctl binlog replace {task} "<statement>" -s {source}` runs another one instead'
+
+STATEMENT_UNKNOWN = _define(
+    50002,
+    "statement-not-understood",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: what the statement at {position} changes is not understood: {statement}",
+    workaround=f"The task stands right before it. If it changes none of the task's tables, {_SKIP}. If it does, "
+    f"{_REPLACE}.",
+)
+ROWS_BY_STATEMENT = _define(
+    50003,
+    "rows-changed-by-statement",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: at {position} rows of {tables} were changed by a statement that was logged "
+    "without its rows: {statement}",
+    workaround="Set binlog_format=ROW at the source, for every session. Make the same change at the target by hand, "
+    f"then {_SKIP}; or start the task anew with a new snapshot.",
+)
+DDL_REFUSED = _define(
+    50004,
+    "ddl-refused-by-target",
+    scope=Scope.TARGET,
+    message="source {source}, task {task}: the target refuses what is to run for the statement at {position}: "
+    "{statement}: {reason} (errno {errno})",
+    workaround=f"The task stands right before the statement. Mend what the target says and resume-task; or {_REPLACE}; "
+    f"or {_SKIP}.",
+)
+NEEDS_SHARD_MODE = _define(
+    50005,
+    "ddl-of-shards-without-mode",
+    scope=Scope.CONFIG,
+    message="source {source}, task {task}: {table} is one of {shards} shard tables of {target}, and the task has no "
+    "shard-mode, so it is not known when the statement at {position} is to run there: {statement}",
+    workaround="The task stands right before the statement. Set shard-mode: pessimistic (once all shard tables have "
+    "come to it) or optimistic (at once, the target takes the union) and update-task with the file; or "
+    f"{_REPLACE}; or {_SKIP}.",
+)
+MOVES_ROWS = _define(
+    50006,
+    "ddl-moves-rows",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} brings or takes rows of {table} without telling "
+    "which: {statement}",
+    workaround=f"The task stands right before it. Make the same change at the target by hand, then {_SKIP}.",
+)
+ROWS_NOT_TOLD_APART = _define(
+    50007,
+    "rows-not-told-apart",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} removes all rows of {table}, which cannot be "
+    "told from those of {target}'s other shard tables: {why}: {statement}",
+    workaround=f"The task stands right before it. Remove the rows at the target by hand, then {_SKIP}; or keep them: "
+    f"{_SKIP} at once.",
+)
+RENAME_LEAVES = _define(
+    50008,
+    "rename-across-rules",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: at {position} {table} gets the name {new}, and {reason}: {statement}",
+    workaround="The task stands right before the statement. "
+    f"{_SKIP[0].upper()}{_SKIP[1:]}; then update-task takes a table in, with its rows, that the rules let through.",
+)
+STRUCTURE_REFUSES = _define(
+    50009,
+    "ddl-refused-by-structure",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} does not fit the recorded structure of {table}: "
+    "{reason} (errno {errno}): {statement}",
+    workaround="The structure was read later than this place of the binlog, or the target's server does not know the "
+    f"statement. {_REPLACE[0].upper()}{_REPLACE[1:]}; or {_SKIP}.",
+)
+NO_CREATION = _define(
+    50010,
+    "structure-not-recorded",
+    scope=Scope.INTERNAL,
+    message="source {source}, task {task}: the CREATE TABLE of {table} was not recorded, and the table at the source "
+    "is no longer as it was before the statement at {position}: {statement}",
+    workaround="Start the task anew with a new snapshot (start-task --remove-meta).",
+)
+CHECK_BY_NAME = _define(
+    50011,
+    "check-by-name",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} names a check or constraint of {table}, whose "
+    "name at the target is another: {statement}",
+    workaround="The task stands right before the statement. "
+    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, with the name that SHOW CREATE TABLE shows at the target.",
+)
+MAPPED_COLUMN = _define(
+    50012,
+    "ddl-of-mapped-column",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} changes column {column} of {table}, whose "
+    "values are mapped: {statement}",
+    workaround="The task stands right before the statement. "
+    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, which leaves the target's column able to hold the mapped values.",
+)
+RENAME_REMAPS = _define(
+    50013,
+    "rename-remaps",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: at {position} {table} gets the name {new}, by which {reason}: {statement}",
+    workaround="The task stands right before the statement. Keep the rows where they are, by rules that name the "
+    f"table's new name too; or {_SKIP}.",
+)
+LOCK_CONFLICT = _define(
+    50101,
+    "ddl-lock-conflict",
+    scope=Scope.SOURCE,
+    message="lock {lock}: shard table(s) {tables} wait before another statement than the lock's. Theirs, at {position} "
+    "of source {source}: {other} — the lock's, first come to by source {owner}: {statement}",
+    workaround="Nothing is lost: both wait. One of: let the lock's statement run without them (shard-ddl-lock unlock "
+    "'{lock}'; theirs gets a lock of its own behind it); change the target by hand and let the tables go on without "
+    "running it (… unlock '{lock}' -f); take the tables out of the task (update-task, or stop-task -s {source}).",
+)
+LOCK_UNKNOWN = _define(
+    50102,
+    "ddl-lock-unknown",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="there is no DDL lock {lock}",
+    workaround="shard-ddl-lock lists the locks. In a shell an id needs quotes ('…'), for the backquotes in it.",
+)
+LOCK_RELEASED = _define(
+    50103,
+    "ddl-lock-released",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="lock {lock} is released already; it goes when {waiting}",
+    workaround="Nothing to do for the lock. If it stays, look at those sources: query-status {task}.",
+)
+LOCK_OWNER = _define(
+    50104,
+    "ddl-lock-owner",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="lock {lock}: source {owner} cannot run the statement, for no shard table of it waits before it",
+    workaround="Give one of these as --owner: {ready}.",
+)
+LOCK_OPTIMISTIC = _define(
+    50105,
+    "ddl-lock-optimistic-only",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="{flags} of shard-ddl-lock unlock: for the shard-mode optimistic only, which this version does not have",
+    workaround="Leave it out. Pessimistic: --owner says who runs the statement, --force-remove that nobody does.",
+)
+LOCK_RULE = _define(
+    50106,
+    "ddl-lock-rule",
+    scope=Scope.INTERNAL,
+    message="a step of lock {lock} was not taken because it would break a rule: {reason}",
+    workaround="This is a bug: please report it with the output of shard-ddl-lock. Rows that wait are safe.",
+)
+LOCK_WAITS = _define(
+    50107,
+    "ddl-lock-waits",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="lock {lock} has been there for {seconds} s: {waiting}; its statement: {statement}",
+    workaround="Give the statement at the sources that are missing, or see shard-ddl-lock unlock. Rows of the shard "
+    "tables that wait are not applied meanwhile; all others are.",
+)
+VALUES_DRAWN = _define(
+    50014,
+    "ddl-draws-values",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} gives the rows of {table} values of column "
+    "{column} that each server draws for itself: {statement}",
+    workaround="The task stands right before the statement. "
+    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, which adds the column without a value, and copy the values by "
+    "`dmctl compare {task} --repair`; or start the task anew with a new snapshot.",
+)
+OPERATOR_STATEMENT = _define(
+    50015,
+    "operator-statement-not-understood",
+    scope=Scope.CONFIG,
+    message="source {source}, task {task}: what is to run for the statement at {position} is not understood: {given} "
+    "(the statement: {statement})",
+    workaround='Say it again with DDL of tables, named as at the source: `dmctl binlog replace|inject {task} "…" '
+    "-s {source}`, or `dmctl binlog revert {task} -s {source}`.",
 )

@@ -232,6 +232,23 @@ UPDATE_FULL = _define(
     workaround="Copy them with a task of their own.",
 )
 
+BINLOG_NO_ERROR = _define(
+    60312,
+    "binlog-no-error",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="task {task} on source(s) {source} stands before no statement, so it is not known which one is meant",
+    workaround="Give its place: -b FILE:POS, as in the binlog of the source.",
+)
+BINLOG_NOTHING_SAID = _define(
+    60313,
+    "binlog-nothing-said",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="task {task}, source {source}: nothing was said of the statement at {position}",
+    workaround="`binlog list` shows what was said.",
+)
+
 PEER_UNREACHABLE = _define(
     60801,
     "peer-unreachable",

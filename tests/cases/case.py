@@ -121,18 +121,51 @@ class Compare(Part):
 
 
 class Rows(Part):
-    """A query's result, in its order, must be ``are``, or what the same query gives ``same-at``."""
+    """A query's result, in its order, must be ``are``, or what the same query gives ``same-at``; ``soon``: it is waited
+    for."""
 
     rows: str
     at: Place = "target"
     are: list[list[Cell]] | None = None
     same_at: Place | None = None
+    soon: bool = False
 
     @model_validator(mode="after")
     def _one_expectation(self) -> Rows:
         if (self.are is None) == (self.same_at is None):
             raise ValueError("needs either are or same-at")
         return self
+
+
+class Lock(Part):
+    """A lock of a sharding DDL as `shard-ddl-lock` lists it: its target table, its stage, the sources that are behind;
+    ``conflict``: the code of the error that it shows."""
+
+    target: str
+    stage: Literal["gathering", "executing", "released"] = "gathering"
+    unsynced: list[Literal["source-1", "source-2"]] = []
+    conflict: Code | None = None
+
+
+class Locks(Part):
+    """Until the task's locks are these."""
+
+    locks: list[Lock]
+
+
+class Unlock(Part):
+    """`shard-ddl-lock unlock` of the target table's lock, with further options."""
+
+    unlock: str
+    options: list[str] = []
+
+
+class Binlog(Part):
+    """`dmctl binlog …` on the task: the operation, its statements, the place where the task stands unless given."""
+
+    binlog: Literal["skip", "replace", "inject", "revert", "list"]
+    sqls: str = ""
+    options: list[str] = []
 
 
 class SameBytes(Part):
@@ -176,6 +209,9 @@ Step = Annotated[
     | Annotated[Do, Tag("do")]
     | Annotated[Compare, Tag("compare")]
     | Annotated[Rows, Tag("rows")]
+    | Annotated[Locks, Tag("locks")]
+    | Annotated[Unlock, Tag("unlock")]
+    | Annotated[Binlog, Tag("binlog")]
     | Annotated[SameBytes, Tag("same-bytes")]
     | Annotated[AllTypes, Tag("all-types")]
     | Annotated[Write, Tag("write")]

@@ -14,10 +14,13 @@ from pymysql.cursors import Cursor
 from proto.errors import CATALOGUE
 from tests.cases.case import (
     AllTypes,
+    Binlog,
     Case,
     Cell,
     Compare,
     Do,
+    Lock,
+    Locks,
     Place,
     Refused,
     Rows,
@@ -27,6 +30,7 @@ from tests.cases.case import (
     SqlFile,
     StartTask,
     StopWriting,
+    Unlock,
     Wait,
     Write,
 )
@@ -90,6 +94,12 @@ class Runner:
                 self._compare(step)
             case Rows():
                 self._rows(step)
+            case Locks(locks=wanted):
+                self._locks(wanted)
+            case Unlock(unlock=target, options=options):
+                self._cluster.dmctl("shard-ddl-lock", "unlock", self._lock_id(target), *options)
+            case Binlog(binlog=op, sqls=sqls, options=options):
+                self._cluster.dmctl("binlog", op, self._task, *([sqls] if sqls else []), *options)
             case SameBytes(same_bytes=table, key=key):
                 self._same_bytes(table, key)
             case AllTypes():
@@ -117,8 +127,10 @@ class Runner:
             _execute_all(self._server(place), text)
 
     def _rows(self, step: Rows) -> None:
-        found = _result(self._server(step.at), step.rows)
         expected = step.are
+        if step.soon and expected is not None:
+            until(lambda: _result(self._server(step.at), step.rows) == expected, f"{step.rows} is {expected}", _SECONDS)
+        found = _result(self._server(step.at), step.rows)
         if step.same_at is not None:
             expected = _result(self._server(step.same_at), step.rows)
             assert expected, f"no rows at {step.same_at}: nothing was compared"
@@ -192,6 +204,38 @@ class Runner:
             assert [code for code, _ in subtask.errors] == [step.code], subtask
             for words in step.says:
                 assert words in subtask.errors[0][1], f"{words!r} is not in: {subtask.errors[0][1]}"
+
+    # -- locks
+
+    def _lock_id(self, target: str) -> str:
+        schema, table = target.split(".")
+        return f"{self._task}-`{schema}`.`{table}`"
+
+    def _locks(self, wanted: Sequence[Lock]) -> None:
+        expected = sorted(
+            (self._lock_id(lock.target), lock.stage, sorted(lock.unsynced), lock.conflict) for lock in wanted
+        )
+        seen: list[object] = []
+
+        def holds() -> bool:
+            seen[:] = self._seen_locks()
+            return seen == expected
+
+        try:
+            until(holds, "the locks are these", _SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"is:        {seen}\nshould be: {expected}") from error
+
+    def _seen_locks(self) -> list[object]:
+        answer = self._cluster.dmctl("shard-ddl-lock", self._task).json
+        places = {source: f"source-{number}" for number, (source, _) in enumerate(self._world.sources, 1)}
+        found: list[object] = []
+        for lock in cast("list[dict[str, object]]", answer.get("locks") or []):
+            conflict = cast("dict[str, object] | None", lock.get("conflict"))
+            unsynced = sorted(places[str(source)] for source in cast("list[str]", lock["unsynced"]))
+            code = int(str(conflict["code"])) if conflict else None
+            found.append((str(lock["ID"]), str(lock["stage"]), unsynced, code))
+        return sorted(found, key=str)
 
     # -- judge and writer
 

@@ -10,14 +10,21 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from proto import config_pb2, errors, worker_pb2
+from proto import config_pb2, errors, state_pb2, worker_pb2
 from proto.errors import ShardmergeError
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads
 from tests.support.wait import until
 from worker import source_time
 from worker.connection import Side, current_position, server_info
+from worker.context import SubTaskContext
+from worker.ddl.driver import StatementDriver, plans_by_number
+from worker.ddl.passing import Standing
+from worker.ddl.tables import TableScope
 from worker.host import Host, SourceEnd
+from worker.plan import TablePlan
 from worker.position import SourcePosition
+from worker.replicate.dealing import dealing_of
+from worker.replicate.stream import Stream
 from worker.replicate.unit import ReplicateUnit
 from worker.spark import TaskBody, TaskFailed, TaskOutcome, guarded
 from worker.subtask_run import SubTaskRun
@@ -84,6 +91,9 @@ class Run:
     def unit_begins(self, unit: ProcessUnit) -> None:
         self.unit = unit
 
+    def binlog_ops(self) -> tuple[state_pb2.BinlogOp, ...]:
+        return ()
+
     def works_beside(self, doing: Callable[[], str]) -> None:
         pass
 
@@ -143,6 +153,7 @@ class LaneRig(Rig):
             service=self.service,
             lane_address=self.address,
             needed_by_others=lambda task: False,
+            shards=NoLocks(),
         )
         return Run(config, host)
 
@@ -188,3 +199,20 @@ class LaneRig(Rig):
     def until_apart(self) -> None:
         """Until the lanes stand at different places."""
         until(lambda: len({place[1:] for place in self.checkpoints()}) > 1, "the lanes stand apart")
+
+
+class NoLocks:
+    """See :class:`worker.shard_desk.ShardDesk`: nobody listens, nothing is locked."""
+
+    def publish(self, task: str, source: str, record: state_pb2.ShardRecord) -> None:
+        pass
+
+    def locks(self, task: str, seen: int, seconds: float) -> tuple[int, tuple[state_pb2.LockRecord, ...]]:
+        return 0, ()
+
+
+def driver_of(context: SubTaskContext, plans: tuple[TablePlan, ...], lanes: int = 2) -> StatementDriver:
+    """Of a subtask's own lanes."""
+    dealing = dealing_of(context.config, lanes, plans)
+    standing = Standing(context.tables, plans_by_number(plans), dealing, TableScope(context.rules))
+    return StatementDriver(context, Stream.MAIN, standing)

@@ -251,6 +251,63 @@ def test_purge_relay_asks_per_source_and_tells_what_went(master: CannedMaster) -
     assert len(master.requests) == 2
 
 
+LOCK = pb.DDLLock(
+    id="merge-`shop`.`orders`",
+    task="merge",
+    mode="pessimistic",
+    owner="mysql-01",
+    ddls=["ALTER TABLE `shop`.`orders` ADD COLUMN c INT"],
+    synced=["mysql-01"],
+    unsynced=["mysql-02"],
+    stage="gathering",
+    waiting_for="shard table(s) mysql-02 `s`.`o` come to the statement",
+    tables=[pb.DDLLockTable(source="mysql-02", schema="s", table="o", standing="missing")],
+)
+
+
+@pytest.mark.parametrize("command", ["shard-ddl-lock", "show-ddl-locks"])
+def test_locks_are_listed_with_dm_names(command: str, master: CannedMaster, task_file: Path) -> None:
+    master.answer("ShowDDLLocks", pb.ShowDDLLocksResponse(result=True, locks=[LOCK]))
+    ran = dmctl(command, address=master.address)
+    _no_error(ran)
+    [lock] = ran.json["locks"]
+    dm = {name: lock[name] for name in ("ID", "task", "mode", "owner", "DDLs", "synced", "unsynced")}
+    assert dm == {
+        "ID": "merge-`shop`.`orders`",
+        "task": "merge",
+        "mode": "pessimistic",
+        "owner": "mysql-01",
+        "DDLs": ["ALTER TABLE `shop`.`orders` ADD COLUMN c INT"],
+        "synced": ["mysql-01"],
+        "unsynced": ["mysql-02"],
+    }
+    assert (lock["tables"][0]["standing"], lock["conflict"]) == ("missing", None)
+    _no_error(dmctl(command, str(task_file), "-s", "mysql-02", address=master.address))
+    assert master.requests == [
+        pb.ShowDDLLocksRequest(),
+        pb.ShowDDLLocksRequest(task="merge", sources=["mysql-02"]),
+    ]
+
+
+def test_a_lock_is_unlocked_in_both_spellings(master: CannedMaster) -> None:
+    master.answer("UnlockDDLLock", pb.UnlockDDLLockResponse(result=True, msg="source mysql-02 runs the statement"))
+    for command in (("shard-ddl-lock", "unlock"), ("unlock-ddl-lock",)):
+        ran = dmctl(*command, LOCK.id, "-o", "mysql-02", address=master.address)
+        _no_error(ran)
+        assert ran.json == {"result": True, "msg": "source mysql-02 runs the statement"}
+        _no_error(dmctl(*command, LOCK.id, "--force-remove", address=master.address))
+        flags = ("-a", "exec", "-d", "s", "-t", "o", "-s", "mysql-01")
+        _no_error(dmctl(*command, LOCK.id, *flags, address=master.address))
+        assert master.requests[-3:] == [
+            pb.UnlockDDLLockRequest(id=LOCK.id, replace_owner="mysql-02"),
+            pb.UnlockDDLLockRequest(id=LOCK.id, force_remove=True),
+            pb.UnlockDDLLockRequest(id=LOCK.id, action="exec", database="s", table="o", sources=["mysql-01"]),
+        ]
+    assert len(master.requests) == 6
+    assert "show-ddl-locks" not in dmctl("--help").out
+    assert "dmctl shard-ddl-lock unlock 'merge-`shop`.`orders`'" in dmctl("shard-ddl-lock", "unlock", "--help").out
+
+
 # --- failures
 
 
@@ -366,7 +423,9 @@ def test_a_deadline(master: CannedMaster) -> None:
         (("query-status", "--until", "synced"), 2, "needs a task"),
         (("query-status", "--rpc-timeout", "soon"), 2, "'soon' is not a duration"),
         (("query-status", "--master-addr", "http://x:1"), 2, "host:port"),
-        (("shard-ddl-lock",), 1, "[80009 not-supported]"),
+        (("handle-error",), 2, "[80001 usage]"),
+        (("shard-ddl-lock", "unlock"), 2, "LOCK-ID"),
+        (("shard-ddl-lock", "merge", "other"), 2, "other"),
         (("--ssl-ca", "ca.pem", "query-status"), 1, "TLS"),
         (("-config", "nowhere.toml", "query-status"), 1, "nowhere.toml"),
         (("start-task", "x.yaml", "--start-time", "2024-01-01"), 1, "[10008 start-unreadable] 2024-01-01"),

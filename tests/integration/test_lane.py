@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from proto import errors, relay_pb2, rpc
+from tests.integration.lane_rig import driver_of
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads, count_rows, subtask_config
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
@@ -67,7 +68,8 @@ def _unit(rig: Rig, spark: Threads) -> ReplicateUnit:
         lambda inner: checkpoints.insert(inner, META, TASK, SOURCE, first),
     )
     session.close()
-    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, Standing(first, None))
+    driver = driver_of(context, rig.plans)
+    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, Standing(first, None), driver)
 
 
 class _Running:

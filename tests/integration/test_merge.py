@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proto import errors
 from tests.support.cluster import Cluster
 from tests.support.wait import until
 from tests.support.world import World
@@ -121,7 +122,7 @@ def test_incremental_from_a_position(world: World) -> None:
     world.cluster.dmctl("stop-task", "inc")
 
 
-def test_ddl_on_a_routed_table_pauses_right_before_it(world: World) -> None:
+def test_ddl_of_a_shard_without_a_mode_pauses_right_before_it(world: World) -> None:
     family = world.family("ddl")
     shards = family.create(200)
     world.cluster.start_task(family.task())
@@ -144,7 +145,7 @@ def test_ddl_on_a_routed_table_pauses_right_before_it(world: World) -> None:
     until(paused, "the subtask with the DDL is paused", 300)
     found = world.cluster.subtasks("ddl")
     [(code, message)] = found[world.sources[0][0]].errors
-    assert code == 50001
+    assert code == errors.ddl.NEEDS_SHARD_MODE.code
     assert "ADD COLUMN extra INT" in message
     assert "mysql-bin." in message
     assert found[world.sources[1][0]].stage == "Running"

@@ -19,8 +19,8 @@ from tests.support.pair import started_pair
 from tests.support.wait import until
 from worker.connection import Side, connect, rows
 from worker.context import RunningSnapshot
+from worker.cutoff import cut_off
 from worker.position import RelayOffset, SourcePosition
-from worker.snapshot.cutoff import cut_off
 from worker.snapshot.link import GrpcLink
 from worker.unit import Outcome, Stopped, StopSignal
 

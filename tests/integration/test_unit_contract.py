@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from proto import errors
+from tests.integration.lane_rig import driver_of
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, subtask_config
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
@@ -46,7 +47,8 @@ def _replicate(rig: Rig) -> ProcessUnit:
             )
     finally:
         session.close()
-    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, Standing(first, None))
+    driver = driver_of(context, rig.plans)
+    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, Standing(first, None), driver)
 
 
 UNITS: dict[str, MakeUnit] = {"snapshot": _snapshot, "replicate": _replicate}

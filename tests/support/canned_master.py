@@ -77,11 +77,20 @@ class CannedMaster(MasterServicer):
     def CheckTask(self, request: pb.CheckTaskRequest, context: grpc.ServicerContext) -> Any:
         return self._next("CheckTask", request)
 
+    def HandleBinlog(self, request: pb.HandleBinlogRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("HandleBinlog", request)
+
     def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> Any:
         return self._next("PurgeRelay", request)
 
     def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> Any:
         return self._next("UpdateTask", request)
+
+    def ShowDDLLocks(self, request: pb.ShowDDLLocksRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("ShowDDLLocks", request)
+
+    def UnlockDDLLock(self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("UnlockDDLLock", request)
 
     def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> Any:
         return self._next("ListMember", request)

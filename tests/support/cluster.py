@@ -38,6 +38,7 @@ class Compared:
 
     def total(self, name: str) -> int:
         """Of all tables: rows, missing, extra, different, unjudged, repaired or unnamed."""
+        assert "tables" in self.answer.json, self.answer.text
         return sum(int(str(table[name])) for table in cast("list[Json]", self.answer.json["tables"]))
 
     @property

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
+from tests.support.daemon import Daemon
 from tests.support.wait import until
 from tests.support.world import World
-from tests.support.writer import ORDERS, Writer
+from tests.support.writer import ORDERS, ShardTable, Writer
 
 
 def _kill_worker(world: World) -> None:
@@ -150,7 +152,7 @@ def kill_while_copying(world: World, victim: str, moments: tuple[str, ...] = COP
         hooks.hold(moments[0])
         # Always watermarks: MariaDB needs no fix-up otherwise, and comes to fewer moments.
         world.cluster.start_task(family.task(extra="snapshot: {chunk-rows: 400, threads: 2, position: watermark}\n"))
-        _kill_at_each(world, victim, moments)
+        kill_at_each(world, victim, moments)
         world.cluster.wait_replicating(name)
         writer.go_on()
         writer.stop()
@@ -172,7 +174,7 @@ def kill_while_joining(world: World, victim: str, moments: tuple[str, ...] = JOI
         world.cluster.hooks.hold(moments[0])
         # Its answer may be that it was not heard in time: the worker stands still.
         world.cluster.dmctl("update-task", world.cluster.write(f"{name}.update.yaml", first), check=False)
-        _kill_at_each(world, victim, moments)
+        kill_at_each(world, victim, moments)
         world.cluster.wait_subtasks(
             name, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has no joining tables any more"
         )
@@ -184,16 +186,90 @@ def kill_while_joining(world: World, victim: str, moments: tuple[str, ...] = JOI
     world.cluster.dmctl("stop-task", name)
 
 
-def _kill_at_each(world: World, victim: str, moments: tuple[str, ...]) -> None:
-    """The first moment is held already. The next one is before the victim is killed: nobody passes it unseen."""
+PARKING = ("ddl.before_passing", "ddl.passing", "ddl.passed")
+"""Of a sharding DDL: a shard table comes to wait."""
+
+LOCKED = (
+    *PARKING,
+    "lock.executing",
+    "ddl.begun",
+    "ddl.run",
+    "lock.executed",
+    "lock.told",
+    "lock.before_release",
+    "lock.released",
+    "replay.beginning",
+    "replay.begun",
+    "join.near",
+    "join.before_adopting",
+    "join.adopting",
+    "join.adopted",
+)
+"""From there on to the last shard table that is the lanes' own again; as they come at the owner."""
+
+
+def kill_while_locked(world: World, victim: str, moments: tuple[str, ...] = LOCKED) -> None:
+    """The same victim at each of the moments of a sharding DDL, with load on (I1, I5, I6); nobody unlocks anything."""
+    name = f"lock_{victim}"
+    family = world.family(name, tables=2)
+    shards = family.create(300)
+    with Writer(shards, seed=29) as writer:
+        world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+        world.cluster.wait_replicating(name)
+        own = world.sources[0][1].connect
+        parking = tuple(moment for moment in moments if moment in PARKING)
+        _give(world, victim, parking, [shard for shard in shards if shard.connect == own])
+        # The source whose tables came first owns the lock.
+        until(lambda: locks_of(world, name), "there is a lock", 300)
+        _give(world, victim, moments[len(parking) :], [shard for shard in shards if shard.connect != own])
+        until(lambda: not locks_of(world, name), "there is no lock any more", 400)
+        world.cluster.wait_subtasks(
+            name, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has all tables in its own lanes"
+        )
+        writer.go_on()
+        writer.stop()
+    world.judge(family)
+    world.cluster.dmctl("stop-task", name)
+
+
+def _give(world: World, victim: str, moments: tuple[str, ...], shards: Sequence[ShardTable]) -> None:
+    """The statement to these tables, and the victim killed at the moments that follow from it."""
+    if moments:
+        world.cluster.hooks.hold(moments[0])
+    for shard in shards:
+        connection = shard.connect()
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {shard.name} ADD COLUMN added INT NOT NULL DEFAULT 7")
+            cursor.execute(f"UPDATE {shard.name} SET added = id % 5 WHERE id % 2 = 0")
+        connection.close()
+    if moments:
+        kill_at_each(world, victim, moments)
+
+
+def locks_of(world: World, task: str) -> list[object]:
+    """As `shard-ddl-lock` lists them."""
+    answer = world.cluster.dmctl("shard-ddl-lock", task, check=False)
+    return cast("list[object]", answer.json.get("locks") or []) if answer.code == 0 else [answer.text]
+
+
+def kill_at_each(
+    world: World, victim: str, moments: tuple[str, ...], nudge: Callable[[], object] = lambda: None
+) -> None:
+    """The first moment is held already. The next one is before the victim is killed: nobody passes it unseen.
+
+    ``nudge``: called now and then until the moment comes.
+    """
     hooks = world.cluster.hooks
     for moment, following in zip(moments, (*moments[1:], None), strict=True):
         worker = world.cluster.worker_of("mysql-01")
-        until(
-            lambda moment=moment, worker=worker: hooks.standing(moment) & {one.pid for one in worker.session()},
-            f"the worker of mysql-01 stands at {moment}",
-            300,
-        )
+
+        def stands(moment: str = moment, worker: Daemon = worker) -> bool:
+            if hooks.standing(moment) & {one.pid for one in worker.session()}:
+                return True
+            nudge()
+            return False
+
+        until(stands, f"the worker of mysql-01 stands at {moment}", 300)
         if following is not None:
             hooks.hold(following)
         try:

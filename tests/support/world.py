@@ -164,7 +164,7 @@ class World:
 
         Says who: the judge here, and `dmctl compare`, which must come to the same.
         """
-        self.cluster.wait_caught_up(family.name, dict(family.sources))
+        self.settle([family.name])
         verdict = family.verdict()
         assert verdict.differences == 0, verdict
         compared = self.cluster.compare(family.name)

@@ -210,9 +210,9 @@ class Writer:
         self._may_run.set()
 
     def go_on(self, changes: int = 200) -> None:
-        """Return when it has made so many further changes."""
+        """Return when it has made more than so many further changes."""
         wanted = self.counts.changes + changes
-        until(lambda: self.counts.changes >= wanted or bool(self._errors), f"{changes} further changes")
+        until(lambda: self.counts.changes > wanted or bool(self._errors), f"{changes} further changes")
 
     def stop(self) -> Counts:
         """End all threads and return what they committed; raises the first thread's failure."""

@@ -162,6 +162,11 @@ class BlockDecoder:
         self._given = False
         self._undone = True
 
+    def forget(self) -> None:
+        """Ask ``resolve`` anew about every table: its answers are others from here on. Between two statements."""
+        self._known = {}
+        self._near = [None] * (int(_NEAR) + 1)
+
     def decode(self, events: bytes, skip_events: int = 0) -> list[RowChange]:
         """The row changes of whole events, in order.
 

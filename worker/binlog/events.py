@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from proto import errors
+from worker.binlog.queryvars import QueryVariables, query_variables
 
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
@@ -212,10 +213,10 @@ class FormatDescription:
         return self.post_header_lengths[code] if code < len(self.post_header_lengths) else 0
 
 
-_MULTIBYTE_CLIENT = {
-    # Collation ids of clients that do not speak UTF-8; other ids are read as UTF-8, else as latin1.
-    1: "big5", 84: "big5", 8: "latin1", 5: "latin1", 15: "latin1", 31: "latin1", 47: "latin1", 48: "latin1",
-    49: "latin1", 94: "latin1", 24: "gb2312", 86: "gb2312", 28: "gbk", 87: "gbk", 248: "gb18030", 249: "gb18030",
+_CLIENT_ENCODINGS = {
+    # Collation ids of clients that do not speak UTF-8; other ids are read as UTF-8. The servers' latin1 is cp1252.
+    1: "big5", 84: "big5", 8: "cp1252", 5: "cp1252", 15: "cp1252", 31: "cp1252", 47: "cp1252", 48: "cp1252",
+    49: "cp1252", 94: "cp1252", 24: "gb2312", 86: "gb2312", 28: "gbk", 87: "gbk", 248: "gb18030", 249: "gb18030",
     13: "shift_jis", 88: "shift_jis", 95: "cp932", 96: "cp932", 12: "euc_jp", 91: "euc_jp", 19: "euc_kr", 85: "euc_kr",
     14: "cp1251", 23: "cp1251", 50: "cp1251", 51: "cp1251", 52: "cp1251", 7: "koi8_r", 74: "koi8_r",
 }  # fmt: skip
@@ -223,19 +224,36 @@ _MULTIBYTE_CLIENT = {
 
 @dataclass(frozen=True, slots=True)
 class QueryEvent:
-    """A statement. ``statement``: its bytes in the client's character set; ``sql_mode`` None when not said."""
+    """A statement. ``statement``: its bytes in the client's character set; ``second``: Unix time of its begin."""
 
     schema: str
     statement: bytes
-    sql_mode: int | None
-    client_collation: int | None
+    variables: QueryVariables
     error_code: int
+    second: int
+
+    @property
+    def sql_mode(self) -> int | None:
+        """The server's bits; None when not said."""
+        return self.variables.sql_mode
 
     @property
     def text(self) -> str:
         """The statement as text; bytes that are not of the client's character set become U+FFFD."""
-        encoding = _MULTIBYTE_CLIENT.get(self.client_collation or 0, "utf-8")
-        return self.statement.decode(encoding, "replace")
+        return self.statement.decode(self._encoding, "replace")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether :attr:`text` is what the client has sent."""
+        try:
+            self.statement.decode(self._encoding)
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    @property
+    def _encoding(self) -> str:
+        return _CLIENT_ENCODINGS.get(self.variables.collation or 0, "utf-8")
 
 
 def parse_query(event: bytes, checksum: bool, source: str = "") -> QueryEvent:
@@ -248,39 +266,12 @@ def parse_query(event: bytes, checksum: bool, source: str = "") -> QueryEvent:
     statement_at = schema_at + schema_length + 1
     if statement_at > end:
         raise malformed(source, header.log_pos, "QUERY: its variables and schema name exceed the event")
-    sql_mode, collation = _query_variables(event[variables_at:schema_at])
+    variables = query_variables(event[variables_at:schema_at])
     statement = event[statement_at:end]
     if header.type == EventType.QUERY_COMPRESSED:
         statement = uncompress(statement, _MAX_STATEMENT, source, header.log_pos)
     schema = event[schema_at : statement_at - 1].decode("utf-8", "replace")
-    return QueryEvent(schema, statement, sql_mode, collation, error_code)
-
-
-def _query_variables(variables: bytes) -> tuple[int | None, int | None]:
-    """sql_mode and the client's collation id from a query's status variables.
-
-    Both come early, in the order the server writes them (Query_log_event::write): reading ends at the first code it
-    has no need to know.
-    """
-    sql_mode: int | None = None
-    at = 0
-    while at < len(variables):
-        code = variables[at]
-        at += 1
-        if code == 0 and at + 4 <= len(variables):  # Q_FLAGS2_CODE
-            at += 4
-        elif code == 1 and at + 8 <= len(variables):  # Q_SQL_MODE_CODE
-            (sql_mode,) = _U64.unpack_from(variables, at)
-            at += 8
-        elif code == 6 and at < len(variables):  # Q_CATALOG_NZ_CODE
-            at += 1 + variables[at]
-        elif code == 3 and at + 4 <= len(variables):  # Q_AUTO_INCREMENT
-            at += 4
-        elif code == 4 and at + 6 <= len(variables):  # Q_CHARSET_CODE
-            return sql_mode, _U16.unpack_from(variables, at)[0]
-        else:
-            break
-    return sql_mode, None
+    return QueryEvent(schema, statement, variables, error_code, header.timestamp)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
-
-import pymysql
 
 from proto import compare_pb2 as pb
 from proto import errors, rpc
@@ -35,6 +32,7 @@ from worker.compare.tables import ComparedTable, NotCompared, compared_table
 from worker.compare.task import CompareSpec, CompareTask
 from worker.connection import Session, Side, coding, connect, quote_name, rows
 from worker.context import RunningSnapshot, SubTaskContext
+from worker.cutoff import ANSWER_SECONDS, session_until, until_stopped
 from worker.ddl.routed import RoutedScope
 from worker.ddl.tables import TableScope
 from worker.plan import TablePlan
@@ -42,7 +40,6 @@ from worker.position import RelayOffset
 from worker.replicate.dealing import Dealing
 from worker.schema import read_table
 from worker.snapshot.chunks import Chunk
-from worker.snapshot.cutoff import ANSWER_SECONDS, cut_off
 from worker.snapshot.plan import TablePlanner
 from worker.snapshot.source import open_source
 from worker.spark import TaskFailed
@@ -184,24 +181,19 @@ class Comparison:
 
     def _tables(self) -> list[ComparedTable | NotCompared]:
         """Raises ``pymysql.MySQLError`` as coded errors."""
-        endpoint = self._context.target_endpoint
         wanted = [plan for plan in self._plans if _is_wanted(plan, self._request.tables)]
-        session = connect(endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS)
-        try:
-            with coding(endpoint, Side.TARGET, "target"), cut_off(session, self._stop):
-                everyone = self._everyone(session)
-                first = min(self._request.task_sources, default="") == self._context.source.source_id
-                found: list[ComparedTable | NotCompared] = []
-                told: set[str] = set()
-                for plan in wanted:
-                    target = read_table(session, plan.target_schema, plan.target_table, source="target")
-                    strays = first and plan.target_name not in told
-                    found.append(compared_table(plan, target, everyone, strays=strays))
-                    if isinstance(found[-1], ComparedTable):
-                        told.add(plan.target_name)
-                return found
-        finally:
-            _close(session)
+        with session_until(self._stop, self._context.target_endpoint, Side.TARGET, name="target") as session:
+            everyone = self._everyone(session)
+            first = min(self._request.task_sources, default="") == self._context.source.source_id
+            found: list[ComparedTable | NotCompared] = []
+            told: set[str] = set()
+            for plan in wanted:
+                target = read_table(session, plan.target_schema, plan.target_table, source="target")
+                strays = first and plan.target_name not in told
+                found.append(compared_table(plan, target, everyone, strays=strays))
+                if isinstance(found[-1], ComparedTable):
+                    told.add(plan.target_name)
+            return found
 
     def _everyone(self, session: Session) -> list[TablePlan] | str:
         """The plans of all shard tables of all the task's sources, by their records at the target; or why they are not
@@ -215,6 +207,14 @@ class Comparison:
                 (config.task,),
             )
         }
+        away = rows(
+            session,
+            f"SELECT `source` FROM {quote_name(config.meta_schema)}.`parked_table` WHERE `task` = %s UNION "
+            f"SELECT `source` FROM {quote_name(config.meta_schema)}.`subtask` WHERE `task` = %s AND `joining` <> ''",
+            (config.task, config.task),
+        )
+        if away:
+            return f"shard tables of source {away[0][0]} wait or join, so it is not known which rows are theirs"
         plans = list(self._plans)
         for source in sorted({*found, *self._request.task_sources} - {mine}):
             dealing = Dealing.from_json(found.get(source, ""))
@@ -226,19 +226,17 @@ class Comparison:
     # --- the pieces of work
 
     def _plan_all(self, desk: Desk) -> None:
-        context = self._context
-        source = open_source(context.source_endpoint, context.source.source_id)
-        try:
-            target = connect(context.target_endpoint, Side.TARGET, name="target", raw=True, read_timeout=ANSWER_SECONDS)
-            try:
-                with cut_off(source, self._stop), cut_off(target, self._stop):
-                    for number, table in enumerate(self._compared):
-                        self._plan(desk, number, table, source, target)
-                desk.complete()
-            finally:
-                _close(target)
-        finally:
-            _close(source)
+        context, stop = self._context, self._stop
+        endpoint = context.target_endpoint
+        with (
+            until_stopped(open_source(context.source_endpoint, context.source.source_id), stop) as source,
+            until_stopped(
+                connect(endpoint, Side.TARGET, name="target", raw=True, read_timeout=ANSWER_SECONDS), stop
+            ) as target,
+        ):
+            for number, table in enumerate(self._compared):
+                self._plan(desk, number, table, source, target)
+            desk.complete()
 
     def _plan(self, desk: Desk, number: int, table: ComparedTable, source: Session, target: Session) -> None:
         context = self._context
@@ -264,8 +262,3 @@ class Comparison:
 def _is_wanted(plan: TablePlan, names: Sequence[str]) -> bool:
     own = {f"{plan.table.schema}.{plan.table.name}", f"{plan.target_schema}.{plan.target_table}"}
     return not names or not own.isdisjoint(names)
-
-
-def _close(session: Session) -> None:
-    with suppress(pymysql.MySQLError):
-        session.close()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-
-import pymysql
 
 from proto import errors, hooks
 from proto.errors import ShardmergeError
@@ -15,11 +13,11 @@ from worker.binlog.decoder import BlockDecoder
 from worker.compare.judge import Row
 from worker.compare.tables import ComparedTable, Reads
 from worker.connection import Endpoint, ServerInfo, Session, Side, coding, connect, execute, server_info
+from worker.cutoff import ANSWER_SECONDS, let_go
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.rows import Literals
 from worker.snapshot.changes import changes_between, only
-from worker.snapshot.cutoff import ANSWER_SECONDS
 from worker.snapshot.fixup import key_of
 from worker.snapshot.link import GrpcLink, Located
 from worker.snapshot.rawquery import RawRow, raw_rows
@@ -67,7 +65,7 @@ class SourceSide:
 
     def close(self) -> None:
         session, self._session = self._session, None
-        _close(session)
+        let_go(session)
 
     def _opened(self) -> tuple[Session, ServerInfo]:
         if self._session is None or self._info is None:
@@ -110,8 +108,8 @@ class TargetSide:
     def close(self) -> None:
         raw, plain = self._raw, self._plain
         self._raw = self._plain = None
-        _close(raw)
-        _close(plain)
+        let_go(raw)
+        let_go(plain)
 
     def coding(self) -> AbstractContextManager[None]:
         return coding(self._endpoint, Side.TARGET, "target")
@@ -177,9 +175,3 @@ def read_rows(
         )
         found.setdefault(key.target, []).append(Row(values, shown))
     return found
-
-
-def _close(session: Session | None) -> None:
-    if session is not None:
-        with suppress(pymysql.MySQLError):
-            session.close()

@@ -22,6 +22,7 @@ class Kind(enum.Enum):
     STRING = 3
     SYMBOL = 4  # one character of anything else
     BAD = 5  # a quote or comment without an end
+    MARK = 6  # begins or ends a comment with code: only among pieces()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +63,33 @@ _ANSI_NAME = _STRINGS['"', False]
 
 def tokens(text: str, sql_mode: int = 0) -> tuple[Token, ...]:
     """All tokens; what is in ``/*! … */`` counts, other comments do not. Never fails: see Kind.BAD."""
+    return tuple(piece for piece in pieces(text, sql_mode) if piece.kind is not Kind.MARK)
+
+
+def pieces(text: str, sql_mode: int = 0) -> tuple[Token, ...]:
+    """The tokens and, each a Kind.MARK, where comments with code begin and end."""
     found: list[Token] = []
     escapes = not sql_mode & NO_BACKSLASH_ESCAPES
     at = 0
     depth = 0  # open code comments
     while at < len(text):
-        skip = _SKIP.match(text, at) or _CODE_COMMENT.match(text, at)
-        if skip:
-            depth += skip.group().startswith("/*")
+        if skip := _SKIP.match(text, at):
             at = skip.end()
             continue
-        if depth and text.startswith("*/", at):
+        if code := _CODE_COMMENT.match(text, at):
+            depth += 1
+            token = Token(Kind.MARK, code.group(), at, code.end())
+        elif depth and text.startswith("*/", at):
             depth -= 1
-            at += 2
-            continue
-        if text.startswith("/*", at):
+            token = Token(Kind.MARK, "*/", at, at + 2)
+        elif text.startswith("/*", at):
             end = text.find("*/", at + 2)
-            if end < 0:
-                found.append(Token(Kind.BAD, text[at:], at, len(text)))
-                break
-            at = end + 2
-            continue
-        token = _token(text, at, escapes, ansi=bool(sql_mode & ANSI_QUOTES))
+            if end >= 0:
+                at = end + 2
+                continue
+            token = Token(Kind.BAD, text[at:], at, len(text))
+        else:
+            token = _token(text, at, escapes, ansi=bool(sql_mode & ANSI_QUOTES))
         found.append(token)
         at = token.end
     return tuple(found)

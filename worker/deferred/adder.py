@@ -17,11 +17,11 @@ import pymysql
 from proto import errors, hooks
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker.connection import Endpoint, Session, Side, coding, connect, execute, rows
+from worker.connection import Endpoint, Session, Side, execute, rows
+from worker.cutoff import session_until
 from worker.deferred import store
 from worker.deferred.index import Add, Await, DeferredIndex, Fulfilled, Step, next_step
 from worker.plan import TablePlan, TargetTable
-from worker.snapshot.cutoff import cut_off
 from worker.trouble import errno_of, reason_of
 from worker.unit import StopSignal
 
@@ -98,7 +98,9 @@ class IndexAdder:
 
     def _look(self, stop: StopSignal) -> bool:
         """One round over the tables that are left; True: another connection is adding some."""
-        with self._session(stop) as session:
+        # Without a limit on an answer: an ALTER takes what it takes.
+        with session_until(stop, self._endpoint, Side.TARGET, name="target", read_timeout=None) as session:
+            execute(session, f"SET SESSION lock_wait_timeout = {_MDL_WAIT_SECONDS}")
             busy = False
             for target in tuple(self._left):
                 if stop.is_set:
@@ -106,17 +108,6 @@ class IndexAdder:
                 if self._step(session, target) == "busy":
                     busy = True
             return busy
-
-    @contextmanager
-    def _session(self, stop: StopSignal) -> Generator[Session]:
-        session = connect(self._endpoint, Side.TARGET, name="target")
-        try:
-            with coding(self._endpoint, Side.TARGET, "target"), cut_off(session, stop):
-                execute(session, f"SET SESSION lock_wait_timeout = {_MDL_WAIT_SECONDS}")
-                yield session
-        finally:
-            with suppress(pymysql.MySQLError):
-                session.close()
 
     def _step(self, session: Session, target: TargetTable) -> str:
         owed = store.read_owed(session, self._meta_schema, target)

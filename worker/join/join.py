@@ -7,29 +7,39 @@ checkpoints of stream JOIN; the subtask's lanes pass them over.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from proto import hooks, worker_pb2
 from proto.errors import ShardmergeError
 from worker import meta
 from worker.connection import Session, Side, coding, connect
 from worker.context import SubTaskContext
+from worker.ddl import records
+from worker.ddl.driver import StatementDriver
+from worker.ddl.operator import Ops
+from worker.ddl.passing import Standing as TablesStanding
 from worker.ddl.tables import TableName, TableScope
+from worker.ddl.waiting import WaitingTables
 from worker.join.record import Joining
 from worker.lane_service import LaneService
 from worker.plan import TablePlan
-from worker.plans import make_plans
+from worker.plans import make_plans, recorded_plans
 from worker.position import RelayOffset, SourcePosition
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.checkpoint import Checkpoint
+from worker.replicate.meeting import Meeting
 from worker.replicate.stream import Stream
 from worker.replicate.unit import LANES_DEFAULT, Part, ReplicateUnit, Standing, first_checkpoints
 from worker.snapshot.handover import Handover
 from worker.snapshot.store import SnapshotStore, read_handover
 from worker.snapshot.unit import SnapshotUnit
+from worker.table import Table
 from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
+
+T = TypeVar("T")
 
 _LOCATE_SECONDS = 600.0
 _ANSWER_SECONDS = 300.0
@@ -45,11 +55,10 @@ class JoinPhase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The joining tables' stream under way: their plans, what their chunks hold, where their lanes began."""
+    """The joining tables' stream under way: their tables now, what their chunks hold, where their lanes began."""
 
-    plans: tuple[TablePlan, ...]
-    joining: Joining
-    handover: Handover
+    driver: StatementDriver
+    handover: Handover | None
     found: tuple[Checkpoint, ...]
 
 
@@ -65,7 +74,15 @@ class TableJoin:
         service: LaneService,
         source_position: Callable[[], SourcePosition],
         joining: Joining,
+        meeting: Meeting,
+        waiting: WaitingTables | None = None,
+        ops: Ops = tuple,
     ) -> None:
+        """``meeting``: that of both streams; ``waiting``: of a subtask with a shard-mode; ``ops``: see
+        :data:`worker.ddl.operator.Ops`."""
+        self._ops = ops
+        self._meeting = meeting
+        self._waiting = waiting
         self._context = context
         self._service = service
         self._source_position = source_position
@@ -85,9 +102,14 @@ class TableJoin:
 
     def _run(self, stop: StopSignal) -> Outcome:
         self._phase = JoinPhase.STARTING
-        plans = self._make_plans()
-        found = self._context.at_target(lambda session: checkpoints.read_all(session, *self._context.who, Stream.JOIN))
-        if not found:
+        if self._way is not None:  # statements may have been passed since
+            self._context = replace(self._context, tables=self._way.driver.standing.tables)
+            self._joining, self._way = self.joining, None
+        joining = self._joining
+        numbers = joining.dealing.shards | {entry.number for entry in joining.entries}
+        plans = joining_plans(self._context, numbers, joining.dealing.one_lane)
+        found = self.checkpoints()
+        if not found and not self._joining.replays:
             relay = self._context.relay
             if self._begin is None:
                 self._begin = relay.locate(self._joining.start, _LOCATE_SECONDS, stop)
@@ -96,28 +118,40 @@ class TableJoin:
             outcome = self._run_unit(SnapshotUnit(self._context, plans, self._scope), stop)
             if not isinstance(outcome, Finished):
                 return outcome
-        with self._context.relay.one_generation() as relay_id:
-            handover = self._handover(plans, stop, replicating=bool(found))
-        if not found:
-            found = self._begin_stream(plans, handover, relay_id)
-        self._way = _Way(plans, self._joining, handover, found)
+        handover = None
+        if not self._joining.replays:
+            with self._context.relay.one_generation() as relay_id:
+                handover = self._handover(plans, stop, replicating=bool(found))
+            if not found:
+                found = self._begin_stream(plans, handover, relay_id)
+        self._way = _Way(self._driver(plans), handover, found)
         self._phase = JoinPhase.FOLLOWING
-        return self._run_unit(self._lanes(self._way, None), stop)
-
-    def follow_to(self, until: RelayOffset, stop: StopSignal) -> Outcome:
-        """Apply what the joining tables' lanes have not, up to group end ``until``. Only once they have run."""
-        assert self._way is not None  # noqa: S101 - for the type checker
-        found = self.checkpoints()
-        return self._run_unit(self._lanes(replace(self._way, found=found), until), stop)
+        return self._run_unit(self._lanes(self._way), stop)
 
     @property
     def joining(self) -> Joining:
         """As it is recorded now."""
-        return self._joining
+        way = self._way
+        if way is None:
+            return self._joining
+        standing, tables = way.driver.standing, self._context.tables
+        left = tuple(entry for entry in self._joining.entries if _name(tables[entry.number]) in standing.entering)
+        return replace(self._joining, dealing=standing.dealing, entries=left)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """Where the joining tables' lanes stand, asked of the target."""
-        return self._context.at_target(lambda session: checkpoints.read_all(session, *self._context.who, Stream.JOIN))
+        return self._at_target(lambda session: checkpoints.read_all(session, *self._context.who, Stream.JOIN))
+
+    @property
+    def lanes(self) -> ReplicateUnit | None:
+        """Those of the joining tables; None before they run."""
+        return self._unit if isinstance(self._unit, ReplicateUnit) else None
+
+    @property
+    def standing(self) -> TablesStanding:
+        """The joining tables where their lanes are. Only once they have run."""
+        assert self._way is not None  # noqa: S101 - for the type checker
+        return self._way.driver.standing
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset that may be needed again; None while unknown (nothing may be purged)."""
@@ -130,7 +164,9 @@ class TableJoin:
         if way is None or not isinstance(unit, ReplicateUnit):
             return False
         lowest = unit.lowest()
-        if lowest is None or lowest < way.handover.done_at:
+        if lowest is None or (way.handover is not None and lowest < way.handover.done_at):
+            return False
+        if way.driver.standing.entering:
             return False
         relay = self._context.relay
         return relay.bytes_between(lowest, relay.head().offset) <= _NEAR_BYTES
@@ -160,43 +196,41 @@ class TableJoin:
     def _scope(self) -> TableScope:
         return TableScope(self._context.rules, only=self.names)
 
-    def _lanes(self, way: _Way, until: RelayOffset | None) -> ReplicateUnit:
+    def _lanes(self, way: _Way) -> ReplicateUnit:
+        standing = way.driver.standing
         return ReplicateUnit(
-            self._context,
+            replace(self._context, tables=standing.tables),
             self._service,
-            way.plans,
+            standing.in_order,
             way.handover,
             self._source_position,
-            Standing(way.found, way.joining.dealing),
-            Part(Stream.JOIN, only=self.names, until=until),
+            Standing(way.found, standing.dealing),
+            way.driver,
+            Part(Stream.JOIN, self._meeting),
         )
 
-    def _make_plans(self) -> tuple[TablePlan, ...]:
-        context = self._context
-        endpoint, target_endpoint, source_id = (
-            context.source_endpoint,
-            context.target_endpoint,
-            context.config.source_id,
+    def _driver(self, plans: tuple[TablePlan, ...]) -> StatementDriver:
+        joining, tables = self._joining, self._context.tables
+        by_number = {plan.shard: plan for plan in plans}
+
+        def columns(standing: TablesStanding) -> Mapping[str, str]:
+            left = tuple(entry for entry in joining.entries if _name(tables[entry.number]) in standing.entering)
+            return {"joining": replace(joining, dealing=standing.dealing, entries=left).to_json()}
+
+        numbers = joining.dealing.shards
+        standing = TablesStanding(
+            tables,
+            {number: plan for number, plan in by_number.items() if number in numbers},
+            joining.dealing,
+            TableScope(self._context.rules, only=frozenset(_name(tables[number]) for number in numbers)),
+            frozenset(_name(tables[entry.number]) for entry in joining.entries),
         )
-        with (
-            closing(connect(endpoint, Side.SOURCE, name=source_id, read_timeout=_ANSWER_SECONDS)) as source,
-            closing(connect(target_endpoint, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as target,
-            coding(endpoint, Side.SOURCE, source_id),
-        ):
-            return make_plans(
-                context.rules,
-                source_id,
-                context.tables,
-                source,
-                target,
-                context.config.meta_schema,
-                self._joining.dealing.shards,
-                defer=context.config.load.defer_indexes,
-            )
+        entries = {entry.place: by_number[entry.number] for entry in joining.entries}
+        return StatementDriver(self._context, Stream.JOIN, standing, columns, self._waiting, entries, self._ops)
 
     def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool) -> Handover:
         context = self._context
-        found = self._context.at_target(
+        found = self._at_target(
             lambda session: read_handover(
                 session,
                 *self._context.who,
@@ -223,12 +257,48 @@ class TableJoin:
         def insert(session: Session) -> None:
             checkpoints.insert(session, *self._context.who, first, Stream.JOIN)
 
-        self._context.at_target(
+        self._at_target(
             lambda session: meta.record_joining(session, *self._context.who, context.epoch, joining.to_json(), insert)
         )
         hooks.reach("join.stream")
         self._joining = joining
         return first
+
+    def _at_target(self, work: Callable[[Session], T]) -> T:
+        # Longer than others wait: the hand-over reads the records of all chunks at once.
+        return self._context.at_target(work, seconds=_ANSWER_SECONDS)
+
+
+def joining_plans(
+    context: SubTaskContext, numbers: frozenset[int], one_lane: frozenset[str] = frozenset()
+) -> tuple[TablePlan, ...]:
+    """The plans of these tables, by number, every target made or checked. Raises what :func:`make_plans` raises."""
+    config = context.config
+    endpoint, source_id = context.source_endpoint, config.source_id
+    with (
+        closing(connect(endpoint, Side.SOURCE, name=source_id, read_timeout=_ANSWER_SECONDS)) as source,
+        closing(connect(context.target_endpoint, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as target,
+        coding(endpoint, Side.SOURCE, source_id),
+    ):
+        with coding(context.target_endpoint, Side.TARGET, "target"):
+            begun = records.is_begun(target, *context.who)
+        if begun:
+            # The target may be as it is behind the statement already: it is looked at there.
+            return recorded_plans(context.rules, source_id, context.tables, numbers, one_lane)
+        return make_plans(
+            context.rules,
+            source_id,
+            context.tables,
+            source,
+            target,
+            config.meta_schema,
+            numbers,
+            defer=config.load.defer_indexes,
+        )
+
+
+def _name(table: Table) -> TableName:
+    return table.schema, table.name
 
 
 def drop_joining(

@@ -1,11 +1,11 @@
 """A subtask's own lanes, and beside them the tables that are joining it, up to the barrier where they become one.
 
-    own lanes     ════════════════════════════════╗ stop ── to the barrier ══╗
-    joining       snapshot ── own stream ── near ═╝ stop ── to the barrier ══╩═ adopted: one dealing, one transaction
+    own lanes     ════════════════════════════════════════════════════╗ stand ══╦═ go on, with the tables
+    joining       snapshot ── own stream ── near ── up to the same place ╝ stand ══╝  adopted: one transaction
 
-The barrier is the first group end that no lane of either stream has passed. Where all stand there, the joining
-tables' checkpoints are dropped and their tables added to the lanes' dealing in the target transaction that rewrites
-the lanes' checkpoints: every event of a joining table is applied by its own stream before, by the lanes behind (I5).
+The meeting is a group end that no lane of either stream has passed. Where all stand there, one target transaction drops
+the joining tables' checkpoints and adds their tables to the lanes' dealing: every event of a joining table is applied
+by its own stream before, by the lanes behind (I5).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from proto import errors, hooks, rpc, worker_pb2
 from proto.errors import ShardmergeError
@@ -20,16 +21,18 @@ from proto.log import get_logger
 from worker import meta
 from worker.connection import Session
 from worker.context import SubTaskContext
+from worker.ddl import records as ddl_records
+from worker.ddl.driver import StatementDriver
 from worker.join.join import TableJoin
-from worker.join.record import Joining, merged
+from worker.join.record import Joining
 from worker.meta import SubTaskRow
 from worker.position import RelayOffset
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.checkpoint import Checkpoint
-from worker.replicate.dealing import Dealing, dealt_anew, meeting_of
+from worker.replicate.meeting import Meeting
 from worker.replicate.stream import Stream
-from worker.replicate.unit import ReplicateUnit, end_of_group, translated
-from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
+from worker.replicate.unit import ReplicateUnit
+from worker.unit import Failed, Outcome, Stopped, StopSignal
 
 log = get_logger()
 
@@ -73,69 +76,128 @@ class _Running:
         return self._outcome or Stopped()
 
 
-MakeMain = Callable[[tuple[Checkpoint, ...], RelayOffset | None], ReplicateUnit]
-"""The subtask's own lanes from the given checkpoints on, up to a group end (None: they live on)."""
+class Coming(Protocol):
+    """Where tables come from that are to join while the subtask runs."""
+
+    def next(self) -> TableJoin | None:
+        """The tables that are to join now; None: none. Raises coded errors."""
+        ...
+
+    def lowest(self) -> RelayOffset | None:
+        """Where the relay log is needed from, for those to come; None: nowhere."""
+        ...
+
+    def doing(self) -> str:
+        """What those to come wait for, "" for nothing."""
+        ...
+
+    def waits(self) -> bool:
+        """Whether there are any to come."""
+        ...
+
+
+class _Nobody:
+    def next(self) -> TableJoin | None:
+        return None
+
+    def lowest(self) -> RelayOffset | None:
+        return None
+
+    def doing(self) -> str:
+        return ""
+
+    def waits(self) -> bool:
+        return False
+
+
+NOBODY: Coming = _Nobody()
 
 
 class JoiningUnit:
-    """See :class:`worker.unit.ProcessUnit`. Finished with :attr:`has_joined`: the tables are the subtask's own.
+    """See :class:`worker.unit.ProcessUnit`: a subtask's own lanes for as long as they run, and beside them one set of
+    tables after the other until they are theirs.
 
     What goes wrong with the joining tables is theirs alone: the subtask's lanes go on, the joining is tried again
     if its error passes, and waits for the operator if not.
     """
 
     def __init__(
-        self, context: SubTaskContext, make_main: MakeMain, found: tuple[Checkpoint, ...], join: TableJoin
+        self,
+        context: SubTaskContext,
+        main: ReplicateUnit,
+        driver: StatementDriver,
+        meeting: Meeting,
+        join: TableJoin | None,
+        coming: Coming = NOBODY,
     ) -> None:
-        """``found``: the checkpoints of the subtask's own lanes."""
+        """``main``: the subtask's own lanes; ``driver``: theirs; ``meeting``: that of both streams; ``join``: the
+        tables that are to join at once."""
+        self._coming = coming
         self._context = context
-        self._make_main = make_main
-        self._main = make_main(found, None)
+        self._main = main
+        self._driver = driver
+        self._meeting = meeting
         self._join = join
         self._error: ShardmergeError | None = None
         self._retry_at: float | None = None
-        self.has_joined = False
 
     def run(self, stop: StopSignal) -> Outcome:
         own = _Running("own-lanes", self._main.run, stop.child())
         try:
-            met = self._until_near(own, stop)
-        finally:
-            own.stop.set()
-        outcome = own.outcome()
-        if not met or isinstance(outcome, Failed) or stop.is_set:
-            return outcome
-        try:
-            return self._meet(stop)
+            while not own.is_over:
+                if self._join is None:
+                    self._join = self._next(own)
+                if self._join is not None:
+                    self._bring_in(self._join, own)
+            return own.outcome()
         except ShardmergeError as error:
             return Stopped() if stop.is_set else Failed(error)
+        finally:
+            own.stop.set()
+            own.outcome()
 
-    def _until_near(self, own: _Running, stop: StopSignal) -> bool:
-        """Let the joining tables come up; False when there is nothing to come up to any more."""
-        failures = 0
-        while True:
-            joining = _Running("joining", self._join.run, stop.child())
+    def _next(self, own: _Running) -> TableJoin | None:
+        """The tables that are to join now; None when ``own`` has ended before there were any."""
+        while not own.wait(_LOOK_SECONDS):
             try:
-                while not joining.wait(_LOOK_SECONDS):
-                    if own.is_over:
-                        return False
-                    if self._join.is_near() and self._main.plans is not None:
+                join = self._coming.next()
+            except ShardmergeError as error:
+                if not error.spec.retryable:
+                    raise
+                log.warning("tables cannot join yet", task=self._context.config.task, error=str(error))
+                own.wait(_BACKOFF_FIRST_SECONDS)
+                continue
+            if join is not None:
+                return join
+        return None
+
+    def _bring_in(self, join: TableJoin, own: _Running) -> None:
+        """Until the tables have joined, or the subtask's own lanes have ended. Raises what keeps both streams from
+        becoming one."""
+        failures = 0
+        while not own.is_over:
+            joining = _Running("joining", join.run, own.stop.child())
+            try:
+                while not joining.wait(_LOOK_SECONDS) and not own.is_over:
+                    if join.is_near() and self._main.plans is not None:
                         hooks.reach("join.near")
-                        return True
+                        if self._meet(join, own, joining):
+                            self._join = None
+                            return
             finally:
                 joining.stop.set()
                 outcome = joining.outcome()
             match outcome:
                 case Failed(error=error):
-                    self._note(error, failures)
+                    self._note(error, failures, join)
                     failures += 1
                 case _:
-                    return False
+                    return
             if self._wait_for_retry(own):
-                return False
+                return
             self._error = self._retry_at = None
 
-    def _note(self, error: ShardmergeError, failures: int) -> None:
+    def _note(self, error: ShardmergeError, failures: int, join: TableJoin) -> None:
         pause = min(_BACKOFF_FIRST_SECONDS * 2**failures, _BACKOFF_MAX_SECONDS)
         self._retry_at = time.monotonic() + pause if error.spec.retryable else None
         self._error = error
@@ -143,7 +205,7 @@ class JoiningUnit:
             "joining tables failed",
             task=self._context.config.task,
             source=self._context.config.source_id,
-            tables=self._join.status().tables,
+            tables=join.status().tables,
             error=str(error),
             workaround=error.workaround,
             seconds=pause if error.spec.retryable else None,
@@ -158,71 +220,63 @@ class JoiningUnit:
 
     # --- coming together
 
-    def _meet(self, stop: StopSignal) -> Outcome:
-        """Both streams have stopped: bring all lanes to one group end and make them one."""
-        context, relay = self._context, self._context.relay
-        found = context.at_target(lambda session: checkpoints.read_begun(session, *context.who))
-        own = translated(relay, found, stop)
-        joining = translated(relay, self._join.checkpoints(), stop)
-        barrier = meeting_of((*own, *joining), end_of_group(relay, stop))
+    def _meet(self, join: TableJoin, own: _Running, joining: _Running) -> bool:
+        """Bring all lanes of both streams to one group end and make them one; False when a stream ended before."""
+        lanes = join.lanes
+        assert lanes is not None  # noqa: S101 - for the type checker: it is near
+        self._meeting.call()
+        adopted = False
+        # Once called, the subtask's own lanes must have come before they can be let go on, whatever has become of the
+        # others: one that is on its way would wait for the rest, one that is not would not come.
+        while not own.is_over:
+            if self._main.stands(_LOOK_SECONDS) is None:
+                continue
+            if lanes.stands(_LOOK_SECONDS) is not None:
+                self._adopt(join)
+                adopted = True
+            elif not joining.is_over:
+                continue
+            self._meeting.dissolve()
+            self._main.go_on()
+            break
+        return adopted
+
+    def _adopt(self, join: TableJoin) -> None:
+        """One transaction: the dealing, no joining. All lanes stand at one place. Raises FENCED."""
+        context, who = self._context, self._context.who
+        record = join.joining
+        tables = join.status().tables
         log.info(
             "joining tables are taken over",
-            task=self._context.config.task,
-            source=self._context.config.source_id,
-            at=str(barrier),
-            tables=self._join.status().tables,
+            task=context.config.task,
+            source=context.config.source_id,
+            at=str(self._meeting.place),
+            tables=tables,
         )
-        inner = stop.child()
-        runs: list[_Running] = []
-        if not _stand_at(barrier, own):
-            self._main = self._make_main(own, barrier)
-            runs.append(_Running("own-lanes", self._main.run, inner))
-        if not _stand_at(barrier, joining):
-            runs.append(_Running("joining", lambda stop: self._join.follow_to(barrier, stop), inner))
-        try:
-            outcomes = [run.outcome() for run in runs]
-        finally:
-            inner.set()
-        for outcome in outcomes:
-            if not isinstance(outcome, Finished):
-                return outcome
-        self._adopt()
-        return Finished()
-
-    def _adopt(self) -> None:
-        """One transaction: the lanes' checkpoints, the dealing, no joining. Raises FENCED."""
-        context, who = self._context, self._context.who
-        record = self._join.joining
 
         def read(session: Session) -> tuple[tuple[Checkpoint, ...], tuple[Checkpoint, ...], SubTaskRow | None]:
             own = checkpoints.read_begun(session, *who)
             return own, checkpoints.read_all(session, *who, Stream.JOIN), meta.read_row(session, *who)
 
         found, joined, row = context.at_target(read)
-        own = None if row is None else Dealing.from_json(row.dealing)
         here = {(item.relay_id, item.offset, item.skip_events) for item in (*found, *joined)}
-        if own is None or row is None or Joining.from_json(row.joining) != record or len(here) != 1:
+        if row is None or Joining.from_json(row.joining) != record or len(here) != 1:
             raise errors.worker.INTERNAL(
                 kind="lanes that do not meet", where=f"task {context.config.task}", reason=f"they stand at {here}"
             )
-        following = dealt_anew(found, found[0], own.lanes, context.epoch)
-        dealing = merged(own, record.dealing).to_json()
+        standing = self._driver.standing.with_joined(join.standing)
         hooks.reach("join.before_adopting")
 
         def rewrite(session: Session) -> None:
-            checkpoints.replace_all(session, *who, found, following)
             checkpoints.remove(session, *who, joined, Stream.JOIN)
+            ddl_records.forget_passed(session, *who, Stream.JOIN)
             hooks.reach("join.adopting")
 
+        dealing = standing.dealing.to_json()
         context.at_target(lambda session: meta.adopt(session, *who, context.epoch, dealing, rewrite))
         hooks.reach("join.adopted")
-        self.has_joined = True
-        log.info(
-            "tables have joined",
-            task=context.config.task,
-            source=context.config.source_id,
-            tables=self._join.status().tables,
-        )
+        self._driver.standing = standing
+        log.info("tables have joined", task=context.config.task, source=context.config.source_id, tables=tables)
 
     # --- told
 
@@ -230,10 +284,12 @@ class JoiningUnit:
         return self._main.status()
 
     def doing(self) -> str:
-        return self._main.doing()
+        return "; ".join(phrase for phrase in (self._main.doing(), self._coming.doing()) if phrase)
 
-    def join_status(self) -> worker_pb2.JoinStatus:
-        """Of the tables that are joining."""
+    def join_status(self) -> worker_pb2.JoinStatus | None:
+        """Of the tables that are joining; None when none are."""
+        if self._join is None:
+            return None
         status = self._join.status()
         error, retry_at = self._error, self._retry_at
         if error is not None:
@@ -244,9 +300,13 @@ class JoiningUnit:
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset that any lane may need again; None while unknown."""
-        own, joining = self._main.lowest(), self._join.lowest()
-        return None if own is None or joining is None else min(own, joining)
+        own, join, waits = self._main.lowest(), self._join, self._coming.lowest()
+        joining = join.lowest() if join is not None else own
+        if own is None or joining is None:
+            return None
+        return min(place for place in (own, joining, waits) if place is not None)
 
-
-def _stand_at(barrier: RelayOffset, found: tuple[Checkpoint, ...]) -> bool:
-    return all(item.offset == barrier and not item.skip_events for item in found)
+    @property
+    def whole(self) -> ReplicateUnit | None:
+        """The subtask's own lanes, if all its tables are theirs."""
+        return None if self._join is not None or self._coming.waits() else self._main

@@ -8,11 +8,13 @@ from proto import config_pb2, hooks
 from proto.log import get_logger
 from worker import meta
 from worker.connection import Endpoint, Session, Side, coding, current_position, server_info
+from worker.context import who_of
+from worker.ddl import records as ddl_records
 from worker.join.change import changes_of, coming
 from worker.join.join import drop_joining
 from worker.join.record import Joining, kept
 from worker.meta import SubTaskRow
-from worker.plans import read_structures
+from worker.plans import read_described
 from worker.replicate.dealing import Dealing, dealing_of
 from worker.rules import Rules
 from worker.table import Table
@@ -47,7 +49,7 @@ class Update:
             if left != joining:
                 log.warning("tables no longer join", task=self.config.task, source=self.config.source_id)
                 with coding(self.target_endpoint, Side.TARGET, "target"):
-                    drop_joining(target, self._who, self.epoch, joining, left)
+                    drop_joining(target, who_of(self.config), self.epoch, joining, left)
             if left is not None:
                 return left, tables
         if not self.token or self.token == row.update_token:
@@ -61,7 +63,7 @@ class Update:
         with coding(self.source_endpoint, Side.SOURCE, source_id):
             # First: a table altered after it meets its DDL in its stream.
             start = current_position(source, server_info(source))
-            found = read_structures(source, self.rules, source_id)
+            found, creations = read_described(source, self.rules, source_id)
         comes = coming(source_id, changes_of(source_id, tables, dealing, None, self.rules, found))
         new = {plan.shard: plan.table for plan in comes}
         joining = None
@@ -70,7 +72,18 @@ class Update:
             joining = Joining(replace(wanted, shards=frozenset(new)), start)
         record = joining.to_json() if joining is not None else ""
         with coding(self.target_endpoint, Side.TARGET, "target"):
-            meta.begin_update(target, *self._who, self.epoch, self.token, record, new)
+            who = who_of(self.config)
+            by_name = {table.full_name: creation for table, creation in zip(found, creations, strict=True)}
+            described = {number: by_name[table.full_name] for number, table in new.items()}
+            meta.begin_update(
+                target,
+                *who,
+                self.epoch,
+                self.token,
+                record,
+                new,
+                lambda session: ddl_records.write_creations(session, *who, described),
+            )
         log.info(
             "update begins",
             task=self.config.task,
@@ -80,7 +93,3 @@ class Update:
         )
         hooks.reach("update.begun")
         return joining, (*tables, *new.values())
-
-    @property
-    def _who(self) -> tuple[str, str, str]:
-        return self.config.meta_schema, self.config.task, self.config.source_id

@@ -43,6 +43,7 @@ from worker.relay.purge import (
     first_to_keep,
     knows_file,
 )
+from worker.relay.queried import Queried, query_at
 from worker.relay.reader import Reader, ReaderState
 from worker.relay.segment import read_description
 from worker.relay.server_id import ServerIdOf
@@ -381,6 +382,10 @@ class Relay:
         finally:
             self._log.leave_reader(reader)
         return OpenedData(relay_id, description, end.position)
+
+    def query_at(self, statement: Statement) -> Queried:
+        """See worker/relay/queried.py."""
+        return query_at(self._log, statement)
 
     def set_needed(self, provider: Callable[[], RelayOffset | None]) -> None:
         """Who knows the lowest checkpoint of any subtask (I7); it answers None when there is no subtask.

@@ -31,6 +31,7 @@ from worker.connection import (
     server_info,
     trouble,
 )
+from worker.cutoff import let_go
 from worker.position import SourcePosition
 from worker.relay.log import RelayLog
 
@@ -130,6 +131,4 @@ class EndWatch:
     def _close(self) -> None:
         with self._lock:
             session, self._session, self._info = self._session, None, None
-        if session is not None:
-            with contextlib.suppress(pymysql.MySQLError):  # closed already
-                session.close()
+        let_go(session)

@@ -1,4 +1,8 @@
-"""What the driver knows of its lanes: their reports, who has reached the barrier, who went away."""
+"""What the driver knows of its lanes: their reports, who has reached the barrier, who went away.
+
+At a barrier every stream waits. When every lane has committed what lies before it, the driver acts, and then either
+lets all streams go on (:meth:`LaneBoard.resume`) or ends them (:meth:`LaneBoard.refuse`).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from proto.errors import ShardmergeError
 from worker.gate import Gate
 from worker.position import RelayOffset
 from worker.relay.model import Statement
+from worker.replicate.meeting import MeetingPlace
 from worker.replicate.stream import Stream
 from worker.unit import StopSignal
 
@@ -22,10 +27,10 @@ _LEAST_SECONDS = 0.25  # lanes report that often
 
 
 @dataclass(frozen=True, slots=True)
-class BarrierReached:
-    """Every lane has committed everything before the statement, and nothing after it."""
+class Refused:
+    """The lanes cannot go on behind a barrier."""
 
-    statement: Statement
+    error: ShardmergeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,10 @@ class LaneGone:
     error: ShardmergeError
 
 
-Event = BarrierReached | LaneGone
+Event = Refused | LaneGone
+
+Place = Statement | MeetingPlace
+"""Where streams wait: right before a statement, or at a meeting."""
 
 
 def committed(report: relay_pb2.LaneReport | None) -> RelayOffset | None:
@@ -50,14 +58,14 @@ class LaneView:
     """A lane as the driver sees it now.
 
     ``report``: its last one, None before the first. ``silent_seconds``: since then. ``recent_rps``: rows/s over the
-    last seconds. ``barrier``: the statement before which it stands.
+    last seconds. ``barrier``: where it stands and waits.
     """
 
     lane: int
     report: relay_pb2.LaneReport | None
     silent_seconds: float
     recent_rps: float
-    barrier: Statement | None
+    barrier: Place | None
 
 
 @dataclass(slots=True)
@@ -109,9 +117,11 @@ class LaneBoard:
         self.started_at = time.monotonic()
         self._until = until
         self._gate = gate
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._heard = {lane: _Heard(self.started_at) for lane in range(lanes)}
-        self._statements: dict[int, Statement] = {}
+        self._places: dict[int, Place] = {}
+        self._reached: Place | None = None
+        self._passed: dict[int, bytes] = {}
         self._event: Event | None = None
 
     def report(self, report: relay_pb2.LaneReport) -> bool:
@@ -127,13 +137,40 @@ class LaneBoard:
             self._judge_barrier()
         return self.stop.is_set
 
-    def barrier(self, statement: Statement) -> int:
-        """A stream stands before ``statement``: the barrier's number, the same for every lane."""
-        number = (statement.group_start.segment << 40) + statement.group_start.byte
+    def barrier(self, place: Place) -> int:
+        """A stream stands at ``place``: the barrier's number, the same for every lane."""
+        number = _number(place)
         with self._lock:
-            self._statements[number] = statement
+            self._places[number] = place
             self._judge_barrier()
         return number
+
+    def resumed(self, number: int, seconds: float) -> bytes | None:
+        """The change that a stream is to go on with behind barrier ``number``; None: not yet, after ``seconds``."""
+        with self._lock:
+            self._lock.wait_for(lambda: number in self._passed, seconds)
+            return self._passed.get(number)
+
+    def reached(self, seconds: float) -> Place | None:
+        """Where every lane stands with everything before it committed; None: nowhere, after ``seconds``."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._reached is not None, seconds)
+            return self._reached
+
+    def resume(self, place: Place, change: bytes) -> None:
+        """What was to be done there is done: all streams go on."""
+        with self._lock:
+            self._reached = None
+            # The last one's is enough: whoever comes to the next has passed it.
+            self._passed = {_number(place): change}
+            self._lock.notify_all()
+
+    def refuse(self, error: ShardmergeError) -> None:
+        """The lanes cannot go on: all streams end."""
+        with self._lock:
+            if self._event is None:
+                self._event = Refused(error)
+        self.stop.set()
 
     def gone(self, lane: int) -> None:
         """A lane's stream was closed by the lane's side: its process ended or failed."""
@@ -170,10 +207,11 @@ class LaneBoard:
         open_ones = [report for report in reports if report is not None and not self._is_through(report)]
         numbers = {report.barrier for report in open_ones}
         if None not in reports and len(numbers) == 1 and self._event is None:
-            statement = self._statements.get(numbers.pop())
-            if statement is not None:
-                self._event = BarrierReached(statement)
-                self.stop.set()
+            number = numbers.pop()
+            place = self._places.get(number)
+            if place is not None and number not in self._passed:
+                self._reached = place
+                self._lock.notify_all()
 
     def _is_through(self, report: relay_pb2.LaneReport | None) -> bool:
         at = committed(report)
@@ -197,7 +235,16 @@ class LaneBoard:
                     heard.report,
                     now - heard.at,
                     heard.rate(now),
-                    self._statements.get(heard.report.barrier) if heard.report is not None else None,
+                    self._places.get(heard.report.barrier) if heard.report is not None else None,
                 )
                 for lane, heard in sorted(self._heard.items())
             )
+
+
+def _number(place: Place) -> int:
+    if isinstance(place, Statement):
+        return (place.offset.segment << 40) + place.offset.byte
+    return _MEETING | place.number
+
+
+_MEETING = 1 << 63

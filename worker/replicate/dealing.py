@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from proto import config_pb2, errors
 from worker.plan import TablePlan
-from worker.plans import planned
+from worker.plans import recorded_plans
 from worker.position import RelayOffset
 from worker.replicate.checkpoint import Checkpoint
 from worker.rules import Rules
@@ -36,6 +36,7 @@ _NOT_RULES = (
     "snapshot",
     "replicate",
     "ignore_checking_items",
+    "shard_mode",
 )
 
 
@@ -61,8 +62,7 @@ class Dealing:
 
     def plans(self, source_id: str, tables: tuple[Table, ...]) -> tuple[TablePlan, ...]:
         """The plans of the lanes that were dealt so; asks no server."""
-        made = planned(self.compiled_rules(), source_id, tables, self.shards)
-        return tuple(replace(plan, one_lane=plan.target_name in self.one_lane) for plan in made)
+        return recorded_plans(self.compiled_rules(), source_id, tables, self.shards, self.one_lane)
 
     def compiled_rules(self) -> Rules:
         config = config_pb2.SubTaskConfig()
@@ -86,6 +86,11 @@ def dealing_of(config: config_pb2.SubTaskConfig, lanes: int, plans: Iterable[Tab
         shards=frozenset(plan.shard for plan in plans),
         rules=json_format.MessageToJson(rules, indent=None, sort_keys=True),
     )
+
+
+def merged(own: Dealing, joined: Dealing) -> Dealing:
+    """How the subtask's lanes deal rows once the joined tables are theirs too."""
+    return replace(own, one_lane=own.one_lane | joined.one_lane, shards=own.shards | joined.shards)
 
 
 @dataclass(frozen=True, slots=True)

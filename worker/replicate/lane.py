@@ -22,12 +22,13 @@ from proto import errors, hooks, relay_pb2, relay_pb2_grpc, rpc
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
-from worker.ddl.tables import TableScope
+from worker.ddl.tables import TableName, TableScope
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.local import LocalLog
 from worker.replicate.apply import ApplySettings, TargetWriter
 from worker.replicate.batch import Batch
+from worker.replicate.change import LaneChange
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.frames import Frames
 from worker.replicate.placement import Bucket
@@ -116,7 +117,8 @@ class _Lane:
         self._index = index
         source = spec.apply.source
         self._who = _identity(spec, index)
-        self._plans = {(plan.table.schema, plan.table.name): plan for plan in spec.plans}
+        self._plans = _by_name(spec.plans)
+        self._scope = spec.scope
         self._handover = spec.handover
         self._channel = rpc.channel(spec.address)
         self._stub = relay_pb2_grpc.RelayStub(self._channel)
@@ -161,6 +163,8 @@ class _Lane:
                     self._writer.keep_alive()
                 case "barrier":
                     self._reach_barrier(frame.barrier)
+                case "resumed":
+                    self._go_on(LaneChange.from_bytes(frame.resumed.change))
                 case "closed":
                     if frame.closed.reason == relay_pb2.Closed.REASON_UNTIL:
                         self._reach_end()
@@ -234,7 +238,7 @@ class _Lane:
 
     def _resolve(self, schema: str, table: str) -> TablePlan | None:
         plan = self._plans.get((schema, table))
-        if plan is None and self._spec.scope.holds(schema, table):
+        if plan is None and self._scope.holds(schema, table):
             raise errors.replicate.TABLE_UNKNOWN(
                 source=self._spec.apply.source, schema=schema, table=table, position=self._next.position
             )
@@ -303,9 +307,16 @@ class _Lane:
         )
 
     def _reach_barrier(self, barrier: relay_pb2.Barrier) -> None:
-        if not self._batch.is_empty:
+        # Without rows too: what lies before the barrier is never to be decoded again, with other structures.
+        if self._next is not self._committed:
             self._commit()
         self._reporter.barrier(barrier.id, self._committed)
+
+    def _go_on(self, change: LaneChange) -> None:
+        self._plans = _by_name(change.plans)
+        self._scope = change.scope
+        self._decoder.forget()
+        self._reporter.passed()
 
     def _reach_end(self) -> None:
         """Everything up to ``until`` has been taken: commit it, and say so before the process ends."""
@@ -340,6 +351,10 @@ class _Lane:
         self._eager_at = self._committed_at + min(self._committed_at - began_at, _CHECKPOINT_SECONDS)
         if not self._batch.is_empty:
             self._batch = Batch(self._index, self._spec.lanes)
+
+
+def _by_name(plans: tuple[TablePlan, ...]) -> dict[TableName, TablePlan]:
+    return {(plan.table.schema, plan.table.name): plan for plan in plans}
 
 
 def _count_events(events: bytes) -> int:

@@ -61,7 +61,7 @@ class Reporter:
     def enter(self, phase: LanePhase) -> None:
         """From now on the lane is in ``phase``. Called per block and commit: cheap when it is in it already.
 
-        A lane at a barrier that waits for what comes next stands there still: only a block leads away from it.
+        A lane at a barrier that waits for what comes next stands there still, until :meth:`passed`.
         """
         if phase is LanePhase.READING and self._report.barrier:
             phase = LanePhase.BARRIER
@@ -72,8 +72,6 @@ class Reporter:
             if phase is not LanePhase.RETRYING:
                 self._report.ClearField("attempt")
                 self._report.ClearField("retrying")
-            if phase is LanePhase.APPLYING:
-                self._report.ClearField("barrier")
 
     def began(self, at: Checkpoint) -> None:
         """The lane has read where it stands."""
@@ -104,6 +102,12 @@ class Reporter:
             self._fill(at)
             self._report.barrier = number
         self._wake.set()
+
+    def passed(self) -> None:
+        """The lane goes on behind its barrier."""
+        with self._lock:
+            self._report.ClearField("barrier")
+        self.enter(LanePhase.READING)
 
     def report_now(self) -> None:
         """By the caller's thread: what happens next may be the process's end."""

@@ -9,7 +9,7 @@ from proto import worker_pb2
 from proto.relay_pb2 import LaneReport
 from worker.ddl.routed import shown
 from worker.position import RelayOffset, SourcePosition
-from worker.relay.model import Head
+from worker.relay.model import Head, Statement
 from worker.replicate.board import LaneView, committed
 from worker.replicate.lag import Applied, age_ms, unfetched_bytes, worst_lag_ms
 from worker.replicate.reporter import LanePhase
@@ -100,8 +100,9 @@ def waits_for(view: LaneView) -> str:
             number = f"errno {errno}" if errno else f"error {report.retrying.code}"
             return f"attempt {report.attempt} after {number}, {report.retrying.name}{_held_back(report)}"
         case LanePhase.BARRIER:
-            text = shown(view.barrier)[:_SHOWN_CHARACTERS] if view.barrier is not None else ""
-            return f"every lane to reach the barrier before: {text}" if text else "every lane to reach the barrier"
+            if not isinstance(view.barrier, Statement):
+                return "every lane to reach the barrier"
+            return f"every lane to reach the barrier before: {shown(view.barrier)[:_SHOWN_CHARACTERS]}"
         case _:
             return ""
 

@@ -18,8 +18,10 @@ from worker import meta
 from worker.bounds import Bound
 from worker.connection import Session
 from worker.context import SubTaskContext
-from worker.ddl.routed import RoutedScope, shown, touched
-from worker.ddl.tables import TableName, TableScope
+from worker.ddl.driver import StatementDriver
+from worker.ddl.passing import Standing as TablesStanding
+from worker.ddl.routed import RoutedScope
+from worker.ddl.tables import TableScope
 from worker.gate import Gate
 from worker.lane_service import LaneService, RunningReplicate
 from worker.plan import TablePlan
@@ -28,11 +30,13 @@ from worker.relay.model import Statement
 from worker.relay.relay import Relay
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.apply import ApplySettings
-from worker.replicate.board import BarrierReached, LaneBoard, LaneGone
+from worker.replicate.board import LaneBoard, LaneGone, Place, Refused
+from worker.replicate.change import LaneChange
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.dealing import Dealing, Keep, Meet, Rewrite, dealing_of, dealt_anew, next_step
 from worker.replicate.lag import SourceTrail
 from worker.replicate.lane import LaneSpec, LaneStart, LaneTask
+from worker.replicate.meeting import Meeting, MeetingPlace
 from worker.replicate.status import Surroundings, doing, sync_status
 from worker.replicate.stream import Stream
 from worker.rules import Rules
@@ -48,6 +52,7 @@ BATCH_ROWS_DEFAULT = 20_000
 BATCH_BYTES_DEFAULT = 8 << 20
 _LOCATE_SECONDS = 600.0
 _TRAIL_SECONDS = 1.0
+_BARRIER_SECONDS = 0.2
 
 
 def first_checkpoints(
@@ -94,13 +99,11 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which part of the subtask the lanes do: ``stream``'s, of tables ``others`` and ``only`` (see TableScope), and
-    ``until`` which group end; None: they live on."""
+    """Which part of the subtask the lanes do: ``stream``'s. ``meeting``: where they come to stand, together with those
+    of the other stream; None: there is none."""
 
     stream: Stream = Stream.MAIN
-    others: frozenset[TableName] = frozenset()
-    only: frozenset[TableName] | None = None
-    until: RelayOffset | None = None
+    meeting: Meeting | None = None
 
 
 WHOLE = Part()
@@ -133,6 +136,7 @@ class ReplicateUnit:
         handover: Handover | None,
         source_position: Callable[[], SourcePosition],
         standing: Standing,
+        driver: StatementDriver,
         part: Part = WHOLE,
     ) -> None:
         self._context = context
@@ -141,12 +145,15 @@ class ReplicateUnit:
         self._handover = handover
         self._source_position = source_position
         self._standing = standing
+        self._driver = driver
         self._part = part
         self._gate = Gate(None)
         self._board: LaneBoard | None = None
         self._trail = SourceTrail()
         self._trail_lock = threading.Lock()
         self._is_settled = False
+        self._stands = threading.Condition()
+        self._stands_at: RelayOffset | None = None
 
     def run(self, stop: StopSignal) -> Outcome:
         inner = stop.child()
@@ -174,14 +181,13 @@ class ReplicateUnit:
             again = settled is not None and min(item.offset for item in found) < settled
             match next_step(found, recorded, wanted, context.source.source_id, end_of_group(context.relay, inner)):
                 case Keep() if again:
-                    until = min(end for end in (settled, self._part.until) if end is not None)
-                    outcome = self._run_lanes(_Lanes(found, self._plans, context.rules, until, again=True), stop)
+                    outcome = self._run_lanes(_Lanes(found, self._plans, context.rules, settled, again=True), stop)
                     found = self._read_checkpoints()
-                    if not isinstance(outcome, Finished) or self._has_ended(found) or until == self._part.until:
+                    if not isinstance(outcome, Finished) or self._has_ended(found):
                         return outcome
                 case Keep():
                     self._is_settled = True
-                    return self._run_lanes(_Lanes(found, self._plans, context.rules, self._part.until), stop)
+                    return self._run_lanes(_Lanes(found, self._plans, context.rules, None), stop)
                 case Rewrite(at=at):
                     found, recorded = self._deal_anew(found, at, wanted), wanted
                 case Meet(barrier=barrier):
@@ -209,8 +215,18 @@ class ReplicateUnit:
             self._part.stream,
         )
         self._board = board
-        self._service.register_board(RunningReplicate(board, RoutedScope(self._scope(lanes.rules)), self._gate.limit))
+        # A lane that was stopped right before a statement meets it again.
+        passed = self._driver.passed()
+
+        def in_scope(statement: Statement) -> bool:
+            is_passed = passed is not None and passed.covers(statement)
+            scope = replace(self._driver.standing.statements, rules=lanes.rules)
+            return not is_passed and RoutedScope(scope)(statement)
+
+        self._service.register_board(RunningReplicate(board, in_scope, self._limit, self._meets_at))
         threading.Thread(target=board.watch, name="lane-watch", daemon=True).start()
+        keeper = threading.Thread(target=self._keep_barriers, args=(board, lanes.rules), name="barriers", daemon=True)
+        keeper.start()
         try:
             outcomes = context.spark.run(
                 f"{self._part.stream.verb} {context.config.task} {context.source.source_id}",
@@ -221,9 +237,63 @@ class ReplicateUnit:
         finally:
             inner.set()
             self._service.unregister_board(board)
+            keeper.join()
         if all(isinstance(outcome, TaskDone) for outcome in outcomes):
             return Finished()
         return self._judge(outcomes, board, stop)
+
+    def _keep_barriers(self, board: LaneBoard, rules: Rules) -> None:
+        """Until the streams end: act on the statements before which all lanes stand. A thread of its own."""
+        while not board.stop.is_set:
+            place = board.reached(_BARRIER_SECONDS)
+            if place is None:
+                continue
+            try:
+                standing = self._act(place, board.stop)
+            except ShardmergeError as error:
+                board.refuse(error)
+                return
+            except Exception as error:
+                log.exception("unexpected error at a barrier")
+                board.refuse(errors.worker.INTERNAL(kind=type(error).__name__, where="a barrier", reason=error))
+                return
+            if standing is None:
+                return
+            plans = standing.in_order
+            self._context = replace(self._context, tables=standing.tables)
+            self._plans = plans
+            board.resume(place, LaneChange(plans, self._scope(rules)).to_bytes())
+
+    def _act(self, place: Place, stop: StopSignal) -> TablesStanding | None:
+        """What the lanes go on with; None: they are to end."""
+        if isinstance(place, Statement):
+            return self._driver.act(place, stop)
+        with self._stands:
+            self._stands_at = place.offset
+            self._stands.notify_all()
+            while not stop.is_set and not self._stands.wait_for(lambda: self._stands_at is None, _BARRIER_SECONDS):
+                pass
+        return None if stop.is_set else self._driver.standing
+
+    def stands(self, seconds: float) -> RelayOffset | None:
+        """Where all lanes stand because of the meeting; None: they do not, after ``seconds``."""
+        with self._stands:
+            self._stands.wait_for(lambda: self._stands_at is not None, seconds)
+            return self._stands_at
+
+    def go_on(self) -> None:
+        """The lanes that stand go on, with what is the driver's standing now."""
+        with self._stands:
+            self._stands_at = None
+            self._stands.notify_all()
+
+    def _limit(self, end: RelayOffset) -> RelayOffset | None:
+        limits = (self._gate.limit, *((self._part.meeting.limit,) if self._part.meeting is not None else ()))
+        return min((place for limit in limits if (place := limit(end)) is not None), default=None)
+
+    def _meets_at(self, place: RelayOffset) -> MeetingPlace | None:
+        meeting, end = self._part.meeting, self._gate.found
+        return None if meeting is None or (end is not None and end == place) else meeting.at(place)
 
     def status(self) -> worker_pb2.SyncStatus:
         end, board = self._source_position(), self._board
@@ -251,7 +321,7 @@ class ReplicateUnit:
 
     def doing(self) -> str:
         """What its lanes wait for, if it is not just events; "" otherwise."""
-        return doing(self._board.views()) if self._board is not None else ""
+        return self._driver.doing() or (doing(self._board.views()) if self._board is not None else "")
 
     def _unfetched_since(self) -> float | None:
         with self._trail_lock:
@@ -292,7 +362,7 @@ class ReplicateUnit:
         return end is not None and all(item.offset >= end for item in found)
 
     def _scope(self, rules: Rules) -> TableScope:
-        return TableScope(rules, self._part.others, self._part.only)
+        return replace(self._driver.standing.scope, rules=rules)
 
     def _spec(self, lanes: _Lanes) -> LaneSpec:
         context, config = self._context, self._context.config
@@ -354,8 +424,8 @@ class ReplicateUnit:
         """The first lane's own error explains most; then what this side noticed."""
         failures = [outcome.error for outcome in outcomes if isinstance(outcome, TaskFailed)]
         match board.event:
-            case BarrierReached(statement=statement):
-                return Failed(self._not_handled(statement))
+            case Refused(error=error):
+                return Stopped() if stop.is_set else Failed(error)
             case LaneGone(error=error):
                 own = [item for item in failures if item.spec is not errors.worker.STREAM_LOST]
                 return Failed(min(own, key=lambda item: item.spec.retryable, default=error))
@@ -363,12 +433,3 @@ class ReplicateUnit:
                 if failures and not stop.is_set:
                     return Failed(min(failures, key=lambda item: item.spec.retryable))
                 return Stopped()
-
-    def _not_handled(self, statement: Statement) -> ShardmergeError:
-        return errors.ddl.NOT_HANDLED(
-            source=self._context.source.source_id,
-            task=self._context.config.task,
-            position=statement.position,
-            tables=touched(statement),
-            statement=shown(statement),
-        )

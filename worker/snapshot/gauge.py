@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pymysql
@@ -13,11 +13,11 @@ from pymysql.cursors import DictCursor
 from proto import errors
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker.connection import Endpoint, ServerInfo, Session, Side, connect, rows, server_info
-from worker.snapshot.cutoff import cut_off
+from worker.connection import Endpoint, ServerInfo, Session, Side, rows, server_info
+from worker.cutoff import session_until
 from worker.snapshot.dispenser import Dispenser
 from worker.snapshot.pressure import Bearable, Pressure, waits_for
-from worker.trouble import Trouble, coded, errno_of, trouble
+from worker.trouble import Trouble, errno_of, trouble
 from worker.unit import StopSignal
 
 log = get_logger()
@@ -64,19 +64,17 @@ class Gauge(threading.Thread):
 
     @contextmanager
     def _session(self) -> Generator[Session]:
-        session = connect(self._endpoint, Side.SOURCE, name=self._source_id, read_timeout=_ANSWER_SECONDS)
-        try:
-            with cut_off(session, self._unwanted):
+        with session_until(
+            self._unwanted, self._endpoint, Side.SOURCE, name=self._source_id, read_timeout=_ANSWER_SECONDS
+        ) as session:
+            try:
                 yield session
-        except pymysql.MySQLError as error:
-            if trouble(errno_of(error)) is Trouble.PRIVILEGE:
+            except pymysql.MySQLError as error:
+                if trouble(errno_of(error)) is not Trouble.PRIVILEGE:
+                    raise
                 raise errors.snapshot.PRESSURE_UNSEEN(
                     source=self._source_id, user=self._endpoint.user, errno=errno_of(error)
                 ) from error
-            raise coded(error, self._endpoint, Side.SOURCE, self._source_id) from error
-        finally:
-            with suppress(pymysql.MySQLError):
-                session.close()
 
 
 def read_pressure(session: Session, info: ServerInfo, bearable: Bearable) -> Pressure:

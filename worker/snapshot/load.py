@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -29,10 +28,10 @@ from worker.connection import (
     rows,
     trouble,
 )
+from worker.cutoff import ANSWER_SECONDS, let_go
 from worker.plan import TablePlan
 from worker.rows import Joined, Literals
 from worker.snapshot.chunks import Chunk
-from worker.snapshot.cutoff import ANSWER_SECONDS
 from worker.snapshot.records import Loaded
 from worker.snapshot.store import SnapshotStore
 from worker.trouble import reason_of
@@ -83,9 +82,7 @@ class ChunkLoader:
     def close(self) -> None:
         """Drop the connection; what was not committed is rolled back by the server."""
         session, self._session = self._session, None
-        if session is not None:
-            with suppress(pymysql.MySQLError):
-                session.close()
+        let_go(session)
 
     def __enter__(self) -> ChunkLoader:
         return self

@@ -8,7 +8,7 @@ locked       no way around it: the shortest possible LOCK TABLES of that one tab
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 import pymysql
@@ -30,12 +30,12 @@ from worker.connection import (
     server_info,
     text_of,
 )
+from worker.cutoff import ANSWER_SECONDS, let_go
 from worker.plan import TablePlan
 from worker.position import SourcePosition
 from worker.rows import Joined, Literals
 from worker.schema import select_list
 from worker.snapshot.chunks import Bound, Chunk
-from worker.snapshot.cutoff import ANSWER_SECONDS
 from worker.snapshot.order import (
     bound_columns,
     column_names,
@@ -75,7 +75,7 @@ def open_source(endpoint: Endpoint, source_id: str) -> Session:
     try:
         execute(session, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}")
     except pymysql.MySQLError as error:
-        _close(session)
+        let_go(session)
         raise coded(error, endpoint, Side.SOURCE, source_id) from error
     return session
 
@@ -93,8 +93,7 @@ class ChunkSource:
     def close(self) -> None:
         session, self._session = self._session, None
         self._tells_position = None
-        if session is not None:
-            _close(session)
+        let_go(session)
 
     def _opened(self) -> tuple[Session, ServerInfo]:
         if self._session is None or self._info is None:
@@ -151,14 +150,14 @@ class ChunkSource:
                     with session.cursor() as cursor:
                         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
                     position = place_now(locker, info)
-                    _close(locker)
+                    let_go(locker)
                     yield position, self._joined(session, plan, chunk)
                     session.rollback()
                 else:
                     position = place_now(locker, info)
                     yield position, self._joined(locker, plan, chunk)
         finally:
-            _close(locker)  # ends the lock, too
+            let_go(locker)  # ends the lock, too
 
     def _joined(self, session: Session, plan: TablePlan, chunk: Chunk) -> Iterator[list[Joined]]:
         joiner = RowJoiner(RowWriter(plan, self._source_id).codecs)
@@ -204,12 +203,6 @@ class ChunkSource:
             for start in range(0, len(keys), _KEYS_PER_QUESTION):
                 found += _search(session, columns, bounds, keys[start : start + _KEYS_PER_QUESTION])
         return found
-
-
-def _close(session: Session) -> None:
-    """Close a connection that may be closed already, or in the middle of an answer."""
-    with suppress(pymysql.MySQLError):
-        session.close()
 
 
 def _search(session: Session, columns: Sequence[Column], bounds: Sequence[Bound], keys: Sequence[Bound]) -> list[int]:

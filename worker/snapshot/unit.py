@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
-
-import pymysql
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from proto import errors, hooks
 from proto import worker_pb2 as pb
@@ -15,12 +13,12 @@ from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Session, Side, coding, connect
 from worker.context import RunningSnapshot, SubTaskContext
+from worker.cutoff import ANSWER_SECONDS, session_until, until_stopped
 from worker.ddl.routed import RoutedScope
 from worker.ddl.tables import TableScope
 from worker.plan import TablePlan
 from worker.schema import read_tables
 from worker.snapshot.chunks import Chunk, rows_per_chunk
-from worker.snapshot.cutoff import ANSWER_SECONDS, cut_off
 from worker.snapshot.dispenser import Dispenser, PlannedChunk
 from worker.snapshot.gauge import Gauge
 from worker.snapshot.pace import Amount, Limits, Pace
@@ -171,25 +169,11 @@ class SnapshotUnit:
         mine = {plan.shard for plan in self._plans}
         return [item for item in self._store.read_chunks(target) if item.shard in mine]
 
-    @contextmanager
-    def _source_session(self, stop: StopSignal) -> Generator[Session]:
-        endpoint = self._context.source_endpoint
-        session = connect(endpoint, Side.SOURCE, name=self._source_id, read_timeout=ANSWER_SECONDS)
-        try:
-            with coding(endpoint, Side.SOURCE, self._source_id), cut_off(session, stop):
-                yield session
-        finally:
-            _close(session)
+    def _source_session(self, stop: StopSignal) -> AbstractContextManager[Session]:
+        return session_until(stop, self._context.source_endpoint, Side.SOURCE, name=self._source_id)
 
-    @contextmanager
-    def _target_session(self, stop: StopSignal) -> Generator[Session]:
-        endpoint = self._context.target_endpoint
-        session = connect(endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS)
-        try:
-            with coding(endpoint, Side.TARGET, "target"), cut_off(session, stop):
-                yield session
-        finally:
-            _close(session)
+    def _target_session(self, stop: StopSignal) -> AbstractContextManager[Session]:
+        return session_until(stop, self._context.target_endpoint, Side.TARGET, name="target")
 
     def _check_structures(self, source: Session) -> None:
         """Chunks of one table must be read with one structure.
@@ -308,27 +292,26 @@ class _Planner(threading.Thread):
                 return
 
     def _plan_tables(self) -> None:
-        source = open_source(self._source_endpoint, self._source_id)
-        try:
-            target = connect(self._target_endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS)
-            try:
-                with cut_off(source, self._unwanted), cut_off(target, self._unwanted):
-                    for plan in self._plans:
-                        last = self._last.get(plan.shard)
-                        if last is None or not last.is_last:
-                            self._plan_table(source, target, plan, last)
-                        if self._dispenser.is_ending:
-                            return
-                    self._dispenser.complete()
-            finally:
-                _close(target)
-        finally:
-            _close(source)
+        stop = self._unwanted
+        with (
+            until_stopped(open_source(self._source_endpoint, self._source_id), stop) as source,
+            until_stopped(
+                connect(self._target_endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS), stop
+            ) as target,
+        ):
+            for plan in self._plans:
+                last = self._last.get(plan.shard)
+                if last is None or not last.is_last:
+                    self._plan_table(source, target, plan, last)
+                if self._dispenser.is_ending:
+                    return
+            self._dispenser.complete()
 
     def _plan_table(self, source: Session, target: Session, plan: TablePlan, last: Chunk | None) -> None:
         """In batches that grow with the time a chunk takes to find: the first goes out at once."""
         batch: list[Chunk] = []
-        chunks = TablePlanner(source, plan, self._chunk_rows).chunks(last)
+        with coding(self._source_endpoint, Side.SOURCE, self._source_id):
+            chunks = TablePlanner(source, plan, self._chunk_rows).chunks(last)  # may ask the server at once
         since = time.monotonic()
         first = True
         while True:
@@ -352,8 +335,3 @@ class _Planner(threading.Thread):
         self._progress.planned(plan.shard, len(batch), complete=batch[-1].is_last)
         self._dispenser.offer(PlannedChunk(plan, chunk) for chunk in batch)
         hooks.reach("snapshot.planned")
-
-
-def _close(session: Session) -> None:
-    with suppress(pymysql.MySQLError):  # it was lost
-        session.close()

@@ -77,7 +77,7 @@ def test_query() -> None:
     body = struct.pack("<IIBHH", 7, 0, 2, 1062, len(variables)) + variables + b"d1\0" + "DROP TABLE 中".encode("gbk")
     found = ev.parse_query(forge(EventType.QUERY, body), checksum=True)
     assert (found.schema, found.text, found.error_code) == ("d1", "DROP TABLE 中", 1062)
-    assert (found.sql_mode, found.client_collation) == (1 << 21, 28)
+    assert (found.sql_mode, found.variables.collation) == (1 << 21, 28)
     plain = ev.parse_query(query("CREATE TABLE `é`".encode(), checksum=False), checksum=False)
     assert (plain.schema, plain.text, plain.sql_mode) == ("d", "CREATE TABLE `é`", None)
 

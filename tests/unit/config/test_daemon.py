@@ -19,6 +19,9 @@ def test_defaults_and_identity() -> None:
     master = parse_master("", "m", {})
     assert master.master_addr == master.advertise_addr == "127.0.0.1:8261"
     assert master.etcd == ("127.0.0.1:2379",)
+    assert master.lock_alert_seconds == 300
+    assert parse_master("lock-alert-seconds: 60\n", "m", {}).lock_alert_seconds == 60
+    assert parse_master("lock-alert-seconds: 60\n", "m", {"lock-alert-seconds": "5"}).lock_alert_seconds == 5
     assert master.name.endswith("-8261")
     worker = parse_worker("worker-addr: :8300\n", "w", {})
     assert worker.advertise_addr.endswith(":8300")
@@ -55,6 +58,13 @@ def test_refused(text: str, says: str) -> None:
         parse_worker(text, "w")
     assert caught.value.spec is errors.config.INVALID
     assert says in caught.value.message
+
+
+def test_a_wrong_alert_is_refused() -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        parse_master("name: x\nlock-alert-seconds: 0\n", "m")
+    assert "m:2:" in caught.value.message
+    assert "lock-alert-seconds: must be at least 1" in caught.value.message
 
 
 def test_a_wrong_flag_is_not_blamed_on_the_file() -> None:

@@ -29,6 +29,8 @@ def _check(state: CheckState, name: str = "dump_privilege") -> CheckResult:
         pb.StartTaskResponse(result=True, sources=[_part(result=True)], check_result=[_check(CHECK_STATE_FAIL)]),
         pb.CheckTaskResponse(result=True, check_result=[_check(CHECK_STATE_PASS), _check(CHECK_STATE_WARN)]),
         pb.ListMemberResponse(result=True),
+        pb.ShowDDLLocksResponse(result=True, locks=[pb.DDLLock(conflict=canned.detail())]),
+        pb.UnlockDDLLockResponse(result=True),
         canned.status(canned.subtask(None)),
     ],
 )

@@ -13,9 +13,9 @@ from proto import errors
 from proto.errors import ShardmergeError
 from tests.support.plans import integer, text
 from worker.join.change import Change, Leaves, Moves, Remaps, changes_of, coming
-from worker.join.record import Joining, kept, merged
+from worker.join.record import Joining, kept
 from worker.position import SourcePosition
-from worker.replicate.dealing import Dealing, dealing_of
+from worker.replicate.dealing import Dealing, dealing_of, merged
 from worker.rules import Rules
 from worker.table import Table
 

@@ -19,8 +19,10 @@ def state(
     bindings: Mapping[str, str] | None = None,
     subtasks: tuple[config.SubTaskConfig, ...] = (),
     stage: common_pb2.Stage = common_pb2.STAGE_RUNNING,
+    shards: Mapping[tuple[str, str], pb.ShardRecord] | None = None,
+    locks: tuple[pb.LockRecord, ...] = (),
 ) -> State:
-    """Every key of ``bindings`` is a source; "" binds it to no worker."""
+    """Every key of ``bindings`` is a source; "" binds it to no worker. ``shards``: by (task, source)."""
     bindings = bindings or {}
     records: dict[str, Message] = {
         **{keys.worker(name): pb.WorkerRecord(name=name, address=f"{name}:8262") for name in workers},
@@ -32,6 +34,8 @@ def state(
         },
         **{keys.task(one.task): pb.TaskRecord(name=one.task) for one in subtasks},
         **{keys.subtask(one.task, one.source_id): pb.SubTaskRecord(config=one, expected=stage) for one in subtasks},
+        **{keys.shard(*pair): record for pair, record in (shards or {}).items()},
+        **{keys.lock(one.task, one.target_schema, one.target_table): one for one in locks},
         keys.PREFIX + "of-a-newer-version/x": pb.LeaderRecord(name="ignored"),
     }
     return parse(

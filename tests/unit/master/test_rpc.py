@@ -43,6 +43,17 @@ class _Master(MasterServicer):
     def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> pb.UpdateTaskResponse:
         raise NotImplementedError
 
+    def ShowDDLLocks(self, request: pb.ShowDDLLocksRequest, context: grpc.ServicerContext) -> pb.ShowDDLLocksResponse:
+        raise NotImplementedError
+
+    def UnlockDDLLock(
+        self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext
+    ) -> pb.UnlockDDLLockResponse:
+        raise NotImplementedError
+
+    def HandleBinlog(self, request: pb.HandleBinlogRequest, context: grpc.ServicerContext) -> pb.HandleBinlogResponse:
+        raise NotImplementedError
+
     def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> pb.OperateTaskResponse:
         raise NotImplementedError
 

@@ -9,7 +9,7 @@ import pytest
 from proto import errors, relay_pb2, rpc
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import Head, Statement
-from worker.replicate.board import BarrierReached, LaneBoard, LaneView
+from worker.replicate.board import LaneBoard, LaneView, Refused
 from worker.replicate.reporter import LanePhase
 from worker.replicate.status import Surroundings, doing, sync_status, waits_for
 from worker.unit import StopSignal
@@ -151,9 +151,33 @@ def test_lanes_that_are_through_do_not_hold_up_a_barrier() -> None:
     board = LaneBoard("t", "s", 1, 2, StopSignal(), until=RelayOffset(1, 800))
     number = board.barrier(DDL)
     board.report(report(0, 800))
-    assert board.event is None
+    assert board.reached(0) is None
     board.report(report(1, 500, LanePhase.BARRIER, barrier=number))
-    assert board.event == BarrierReached(DDL)
+    assert board.reached(0) == DDL
+
+
+def test_a_barrier_is_passed_by_every_stream_once() -> None:
+    """Also by one that comes to it late; what a lane told before that does not bring it back."""
+    board = LaneBoard("t", "s", 1, 2, StopSignal())
+    number = board.barrier(DDL)
+    for lane in (0, 1):
+        board.report(report(lane, 500, LanePhase.BARRIER, barrier=number))
+    assert board.resumed(number, 0) is None
+    board.resume(DDL, b"change")
+    assert board.reached(0) is None
+    assert board.resumed(number, 0) == b"change"
+    board.report(report(0, 500, LanePhase.BARRIER, barrier=number))
+    assert board.reached(0) is None
+    assert board.barrier(DDL) == number
+    assert board.reached(0) is None
+    assert not board.stop.is_set
+
+
+def test_a_barrier_that_is_refused_ends_the_streams() -> None:
+    board = LaneBoard("t", "s", 1, 1, StopSignal())
+    board.barrier(DDL)
+    board.refuse(DEADLOCK)
+    assert board.event == Refused(DEADLOCK)
     assert board.stop.is_set
 
 
@@ -162,7 +186,7 @@ def test_lanes_at_different_places_have_not_reached_a_barrier() -> None:
     number = board.barrier(DDL)
     board.report(report(0, 800))
     board.report(report(1, 500, LanePhase.BARRIER, barrier=number))
-    assert board.event is None
+    assert board.reached(0) is None
     assert board.lowest() == RelayOffset(1, 500)
 
 

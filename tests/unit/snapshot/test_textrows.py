@@ -149,12 +149,17 @@ def test_joined_values_of_any_length(size: int, written: str) -> None:
     """What stands before a value that the buffer has no room for stays, however the value is written."""
     text, long = _COLUMNS[11], _COLUMNS[11] if written == "in place" else _COLUMNS[16]
     assert text[0].charset == "utf8mb4"
+    prefix = b"" if written == "in place" else "é-".encode()
     writer = RowWriter(_plan([text, long, text, _COLUMNS[0]]), "s1")
-    for rows in ([b"before", b"x" * size], [b"x" * size, b"behind"]):
+    for first, second in ((b"before", b"x" * size), (b"x" * size, b"behind")):
         got: list[bytes] = []
-        answer = _packets([*rows, b"'" * 9, b"7"]) + _packets([None, b"", None, b"-1"]) + _EOF
+        answer = _packets([first, second, b"'" * 9, b"7"]) + _packets([None, b"", None, b"-1"]) + _EOF
         assert join_rows(answer, RowJoiner(writer.codecs), 4, got) == (END, len(answer))
-        assert got[0] == b",".join(writer.literals([*rows, b"'" * 9, b"7"]))
+        assert got == [
+            b"'" + first + b"','" + prefix + second + b"','" + b"\\'" * 9 + b"',7",
+            b"NULL,'" + prefix + b"',NULL,-1",
+        ]
+        assert got[0] == b",".join(writer.literals([first, second, b"'" * 9, b"7"]))
         assert literals_of(got[1])[0::2] == (b"NULL", b"NULL")
 
 

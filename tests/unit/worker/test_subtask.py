@@ -16,7 +16,7 @@ from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
 
 HOST: Host = Host(
     config_pb2.SourceConfig(source_id="mysql-01"),
-    *[None] * 7,  # type: ignore[arg-type]  # a run that is replaced below asks for nothing
+    *[None] * 8,  # type: ignore[arg-type]  # a run that is replaced below asks for nothing
 )
 Script = Callable[[str, StopSignal], Outcome]
 

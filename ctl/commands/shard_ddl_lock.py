@@ -1,0 +1,120 @@
+"""`dmctl shard-ddl-lock [task]` and `shard-ddl-lock unlock`, with the spellings they had before in DM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ctl import lock_table
+from ctl.files import task_name
+from ctl.options import shared
+from ctl.session import Session
+from proto import master_pb2 as pb
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _show(task: str | None) -> int:
+    session = Session.current()
+    request = pb.ShowDDLLocksRequest(task=task_name(task) if task is not None else "", sources=session.settings.sources)
+    answer = session.call("shard-ddl-lock", lambda master: master.ShowDDLLocks, request)
+    return session.show("shard-ddl-lock", answer, lambda: lock_table.locks(answer))
+
+
+def _unlock(lock_id: str, owner: str, action: str | None, database: str, table: str, *, force_remove: bool) -> int:
+    session = Session.current()
+    request = pb.UnlockDDLLockRequest(
+        id=lock_id,
+        replace_owner=owner,
+        force_remove=force_remove,
+        action=action or "",
+        database=database,
+        table=table,
+        sources=session.settings.sources,
+    )
+    answer = session.call("shard-ddl-lock unlock", lambda master: master.UnlockDDLLock, request)
+    return session.show("shard-ddl-lock unlock", answer, lambda: lock_table.unlocked(answer))
+
+
+def _unlock_options(command: Command) -> Command:
+    """DM's flags."""
+    for option in reversed(
+        (
+            click.argument("lock_id", metavar="LOCK-ID"),
+            click.option(
+                "-o", "--owner", default="", metavar="SOURCE", help="who runs the statement  [the lock's owner]"
+            ),
+            click.option("-f", "--force-remove", is_flag=True, help="let all go on without running the statement"),
+            click.option("-a", "--action", type=click.Choice(["skip", "exec"]), help="(optimistic mode only)"),
+            click.option("-d", "--database", default="", metavar="NAME", help="(optimistic mode only)"),
+            click.option("-t", "--table", default="", metavar="NAME", help="(optimistic mode only)"),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+class _TaskOrCommand(click.Group):
+    """What is no command behind the name is a task whose locks are wanted."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None:
+            return show_ddl_locks.name, show_ddl_locks, args
+        return super().resolve_command(ctx, args)
+
+
+@click.command("show-ddl-locks", short_help="show the locks of sharding DDLs", hidden=True)
+@click.argument("task", metavar="[TASK|FILE]", required=False)
+@shared()
+def show_ddl_locks(task: str | None) -> int:
+    """Show the locks of sharding DDLs: `shard-ddl-lock`."""
+    return _show(task)
+
+
+@click.command("unlock-ddl-lock", short_help="decide about a lock", hidden=True)
+@_unlock_options
+@shared()
+def unlock_ddl_lock(
+    lock_id: str, owner: str, action: str | None, database: str, table: str, *, force_remove: bool
+) -> int:
+    """Decide about the lock of a sharding DDL: `shard-ddl-lock unlock`."""
+    return _unlock(lock_id, owner, action, database, table, force_remove=force_remove)
+
+
+@click.group(
+    "shard-ddl-lock",
+    cls=_TaskOrCommand,
+    invoke_without_command=True,
+    short_help="show the locks of sharding DDLs, or decide about one",
+    subcommand_metavar="[TASK|FILE] | unlock LOCK-ID …",
+)
+@shared()
+@click.pass_context
+def shard_ddl_lock(context: click.Context) -> int:
+    """Show which DDL on shard tables waits for which of them, of all tasks or of one.
+
+    \b
+    Example:
+        dmctl shard-ddl-lock merge
+    """
+    return _show(None) if context.invoked_subcommand is None else 0
+
+
+@shard_ddl_lock.command("unlock", short_help="let a DDL run without waiting for the rest, or go on without it")
+@_unlock_options
+@shared()
+def unlock(lock_id: str, owner: str, action: str | None, database: str, table: str, *, force_remove: bool) -> int:
+    """Let the owner run the lock's statement at the target now, whichever shard tables are missing.
+
+    All tables that wait before it go on then. One that comes to it later gets a lock of its own. With -f nobody runs
+    it: change the target by hand first.
+
+    \b
+    Example:
+        dmctl shard-ddl-lock unlock 'merge-`shop`.`orders`' --owner mysql-01
+    """
+    return _unlock(lock_id, owner, action, database, table, force_remove=force_remove)

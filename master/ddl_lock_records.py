@@ -1,0 +1,109 @@
+"""The records of sharding DDLs as values, and back: what every target table's next step is decided from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from master.ddl_lock_values import Lock, Member, Parked, Report, Situation, Stage
+from master.state import State
+from proto import config_pb2 as config
+from proto import state_pb2 as pb
+
+_STAGES = {
+    pb.LockRecord.STAGE_GATHERING: Stage.GATHERING,
+    pb.LockRecord.STAGE_EXECUTING: Stage.EXECUTING,
+    pb.LockRecord.STAGE_RELEASED: Stage.RELEASED,
+}
+_NUMBERS = {stage: number for number, stage in _STAGES.items()}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """A target table of a task: at most one lock at a time."""
+
+    task: str
+    schema: str
+    table: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.task, self.schema, self.table
+
+    @property
+    def lock_id(self) -> str:
+        """As DM writes it.
+
+        >>> Target("merge", "shop", "orders").lock_id
+        'merge-`shop`.`orders`'
+        """
+        return f"{self.task}-`{self.schema}`.`{self.table}`"
+
+
+def targets(state: State) -> tuple[Target, ...]:
+    """Targets that may need a step: those of pessimistic tasks' shard tables, and all that have a lock."""
+    found = {Target(*key) for key in state.locks}
+    for (task, source), entry in state.shards.items():
+        subtask = state.subtasks.get((task, source))
+        if subtask is not None and subtask.value.config.shard_mode == config.SHARD_MODE_PESSIMISTIC:
+            found.update(Target(task, one.schema, one.table) for one in entry.value.targets)
+    return tuple(sorted(found))
+
+
+def situation(target: Target, state: State) -> Situation:
+    """What the sources of the task tell of ``target``, and its lock."""
+    entry = state.locks.get(target.key)
+    return Situation(
+        {source: _report(target, source, state) for source in state.sources_of(target.task)},
+        to_lock(entry.value) if entry else None,
+    )
+
+
+def to_lock(record: pb.LockRecord) -> Lock:
+    return Lock(
+        generation=record.generation,
+        owner=record.owner,
+        statement=record.statement,
+        form=record.form,
+        before=record.before,
+        after=record.after,
+        since=record.since,
+        # A lock without a stage was written by nobody; to gather for it anew does no harm.
+        stage=_STAGES.get(record.stage, Stage.GATHERING),
+        forced=record.forced,
+    )
+
+
+def to_record(target: Target, lock: Lock) -> pb.LockRecord:
+    return pb.LockRecord(
+        task=target.task,
+        target_schema=target.schema,
+        target_table=target.table,
+        generation=lock.generation,
+        owner=lock.owner,
+        statement=lock.statement,
+        form=lock.form,
+        before=lock.before,
+        after=lock.after,
+        since=lock.since,
+        stage=_NUMBERS[lock.stage],
+        forced=lock.forced,
+    )
+
+
+def _report(target: Target, source: str, state: State) -> Report | None:
+    entry = state.shards.get((target.task, source))
+    if entry is None:
+        return None
+    own = [one for one in entry.value.targets if (one.schema, one.table) == (target.schema, target.table)]
+    members = tuple(member for one in own for member in _members(source, one))
+    return Report(members, next((one.executed for one in own), ""))
+
+
+def _members(source: str, target: pb.ShardTarget) -> Iterator[Member]:
+    for one in target.tables:
+        parked = None
+        if one.HasField("parked"):
+            at = one.parked
+            parked = Parked(at.statement, at.form, at.after, at.position, at.since)
+        yield Member(source, one.schema, one.table, one.structure, parked)

@@ -1,0 +1,145 @@
+"""A real etcd, a real dm-master, workers that only obey, and shard tables that exist in etcd alone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proto import keys
+from proto import master_pb2 as pb
+from proto import state_pb2 as state
+from proto.etcd import Etcd as Client
+from proto.master_pb2_grpc import MasterStub
+from proto.rpc import channel
+from tests.integration.fake_worker import FakeWorker
+from tests.support.daemon import Daemon
+from tests.support.etcd import Etcd
+from tests.support.wait import until
+
+LOCK_ID = "t-`shop`.`orders`"
+_SOURCE = 'source-id: {0}\nfrom: {{host: 127.0.0.1, port: 3306, user: dm, password: "p"}}\n'
+_TASK = """
+name: {name}
+task-mode: all
+shard-mode: pessimistic
+target-database: {{host: 127.0.0.1, port: 4000, user: dm, password: "p"}}
+mysql-instances: [{instances}]
+"""
+
+
+@dataclass
+class Shards:
+    """What one source's worker writes of its shard tables of `shop`.`orders`; structure ``S0`` first."""
+
+    client: Client
+    task: str
+    source: str
+    tables: dict[str, state.ShardTable] = field(default_factory=dict[str, state.ShardTable])
+    executed: str = ""
+
+    def table(self, name: str, structure: str = "S0") -> Shards:
+        self.tables[name] = state.ShardTable(schema="d", table=name, structure=structure)
+        return self
+
+    def park(self, name: str, form: str, after: str) -> Shards:
+        """It waits before a statement now."""
+        self.tables[name].parked.CopyFrom(
+            state.ParkedAt(
+                statement=f"ALTER TABLE `shop`.`orders` {form}",
+                form=form,
+                after=after,
+                position=f"(bin.{self.source}, 4)",
+                since=time.time(),
+            )
+        )
+        return self
+
+    def go_on(self, *names: str) -> Shards:
+        """They have gone on behind their statements."""
+        for name in names:
+            self.tables[name].structure = self.tables[name].parked.after
+            self.tables[name].ClearField("parked")
+        return self
+
+    def tell(self) -> Shards:
+        target = state.ShardTarget(
+            schema="shop", table="orders", tables=list(self.tables.values()), executed=self.executed
+        )
+        self.client.put(keys.shard(self.task, self.source), keys.encode(state.ShardRecord(epoch=1, targets=[target])))
+        return self
+
+
+class Rig:
+    """``start`` begins the task t, pessimistic, on the sources."""
+
+    def __init__(self, directory: Path) -> None:
+        self.etcd = Etcd(directory / "etcd").start()
+        self.client = self.etcd.client()
+        settings = {"etcd": [self.etcd.endpoint], "worker-ttl": 30, "rpc-timeout": 20, "lock-alert-seconds": 1}
+        self.master = Daemon("master", "m1", directory, settings, {})
+        self.workers: list[FakeWorker] = []
+        self.channel = channel(self.master.address)
+        self.ask = MasterStub(self.channel)
+
+    def start(self, *sources: str) -> list[Shards]:
+        """The shards of each source, of which nothing is told yet."""
+        self.master.start()
+        self.workers = [FakeWorker(f"w-{source}", self.etcd.endpoint).start() for source in sources]
+        files = [pb.ConfigFile(name=f"{one}.yaml", content=_SOURCE.format(one)) for one in sources]
+        request = pb.OperateSourceRequest(op=pb.OperateSourceRequest.OP_CREATE, files=files)
+        created = until(lambda: self._created(request), "the sources are there")
+        assert created.result, created
+        return self.start_task("t", *sources)
+
+    def _created(self, request: pb.OperateSourceRequest) -> pb.OperateSourceResponse | None:
+        """None while nobody leads."""
+        members = self.ask.ListMember(pb.ListMemberRequest(leader=True, worker=True), wait_for_ready=True)
+        ready = members.leader.name and len(members.workers) == len(self.workers)
+        return self.ask.OperateSource(request) if ready else None
+
+    def start_task(self, name: str, *sources: str) -> list[Shards]:
+        instances = ", ".join(f"{{source-id: {source}}}" for source in sources)
+        file = pb.ConfigFile(name=f"{name}.yaml", content=_TASK.format(name=name, instances=instances))
+        started = self.ask.StartTask(pb.StartTaskRequest(file=file))
+        assert started.result, started
+        return [Shards(self.client, name, source) for source in sources]
+
+    def stop_task(self, *sources: str) -> None:
+        request = pb.OperateTaskRequest(op=pb.OperateTaskRequest.OP_STOP, name="t", sources=sources)
+        stopped = self.ask.OperateTask(request)
+        assert stopped.result, stopped
+
+    def lock(self) -> state.LockRecord | None:
+        key = keys.lock("t", "shop", "orders")
+        record = self.client.get(key)
+        return keys.decode(state.LockRecord, record.value, key) if record else None
+
+    def lock_is(self, stage: state.LockRecord.Stage, form: str = "ADD c", owner: str = "") -> state.LockRecord:
+        """The lock, once it is in ``stage``, of that statement and owner ("": any)."""
+
+        def seen() -> state.LockRecord | None:
+            lock = self.lock()
+            there = lock is not None and lock.stage == stage and lock.form == form and owner in ("", lock.owner)
+            return lock if there else None
+
+        return until(seen, f"lock of {form} in stage {stage} with owner {owner or 'any'}", 60)
+
+    def no_lock(self) -> None:
+        until(lambda: self.lock() is None, "no lock", 60)
+
+    def listed(self) -> pb.DDLLock:
+        """The only lock of the task t."""
+        [lock] = self.ask.ShowDDLLocks(pb.ShowDDLLocksRequest(task="t"), wait_for_ready=True).locks
+        return lock
+
+    def log(self) -> str:
+        return self.master.log.read_text(encoding="utf-8")
+
+    def close(self) -> None:
+        self.channel.close()
+        self.master.stop()
+        for worker in self.workers:
+            worker.stop()
+        self.client.close()
+        self.etcd.stop()

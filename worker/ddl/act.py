@@ -1,0 +1,237 @@
+"""What each action of a statement does at the target. Every method may be called again after a kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from proto import errors, hooks
+from proto.errors import ShardmergeError
+from worker.connection import Side, coding
+from worker.ddl.dialect import Dialect
+from worker.ddl.execute import alone, subject_of
+from worker.ddl.operator import Word
+from worker.ddl.parked import Parked
+from worker.ddl.plan import Action, Alter, Drop, Empty, Make, Rename, Shard
+from worker.ddl.records import StatementPlace
+from worker.ddl.removal import drop, empty
+from worker.ddl.renames import run_renames
+from worker.ddl.rewrite import renamed
+from worker.ddl.shape import Changing, merged_text, placed
+from worker.ddl.statement import names, parse_ddl
+from worker.ddl.structure import Structures, index_names
+from worker.ddl.tables import TableName
+from worker.ddl.tracker import Tracked
+from worker.ddl.work import Work
+from worker.plan import TablePlan, TargetTable
+from worker.rules import check_partitions
+from worker.target_table import compare_target, make_target
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """For one statement.
+
+    Methods raise the ddl.* errors, FENCED, the rules' and the target's coded errors and ``pymysql.MySQLError``; they
+    return early when the work is stopped.
+    """
+
+    work: Work
+    structures: Structures
+    dialect: Dialect
+
+    def do(self, action: Action) -> None:
+        """As the statement says."""
+        match action:
+            case Alter():
+                self.alter(action)
+            case Make():
+                self.make(action)
+            case Drop(shard=shard):
+                drop(self.work, shard)
+            case Empty(shard=shard):
+                empty(self.work, shard)
+            case Rename(moves=moves):
+                self.rename(moves)
+
+    def alter(self, action: Alter) -> None:
+        """The structure of one shard table changes, and its target's with it."""
+        work, shard = self.work, action.shard
+        ddl = work.ddl
+        assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+        text = merged_text(work.statement, ddl)
+        if not text:
+            return  # it is the source's own affair
+        if shard.together > 1:
+            raise work.refusal(
+                errors.ddl.NEEDS_SHARD_MODE,
+                table=shard.plan.table.full_name,
+                shards=shard.together,
+                target=shard.target.quoted,
+            )
+        creation = self.structures.creation(shard.plan)
+        self.structures.check(shard.plan, creation)
+        text = merged_text(work.statement, ddl, index_names(creation))
+        if not text:
+            return
+        text = self.dialect.spelt(text, work.sql_mode)
+        tracked = self.structures.altered(shard.plan, creation, text)
+        plan = self._planned(shard.number, tracked)
+        work.run([shard.target], placed(text, work.statement, shard.target))
+        work.passing.put(plan, tracked.creation)
+
+    def alter_by_word(self, action: Alter, word: Word) -> None:
+        """The structure of one shard table changes; at the target an operator's statements run, and then its own if it
+        is to."""
+        work, shard = self.work, action.shard
+        ddl = work.ddl
+        assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+        creation = self.structures.creation(shard.plan)
+        if word.own:
+            self.structures.check(shard.plan, creation)
+        text = merged_text(work.statement, ddl, index_names(creation))
+        tracked = Tracked(shard.plan.table, creation)
+        if text:
+            text = self.dialect.spelt(text, work.sql_mode)
+            try:
+                tracked = self.structures.altered(shard.plan, creation, text)
+            except ShardmergeError as error:
+                # The recorded structure may be younger than the statement: an operator can say so.
+                if word.own or error.spec is not errors.ddl.STRUCTURE_REFUSES:
+                    raise
+        plan = self._planned(shard.number, tracked)
+        self.run_texts(word.texts)
+        if text and word.own:
+            work.run([shard.target], placed(text, work.statement, shard.target))
+        work.passing.put(plan, tracked.creation)
+
+    def run_texts(self, texts: Sequence[str]) -> None:
+        """Statements of an operator, at the target: they name the tables as at the source."""
+        work = self.work
+        for number, text in enumerate(texts, 1):
+            ddl = parse_ddl(text, work.statement.schema, work.sql_mode)
+            if ddl is None:
+                raise work.refusal(errors.ddl.OPERATOR_STATEMENT, given=text)
+            found = [self._routed(*name.name) for name in names(ddl)]
+            targets = [target for target in found if target is not None]
+            routed = renamed(text, ddl, lambda schema, table: _pair(self._routed(schema, table)))
+            work.run(targets, routed, number=number)
+
+    def leave(self, shard: Shard) -> None:
+        """A shard table takes no part any more; its rows stay at the target."""
+        self.work.passing.gone.add(shard.number)
+
+    def park(self, action: Alter, *, is_mariadb: bool) -> None:
+        """A sharding DDL: the shard table waits before it, with its rows from here on."""
+        work, shard = self.work, action.shard
+        ddl, statement = work.ddl, work.statement
+        assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+        creation = self.structures.creation(shard.plan)
+        text = merged_text(statement, ddl, index_names(creation))
+        if not text:
+            return  # it is the source's own affair
+        self.structures.check(shard.plan, creation)
+        work.passing.parked[shard.number] = Parked(
+            shard.number,
+            self.dialect.spelt(text, work.sql_mode),
+            statement.schema,
+            work.sql_mode,
+            is_mariadb,
+            work.given,
+            StatementPlace.of(statement),
+            work.context.relay.position_at(statement.group_end),
+            time.time(),
+        )
+
+    def make(self, action: Make) -> None:
+        """A table comes to be: it is the subtask's from here on."""
+        work = self.work
+        if action.replaces is not None:
+            drop(work, action.replaces)
+        tracked = self.structures.made(action)
+        plan = self._planned(work.passing.next_number, tracked)
+        check_partitions([*work.plans.values(), plan])
+        with (
+            alone(work.session, work.who, work.epoch, subject_of([plan.target]), work.stop, work.tell) as held,
+            coding(work.context.target_endpoint, Side.TARGET, "target"),
+        ):
+            if not held:
+                return
+            make_target(
+                work.session,
+                [*self._companions(plan), plan],
+                tracked.creation,
+                meta_schema=work.context.config.meta_schema,
+            )
+        hooks.reach("ddl.made")
+        work.passing.put(plan, tracked.creation)
+
+    def rename(self, moves: Sequence[tuple[Shard, TableName]]) -> None:
+        """Shard tables get other names; their targets too, where the rules say so."""
+        work = self.work
+        places: list[tuple[TargetTable, TargetTable]] = []
+        moving = {shard.number for shard, _ in moves}
+        for shard, name in moves:
+            before = work.plans.get(shard.number, shard.plan)
+            creation = self.structures.creation(before)
+            table = replace(before.table, schema=name[0], name=name[1])
+            plan = self._planned(shard.number, Tracked(table, creation))
+            if _mappings(before) != _mappings(plan):
+                raise self._remaps(shard, name, "its ids would be mapped otherwise than those before")
+            if plan.target != shard.target:
+                if shard.together > 1:
+                    raise self._remaps(shard, name, "its rows would go to another target than those before")
+                if any(other.target == plan.target for at, other in work.plans.items() if at not in moving):
+                    raise self._remaps(shard, name, "its rows would go to the target of other shard tables")
+                places.append((shard.target, plan.target))
+            work.passing.put(plan, creation)
+        if places:
+            run_renames(work, places)
+
+    def settle(self) -> None:
+        """The targets as they are now must take the rows as they are now."""
+        work = self.work
+        for plan in work.passing.plans.values():
+            if plan.shard in work.passing.gone:
+                continue
+            with coding(work.context.target_endpoint, Side.TARGET, "target"):
+                facts = compare_target(work.session, [*self._companions(plan), plan])
+            if facts is None:
+                raise errors.replicate.TARGET_TABLE_DIFFERS(
+                    source=plan.source,
+                    schema=plan.table.schema,
+                    table=plan.table.name,
+                    target_schema=plan.target_schema,
+                    target_table=plan.target_table,
+                    differences="it is not there",
+                )
+            work.passing.one_lane[plan.target] = facts.one_lane
+
+    # --- parts
+
+    def _routed(self, schema: str, table: str) -> TargetTable | None:
+        route = self.work.context.rules.route(schema, table)
+        return TargetTable(route.target_schema, route.target_table) if route is not None else None
+
+    def _planned(self, number: int, tracked: Tracked) -> TablePlan:
+        context = self.work.context
+        return context.rules.plan(number, context.source.source_id, tracked.table)
+
+    def _companions(self, plan: TablePlan) -> list[TablePlan]:
+        """The subtask's other shard tables of the same target."""
+        plans = sorted(self.work.plans.items())
+        return [other for number, other in plans if other.target == plan.target and number != plan.shard]
+
+    def _remaps(self, shard: Shard, name: TableName, reason: str) -> ShardmergeError:
+        return self.work.refusal(
+            errors.ddl.RENAME_REMAPS, table=shard.plan.table.full_name, new=".".join(name), reason=reason
+        )
+
+
+def _pair(target: TargetTable | None) -> tuple[str, str] | None:
+    return target.names if target is not None else None
+
+
+def _mappings(plan: TablePlan) -> dict[str, object]:
+    return {column.column.name: column.mapping for column in plan.columns if column.mapping is not None}

@@ -1,0 +1,355 @@
+"""A subtask's part in the sharding-DDL locks: tells of its shard tables, does what the locks say.
+
+    parked ──▶ told in etcd ──▶ (master) the lock executes: the owner runs the statement at the target
+                            ──▶ (master) the lock is released: the parked tables get the structure behind it and go on
+
+Every step is taken from what is recorded, at the target and in etcd, and may be taken again. It runs beside the
+streams and holds up none of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pymysql
+
+from proto import errors, hooks, state_pb2
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from worker import meta
+from worker.connection import Session, Side, execute, server_info
+from worker.context import SubTaskContext
+from worker.create_table import UnreadableCreateTable
+from worker.cutoff import ANSWER_SECONDS, session_until
+from worker.ddl import parked as parked_tables
+from worker.ddl import records, run_locks
+from worker.ddl.creation import Creation
+from worker.ddl.dialect import Dialect, declared_types
+from worker.ddl.digests import Digests, digest_of
+from worker.ddl.execute import run_once, subject_of
+from worker.ddl.parked import Parked
+from worker.ddl.rewrite import form_of
+from worker.ddl.run_locks import LockRun
+from worker.ddl.session import PLAIN
+from worker.ddl.shape import Changing, placed, renamed_columns
+from worker.ddl.statement import parse_ddl
+from worker.ddl.tracker import Told, Tracked, Tracker
+from worker.ddl.waiting import WaitingTables
+from worker.deferred.store import read_owed
+from worker.join.record import Joining
+from worker.plan import TablePlan, TargetTable
+from worker.position import RelayOffset
+from worker.relay.model import Statement
+from worker.replicate.dealing import Dealing
+from worker.shard_desk import Lock, ShardDesk
+from worker.table import Table
+from worker.target_table import find_stand_ins
+from worker.trouble import Trouble, errno_of, reason_of, trouble
+from worker.unit import StopSignal
+
+log = get_logger()
+
+_LOOK_SECONDS = 0.1
+_BACKOFF_SECONDS = 2.0
+_Stage = state_pb2.LockRecord
+
+
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """A parked table's statement: ``form`` as of equal statements, ``text`` as merged tables get it, ``tracked`` the
+    table behind it."""
+
+    parked: Parked
+    form: str
+    text: str
+    tracked: Tracked
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is recorded at the target. ``plans``: of all the source's shard tables that take part, by number."""
+
+    plans: Mapping[int, TablePlan]
+    creations: Mapping[int, Creation]
+    parked: Mapping[int, Parked]
+    runs: Mapping[TargetTable, LockRun]
+
+
+class ShardAgent:
+    """For one run of a subtask. :meth:`run` until stopped, in a thread of its own."""
+
+    def __init__(self, context: SubTaskContext, desk: ShardDesk, waiting: WaitingTables) -> None:
+        self._context = context
+        self._desk = desk
+        self._waiting = waiting
+        self._digests = Digests()
+        self._behind: dict[Parked, _Waits] = {}
+        self._told: state_pb2.ShardRecord | None = None
+        self._doing = ""
+        self._lock = threading.Lock()
+
+    def doing(self) -> str:
+        """What it waits for, "" for nothing."""
+        with self._lock:
+            return self._doing
+
+    @contextmanager
+    def beside(self, stop: StopSignal) -> Generator[None]:
+        """:meth:`run` in a thread of its own while the block runs."""
+        mine = stop.child()
+        thread = threading.Thread(target=self.run, args=(mine,), name="shard-agent", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            mine.set()
+            thread.join()
+
+    def run(self, stop: StopSignal) -> None:
+        """What goes wrong is told, and tried again: the tables concerned wait as long."""
+        local, state = -1, -1
+        again = False
+        while not stop.is_set:
+            number = self._waiting.number()
+            state_now, locks = self._desk.locks(self._context.config.task, state, 0.0 if again else _LOOK_SECONDS)
+            if (number, state_now) == (local, state) and not again:
+                continue
+            try:
+                again = self._look(locks, stop)
+                local, state = number, state_now
+                self._tell(self._waits(locks))
+            except ShardmergeError as error:
+                if stop.is_set:
+                    return
+                log.warning(
+                    "a sharding statement waits",
+                    task=self._context.config.task,
+                    source=self._context.source.source_id,
+                    error=str(error),
+                )
+                self._tell(str(error))
+                again = True
+                stop.wait(_BACKOFF_SECONDS)
+
+    def _waits(self, locks: tuple[Lock, ...]) -> str:
+        waiting = self._waiting.waits()
+        if not waiting:
+            return ""
+        names = ", ".join(f"`{lock.target_schema}`.`{lock.target_table}`" for lock in locks)
+        return f"{len(waiting)} shard table(s) wait before a sharding DDL of {names or 'a table without a lock yet'}"
+
+    def _tell(self, doing: str) -> None:
+        with self._lock:
+            self._doing = doing
+
+    # --- one look
+
+    def _look(self, locks: tuple[Lock, ...], stop: StopSignal) -> bool:
+        """Act once; True when there may be more to do at once."""
+        endpoint = self._context.target_endpoint
+        with session_until(stop, endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS) as session:
+            seen = self._read(session)
+            tracker = self._tracker(session)
+            waits = {number: self._wait(seen, number, item, tracker) for number, item in seen.parked.items()}
+            self._publish(seen, waits, tracker)
+            for lock in locks:
+                mine = [item for number, item in waits.items() if _target(seen, number) == _target_of(lock)]
+                if lock.stage == _Stage.STAGE_EXECUTING and lock.owner == self._context.source.source_id:
+                    run = seen.runs.get(_target_of(lock))
+                    if run is None or run.generation != lock.generation:
+                        self._execute(session, lock, mine, run, stop)
+                        return True
+                if lock.stage == _Stage.STAGE_RELEASED:
+                    freed = [item for item in mine if self._is_freed(lock, seen, item, tracker)]
+                    if freed:
+                        self._release(session, lock, freed)
+                        return True
+        return False
+
+    def _read(self, session: Session) -> _Seen:
+        context, who = self._context, self._context.who
+        row = meta.read_row(session, *who)
+        tables = meta.read_tables(session, *who)
+        found = parked_tables.read(session, *who)
+        dealing = Dealing.from_json(row.dealing) if row is not None else None
+        joining = Joining.from_json(row.joining) if row is not None else None
+        numbers = {*(dealing.shards if dealing is not None else ()), *found}
+        if joining is not None:
+            numbers |= {*joining.dealing.shards, *(entry.number for entry in joining.entries)}
+        plans = {
+            number: context.rules.plan(number, context.source.source_id, tables[number]) for number in sorted(numbers)
+        }
+        return _Seen(plans, records.read_creations(session, *who), found, run_locks.read(session, *who[:2]))
+
+    def _tracker(self, session: Session) -> Tracker:
+        meta_schema, task, source = self._context.who
+        name = hashlib.sha256(f"{task}\n{source}\nlocks".encode()).hexdigest()[:24]
+        return Tracker(session, meta_schema, f"{name}_{self._context.epoch}")
+
+    def _wait(self, seen: _Seen, number: int, item: Parked, tracker: Tracker) -> _Waits:
+        """Of a table that waits, and of one that was released and has no stream yet."""
+        known = self._behind.get(item) or self._behind.get(replace(item, released=False))
+        if known is not None:
+            return replace(known, parked=item)
+        plan, creation = seen.plans[number], seen.creations[number]
+        statement, ddl = _statement(item), _again(item)
+        if item.released:  # the record has the structure behind it already
+            tracked = Tracked(plan.table, creation)
+            after = self._digests.digest(plan.table, creation, tracker)
+        else:
+            tracked = self._tracked(plan.table, creation, tracker, item)
+            after = digest_of(tracked.creation)
+        form = hashlib.sha256(form_of(item.text, item.sql_mode, ddl).encode()).hexdigest()[:16]
+        found = _Waits(item, form, placed(item.text, statement, plan.target), tracked, after)
+        self._behind[item] = found
+        return found
+
+    def _tracked(self, table: Table, creation: Creation, tracker: Tracker, item: Parked) -> Tracked:
+        """``table`` behind the statement that it waits before."""
+        statement = _statement(item)
+        moved = placed(item.text, statement, TargetTable(*tracker.place))
+        session = tracker.session
+        dialect = Dialect(
+            item.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names)
+        )
+
+        def run(session: Session) -> None:
+            with item.given.taken_on(session):
+                execute(session, moved)
+
+        told = Told(declared_types(item.text, item.schema, item.sql_mode).keys(), renamed_columns(_again(item)))
+        try:
+            return tracker.after(table, creation, run, lambda now: dialect.as_declared(now, statement), told)
+        except (pymysql.MySQLError, UnreadableCreateTable) as error:
+            errno = errno_of(error) if isinstance(error, pymysql.MySQLError) else 0
+            if isinstance(error, pymysql.MySQLError) and trouble(errno) not in (Trouble.STATEMENT, Trouble.SESSION):
+                raise
+            _, task, source = self._context.who
+            raise errors.ddl.STRUCTURE_REFUSES(
+                source=source,
+                task=task,
+                position=item.place.position,
+                table=table.full_name,
+                reason=reason_of(error) if isinstance(error, pymysql.MySQLError) else error,
+                errno=errno,
+                statement=item.text,
+            ) from error
+
+    def _publish(self, seen: _Seen, waits: Mapping[int, _Waits], tracker: Tracker) -> None:
+        """Tell etcd, if it is other than told before."""
+        targets: dict[TargetTable, state_pb2.ShardTarget] = {}
+        for number, plan in sorted(seen.plans.items()):
+            run = seen.runs.get(plan.target)
+            target = targets.setdefault(
+                plan.target,
+                state_pb2.ShardTarget(
+                    schema=plan.target_schema,
+                    table=plan.target_table,
+                    executed=run.generation if run is not None else "",
+                ),
+            )
+            digest = self._digests.digest(plan.table, seen.creations[number], tracker)
+            told = target.tables.add(schema=plan.table.schema, table=plan.table.name, structure=digest)
+            item = waits.get(number)
+            if item is not None and not item.parked.released:
+                told.parked.statement = item.text
+                told.parked.form = item.form
+                told.parked.after = item.after
+                told.parked.position = str(item.parked.place.position)
+                told.parked.since = item.parked.since
+        record = state_pb2.ShardRecord(epoch=self._context.epoch, targets=targets.values())
+        if record != self._told:
+            _, task, source = self._context.who
+            self._desk.publish(task, source, record)
+            self._told = record
+
+    def _is_freed(self, lock: Lock, seen: _Seen, item: _Waits, tracker: Tracker) -> bool:
+        """Whether the table waits before the lock's statement: not before the same words once more, behind it."""
+        if item.form != lock.form or item.parked.released:
+            return False
+        number = item.parked.number
+        now = self._digests.digest(seen.plans[number].table, seen.creations[number], tracker)
+        return now != lock.after or item.after == lock.after
+
+    # --- steps
+
+    def _execute(self, session: Session, lock: Lock, mine: list[_Waits], run: LockRun | None, stop: StopSignal) -> None:
+        """Run the lock's statement at the target, unless the target corresponds to what lies behind it already."""
+        context, target = self._context, _target_of(lock)
+        # Whoever came first may have left meanwhile: the statement is the lock's, only its session is unknown then.
+        same = next((item for item in mine if item.form == lock.form), None)
+        text, given = (lock.statement, PLAIN) if same is None else (same.text, same.parked.given)
+        hooks.reach("lock.executing")
+        if run is None or run.structure != lock.after:
+            while not stop.is_set and read_owed(session, context.config.meta_schema, target):
+                self._tell(f"the indexes of {target.quoted}, which are being added after its load")
+                stop.wait(_BACKOFF_SECONDS)
+            with session_until(stop, context.target_endpoint, Side.TARGET, name="target", read_timeout=None) as own:
+                run_once(
+                    own,
+                    context.who,
+                    context.epoch,
+                    [target],
+                    text,
+                    given,
+                    stop,
+                    self._tell,
+                    position=same.parked.place if same is not None else "(a lock's)",
+                )
+        if stop.is_set:
+            return
+        hooks.reach("lock.executed")
+        run = LockRun(lock.generation, lock.after)
+
+        def also(inner: Session) -> None:
+            run_locks.write(inner, *context.who[:2], target, run)
+            records.forget_begun(inner, *context.who, subject_of([target]))
+
+        meta.pass_statement(session, *context.who, context.epoch, {}, {}, also)
+        hooks.reach("lock.told")
+
+    def _release(self, session: Session, lock: Lock, freed: list[_Waits]) -> None:
+        """The statement lies behind these tables: record their structures behind it."""
+        context = self._context
+        released = {item.parked.number: replace(item.parked, released=True) for item in freed}
+        tables = {item.parked.number: item.tracked.table for item in freed}
+
+        def also(inner: Session) -> None:
+            parked_tables.write(inner, *context.who, released)
+            records.write_creations(inner, *context.who, {item.parked.number: item.tracked.creation for item in freed})
+
+        hooks.reach("lock.before_release")
+        meta.pass_statement(session, *context.who, context.epoch, {}, tables, also)
+        hooks.reach("lock.released")
+        self._waiting.release(released.values())
+        log.info(
+            "shard tables go on behind a sharding statement",
+            task=context.config.task,
+            source=context.source.source_id,
+            tables=[table.full_name for table in tables.values()],
+            statement=lock.statement,
+        )
+
+
+def _target(seen: _Seen, number: int) -> TargetTable:
+    return seen.plans[number].target
+
+
+def _target_of(lock: Lock) -> TargetTable:
+    return TargetTable(lock.target_schema, lock.target_table)
+
+
+def _statement(item: Parked) -> Statement:
+    nowhere = RelayOffset(0, 0)
+    return Statement(nowhere, nowhere, nowhere, item.place.position, item.schema, item.text, item.sql_mode)
+
+
+def _again(item: Parked) -> Changing:
+    ddl = parse_ddl(item.text, item.schema, item.sql_mode)
+    assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else is parked
+    return ddl

@@ -1,0 +1,321 @@
+"""Acts on a statement before which all lanes of a stream stand.
+
+    decide (pure) ── act, table by table ── one transaction: structures, dealing, "passed" ── the lanes go on
+
+Every step before the transaction may be done again from its beginning, by another process, after any kill.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from types import MappingProxyType
+
+from proto import errors, hooks
+from proto.log import get_logger
+from worker import meta
+from worker.connection import Session, Side, coding, connect, execute, rows, server_info, text_of
+from worker.context import SubTaskContext
+from worker.cutoff import session_until
+from worker.ddl import parked, records
+from worker.ddl.act import Actor
+from worker.ddl.by_word import act_by_word, actions_by_word
+from worker.ddl.dialect import Dialect
+from worker.ddl.everyone import other_plans
+from worker.ddl.operator import Ops, Word, word_on
+from worker.ddl.passing import Passing, Standing
+from worker.ddl.plan import Action, Alter, Drop, Make, Scene, Shard, decide
+from worker.ddl.records import StatementPlace
+from worker.ddl.renames import forget_marks
+from worker.ddl.routed import shown, touched
+from worker.ddl.scope import classify
+from worker.ddl.session import StatementSession
+from worker.ddl.statement import Ddl, parse_ddl
+from worker.ddl.structure import Structures
+from worker.ddl.tracker import Tracker
+from worker.ddl.versioned import Server, unwrapped
+from worker.ddl.waiting import WaitingTables
+from worker.ddl.work import Work
+from worker.plan import TablePlan
+from worker.relay.model import Statement
+from worker.relay.queried import Queried
+from worker.replicate.stream import Stream
+from worker.target_table import find_stand_ins
+from worker.unit import StopSignal
+
+log = get_logger()
+
+Columns = Callable[[Standing], Mapping[str, str]]
+"""A stream's tables, as columns of the subtask's row."""
+
+
+def main_columns(standing: Standing) -> Mapping[str, str]:
+    """Of a subtask's own lanes."""
+    return {"dealing": standing.dealing.to_json()}
+
+
+class StatementDriver:
+    """For one run of one stream. :meth:`act` is called by one thread.
+
+    ``standing``: where the stream begins; ``columns``: see :data:`Columns`.
+    """
+
+    def __init__(
+        self,
+        context: SubTaskContext,
+        stream: Stream,
+        standing: Standing,
+        columns: Columns = main_columns,
+        waiting: WaitingTables | None = None,
+        entries: Mapping[StatementPlace, TablePlan] = MappingProxyType({}),
+        ops: Ops = tuple,
+    ) -> None:
+        """``waiting``: of a subtask with a shard-mode. ``entries``: before which statement a table of the stream
+        waited: behind it, it comes in."""
+        self._waiting = waiting
+        self._entries = entries
+        self._ops = ops
+        self._context = context
+        self._stream = stream
+        self._columns = columns
+        self._waits_for = ""
+        self.standing = standing
+
+    def doing(self) -> str:
+        """What it waits for, "" for nothing."""
+        return self._waits_for
+
+    def passed(self) -> StatementPlace | None:
+        """The statement that the stream has passed last, asked of the target."""
+        who = self._context.who
+        return self._context.at_target(lambda session: records.read_passed(session, *who, self._stream))
+
+    def act(self, statement: Statement, stop: StopSignal) -> Standing | None:
+        """Do what ``statement`` comes to; what the stream goes on with, None: ``stop`` came first.
+
+        Raises the ddl.* errors, FENCED, the rules' and the target's coded errors.
+        """
+        context, (_, task, source) = self._context, self._context.who
+        queried = context.relay.query_at(statement)
+        word = self._word(statement)
+        statement, ddl = self._read(statement, queried, word)
+        hooks.reach("ddl.before")
+        target = context.target_endpoint
+        with session_until(stop, target, Side.TARGET, name="target", read_timeout=None) as session:
+            passing = Passing(self.standing)
+            for place, plan in self._entries.items():
+                if place.is_exactly(statement):
+                    passing.enter(plan)
+            work: Work | None = None
+            # What has waited before the statement has been through all that it takes.
+            if not passing.entered and (ddl is not None or word is not None):
+                work = self._act(statement, queried, ddl, word, session, passing, stop)
+                if stop.is_set:
+                    return None
+            hooks.reach("ddl.before_passing")
+            self._record(session, statement, passing)
+            hooks.reach("ddl.passed")
+            if work is not None:
+                forget_marks(work)
+        self._waits_for = ""
+        self.standing = passing.result()
+        if self._waiting is not None and passing.parked:
+            self._waiting.park(passing.parked, statement.group_end)
+        log.info(
+            "a statement is passed",
+            task=task,
+            source=source,
+            position=str(statement.position),
+            statement=shown(statement),
+            by_operator=word is not None,
+            parked=len(passing.parked),
+        )
+        return self.standing
+
+    # --- parts
+
+    def _act(
+        self,
+        statement: Statement,
+        queried: Queried,
+        ddl: Ddl | None,
+        word: Word | None,
+        session: Session,
+        passing: Passing,
+        stop: StopSignal,
+    ) -> Work | None:
+        """None: it comes to nothing."""
+        scene = self._scene(session)
+        if word is not None:
+            actions = actions_by_word(word, ddl, statement, scene)
+            actor = self._actor(statement, queried, ddl, session, passing, stop, _going(actions))
+            act_by_word(word, actions, actor)
+            actor.settle()
+            return actor.work
+        actions = decide(ddl, statement, scene) if ddl is not None else ()
+        if not actions:
+            return None
+        actor = self._actor(statement, queried, ddl, session, passing, stop, _going(actions))
+        for action in actions:
+            if isinstance(action, Alter) and self._waiting is not None:
+                actor.park(action, is_mariadb=queried.is_mariadb)
+            else:
+                actor.do(action)
+            if stop.is_set:
+                return actor.work
+        actor.settle()
+        return actor.work
+
+    def _word(self, statement: Statement) -> Word | None:
+        ops = self._ops()
+        if not ops:
+            return None
+        end = self._context.relay.position_at(statement.group_end)
+        return word_on(ops, statement.position, end, statement.sql_mode or 0)
+
+    def _read(self, statement: Statement, queried: Queried, word: Word | None) -> tuple[Statement, Ddl | None]:
+        """The statement as its server read it; None: it changes nothing, or an operator answers for it."""
+        if not queried.event.variables.has_ended:
+            # MariaDB may log an ALTER as it begins: it comes again, unless it failed.
+            return statement, None
+        server = Server(queried.is_mariadb, queried.version)
+        read = replace(statement, text=unwrapped(statement.text, statement.sql_mode or 0, server))
+        if word is not None:
+            return read, parse_ddl(read.text, read.schema, read.sql_mode)
+        return read, self._parsed(read)
+
+    def _parsed(self, statement: Statement) -> Ddl | None:
+        _, task, source = self._context.who
+        given = {
+            "source": source,
+            "task": task,
+            "position": statement.position,
+            "statement": shown(statement),
+        }
+        scope = classify(statement.text, statement.schema, statement.sql_mode)
+        if scope.kind == "dml":
+            raise errors.ddl.ROWS_BY_STATEMENT(tables=touched(statement), **given)
+        if scope.kind == "ignored":
+            return None
+        ddl = parse_ddl(statement.text, statement.schema, statement.sql_mode)
+        if ddl is None:
+            raise errors.ddl.STATEMENT_UNKNOWN(**given)
+        return ddl
+
+    def _scene(self, session: Session) -> Scene:
+        meta_schema, task, source = self._context.who
+        plans = list(self.standing.plans.values())
+        # Whoever has a shard-mode need not know: each of its tables waits for all others.
+        others = [] if self._waiting is not None else other_plans(session, meta_schema, task, source)[0]
+        together: dict[str, int] = {}
+        for plan in (*plans, *others):
+            together[plan.target_name] = together.get(plan.target_name, 0) + 1
+        rules = self._context.rules
+        return Scene(
+            task,
+            source,
+            {(plan.table.schema, plan.table.name): Shard(plan, together[plan.target_name]) for plan in plans},
+            lambda schema, table: rules.route(schema, table) is not None,
+            self._is_view,
+        )
+
+    def _actor(
+        self,
+        statement: Statement,
+        queried: Queried,
+        ddl: Ddl | None,
+        session: Session,
+        passing: Passing,
+        stop: StopSignal,
+        going: frozenset[int],
+    ) -> Actor:
+        context = self._context
+        meta_schema, task, source = context.who
+        event = queried.event
+        if not event.is_text:
+            raise errors.ddl.STATEMENT_UNKNOWN(
+                source=source, task=task, position=statement.position, statement=shown(statement)
+            )
+        zone = self._system_zone(event.second) if event.variables.time_zone == "SYSTEM" else ""
+        given = StatementSession.of(event, zone)
+        name = hashlib.sha256(f"{task}\n{source}\n{self._stream.name}".encode()).hexdigest()[:24]
+        # By epoch: what an older process still does with its tracker is its own affair.
+        tracker = Tracker(session, meta_schema, f"{name}_{context.epoch}")
+        _drop_older(session, meta_schema, f"ddl_tracker_{name}_", tracker.place[1])
+        work = Work(context, statement, ddl, given, session, passing, stop, self._tell, going)
+        dialect = Dialect(
+            queried.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names)
+        )
+        return Actor(work, Structures(work, tracker, dialect), dialect)
+
+    def _tell(self, waits_for: str) -> None:
+        self._waits_for = waits_for
+
+    def _is_view(self, schema: str, table: str) -> bool:
+        with self._at_source() as session:
+            return bool(
+                rows(
+                    session,
+                    "SELECT 1 FROM information_schema.VIEWS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+                    (schema, table),
+                )
+            )
+
+    @contextmanager
+    def _at_source(self) -> Generator[Session]:
+        endpoint, source = self._context.source_endpoint, self._context.source.source_id
+        with (
+            closing(connect(endpoint, Side.SOURCE, name=source, read_timeout=60.0)) as session,
+            coding(endpoint, Side.SOURCE, source),
+        ):
+            yield session
+
+    def _system_zone(self, second: int) -> str:
+        """What the source's SYSTEM time zone was at a Unix time, as "+02:00"."""
+        with self._at_source() as session:
+            execute(session, f"SET SESSION time_zone = 'SYSTEM', timestamp = {second}")
+            [(minutes,)] = rows(session, "SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), NOW())")
+        hours, rest = divmod(abs(int(minutes)), 60)
+        return f"{'-' if int(minutes) < 0 else '+'}{hours:02d}:{rest:02d}"
+
+    def _record(self, session: Session, statement: Statement, passing: Passing) -> None:
+        who, stream = self._context.who, self._stream
+        result = passing.result()
+
+        def also(inner: Session) -> None:
+            records.write_creations(inner, *who, passing.creations)
+            parked.write(inner, *who, passing.parked)
+            records.write_passed(inner, *who, stream, StatementPlace.of(statement))
+            for subject in sorted(passing.subjects):
+                records.forget_begun(inner, *who, subject)
+            hooks.reach("ddl.passing")
+
+        meta.pass_statement(session, *who, self._context.epoch, self._columns(result), passing.tables, also)
+
+
+def _going(actions: Sequence[Action]) -> frozenset[int]:
+    """Numbers of the shard tables that are no more behind these."""
+    gone = (action.shard if isinstance(action, Drop) else _replaced(action) for action in actions)
+    return frozenset(shard.number for shard in gone if shard is not None)
+
+
+def _replaced(action: Action) -> Shard | None:
+    return action.replaces if isinstance(action, Make) else None
+
+
+def _drop_older(session: Session, meta_schema: str, prefix: str, mine: str) -> None:
+    """Trackers of runs that were killed."""
+    found = rows(
+        session,
+        "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND LEFT(TABLE_NAME, %s) = %s",
+        (meta_schema, len(prefix), prefix),
+    )
+    for (name,) in found:
+        if text_of(name) != mine:
+            execute(session, f"DROP TABLE IF EXISTS `{meta_schema.replace('`', '``')}`.`{text_of(name)}`")
+
+
+def plans_by_number(plans: tuple[TablePlan, ...]) -> dict[int, TablePlan]:
+    return {plan.shard: plan for plan in plans}

@@ -1,0 +1,211 @@
+"""What a statement comes to for a subtask's tables: pure.
+
+A statement is turned into actions, one per table that it concerns, in its order. What cannot be done without losing or
+inventing a row is refused with a coded error; the stream then stands right before the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from proto import errors
+from proto.errors import ErrorSpec, ShardmergeError
+from worker.ddl.clause import ClauseKind
+from worker.ddl.statement import (
+    AlterSchema,
+    AlterTable,
+    CreateIndex,
+    CreateSchema,
+    CreateTable,
+    Ddl,
+    DropIndex,
+    DropSchema,
+    DropTables,
+    RenameTables,
+    TruncateTable,
+)
+from worker.ddl.tables import TableName
+from worker.ddl.words import NameAt
+from worker.plan import TablePlan, TargetTable
+from worker.relay.model import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard table of the subtask. ``together``: how many shard tables its target has, of all the task's sources."""
+
+    plan: TablePlan
+    together: int
+
+    @property
+    def number(self) -> int:
+        return self.plan.shard
+
+    @property
+    def name(self) -> TableName:
+        return self.plan.table.schema, self.plan.table.name
+
+    @property
+    def target(self) -> TargetTable:
+        return self.plan.target
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """The structure of ``shard`` changes."""
+
+    shard: Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """A table of the name ``name`` comes to be, which the rules let through; ``replaces``: the one that goes for it."""
+
+    name: TableName
+    ddl: CreateTable
+    replaces: Shard | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """``shard`` goes, with its rows."""
+
+    shard: Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """All rows of ``shard`` go."""
+
+    shard: Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Tables get other names, all at once; each still goes through the rules."""
+
+    moves: tuple[tuple[Shard, TableName], ...]
+
+
+Action = Alter | Make | Drop | Empty | Rename
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """``shards``: those that take part, by name. ``routed``: whether the rules let a (schema, table) through;
+    ``is_view``: whether it is a view at the source, which RENAME TABLE renames too."""
+
+    task: str
+    source: str
+    shards: Mapping[TableName, Shard]
+    routed: Callable[[str, str], bool]
+    is_view: Callable[[str, str], bool]
+
+    def find(self, name: NameAt | TableName) -> Shard | None:
+        """The shard table of that name. A server with lower_case_table_names=1 logs names as they were typed, while
+        its tables have them in lower case."""
+        schema, table = (name.schema, name.table) if isinstance(name, NameAt) else name
+        return self.shards.get((schema, table)) or self.shards.get((schema.lower(), table.lower()))
+
+    def lets_in(self, name: NameAt) -> bool:
+        return self.routed(name.schema, name.table) or self.routed(name.schema.lower(), name.table.lower())
+
+    def refusal(self, spec: ErrorSpec, statement: Statement, **more: object) -> ShardmergeError:
+        return spec(
+            source=self.source,
+            task=self.task,
+            position=statement.position,
+            statement=" ".join(statement.text.split()),
+            **more,
+        )
+
+
+def decide(ddl: Ddl, statement: Statement, scene: Scene) -> tuple[Action, ...]:
+    """The actions of ``ddl``; none when it comes to nothing for the tables of ``scene``.
+
+    Raises MOVES_ROWS, RENAME_LEAVES.
+    """
+    match ddl:
+        case CreateSchema() | AlterSchema():
+            return ()  # a schema's default charset is that of tables to come, which say theirs themselves
+        case DropSchema(schema=schema):
+            return tuple(Drop(shard) for name, shard in sorted(scene.shards.items()) if _is_in(name, schema))
+        case DropTables(tables=tables):
+            return tuple(Drop(shard) for shard in map(scene.find, tables) if shard is not None)
+        case TruncateTable(table=table):
+            shard = scene.find(table)
+            return () if shard is None else (Empty(shard),)
+        case CreateTable(table=table):
+            return tuple(_make(ddl, scene))
+        case CreateIndex(table=table) | DropIndex(table=table):
+            shard = scene.find(table)
+            return () if shard is None else (Alter(shard),)
+        case AlterTable():
+            return tuple(_alter(ddl, statement, scene))
+        case RenameTables(pairs=pairs):
+            return _rename([((old.schema, old.table), new) for old, new in pairs], statement, scene)
+
+
+def _is_in(name: TableName, schema: str) -> bool:
+    return name[0] in (schema, schema.lower())
+
+
+def _make(ddl: CreateTable, scene: Scene) -> Iterator[Action]:
+    there = scene.find(ddl.table)
+    if not scene.lets_in(ddl.table) or (there is not None and ddl.if_not_exists):
+        return
+    yield Make((ddl.table.schema, ddl.table.table), ddl, there)
+
+
+def _alter(ddl: AlterTable, statement: Statement, scene: Scene) -> Iterator[Action]:
+    shard = scene.find(ddl.table)
+    moving = [clause for clause in ddl.clauses if clause.kind is ClauseKind.PARTITION_ROWS]
+    for name in (name for clause in moving for name in clause.names):
+        if scene.find(name) is not None or scene.lets_in(name):
+            raise scene.refusal(errors.ddl.MOVES_ROWS, statement, table=f"{name.schema}.{name.table}")
+    if shard is not None and (moving or ddl.ignore):
+        raise scene.refusal(errors.ddl.MOVES_ROWS, statement, table=".".join(shard.name))
+    names = [name for clause in ddl.clauses if clause.kind is ClauseKind.RENAME_TABLE for name in clause.names]
+    moves = _rename([((ddl.table.schema, ddl.table.table), names[-1])], statement, scene) if names else ()
+    if shard is not None and not all(clause.kind in _ONLY_RENAME for clause in ddl.clauses):
+        yield Alter(shard)
+    yield from moves
+
+
+_ONLY_RENAME = frozenset({ClauseKind.RENAME_TABLE, ClauseKind.HOW})
+
+
+def _rename(pairs: list[tuple[TableName, NameAt]], statement: Statement, scene: Scene) -> tuple[Action, ...]:
+    """Follow the names through the pairs, which count one after the other: swaps come back to where they began."""
+    at = {shard.name: shard for shard in scene.shards.values()}
+    strangers: set[TableName] = set()
+    for old, new in pairs:
+        shard = at.pop(old, None) or at.pop((old[0].lower(), old[1].lower()), None)
+        name = (new.schema, new.table)
+        if shard is not None:
+            at[name] = shard
+            strangers.discard(name)
+        else:
+            strangers.discard(old)
+            strangers.add(name)
+    for name in strangers:
+        if scene.routed(*name) and not scene.is_view(*name):
+            raise scene.refusal(
+                errors.ddl.RENAME_LEAVES,
+                statement,
+                table="a table that the rules pass over",
+                new=".".join(name),
+                reason="by that the rules let it through, with rows that were never copied",
+            )
+    moves = [(shard, name) for name, shard in at.items() if shard.name != name]
+    for shard, name in moves:
+        if not scene.routed(*name):
+            raise scene.refusal(
+                errors.ddl.RENAME_LEAVES,
+                statement,
+                table=".".join(shard.name),
+                new=".".join(name),
+                reason="by that the rules pass it over",
+            )
+    return (Rename(tuple(moves)),) if moves else ()

@@ -1,0 +1,257 @@
+"""A DDL statement in other words: for other tables, without some of its clauses, in one form: pure, on tokens.
+
+Nothing is printed back from a tree: what is not taken out or replaced stays as the user wrote it. Backticks quote
+names under every sql_mode (MySQL Reference Manual, "Schema Object Names").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from worker.ddl.alter import element_kind, elements
+from worker.ddl.clause import Clause, ClauseKind
+from worker.ddl.lexer import Kind, Token, pieces, tokens
+from worker.ddl.statement import AlterTable, CreateIndex, Ddl, DropIndex, DropTables, RenameTables, TruncateTable, names
+from worker.ddl.words import Words, keywords
+
+
+def renamed(text: str, ddl: Ddl, place: Callable[[str, str], tuple[str, str] | None]) -> str:
+    """The statement for the tables that ``place`` gives for its (schema, table); None: that name stays as written."""
+    parts: list[str] = []
+    at = 0
+    for name in names(ddl):
+        placed = place(name.schema, name.table)
+        if placed is not None:
+            parts += (text[at : name.start], ".".join(map(_quoted, placed)))
+            at = name.end
+    return "".join((*parts, text[at:]))
+
+
+def without(text: str, ddl: AlterTable, unwanted: Callable[[Clause], bool]) -> str:
+    """The ALTER TABLE without such clauses; "" when nothing is left of it but how to do it."""
+    stay = [not unwanted(clause) for clause in ddl.clauses]
+    if _is_empty(ddl, stay):
+        return ""
+    return _cut(text, ddl, _gone(tokens(text, ddl.sql_mode), ddl, stay))
+
+
+def without_references(text: str, ddl: AlterTable) -> str:
+    """The ALTER TABLE without foreign keys: clauses, parts of ADD (…), REFERENCES of columns; "" when none is left.
+
+    DROP CONSTRAINT stays: what it drops is not known here.
+    """
+    found = tokens(text, ddl.sql_mode)
+    stay: list[bool] = []
+    inner: set[int] = set()
+    for clause in ddl.clauses:
+        own = _inside(found, clause)
+        parts = elements(own)
+        parts_stay = [element_kind(part) is not ClauseKind.ADD_FOREIGN_KEY for part in parts]
+        stay.append(clause.kind not in _FOREIGN_KEYS and (not parts or any(parts_stay)))
+        inner |= _unlisted(own, [(part[0].start, part[-1].end) for part in parts], parts_stay)
+        if clause.kind in _DEFINE_COLUMNS:
+            inner.update(token.start for token in _references(own))
+    if _is_empty(ddl, stay):
+        return ""
+    return _cut(text, ddl, _gone(found, ddl, stay) | inner)
+
+
+_FOREIGN_KEYS = frozenset({ClauseKind.ADD_FOREIGN_KEY, ClauseKind.DROP_FOREIGN_KEY})
+_DEFINE_COLUMNS = frozenset({ClauseKind.ADD_COLUMN, ClauseKind.CHANGE_COLUMN, ClauseKind.MODIFY_COLUMN})
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _is_empty(ddl: AlterTable, stay: Sequence[bool]) -> bool:
+    return all(clause.kind is ClauseKind.HOW for clause, stays in zip(ddl.clauses, stay, strict=True) if stays)
+
+
+def _inside(found: Sequence[Token], clause: Clause) -> list[Token]:
+    return [token for token in found if clause.start <= token.start < clause.end]
+
+
+def _gone(found: Sequence[Token], ddl: AlterTable, stay: Sequence[bool]) -> set[int]:
+    """Where the tokens of the clauses start that do not stay, and those of their commas."""
+    gone: set[int] = set()
+    listed: list[tuple[int, int]] = []
+    listed_stay: list[bool] = []
+    for clause, stays in zip(ddl.clauses, stay, strict=True):
+        own = _inside(found, clause)
+        if not own[0].is_word("ONLINE", "WAIT", "NOWAIT"):
+            listed.append((clause.start, clause.end))
+            listed_stay.append(stays)
+        elif not stays:
+            gone.update(token.start for token in own)
+    return gone | _unlisted(found, listed, listed_stay)
+
+
+def _unlisted(found: Sequence[Token], items: Sequence[tuple[int, int]], stay: Sequence[bool]) -> set[int]:
+    """Where the tokens of the items start that leave a list, and those of commas that then separate nothing."""
+    gone: set[int] = set()
+    one_stays = False
+    after = items[0][0] if items else 0
+    for (start, end), stays in zip(items, stay, strict=True):
+        for token in found:
+            if start <= token.start < end:
+                if not stays:
+                    gone.add(token.start)
+            elif after <= token.start < start and not (stays and one_stays):
+                gone.add(token.start)
+        one_stays = one_stays or stays
+        after = end
+    return gone
+
+
+def _references(found: Sequence[Token]) -> Iterator[Token]:
+    """[CONSTRAINT [name]] REFERENCES t [(c, …)] [MATCH …] [ON …] of columns, wherever it stands."""
+    for at, token in enumerate(found):
+        if not token.is_word("REFERENCES"):
+            continue
+        first = at
+        if at >= 2 and found[at - 2].is_word("CONSTRAINT") and found[at - 1].is_name:
+            first = at - 2
+        elif at and found[at - 1].is_word("CONSTRAINT"):
+            first = at - 1
+        words = Words(found[at + 1 :], "?")
+        words.table()
+        words.group()
+        if words.take("MATCH"):
+            words.advance()
+        while any(words.take_all(*action) for action in _ACTIONS):
+            pass
+        yield from found[first : at + 1 + words.at]
+
+
+_ACTIONS = tuple(
+    ("ON", event, *action.split())
+    for event in ("DELETE", "UPDATE")
+    for action in ("RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT", "NO ACTION")
+)
+
+
+def _cut(text: str, ddl: AlterTable, gone: Collection[int]) -> str:
+    """The text without the tokens that start there. Where comments with code begin and end stays."""
+    parts: list[str] = []
+    at = 0
+    marks: list[str] = []  # inside of what goes
+    maybe: list[str] = []  # behind it so far
+    start, end = -1, -1  # what goes, if anything just now
+    for piece in (*pieces(text, ddl.sql_mode), Token(Kind.SYMBOL, "", len(text), len(text))):
+        if piece.kind is Kind.MARK:
+            maybe.append(piece.text)
+        elif piece.start in gone:
+            if start < 0:
+                start = piece.start
+            else:
+                marks += maybe
+            maybe = []
+            end = piece.end
+        else:
+            if start >= 0:
+                parts += (text[at:start], *(f" {mark} " for mark in marks))
+                at = end
+                left = "".join(parts)[-1:]
+                if left.isspace() or left == "(":
+                    at = end + len(text[end:]) - len(text[end:].lstrip())
+                elif not text[at : at + 1].isspace() and text[at : at + 1] not in (",", ")"):
+                    parts.append(" ")
+                start = -1
+            marks, maybe = [], []
+    return "".join((*parts, text[at:])).rstrip()
+
+
+def form_of(text: str, sql_mode: int | None, ddl: Ddl) -> str:
+    """One text for all spellings of a statement, whichever its table: equal texts are the same DDL.
+
+    Names and keywords are in lower case, the statement's own tables (of RENAME the old ones) are ``?``; comments,
+    IF [NOT] EXISTS, COLUMN where it says nothing, and how the work is done are left out.
+    """
+    if isinstance(ddl, TruncateTable):
+        return "truncate table ?"
+    found = list(tokens(text, sql_mode or 0))
+    while found and found[-1].is_symbol(";"):
+        found.pop()
+    own = _own(ddl)
+    gone = _optional(found, ddl)
+    parts: list[str] = []
+    for token in found:
+        if token.start in gone:
+            continue
+        within = [(start, end) for start, end in own if start <= token.start < end]
+        if not within:
+            parts.append(_spelt(token))
+        elif token.start == within[0][0]:
+            parts.append("?")
+    return " ".join(parts)
+
+
+def _own(ddl: Ddl) -> list[tuple[int, int]]:
+    """Where the statement's own tables are named, also those that refer to themselves."""
+    match ddl:
+        case DropTables():
+            own = ddl.tables
+        case RenameTables():
+            own = tuple(old for old, _ in ddl.pairs)
+        case _:
+            found = names(ddl)
+            own = tuple(name for name in found if name.name == found[0].name)
+    return [(name.start, name.end) for name in own]
+
+
+_BEFORE_COLUMN = ("ADD", "DROP", "ALTER", "CHANGE", "MODIFY")
+
+
+def _optional(found: Sequence[Token], ddl: Ddl) -> set[int]:
+    gone: set[int] = set()
+    for at in range(len(found)):
+        words = Words(found[at:], "")
+        if words.word() == "IF" and (words.take_all("IF", "EXISTS") or words.take_all("IF", "NOT", "EXISTS")):
+            gone.update(token.start for token in found[at : at + words.at])
+    if not isinstance(ddl, AlterTable):
+        return gone | set(_how(found, ddl))
+    for clause in ddl.clauses:
+        verb, *more = _inside(found, clause)
+        if verb.is_word(*_BEFORE_COLUMN) and more and more[0].is_word("COLUMN"):
+            gone.add(more[0].start)
+    return gone | _gone(found, ddl, [clause.kind is not ClauseKind.HOW for clause in ddl.clauses])
+
+
+def _how(found: Sequence[Token], ddl: Ddl) -> Iterator[int]:
+    """ALGORITHM, LOCK and WAIT of statements that have no clauses."""
+    if not isinstance(ddl, CreateIndex | DropIndex | DropTables | RenameTables):
+        return
+    tables = names(ddl)
+    depth = taken = 0
+    for at, token in enumerate(found):
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        is_named = token.start < tables[0].end or any(name.start <= token.start < name.end for name in tables)
+        if depth or is_named or at < taken:
+            continue
+        words = Words(found[at:], "")
+        if words.take("ALGORITHM", "LOCK"):
+            words.take_symbol("=")
+            words.advance()
+        elif not words.wait():
+            continue
+        taken = at + words.at
+        yield from (token.start for token in found[at:taken])
+
+
+_BARE = re.compile(r"(?!\d+$)[0-9A-Za-z_$\u0080-\U0010ffff]+")
+_KEEP_QUOTES = keywords(
+    "ALTER CHECK COLUMN CONSTRAINT DEFAULT DROP EXISTS FALSE FOREIGN FULLTEXT IF INDEX KEY LIKE NOT NULL ON ORDER "
+    "PARTITION PRIMARY REFERENCES RENAME SELECT SET SPATIAL TABLE TO TRUE UNIQUE VALUES WITH"
+)
+"""Reserved by both servers and told from names by their quotes alone."""
+
+
+def _spelt(token: Token) -> str:
+    if token.kind is Kind.WORD:
+        return token.text.lower()
+    if token.kind is not Kind.NAME:
+        return token.text
+    bare = _BARE.fullmatch(token.text) and token.text.upper() not in _KEEP_QUOTES
+    return token.text.lower() if bare else _quoted(token.text.lower())

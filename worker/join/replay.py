@@ -1,0 +1,52 @@
+"""Released shard tables begin to come back: a short stream of their own, from the statement on that they waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from proto import hooks
+from worker import meta
+from worker.connection import Session
+from worker.context import SubTaskContext
+from worker.ddl import parked as parked_tables
+from worker.ddl.parked import Parked
+from worker.join.record import Entry, Joining
+from worker.position import RelayOffset
+from worker.replicate import checkpoint as checkpoints
+from worker.replicate.dealing import dealing_of
+from worker.replicate.stream import Stream
+from worker.replicate.unit import LANES_DEFAULT, first_checkpoints
+
+
+def begin_replay(
+    context: SubTaskContext, released: Mapping[int, tuple[Parked, RelayOffset]], one_lane: frozenset[str]
+) -> Joining:
+    """Record that the tables have a stream of their own; it begins where the first of them has waited, and each other
+    comes in behind its own statement.
+
+    ``released``: by number, with where their rows go on in the relay log at hand; ``one_lane``: names of the targets
+    whose keys all belong to one lane. Raises FENCED and coded errors of the target.
+    """
+    first, *others = sorted(released, key=lambda number: released[number][1])
+    begin, offset = released[first]
+    lanes = context.config.replicate.lanes or LANES_DEFAULT
+    dealing = replace(dealing_of(context.config, lanes, ()), shards=frozenset({first}), one_lane=one_lane)
+    joining = Joining(
+        dealing,
+        begin.behind,
+        replays=True,
+        entries=tuple(Entry(number, released[number][0].place) for number in others),
+    )
+    found = first_checkpoints(lanes, context.epoch, context.relay.relay_id, begin.behind, offset)
+
+    def also(session: Session) -> None:
+        checkpoints.insert(session, *context.who, found, Stream.JOIN)
+        parked_tables.forget(session, *context.who, released)
+        hooks.reach("replay.beginning")
+
+    context.at_target(
+        lambda session: meta.record_joining(session, *context.who, context.epoch, joining.to_json(), also)
+    )
+    hooks.reach("replay.begun")
+    return joining
