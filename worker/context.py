@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from proto import config_pb2, relay_pb2
 from worker.connection import Endpoint, Session, Side, coding, connect
+from worker.cutoff import session_until
 from worker.relay.model import Statement
 from worker.relay.relay import Relay
 from worker.rules import Rules
@@ -84,6 +85,10 @@ class SubTaskContext:
     def who(self) -> tuple[str, str, str]:
         """See :func:`who_of`."""
         return who_of(self.config)
+
+    def at_source(self, stop: StopSignal) -> AbstractContextManager[Session]:
+        """A session at the source, which ``stop`` cuts off; the block's server errors leave as coded errors."""
+        return session_until(stop, self.source_endpoint, Side.SOURCE, name=self.source.source_id)
 
     def at_target(self, work: Callable[[Session], T], *, seconds: float = _ANSWER_SECONDS) -> T:
         """``work`` in a session of its own at the target; its server errors leave as coded errors.

@@ -29,7 +29,7 @@ class EtcdShardDesk:
     def __init__(self, etcd: Etcd) -> None:
         self._etcd = etcd
         self._changed = threading.Condition()
-        self._number = 0
+        self._numbers: dict[str, int] = {}
         self._locks: dict[str, tuple[Lock, ...]] = {}
 
     def see(self, snapshot: Snapshot) -> None:
@@ -41,9 +41,11 @@ class EtcdShardDesk:
                 found.setdefault(lock.task, []).append(lock)
         locks = {task: tuple(items) for task, items in found.items()}
         with self._changed:
-            if locks != self._locks:
-                self._locks = locks
-                self._number += 1
+            changed = [task for task in locks.keys() | self._locks.keys() if locks.get(task) != self._locks.get(task)]
+            self._locks = locks
+            for task in changed:
+                self._numbers[task] = self._numbers.get(task, 0) + 1
+            if changed:
                 self._changed.notify_all()
 
     def publish(self, task: str, source: str, record: state_pb2.ShardRecord) -> None:
@@ -57,5 +59,5 @@ class EtcdShardDesk:
 
     def locks(self, task: str, seen: int, seconds: float) -> tuple[int, tuple[Lock, ...]]:
         with self._changed:
-            self._changed.wait_for(lambda: self._number != seen, seconds)
-            return self._number, self._locks.get(task, ())
+            self._changed.wait_for(lambda: self._numbers.get(task, 0) != seen, seconds)
+            return self._numbers.get(task, 0), self._locks.get(task, ())

@@ -56,11 +56,13 @@ class StartTask(Part):
 
     ``task-mode`` is all. ``block-allow-list``: the schemas that begin with the case's name. ``mysql-instances``: the
     ``sources`` of this step, each with the first block-allow list, all routes, and the column mappings but those
-    whose name ends with the number of another source (``ids-2`` is for source 2).
+    whose name ends with the number of another source (``ids-2`` is for source 2). ``beside``: another task than the
+    case's, of the case's name and this; waited for until it replicates.
     """
 
     start_task: dict[str, object]
     sources: list[Literal[1, 2]] = [1]
+    beside: str = ""
     options: list[str] = []
 
 

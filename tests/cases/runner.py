@@ -58,6 +58,7 @@ class Runner:
         self.schema = folder.name.replace("-", "_")
         self._started = False
         self._writer: writer.Writer | None = None
+        self._beside: list[str] = []
 
     def run(self, case: Case) -> None:
         """All steps; AssertionError names the step that did not hold."""
@@ -72,6 +73,8 @@ class Runner:
             self._writer.stop()
         if self._started:
             self._cluster.dmctl("stop-task", self._task, check=False)
+        for name in self._beside:
+            self._cluster.dmctl("stop-task", name, check=False)
 
     def _step(self, step: object) -> None:
         match step:
@@ -79,6 +82,11 @@ class Runner:
                 self._sql(text, places)
             case SqlFile(sql_file=name, at=places):
                 self._sql((self._folder / name).read_text(encoding="utf-8"), places)
+            case StartTask(start_task=fragment, sources=sources, beside=beside) if beside:
+                name = f"{self._task}_{beside}"
+                self._beside.append(name)
+                self._cluster.start_task(self._task_text({"name": name, **fragment}, sources))
+                self._cluster.wait_subtasks(name, _replicates, "replicates", _SECONDS)
             case StartTask(start_task=fragment, sources=sources, options=options):
                 self._started = True
                 self._cluster.start_task(self._task_text(fragment, sources), *options)
@@ -176,7 +184,7 @@ class Runner:
     def _wait(self, step: Wait) -> None:
         match step.wait:
             case "replicating":
-                self._wait_all(lambda sub: sub.unit == "Sync" and sub.stage == "Running", "replicates")
+                self._wait_all(_replicates, "replicates")
             case "caught-up":
                 ends = {source: binlog_end(server) for source, server in self._world.sources}
                 self._wait_all(
@@ -288,6 +296,10 @@ class Runner:
         until(lambda: running.counts.changes >= seen + changes, f"the writer makes {changes} further changes")
         running.stop()
         self._writer = None
+
+
+def _replicates(subtask: SubTask) -> bool:
+    return subtask.unit == "Sync" and subtask.stage == "Running"
 
 
 def _names(fragment: dict[str, object], key: str) -> list[str]:

@@ -24,7 +24,6 @@ from proto import compare_pb2 as pb
 from proto import errors, rpc
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from worker import meta
 from worker.compare.desk import Desk, NoChunks, Works, passed_over
 from worker.compare.owned import Unknown
 from worker.compare.sides import Who
@@ -33,11 +32,11 @@ from worker.compare.task import CompareSpec, CompareTask
 from worker.connection import Session, Side, coding, connect, quote_name, rows
 from worker.context import RunningSnapshot, SubTaskContext
 from worker.cutoff import ANSWER_SECONDS, session_until, until_stopped
+from worker.ddl.everyone import everyone
 from worker.ddl.routed import RoutedScope
 from worker.ddl.tables import TableScope
 from worker.plan import TablePlan
 from worker.position import RelayOffset
-from worker.replicate.dealing import Dealing
 from worker.schema import read_table
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.plan import TablePlanner
@@ -196,17 +195,9 @@ class Comparison:
             return found
 
     def _everyone(self, session: Session) -> list[TablePlan] | str:
-        """The plans of all shard tables of all the task's sources, by their records at the target; or why they are not
-        known."""
+        """The plans of all shard tables, of all the task's sources and of other tasks, by their records at the target;
+        or why they are not known."""
         config, mine = self._context.config, self._context.source.source_id
-        found = {
-            str(source): str(dealing)
-            for source, dealing in rows(
-                session,
-                f"SELECT `source`, `dealing` FROM {quote_name(config.meta_schema)}.`subtask` WHERE `task` = %s",
-                (config.task,),
-            )
-        }
         away = rows(
             session,
             f"SELECT `source` FROM {quote_name(config.meta_schema)}.`parked_table` WHERE `task` = %s UNION "
@@ -215,13 +206,13 @@ class Comparison:
         )
         if away:
             return f"shard tables of source {away[0][0]} wait or join, so it is not known which rows are theirs"
-        plans = list(self._plans)
-        for source in sorted({*found, *self._request.task_sources} - {mine}):
-            dealing = Dealing.from_json(found.get(source, ""))
-            if dealing is None:
-                return f"source {source} of the task does not replicate yet, so it is not known which rows are its own"
-            plans += dealing.plans(source, meta.read_tables(session, config.meta_schema, config.task, source))
-        return plans
+        found = everyone(session, config.meta_schema, config.task, mine, self._request.task_sources)
+        if found.silent:
+            return (
+                f"source {found.silent[0]} of the task does not replicate yet, so it is not known which rows are its "
+                "own"
+            )
+        return [*self._plans, *found.others, *found.foreign]
 
     # --- the pieces of work
 

@@ -15,31 +15,28 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-import pymysql
-
 from proto import errors, hooks, state_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker import meta
-from worker.connection import Session, Side, execute, server_info
+from worker.connection import Session, Side, server_info
 from worker.context import SubTaskContext
-from worker.create_table import UnreadableCreateTable
 from worker.cutoff import ANSWER_SECONDS, session_until
 from worker.ddl import parked as parked_tables
 from worker.ddl import records, run_locks
+from worker.ddl.behind import behind
 from worker.ddl.creation import Creation
-from worker.ddl.dialect import Dialect, declared_types
+from worker.ddl.dialect import Dialect
 from worker.ddl.digests import Digests, digest_of
 from worker.ddl.execute import run_once, subject_of
 from worker.ddl.parked import Parked
 from worker.ddl.rewrite import form_of
 from worker.ddl.run_locks import LockRun
 from worker.ddl.session import PLAIN
-from worker.ddl.shape import Changing, placed, renamed_columns
+from worker.ddl.shape import Changing, placed
 from worker.ddl.statement import parse_ddl
-from worker.ddl.tracker import Told, Tracked, Tracker
+from worker.ddl.tracker import Tracked, Tracker, open_tracker
 from worker.ddl.waiting import WaitingTables
-from worker.deferred.store import read_owed
 from worker.join.record import Joining
 from worker.plan import TablePlan, TargetTable
 from worker.position import RelayOffset
@@ -48,7 +45,6 @@ from worker.replicate.dealing import Dealing
 from worker.shard_desk import Lock, ShardDesk
 from worker.table import Table
 from worker.target_table import find_stand_ins
-from worker.trouble import Trouble, errno_of, reason_of, trouble
 from worker.unit import StopSignal
 
 log = get_logger()
@@ -154,7 +150,7 @@ class ShardAgent:
         endpoint = self._context.target_endpoint
         with session_until(stop, endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS) as session:
             seen = self._read(session)
-            tracker = self._tracker(session)
+            tracker = open_tracker(session, self._context.who, "locks", self._context.epoch)
             waits = {number: self._wait(seen, number, item, tracker) for number, item in seen.parked.items()}
             self._publish(seen, waits, tracker)
             for lock in locks:
@@ -180,16 +176,11 @@ class ShardAgent:
         joining = Joining.from_json(row.joining) if row is not None else None
         numbers = {*(dealing.shards if dealing is not None else ()), *found}
         if joining is not None:
-            numbers |= {*joining.dealing.shards, *(entry.number for entry in joining.entries)}
+            numbers |= joining.numbers
         plans = {
             number: context.rules.plan(number, context.source.source_id, tables[number]) for number in sorted(numbers)
         }
         return _Seen(plans, records.read_creations(session, *who), found, run_locks.read(session, *who[:2]))
-
-    def _tracker(self, session: Session) -> Tracker:
-        meta_schema, task, source = self._context.who
-        name = hashlib.sha256(f"{task}\n{source}\nlocks".encode()).hexdigest()[:24]
-        return Tracker(session, meta_schema, f"{name}_{self._context.epoch}")
 
     def _wait(self, seen: _Seen, number: int, item: Parked, tracker: Tracker) -> _Waits:
         """Of a table that waits, and of one that was released and has no stream yet."""
@@ -211,34 +202,24 @@ class ShardAgent:
 
     def _tracked(self, table: Table, creation: Creation, tracker: Tracker, item: Parked) -> Tracked:
         """``table`` behind the statement that it waits before."""
-        statement = _statement(item)
-        moved = placed(item.text, statement, TargetTable(*tracker.place))
         session = tracker.session
         dialect = Dialect(
             item.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names)
         )
 
-        def run(session: Session) -> None:
-            with item.given.taken_on(session):
-                execute(session, moved)
-
-        told = Told(declared_types(item.text, item.schema, item.sql_mode).keys(), renamed_columns(_again(item)))
-        try:
-            return tracker.after(table, creation, run, lambda now: dialect.as_declared(now, statement), told)
-        except (pymysql.MySQLError, UnreadableCreateTable) as error:
-            errno = errno_of(error) if isinstance(error, pymysql.MySQLError) else 0
-            if isinstance(error, pymysql.MySQLError) and trouble(errno) not in (Trouble.STATEMENT, Trouble.SESSION):
-                raise
+        def refused(name: str, reason: object, errno: int) -> ShardmergeError:
             _, task, source = self._context.who
-            raise errors.ddl.STRUCTURE_REFUSES(
+            return errors.ddl.STRUCTURE_REFUSES(
                 source=source,
                 task=task,
                 position=item.place.position,
-                table=table.full_name,
-                reason=reason_of(error) if isinstance(error, pymysql.MySQLError) else error,
+                table=name,
+                reason=reason,
                 errno=errno,
                 statement=item.text,
-            ) from error
+            )
+
+        return behind(tracker, table, creation, item.text, _statement(item), _again(item), item.given, dialect, refused)
 
     def _publish(self, seen: _Seen, waits: Mapping[int, _Waits], tracker: Tracker) -> None:
         """Tell etcd, if it is other than told before."""
@@ -286,9 +267,6 @@ class ShardAgent:
         text, given = (lock.statement, PLAIN) if same is None else (same.text, same.parked.given)
         hooks.reach("lock.executing")
         if run is None or run.structure != lock.after:
-            while not stop.is_set and read_owed(session, context.config.meta_schema, target):
-                self._tell(f"the indexes of {target.quoted}, which are being added after its load")
-                stop.wait(_BACKOFF_SECONDS)
             with session_until(stop, context.target_endpoint, Side.TARGET, name="target", read_timeout=None) as own:
                 run_once(
                     own,

@@ -7,23 +7,21 @@ Every step before the transaction may be done again from its beginning, by anoth
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from proto import errors, hooks
 from proto.log import get_logger
 from worker import meta
-from worker.connection import Session, Side, coding, connect, execute, rows, server_info, text_of
+from worker.connection import Session, Side, rows, server_info
 from worker.context import SubTaskContext
 from worker.cutoff import session_until
 from worker.ddl import parked, records
 from worker.ddl.act import Actor
 from worker.ddl.by_word import act_by_word, actions_by_word
 from worker.ddl.dialect import Dialect
-from worker.ddl.everyone import other_plans
+from worker.ddl.everyone import everyone
 from worker.ddl.operator import Ops, Word, word_on
 from worker.ddl.passing import Passing, Standing
 from worker.ddl.plan import Action, Alter, Drop, Make, Scene, Shard, decide
@@ -31,10 +29,10 @@ from worker.ddl.records import StatementPlace
 from worker.ddl.renames import forget_marks
 from worker.ddl.routed import shown, touched
 from worker.ddl.scope import classify
-from worker.ddl.session import StatementSession
+from worker.ddl.session import StatementSession, system_zone
 from worker.ddl.statement import Ddl, parse_ddl
 from worker.ddl.structure import Structures
-from worker.ddl.tracker import Tracker
+from worker.ddl.tracker import open_tracker
 from worker.ddl.versioned import Server, unwrapped
 from worker.ddl.waiting import WaitingTables
 from worker.ddl.work import Work
@@ -121,7 +119,8 @@ class StatementDriver:
                 forget_marks(work)
         self._waits_for = ""
         self.standing = passing.result()
-        if self._waiting is not None and passing.parked:
+        if self._waiting is not None:
+            # Also when none has parked: tables that came, went or were altered are told to the locks.
             self._waiting.park(passing.parked, statement.group_end)
         log.info(
             "a statement is passed",
@@ -147,7 +146,7 @@ class StatementDriver:
         stop: StopSignal,
     ) -> Work | None:
         """None: it comes to nothing."""
-        scene = self._scene(session)
+        scene = self._scene(session, stop)
         if word is not None:
             actions = actions_by_word(word, ddl, statement, scene)
             actor = self._actor(statement, queried, ddl, session, passing, stop, _going(actions))
@@ -204,21 +203,32 @@ class StatementDriver:
             raise errors.ddl.STATEMENT_UNKNOWN(**given)
         return ddl
 
-    def _scene(self, session: Session) -> Scene:
+    def _scene(self, session: Session, stop: StopSignal) -> Scene:
         meta_schema, task, source = self._context.who
         plans = list(self.standing.plans.values())
         # Whoever has a shard-mode need not know: each of its tables waits for all others.
-        others = [] if self._waiting is not None else other_plans(session, meta_schema, task, source)[0]
+        others = () if self._waiting is not None else everyone(session, meta_schema, task, source).others
         together: dict[str, int] = {}
         for plan in (*plans, *others):
             together[plan.target_name] = together.get(plan.target_name, 0) + 1
         rules = self._context.rules
+
+        def is_view(schema: str, table: str) -> bool:
+            with self._context.at_source(stop) as at_source:
+                return bool(
+                    rows(
+                        at_source,
+                        "SELECT 1 FROM information_schema.VIEWS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+                        (schema, table),
+                    )
+                )
+
         return Scene(
             task,
             source,
             {(plan.table.schema, plan.table.name): Shard(plan, together[plan.target_name]) for plan in plans},
             lambda schema, table: rules.route(schema, table) is not None,
-            self._is_view,
+            is_view,
         )
 
     def _actor(
@@ -232,18 +242,18 @@ class StatementDriver:
         going: frozenset[int],
     ) -> Actor:
         context = self._context
-        meta_schema, task, source = context.who
+        _, task, source = context.who
         event = queried.event
         if not event.is_text:
             raise errors.ddl.STATEMENT_UNKNOWN(
                 source=source, task=task, position=statement.position, statement=shown(statement)
             )
-        zone = self._system_zone(event.second) if event.variables.time_zone == "SYSTEM" else ""
+        zone = ""
+        if event.variables.time_zone == "SYSTEM":
+            with context.at_source(stop) as source_session:
+                zone = system_zone(source_session, event.second)
         given = StatementSession.of(event, zone)
-        name = hashlib.sha256(f"{task}\n{source}\n{self._stream.name}".encode()).hexdigest()[:24]
-        # By epoch: what an older process still does with its tracker is its own affair.
-        tracker = Tracker(session, meta_schema, f"{name}_{context.epoch}")
-        _drop_older(session, meta_schema, f"ddl_tracker_{name}_", tracker.place[1])
+        tracker = open_tracker(session, context.who, self._stream.name, context.epoch)
         work = Work(context, statement, ddl, given, session, passing, stop, self._tell, going)
         dialect = Dialect(
             queried.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names)
@@ -252,33 +262,6 @@ class StatementDriver:
 
     def _tell(self, waits_for: str) -> None:
         self._waits_for = waits_for
-
-    def _is_view(self, schema: str, table: str) -> bool:
-        with self._at_source() as session:
-            return bool(
-                rows(
-                    session,
-                    "SELECT 1 FROM information_schema.VIEWS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
-                    (schema, table),
-                )
-            )
-
-    @contextmanager
-    def _at_source(self) -> Generator[Session]:
-        endpoint, source = self._context.source_endpoint, self._context.source.source_id
-        with (
-            closing(connect(endpoint, Side.SOURCE, name=source, read_timeout=60.0)) as session,
-            coding(endpoint, Side.SOURCE, source),
-        ):
-            yield session
-
-    def _system_zone(self, second: int) -> str:
-        """What the source's SYSTEM time zone was at a Unix time, as "+02:00"."""
-        with self._at_source() as session:
-            execute(session, f"SET SESSION time_zone = 'SYSTEM', timestamp = {second}")
-            [(minutes,)] = rows(session, "SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), NOW())")
-        hours, rest = divmod(abs(int(minutes)), 60)
-        return f"{'-' if int(minutes) < 0 else '+'}{hours:02d}:{rest:02d}"
 
     def _record(self, session: Session, statement: Statement, passing: Passing) -> None:
         who, stream = self._context.who, self._stream
@@ -303,18 +286,6 @@ def _going(actions: Sequence[Action]) -> frozenset[int]:
 
 def _replaced(action: Action) -> Shard | None:
     return action.replaces if isinstance(action, Make) else None
-
-
-def _drop_older(session: Session, meta_schema: str, prefix: str, mine: str) -> None:
-    """Trackers of runs that were killed."""
-    found = rows(
-        session,
-        "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND LEFT(TABLE_NAME, %s) = %s",
-        (meta_schema, len(prefix), prefix),
-    )
-    for (name,) in found:
-        if text_of(name) != mine:
-            execute(session, f"DROP TABLE IF EXISTS `{meta_schema.replace('`', '``')}`.`{text_of(name)}`")
 
 
 def plans_by_number(plans: tuple[TablePlan, ...]) -> dict[int, TablePlan]:

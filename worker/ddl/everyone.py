@@ -1,30 +1,70 @@
-"""All shard tables of a task, of all its sources, by their records at the target."""
+"""Whose rows a target table may hold: the shard tables of all tasks, of all their sources, by their records there."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
 from worker import meta
 from worker.connection import Session, quote_name, rows
+from worker.ddl import parked
+from worker.join.record import Joining
 from worker.plan import TablePlan
+from worker.plans import recorded_plans
 from worker.replicate.dealing import Dealing
 
 
-def other_plans(session: Session, meta_schema: str, task: str, source: str) -> tuple[list[TablePlan], list[str]]:
-    """The plans of the task's other sources, and the sources of which nothing is recorded yet.
+@dataclass(frozen=True, slots=True)
+class Everyone:
+    """``mine``: the subtask's own shard tables by number, also those that join or wait; ``others``: those of the task's
+    other sources; ``foreign``: those of other tasks. ``silent``: the task's sources of which nothing is recorded."""
 
-    Raises ``pymysql.MySQLError``.
-    """
-    plans: list[TablePlan] = []
+    mine: Mapping[int, TablePlan]
+    others: tuple[TablePlan, ...]
+    foreign: tuple[TablePlan, ...]
+    silent: tuple[str, ...]
+
+
+def everyone(session: Session, meta_schema: str, task: str, source: str, expected: Iterable[str] = ()) -> Everyone:
+    """``expected``: sources that the task has, recorded or not. Raises ``pymysql.MySQLError``, the rules' errors."""
+    mine: Mapping[int, TablePlan] = {}
+    others: list[TablePlan] = []
+    foreign: list[TablePlan] = []
+    missing = {*expected} - {source}
     silent: list[str] = []
     found = rows(
         session,
-        f"SELECT `source`, `dealing` FROM {quote_name(meta_schema)}.`subtask` WHERE `task` = %s AND `source` <> %s "
-        "ORDER BY `source`",
-        (task, source),
+        f"SELECT `task`, `source`, `dealing`, `joining` FROM {quote_name(meta_schema)}.`subtask` "
+        "ORDER BY `task`, `source`",
     )
-    for name, recorded in found:
-        dealing = Dealing.from_json(str(recorded))
-        if dealing is None:
-            silent.append(str(name))
+    for its_task, its_source, dealing, joining in found:
+        who = meta_schema, str(its_task), str(its_source)
+        plans = _plans(session, who, Dealing.from_json(str(dealing)), Joining.from_json(str(joining)))
+        if who[1] != task:
+            foreign += plans.values()
+        elif who[2] == source:
+            mine = plans
         else:
-            plans += dealing.plans(str(name), meta.read_tables(session, meta_schema, task, str(name)))
-    return plans, silent
+            missing.discard(who[2])
+            others += plans.values()
+            if not plans and not dealing:
+                silent.append(who[2])
+    return Everyone(mine, tuple(others), tuple(foreign), (*silent, *sorted(missing)))
+
+
+def _plans(
+    session: Session, who: tuple[str, str, str], dealing: Dealing | None, joining: Joining | None
+) -> dict[int, TablePlan]:
+    """Of one subtask, by number: whoever has begun, whichever stream its rows go by now."""
+    if dealing is None:
+        return {}
+    source = who[2]
+    tables = meta.read_tables(session, *who)
+    waiting = parked.read(session, *who)
+    numbers = dealing.shards | waiting.keys()
+    plans = list(recorded_plans(dealing.compiled_rules(), source, tables, numbers, dealing.one_lane))
+    if joining is not None:
+        plans += recorded_plans(
+            joining.dealing.compiled_rules(), source, tables, joining.numbers, joining.dealing.one_lane
+        )
+    return {plan.shard: plan for plan in plans}

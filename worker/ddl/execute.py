@@ -27,12 +27,14 @@ from worker.connection import Session, execute, quote_name, rows, text_of
 from worker.ddl import records
 from worker.ddl.records import Begun
 from worker.ddl.session import StatementSession
+from worker.deferred.store import read_owed
 from worker.plan import TargetTable
 from worker.trouble import Trouble, errno_of, reason_of, trouble
 from worker.unit import StopSignal
 
 log = get_logger()
 
+_LOOK_SECONDS = 1
 _LOCK_SECONDS = 1
 _IDLE_SECONDS = 5
 """A connection that runs a statement, or is between two, does not sleep for so long."""
@@ -91,6 +93,9 @@ def run_once(
     """
     _, task, source = who
     subject = subject or subject_of(targets)
+    _wait_for_indexes(session, who[0], targets, stop, tell)
+    if stop.is_set:
+        return
     with alone(session, who, epoch, subject, stop, tell) as held:
         if not held:
             return
@@ -114,6 +119,16 @@ def run_once(
                     records.forget_begun(session, *who, subject)
             raise
         hooks.reach("ddl.run")
+
+
+def _wait_for_indexes(
+    session: Session, schema: str, targets: Sequence[TargetTable], stop: StopSignal, tell: Callable[[str], None]
+) -> None:
+    """A table of ours that was just loaded may lack indexes still: the statement may be about them."""
+    for target in targets:
+        while not stop.is_set and read_owed(session, schema, target):
+            tell(f"the indexes of {target.quoted}, which are being added after its load")
+            stop.wait(_LOOK_SECONDS)
 
 
 def _run(

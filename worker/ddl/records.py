@@ -175,6 +175,18 @@ def read_creations(session: Session, schema: str, task: str, source: str) -> dic
         return {int(number): Creation(str(text), str(collation)) for number, text, collation in cursor.fetchall()}
 
 
+def read_creation(session: Session, schema: str, task: str, source: str, number: int) -> Creation | None:
+    """Of one shard table."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `creation`, `collation` FROM {quote_name(schema)}.`table_creation` "
+            "WHERE `task` = %s AND `source` = %s AND `number` = %s",
+            (task, source, number),
+        )
+        row = cursor.fetchone()
+    return None if row is None else Creation(str(row[0]), str(row[1]))
+
+
 def write_creations(session: Session, schema: str, task: str, source: str, creations: Mapping[int, Creation]) -> None:
     """Inside the caller's transaction."""
     with session.cursor() as cursor:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from proto import errors, hooks
-from proto.errors import ShardmergeError
 from worker.compare.owned import Between, Everything, Unknown, owned_rows
 from worker.connection import execute, quote_name
-from worker.ddl.everyone import other_plans
+from worker.ddl.everyone import everyone
 from worker.ddl.execute import check_epoch
 from worker.ddl.plan import Shard
 from worker.ddl.work import Work
@@ -17,36 +16,40 @@ _DELETE_ROWS = 10_000
 
 def drop(work: Work, shard: Shard) -> None:
     """A shard table goes, and its rows with it; its target too when no other shard table stays."""
-    match _owned(work, shard):
-        case Everything():
-            work.run([shard.target], f"DROP TABLE IF EXISTS {shard.target.quoted}")
-        case Between() as between:
-            _delete(work, shard.target, between)
-        case Unknown(why=why):
-            raise _not_told_apart(work, shard, why)
+    _remove(work, shard, f"DROP TABLE IF EXISTS {shard.target.quoted}")
     work.passing.gone.add(shard.number)
 
 
 def empty(work: Work, shard: Shard) -> None:
     """All rows of a shard table go."""
+    _remove(work, shard, f"TRUNCATE TABLE {shard.target.quoted}")
+
+
+def _remove(work: Work, shard: Shard, of_all: str) -> None:
+    """``of_all``: removes all rows of the target."""
     match _owned(work, shard):
         case Everything():
-            work.run([shard.target], f"TRUNCATE TABLE {shard.target.quoted}")
+            work.run([shard.target], of_all)
         case Between() as between:
             _delete(work, shard.target, between)
         case Unknown(why=why):
-            raise _not_told_apart(work, shard, why)
+            raise work.refusal(
+                errors.ddl.ROWS_NOT_TOLD_APART, table=shard.plan.table.full_name, target=shard.target.quoted, why=why
+            )
 
 
 def _owned(work: Work, shard: Shard) -> Everything | Between | Unknown:
-    others, silent = other_plans(work.session, *work.who)
-    if silent:
-        return Unknown(f"source {silent[0]} has not begun, so its shard tables are not known")
-    mine = list(work.plans.values())
-    staying = [*(plan for plan in mine if plan.shard not in work.going), *others]
+    """Which of the target's rows are the shard table's, whatever task, source or stream the others are in."""
+    found = everyone(work.session, *work.who)
+    if found.silent:
+        return Unknown(f"source {found.silent[0]} has not begun, so its shard tables are not known")
+    gone = work.passing.gone
+    mine = {number: plan for number, plan in found.mine.items() if number not in gone} | work.plans
+    others = (*found.others, *found.foreign)
+    staying = [*(plan for number, plan in mine.items() if number not in work.going), *others]
     if shard.number in work.going and all(plan.target != shard.target for plan in staying):
         return Everything()
-    return owned_rows(shard.plan, [*mine, *others])
+    return owned_rows(shard.plan, [*mine.values(), *others])
 
 
 def _delete(work: Work, target: TargetTable, owned: Between) -> None:
@@ -64,9 +67,3 @@ def _delete(work: Work, target: TargetTable, owned: Between) -> None:
         hooks.reach("ddl.deleting")
         session.commit()
     work.tell("")
-
-
-def _not_told_apart(work: Work, shard: Shard, why: str) -> ShardmergeError:
-    return work.refusal(
-        errors.ddl.ROWS_NOT_TOLD_APART, table=shard.plan.table.full_name, target=shard.target.quoted, why=why
-    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pymysql
 
 from worker.binlog.events import QueryEvent
-from worker.connection import TARGET_MODES, Session, execute, quote_text
+from worker.connection import TARGET_MODES, Session, execute, quote_text, rows
 
 _SHARED_MODES = sum(1 << bit for bit in (0, 1, 2, 3, 5, 6, *range(18, 28), 29, 30, 31))
 """Bits of sql_mode that MySQL 8 and MariaDB 10 take and mean alike (MySQL sql/system_variables.h, MariaDB
@@ -72,3 +72,12 @@ def _explicit(session: Session) -> list[tuple[int]]:
 
 PLAIN = StatementSession(0, "DEFAULT", "", None)
 """Of a statement whose own session is not known."""
+
+
+def system_zone(session: Session, second: int) -> str:
+    """What the SYSTEM time zone of ``session``'s server was at a Unix time, as "+02:00". Raises
+    ``pymysql.MySQLError``."""
+    execute(session, f"SET SESSION time_zone = 'SYSTEM', timestamp = {second}")
+    [(minutes,)] = rows(session, "SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), NOW())")
+    hours, rest = divmod(abs(int(minutes)), 60)
+    return f"{'-' if int(minutes) < 0 else '+'}{hours:02d}:{rest:02d}"

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import pymysql
 
 from proto import errors
-from worker.connection import Session, Side, execute, rows, text_of
+from proto.errors import ShardmergeError
+from worker.connection import rows, text_of
 from worker.create_table import UnreadableCreateTable, index_parts
-from worker.cutoff import ANSWER_SECONDS, session_until
 from worker.ddl import records
+from worker.ddl.behind import behind, refusal_of, runs
 from worker.ddl.creation import Creation, read_creation
-from worker.ddl.dialect import Dialect, declared_types
+from worker.ddl.dialect import Dialect
 from worker.ddl.plan import Make
-from worker.ddl.shape import changed_columns, drawn_column, named_checks, placed, renamed_columns
+from worker.ddl.shape import Changing, changed_columns, drawn_column, named_checks
 from worker.ddl.statement import CreateTable
 from worker.ddl.tables import TableName
 from worker.ddl.tabletext import TableText, table_text
-from worker.ddl.tracker import Told, Tracked, Tracker
+from worker.ddl.tracker import Tracked, Tracker
 from worker.ddl.work import Work
 from worker.plan import TablePlan, TargetTable
 from worker.schema import read_table
 from worker.target_table import describe
-from worker.trouble import Trouble, errno_of, reason_of, trouble
 
 
 def index_names(creation: Creation) -> tuple[str, ...] | None:
@@ -48,12 +46,10 @@ class Structures:
         """The shard table's CREATE TABLE as recorded; for a subtask of an earlier version that of the source, if the
         table there still is what is recorded."""
         work, table = self.work, plan.table
-        known = work.passing.creations.get(plan.shard) or work.context.at_target(
-            lambda session: records.read_creations(session, *work.who)
-        ).get(plan.shard)
+        known = work.passing.creations.get(plan.shard) or records.read_creation(work.session, *work.who, plan.shard)
         if known is not None:
             return known
-        with self._at_source() as session:
+        with self.work.at_source() as session:
             now = read_table(session, table.schema, table.name, source=plan.source)
             if now is None or now.structure != table.structure:
                 raise work.refusal(errors.ddl.NO_CREATION, table=table.full_name)
@@ -61,23 +57,19 @@ class Structures:
 
     def altered(self, plan: TablePlan, creation: Creation, text: str) -> Tracked:
         """``plan``'s table behind ``text``, which is that of the statement for merged tables."""
-        work, table = self.work, plan.table
-        moved = placed(text, work.statement, TargetTable(*self.tracker.place))
-        try:
-            return self.tracker.after(
-                table,
-                creation,
-                self._runs(moved),
-                lambda now: self.dialect.as_declared(now, work.statement),
-                Told(
-                    declared_types(work.statement.text, work.statement.schema, work.sql_mode).keys(),
-                    renamed_columns(work.ddl) if work.ddl is not None else {},
-                ),
-            )
-        except pymysql.MySQLError as error:
-            raise self._refused(error, table.full_name) from error
-        except UnreadableCreateTable as error:
-            raise work.refusal(errors.ddl.STRUCTURE_REFUSES, table=table.full_name, reason=error, errno=0) from error
+        work = self.work
+        assert isinstance(work.ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+        return behind(
+            self.tracker,
+            plan.table,
+            creation,
+            text,
+            work.statement,
+            work.ddl,
+            work.given,
+            self.dialect,
+            self._refused,
+        )
 
     def made(self, action: Make) -> Tracked:
         """The table that the statement makes."""
@@ -90,9 +82,9 @@ class Structures:
         collation = "" if text.has_charset else self._default_collation(action.name[0])
         statement = self.dialect.spelt(text.named(TargetTable(*self.tracker.place).quoted, collation), work.sql_mode)
         try:
-            tracked = self.tracker.created(*action.name, self._runs(statement))
+            tracked = self.tracker.created(*action.name, runs(statement, work.given))
         except pymysql.MySQLError as error:
-            raise self._refused(error, ".".join(action.name)) from error
+            raise refusal_of(error, ".".join(action.name), self._refused) from error
         return replace(tracked, table=self.dialect.as_declared(tracked.table, work.statement))
 
     def check(self, plan: TablePlan, creation: Creation) -> None:
@@ -116,7 +108,7 @@ class Structures:
 
     def _default_collation(self, schema: str) -> str:
         """The schema's at the source now, "" when it is gone: no statement of its tables tells it."""
-        with self._at_source() as session:
+        with self.work.at_source() as session:
             found = rows(
                 session,
                 "SELECT DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s",
@@ -129,7 +121,7 @@ class Structures:
         for plan in self.work.plans.values():
             if (plan.table.schema, plan.table.name) == like:
                 return Tracked(replace(plan.table.structure, schema=name[0], name=name[1]), self.creation(plan))
-        with self._at_source() as session:
+        with self.work.at_source() as session:
             table = read_table(session, *name, source=self.work.who[2])
             if table is None:
                 raise self.work.refusal(
@@ -140,22 +132,5 @@ class Structures:
                 )
             return Tracked(table.structure, read_creation(session, *name))
 
-    def _at_source(self) -> AbstractContextManager[Session]:
-        work = self.work
-        return session_until(
-            work.stop, work.context.source_endpoint, Side.SOURCE, name=work.who[2], read_timeout=ANSWER_SECONDS
-        )
-
-    def _runs(self, text: str) -> Callable[[Session], None]:
-        def run(session: Session) -> None:
-            with self.work.given.taken_on(session):
-                execute(session, text)
-
-        return run
-
-    def _refused(self, error: pymysql.MySQLError, table: str) -> Exception:
-        if trouble(errno_of(error)) not in (Trouble.STATEMENT, Trouble.SESSION):
-            return error
-        return self.work.refusal(
-            errors.ddl.STRUCTURE_REFUSES, table=table, reason=reason_of(error), errno=errno_of(error)
-        )
+    def _refused(self, table: str, reason: object, errno: int) -> ShardmergeError:
+        return self.work.refusal(errors.ddl.STRUCTURE_REFUSES, table=table, reason=reason, errno=errno)

@@ -10,10 +10,11 @@ keeps as LONGTEXT; collations that it lacks). So what the statement left alone s
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from worker.connection import Session, execute, quote_name
+from worker.connection import Session, execute, quote_name, rows, text_of
 from worker.create_table import merged_create_table
 from worker.ddl.creation import Creation, read_creation
 from worker.plan import ColumnPlan
@@ -103,6 +104,26 @@ class Tracker:
 
     def _drop(self) -> None:
         execute(self._session, f"DROP TABLE IF EXISTS {quote_name(self._schema)}.{quote_name(self._name)}")
+
+
+def open_tracker(session: Session, who: tuple[str, str, str], asker: str, epoch: int) -> Tracker:
+    """The tracker of ``who``'s ``asker`` (a stream, the lock agent); those that killed runs have left go.
+
+    By epoch: what an older process still does with its tracker is its own affair. Raises ``pymysql.MySQLError``.
+    """
+    schema, task, source = who
+    name = hashlib.sha256(f"{task}\n{source}\n{asker}".encode()).hexdigest()[:24]
+    tracker = Tracker(session, schema, f"{name}_{epoch}")
+    prefix = f"{_PREFIX}{name}_"
+    found = rows(
+        session,
+        "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND LEFT(TABLE_NAME, %s) = %s",
+        (schema, len(prefix), prefix),
+    )
+    for (left,) in found:
+        if text_of(left) != tracker.place[1]:
+            execute(session, f"DROP TABLE IF EXISTS {quote_name(schema)}.{quote_name(text_of(left))}")
+    return tracker
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ class WaitingTables:
         self._behind: dict[int, RelayOffset] = {}
 
     def park(self, parked: Mapping[int, Parked], behind: RelayOffset) -> None:
-        """The tables wait; ``behind``: where their rows go on, in the relay log at hand."""
+        """A statement is passed, before which these tables wait, if any; ``behind``: where their rows go on, in the
+        relay log at hand."""
         with self._changed:
             for number, item in parked.items():
                 self._tables[number], self._behind[number] = item, behind
@@ -38,11 +39,6 @@ class WaitingTables:
             for number in numbers:
                 self._tables.pop(number, None)
                 self._behind.pop(number, None)
-            self._tell()
-
-    def tell(self) -> None:
-        """Something about the subtask's shard tables is otherwise."""
-        with self._changed:
             self._tell()
 
     def _tell(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from proto.errors import ErrorSpec, ShardmergeError
@@ -13,12 +14,9 @@ from worker.ddl.execute import Who, run_once, subject_of
 from worker.ddl.passing import Passing
 from worker.ddl.session import StatementSession
 from worker.ddl.statement import Ddl
-from worker.deferred.store import read_owed
 from worker.plan import TablePlan, TargetTable
 from worker.relay.model import Statement
 from worker.unit import StopSignal
-
-_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +53,10 @@ class Work:
         found = {**self.passing.standing.plans, **self.passing.plans}
         return {number: plan for number, plan in found.items() if number not in self.passing.gone}
 
+    def at_source(self) -> AbstractContextManager[Session]:
+        """See :meth:`SubTaskContext.at_source`."""
+        return self.context.at_source(self.stop)
+
     def run(
         self,
         targets: Sequence[TargetTable],
@@ -65,10 +67,6 @@ class Work:
         prepare: Callable[[Session], None] = lambda _: None,
     ) -> None:
         """See :func:`worker.ddl.execute.run_once`. ``number``: of an operator's statement among those at this place."""
-        for target in targets:
-            self._wait_for_indexes(target)
-        if self.stop.is_set:
-            return
         subject = subject or subject_of(targets, number)
         self.passing.subjects.add(subject)
         # A session of its own: it holds a lock while it lives.
@@ -98,9 +96,3 @@ class Work:
             statement=" ".join(self.statement.text.split()),
             **more,
         )
-
-    def _wait_for_indexes(self, target: TargetTable) -> None:
-        """A table of ours that was just loaded may lack indexes still: the statement may be about them."""
-        while not self.stop.is_set and read_owed(self.session, self.context.config.meta_schema, target):
-            self.tell(f"the indexes of {target.quoted}, which are being added after its load")
-            self.stop.wait(_LOOK_SECONDS)

@@ -106,8 +106,7 @@ class TableJoin:
             self._context = replace(self._context, tables=self._way.driver.standing.tables)
             self._joining, self._way = self.joining, None
         joining = self._joining
-        numbers = joining.dealing.shards | {entry.number for entry in joining.entries}
-        plans = joining_plans(self._context, numbers, joining.dealing.one_lane)
+        plans = joining_plans(self._context, joining.numbers, joining.dealing.one_lane)
         found = self.checkpoints()
         if not found and not self._joining.replays:
             relay = self._context.relay
@@ -134,9 +133,7 @@ class TableJoin:
         way = self._way
         if way is None:
             return self._joining
-        standing, tables = way.driver.standing, self._context.tables
-        left = tuple(entry for entry in self._joining.entries if _name(tables[entry.number]) in standing.entering)
-        return replace(self._joining, dealing=standing.dealing, entries=left)
+        return _joining_at(self._joining, way.driver.standing, self._context.tables)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """Where the joining tables' lanes stand, asked of the target."""
@@ -214,8 +211,7 @@ class TableJoin:
         by_number = {plan.shard: plan for plan in plans}
 
         def columns(standing: TablesStanding) -> Mapping[str, str]:
-            left = tuple(entry for entry in joining.entries if _name(tables[entry.number]) in standing.entering)
-            return {"joining": replace(joining, dealing=standing.dealing, entries=left).to_json()}
+            return {"joining": _joining_at(joining, standing, tables).to_json()}
 
         numbers = joining.dealing.shards
         standing = TablesStanding(
@@ -295,6 +291,12 @@ def joining_plans(
             numbers,
             defer=config.load.defer_indexes,
         )
+
+
+def _joining_at(joining: Joining, standing: TablesStanding, tables: tuple[Table, ...]) -> Joining:
+    """What is recorded of ``joining`` where its stream is at ``standing``."""
+    left = tuple(entry for entry in joining.entries if _name(tables[entry.number]) in standing.entering)
+    return replace(joining, dealing=standing.dealing, entries=left)
 
 
 def _name(table: Table) -> TableName:

@@ -43,9 +43,13 @@ class Joining:
         """None for "": nothing is joining."""
         return _JSON.validate_json(text) if text else None
 
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Of the tables that join, those to come into their stream included."""
+        return self.dealing.shards | {entry.number for entry in self.entries}
+
     def names(self, tables: tuple[Table, ...]) -> frozenset[TableName]:
-        numbers = {*self.dealing.shards, *(entry.number for entry in self.entries)}
-        return frozenset((tables[number].schema, tables[number].name) for number in numbers)
+        return frozenset((tables[number].schema, tables[number].name) for number in self.numbers)
 
 
 _JSON = TypeAdapter(Joining)
