@@ -13,17 +13,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from worker.connection import quote_name
 from worker.ddl.described import Shape
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """A shard table as it is now. ``name``: for people, e.g. "source-1 `d`.`t_03`", unique among the table's shards.
-    ``dropped``: lower-case names of columns that it dropped while the target kept them."""
-
-    name: str
-    shape: Shape
-    dropped: frozenset[str] = frozenset()
+from worker.ddl.joined_columns import joined_columns
+from worker.ddl.joined_indexes import joined_indexes
+from worker.ddl.shards import NotJoinable, Question, Refused, Shard, refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +35,6 @@ class Joined:
     dropped: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     unique_added: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NotJoinable:
-    """There is none. ``reason``: for people, whole. ``subject``: name of the column or index, "" for the table's;
-    ``other``: the shard that it is about, "" for the target or none. ``waits``: whether the statement can go the
-    pessimistic way, to wait until every shard has come to it; else shards contradict each other, and one must change
-    back at its source."""
-
-    reason: str
-    subject: str = ""
-    other: str = ""
-    waits: bool = False
 
 
 def join(
@@ -74,4 +55,38 @@ def join(
     values: {new: old}, CHANGE as well as RENAME COLUMN. ``replaced``: lower-case names of columns that the statement
     both drops and adds: the structure does not tell.
     """
-    raise NotImplementedError
+    asked = Question(target, tuple(sorted(others, key=lambda shard: shard.name)), before, after, strict)
+    try:
+        _check_table(asked, renamed, replaced)
+        columns = joined_columns(asked)
+        indexes = joined_indexes(asked, columns)
+    except Refused as refused:
+        return refused.answer
+    return Joined(
+        (*indexes.removed, *columns.clauses, *indexes.added),
+        (before.dropped | columns.dropped) - columns.gone,
+        frozenset(columns.gone),
+        tuple(indexes.unique_added),
+    )
+
+
+def _check_table(asked: Question, renamed: Mapping[str, str], replaced: Collection[str]) -> None:
+    """What is of the whole table, or not to be told from structures. Raises :class:`Refused`."""
+    own, was, now = asked.before.name, asked.before.shape, asked.after
+    for new, old in sorted(renamed.items()):
+        raise refuse(f"{own} renames column {quote_name(old)} to {quote_name(new)}", old, waits=True)
+    for key in sorted(replaced):
+        raise refuse(
+            f"{own} drops column {quote_name(key)} and adds it again in one statement: its values at the source are "
+            "gone, at the target they are not",
+            key, waits=True,
+        )  # fmt: skip
+    for what, former, present in (
+        ("primary key", was.primary_key, now.primary_key),
+        ("checks", ", ".join(was.checks), ", ".join(now.checks)),
+        ("options", was.options, now.options),
+    ):
+        if former != present:
+            raise refuse(
+                f"{own} changes the table's {what} from {former or 'none'} to {present or 'none'}", "", waits=True
+            )
