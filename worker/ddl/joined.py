@@ -51,8 +51,8 @@ def join(
 
     ``others``: every other shard table of the target, in any order. ``strict``: whether the source refused values that
     do not fit, i.e. the statement ran under STRICT_ALL_TABLES, or STRICT_TRANS_TABLES with a transactional engine, and
-    was no ALTER IGNORE (MySQL Reference Manual, "Server SQL Modes"). ``renamed``: lower-case new names by old ones'
-    values: {new: old}, CHANGE as well as RENAME COLUMN. ``replaced``: lower-case names of columns that the statement
+    was no ALTER IGNORE (MySQL Reference Manual, "Server SQL Modes"). ``renamed``: former names by the new ones, in
+    lower case, of CHANGE as well as of RENAME COLUMN. ``replaced``: names in lower case of columns that the statement
     both drops and adds: the structure does not tell.
     """
     asked = Question(target, tuple(sorted(others, key=lambda shard: shard.name)), before, after, strict)
@@ -74,7 +74,8 @@ def _check_table(asked: Question, renamed: Mapping[str, str], replaced: Collecti
     """What is of the whole table, or not to be told from structures. Raises :class:`Refused`."""
     own, was, now = asked.before.name, asked.before.shape, asked.after
     for new, old in sorted(renamed.items()):
-        raise refuse(f"{own} renames column {quote_name(old)} to {quote_name(new)}", old, waits=True)
+        if new != old:  # CHANGE with one name twice is MODIFY
+            raise refuse(f"{own} renames column {quote_name(old)} to {quote_name(new)}", old, waits=True)
     for key in sorted(replaced):
         raise refuse(
             f"{own} drops column {quote_name(key)} and adds it again in one statement: its values at the source are "

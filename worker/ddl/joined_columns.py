@@ -154,10 +154,8 @@ def _settled(asked: Question, was: Definition | None, now: Definition, goal: Def
     nullable = goal.nullable
     if was is None or was.nullable != now.nullable:
         # Where a shard lacks it, NULL may be what its rows have.
-        lacks = bool(asked.lacking(now.key))
-        was_due = was is None or was.nullable or lacks or any(each.nullable for each in theirs)
-        by_hand = goal.nullable and not was_due
-        nullable = now.nullable or any(each.nullable for each in theirs) or (goal.nullable and lacks) or by_hand
+        by_others = any(each.nullable for each in theirs) or (goal.nullable and bool(asked.lacking(now.key)))
+        nullable = now.nullable or by_others
     default = goal.default
     if was is not None and was.default_value != now.default_value:
         # Every shard has the column here, so rows carry their values: a default that is not shared does no harm.

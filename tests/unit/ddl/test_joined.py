@@ -104,6 +104,21 @@ JOINED: dict[str, tuple[Case, tuple[str, ...]]] = {
         Case("`b` int DEFAULT 5", (B,), "", B),
         ("MODIFY COLUMN `b` int NOT NULL DEFAULT 5",),
     ),
+    "NOT NULL, but for the third": (Case("`b` int DEFAULT 5", (B, "`b` int DEFAULT 5"), "`b` int DEFAULT 5", B), ()),
+    "narrower, but for the third": (
+        Case("`a` bigint DEFAULT NULL", (A, "`a` bigint DEFAULT NULL"), "`a` bigint DEFAULT NULL", A),
+        (),
+    ),
+    "a default, but for the third": (Case(B, ("`b` int NOT NULL DEFAULT 6", B), B, "`b` int NOT NULL DEFAULT 6"), ()),
+    "a comment, but for the third": (Case(A, (f"{A} COMMENT 'x'", A), A, f"{A} COMMENT 'x'"), ()),
+    "a unique index, but for the third": (
+        Case(A, (f"{A}; UNIQUE KEY `u` (`a`)", A), A, f"{A}; UNIQUE KEY `u` (`a`)"),
+        (),
+    ),
+    "an index dropped, but for the third": (
+        Case(f"{A}; KEY `k` (`a`)", (A, f"{A}; KEY `k` (`a`)"), f"{A}; KEY `k` (`a`)", A),
+        (),
+    ),
     "nullable by the operator": (
         Case("`b` int DEFAULT 5", (B,), B, "`b` bigint NOT NULL DEFAULT 5"),
         ("MODIFY COLUMN `b` bigint NULL DEFAULT 5",),
@@ -544,6 +559,7 @@ def test_what_structures_do_not_tell() -> None:
     was, now = shape_of(ID, A), shape_of(ID, "`c` int DEFAULT NULL")
     mine = Shard("mine", was)
     renamed = join(was, [Shard("o0", was)], mine, now, strict=True, renamed={"c": "a"})
+    assert join(was, [Shard("o0", was)], mine, was, strict=True, renamed={"a": "a"}) == Joined(())
     replaced = join(was, [Shard("o0", was)], mine, was, strict=True, replaced=["a"])
     for found in (renamed, replaced):
         assert isinstance(found, NotJoinable)

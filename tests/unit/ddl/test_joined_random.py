@@ -288,7 +288,6 @@ def test_all_come_to_the_same() -> None:
             == told(world.target.shape)
             != told(shape_of(*start))
         )
-    print(met, changed, refused)
     assert met > 30
     assert changed > 200
     assert refused > 60
