@@ -31,6 +31,11 @@ def locks(answer: pb.ShowDDLLocksResponse) -> RenderableType:
     parts: list[RenderableType] = [made]
     for lock in answer.locks:
         parts += [look.heading(f"{look.flat(lock.id)} goes on when {look.flat(lock.waiting_for)}"), _tables(lock)]
+        parts += [
+            look.cell(f"{table.source} {table.schema}.{table.table} waits: {table.reason}")
+            for table in lock.tables
+            if table.reason
+        ]
         if lock.HasField("conflict"):
             parts.append(look.problem(Report.of_detail(lock.conflict)))
     return Group(*parts)

@@ -65,10 +65,12 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """For these, while it gathers; for the owner or for tables that go on, when all are empty."""
+    """For these, while it gathers; for the owner or for tables that go on, when all are empty. ``contradicting``: an
+    operator must decide."""
 
     missing: tuple[Member, ...] = ()
     conflicts: tuple[Member, ...] = ()
+    contradicting: tuple[Member, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
@@ -123,9 +125,10 @@ def _gather(situation: Situation, lock: Lock, now: float, generation: str) -> St
     if all(member.source != lock.owner for member in ready):
         return Reowner(replace(lock, owner=min(ready, key=_came).source))
     missing = situation.standing(lock, Standing.MISSING)
+    contradicting = situation.contradicting(lock)
     unknown = situation.unknown()
-    if missing or conflicts or unknown:
-        return Wait(missing, conflicts, unknown)
+    if missing or conflicts or contradicting or unknown:
+        return Wait(missing, conflicts, contradicting, unknown)
     return Execute(replace(lock, stage=Stage.EXECUTING))
 
 
@@ -171,6 +174,7 @@ def _broken_by_move(
     match step:
         case Execute():
             apart = situation.standing(lock, Standing.MISSING, Standing.CONFLICTING)
+            apart += situation.contradicting(lock)
             if old.stage is not Stage.GATHERING or apart or situation.unknown():
                 yield f"lock {lock.generation} would execute without {apart or situation.unknown()}"
         case Reowner():

@@ -105,5 +105,5 @@ def _members(source: str, target: pb.ShardTarget) -> Iterator[Member]:
         parked = None
         if one.HasField("parked"):
             at = one.parked
-            parked = Parked(at.statement, at.form, at.after, at.position, at.since)
+            parked = Parked(at.statement, at.form, at.after, at.position, at.since, at.reason, at.contradicts)
         yield Member(source, one.schema, one.table, one.structure, parked)

@@ -24,7 +24,7 @@ def lock_message(target: Target, situation: Situation, lock: Lock, now: float) -
     return pb.DDLLock(
         id=target.lock_id,
         task=target.task,
-        mode="pessimistic",
+        mode="optimistic" if any(each.parked and each.parked.reason for each in situation.members()) else "pessimistic",
         owner=lock.owner,
         ddls=[lock.statement],
         synced=synced,
@@ -46,8 +46,11 @@ def sync_of(situation: Situation, lock: Lock) -> tuple[list[str], list[str]]:
     """Sources whose tables have all come to the statement, and the others; sources without tables are neither."""
     synced: list[str] = []
     unsynced: list[str] = []
+    contradicting = situation.contradicting(lock)
     for source, report in situation.reports.items():
-        if report is None or any(standing(member, lock) not in _COME for member in report.members):
+        if report is None or any(
+            standing(member, lock) not in _COME or member in contradicting for member in report.members
+        ):
             unsynced.append(source)
         elif report.members:
             synced.append(source)
@@ -89,6 +92,9 @@ def waiting_for(situation: Situation, lock: Lock) -> str:
             parts = [
                 f"source(s) {', '.join(step.unknown)} have told of their shard tables" if step.unknown else "",
                 f"shard table(s) {_names(step.missing)} come to the statement" if step.missing else "",
+                f"an unlock says what becomes of shard table(s) {_names(step.contradicting)}"
+                if step.contradicting
+                else "",
                 f"shard table(s) {_names(step.conflicts)} wait no more before another one" if step.conflicts else "",
             ]
             return "; ".join(part for part in parts if part)
@@ -107,6 +113,7 @@ def _table(member: Member, lock: Lock, now: float) -> pb.DDLLockTable:
         seconds=max(0.0, now - since) if since else 0.0,
         position=parked.position if parked else "",
         ddl=parked.statement if parked else "",
+        reason=parked.reason if parked else "",
     )
 
 

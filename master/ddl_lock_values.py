@@ -28,13 +28,17 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """Before which statement a table waits; see ``ParkedAt``. ``since``: Unix seconds."""
+    """Before which statement a table waits; see ``ParkedAt``. ``since``: Unix seconds. ``reason``: why its target could
+    not take it at once, under ``shard-mode: optimistic``; ``contradicts``: and no coming of the others makes it right:
+    only an operator lets it go on."""
 
     statement: str
     form: str
     after: str
     position: str = ""
     since: float = 0.0
+    reason: str = ""
+    contradicts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,11 @@ class Situation:
     def standing(self, lock: Lock, *wanted: Standing) -> tuple[Member, ...]:
         """Tables that stand so towards ``lock``."""
         return tuple(member for member in self.members() if standing(member, lock) in wanted)
+
+    def contradicting(self, lock: Lock) -> tuple[Member, ...]:
+        """Tables that wait before the lock's statement and must not go on by themselves."""
+        ready = self.standing(lock, Standing.READY)
+        return tuple(member for member in ready if member.parked and member.parked.contradicts)
 
     def has_run(self, lock: Lock) -> bool:
         """Whether some source tells that it has run the statement."""

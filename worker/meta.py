@@ -11,6 +11,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     statement_*, table_creation   the DDL that the streams have come to (worker/ddl/records.py)
     lock_run          which locks' statements have run at a target table (worker/ddl/run_locks.py)
     parked_table      shard tables that wait before a sharding DDL (worker/ddl/parked.py)
+    dropped_column    columns that shard tables dropped while the target keeps them (worker/ddl/dropped.py)
     deferred_index    secondary indexes that a target table of ours still lacks (worker/deferred/store.py)
 
 A unit takes over by raising ``subtask.epoch``; every commit below re-reads an epoch in its own
@@ -30,7 +31,7 @@ from pymysql.constants import ER
 from proto import errors
 from worker import bounds
 from worker.connection import Session, quote_name
-from worker.ddl import parked, run_locks
+from worker.ddl import dropped, parked, run_locks
 from worker.ddl import records as ddl_records
 from worker.position import SourcePosition
 from worker.replicate.stream import Stream
@@ -94,6 +95,7 @@ _TABLES = (
     bounds.TABLE,
     *ddl_records.TABLES,
     parked.TABLE,
+    dropped.TABLE,
     run_locks.TABLE,
 )
 
@@ -105,6 +107,7 @@ _OWNED = (
     "snapshot_table",
     *ddl_records.OWNED,
     parked.NAME,
+    dropped.NAME,
 )
 
 

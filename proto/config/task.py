@@ -127,18 +127,10 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
         raise config.INVALID(finding=file_name, more="")
     notes = (
         *notes_of(document, TASK_NOTES),
-        *_mode_notes(document, model),
         *_meta_notes(document, model),
         *_instance_number_notes(document, model),
     )
     return TaskFile(model, notes, environ)
-
-
-def _mode_notes(document: Document, task: TaskModel) -> tuple[str, ...]:
-    if task.shard_mode != "optimistic":
-        return ()
-    line = document.line(("shard-mode",))
-    return (f"line {line}: shard-mode: optimistic counts as pessimistic yet: a DDL waits for all shard tables",)
 
 
 def _meta_notes(document: Document, task: TaskModel) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ _SYNCER = {
     "safe-mode-duration": "no effect: a restart repeats nothing",
     "enable-ansi-quotes": "no effect",
 }
-_OPTIMISTIC = "no effect yet: a sharding DDL waits until all shard tables have come to it, as with pessimistic"
+_OPTIMISTIC = "no effect: shard-mode: optimistic is always strict: a shard table waits where values could differ"
 _ONLINE_DDL = "no effect yet: tables of gh-ost and pt-online-schema-change are tables like all others"
 _HEARTBEAT = "no effect: lag needs no heartbeat table"
 _VALIDATOR = "no effect: continuous validation is missing"

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from proto import errors, hooks
 from proto.errors import ShardmergeError
+from proto.log import get_logger
 from worker.connection import Side, coding
+from worker.ddl.creation import Creation
 from worker.ddl.dialect import Dialect
-from worker.ddl.execute import alone, subject_of
+from worker.ddl.digests import Printed
+from worker.ddl.execute import alone, run_once, subject_of, wait_for_indexes
 from worker.ddl.operator import Word
+from worker.ddl.optimistic import STRICT, Join, join_subject, join_target
 from worker.ddl.parked import Parked
 from worker.ddl.plan import Action, Alter, Drop, Empty, Make, Rename, Shard
 from worker.ddl.records import StatementPlace
@@ -19,6 +24,7 @@ from worker.ddl.removal import drop, empty
 from worker.ddl.renames import run_renames
 from worker.ddl.rewrite import renamed
 from worker.ddl.shape import Changing, merged_text, placed
+from worker.ddl.shards import NotJoinable
 from worker.ddl.statement import names, parse_ddl
 from worker.ddl.structure import Structures, index_names
 from worker.ddl.tables import TableName
@@ -27,6 +33,8 @@ from worker.ddl.work import Work
 from worker.plan import TablePlan, TargetTable
 from worker.rules import check_partitions
 from worker.target_table import compare_target, make_target
+
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,7 @@ class Actor:
     work: Work
     structures: Structures
     dialect: Dialect
+    printed: Printed
 
     def do(self, action: Action) -> None:
         """As the statement says."""
@@ -124,17 +133,76 @@ class Actor:
 
     def park(self, action: Alter, *, is_mariadb: bool) -> None:
         """A sharding DDL: the shard table waits before it, with its rows from here on."""
+        found = self._merged(action.shard)
+        if found is not None:
+            self._park(action.shard, found[1], is_mariadb=is_mariadb)
+
+    def join(self, action: Alter, held: ExitStack, *, is_mariadb: bool) -> None:
+        """A sharding DDL: the target takes the join of its shard tables at once; where there is none, the shard table
+        waits before it. ``held``: what is held until the statement is recorded."""
         work, shard = self.work, action.shard
-        ddl, statement = work.ddl, work.statement
+        found = self._merged(shard)
+        if found is None:
+            return
+        creation, text = found
+        tracked = self.structures.altered(shard.plan, creation, text)
+        plan = self._planned(shard.number, tracked)
+        subject = join_subject(shard.target)
+        # Without a stop it is held: the session ends with the block in which the statement is recorded.
+        if not held.enter_context(alone(work.session, work.who, work.epoch, subject, work.stop, work.tell)):
+            return
+        # The target is looked at next: with all its indexes.
+        wait_for_indexes(work.session, work.who[0], [shard.target], work.stop, work.tell)
+        if work.stop.is_set:
+            return
+        hooks.reach("join.held")
+        match join_target(work, shard.plan, creation, tracked, self.structures.tracker, self.printed):
+            case NotJoinable(reason=why, waits=waits):
+                self._park(shard, text, is_mariadb=is_mariadb, why=why, contradicts=not waits)
+            case Join(clauses=clauses, dropped=dropped):
+                work.passing.subjects.add(subject_of([shard.target]))
+                if clauses:
+                    run_once(
+                        work.session,
+                        work.who,
+                        work.epoch,
+                        [shard.target],
+                        f"ALTER TABLE {shard.target.quoted} {', '.join(clauses)}",
+                        STRICT,
+                        work.stop,
+                        work.tell,
+                        position=work.statement.position,
+                    )
+                work.passing.put(plan, tracked.creation)
+                work.passing.dropped.update(dropped)
+
+    def _merged(self, shard: Shard) -> tuple[Creation, str] | None:
+        """The shard table's CREATE TABLE before the statement, and the statement as merged tables get it; None when
+        that is nothing."""
+        work, ddl = self.work, self.work.ddl
         assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
         creation = self.structures.creation(shard.plan)
-        text = merged_text(statement, ddl, index_names(creation))
+        text = merged_text(work.statement, ddl, index_names(creation))
         if not text:
-            return  # it is the source's own affair
+            return None  # it is the source's own affair
         self.structures.check(shard.plan, creation)
+        return creation, self.dialect.spelt(text, work.sql_mode)
+
+    def _park(self, shard: Shard, text: str, *, is_mariadb: bool, why: str = "", contradicts: bool = False) -> None:
+        work, statement = self.work, self.work.statement
+        if why:
+            log.warning(
+                "a shard table waits: its target cannot take a sharding DDL at once",
+                task=work.who[1],
+                source=work.who[2],
+                table=shard.plan.table.full_name,
+                position=str(statement.position),
+                statement=text,
+                reason=why,
+            )
         work.passing.parked[shard.number] = Parked(
             shard.number,
-            self.dialect.spelt(text, work.sql_mode),
+            text,
             statement.schema,
             work.sql_mode,
             is_mariadb,
@@ -142,6 +210,8 @@ class Actor:
             StatementPlace.of(statement),
             work.context.relay.position_at(statement.group_end),
             time.time(),
+            why,
+            contradicts,
         )
 
     def make(self, action: Make) -> None:

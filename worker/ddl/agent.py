@@ -137,7 +137,10 @@ class ShardAgent:
         if not waiting:
             return ""
         names = ", ".join(f"`{lock.target_schema}`.`{lock.target_table}`" for lock in locks)
-        return f"{len(waiting)} shard table(s) wait before a sharding DDL of {names or 'a table without a lock yet'}"
+        why = next((f": {item.why}" for item in waiting.values() if item.why), "")
+        return (
+            f"{len(waiting)} shard table(s) wait before a sharding DDL of {names or 'a table without a lock yet'}{why}"
+        )
 
     def _tell(self, doing: str) -> None:
         with self._lock:
@@ -243,6 +246,8 @@ class ShardAgent:
                 told.parked.after = item.after
                 told.parked.position = str(item.parked.place.position)
                 told.parked.since = item.parked.since
+                told.parked.reason = item.parked.why
+                told.parked.contradicts = item.parked.contradicts
         record = state_pb2.ShardRecord(epoch=self._context.epoch, targets=targets.values())
         if record != self._told:
             _, task, source = self._context.who

@@ -19,19 +19,31 @@ _HEAD = re.compile(r"^\s*CREATE\s+TABLE\s+`(?:[^`]|``)*`", re.IGNORECASE)
 _AUTO_INCREMENT = re.compile(r"\bAUTO_INCREMENT=\d+\s*")
 
 
+class Printed:
+    """Shard tables' structures in the words of the target's server. For one thread. Raises what :class:`Tracker`
+    raises."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Creation] = {}
+
+    def creation(self, table: Table, creation: Creation, tracker: Tracker) -> Creation:
+        """Of a shard table as its recorded CREATE TABLE has it."""
+        own = _AUTO_INCREMENT.sub("", _HEAD.sub("", creation.text))
+        key = (own, creation.collation)
+        if key not in self._known:
+            self._known[key] = tracker.after(table, creation, _nothing, _as_it_is, Told()).creation
+        return self._known[key]
+
+
 class Digests:
     """For one thread. Raises what :class:`Tracker` raises."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], str] = {}
+        self._printed = Printed()
 
     def digest(self, table: Table, creation: Creation, tracker: Tracker) -> str:
         """Of a shard table as its recorded CREATE TABLE has it."""
-        printed = _AUTO_INCREMENT.sub("", _HEAD.sub("", creation.text))
-        key = (printed, creation.collation)
-        if key not in self._known:
-            self._known[key] = digest_of(tracker.after(table, creation, _nothing, _as_it_is, Told()).creation)
-        return self._known[key]
+        return digest_of(self._printed.creation(table, creation, tracker))
 
 
 def _nothing(session: Session) -> None:

@@ -8,19 +8,21 @@ Every step before the transaction may be done again from its beginning, by anoth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
 
-from proto import errors, hooks
+from proto import config_pb2, errors, hooks
 from proto.log import get_logger
 from worker import meta
 from worker.connection import Session, Side, rows, server_info
 from worker.context import SubTaskContext
 from worker.cutoff import session_until
-from worker.ddl import parked, records
+from worker.ddl import dropped, parked, records
 from worker.ddl.act import Actor
 from worker.ddl.by_word import act_by_word, actions_by_word
 from worker.ddl.dialect import Dialect
+from worker.ddl.digests import Printed
 from worker.ddl.everyone import everyone
 from worker.ddl.operator import Ops, Word, word_on
 from worker.ddl.passing import Passing, Standing
@@ -79,6 +81,7 @@ class StatementDriver:
         self._stream = stream
         self._columns = columns
         self._waits_for = ""
+        self._printed = Printed()
         self.standing = standing
 
     def doing(self) -> str:
@@ -101,7 +104,10 @@ class StatementDriver:
         statement, ddl = self._read(statement, queried, word)
         hooks.reach("ddl.before")
         target = context.target_endpoint
-        with session_until(stop, target, Side.TARGET, name="target", read_timeout=None) as session:
+        with (
+            session_until(stop, target, Side.TARGET, name="target", read_timeout=None) as session,
+            ExitStack() as held,
+        ):
             passing = Passing(self.standing)
             for place, plan in self._entries.items():
                 if place.is_exactly(statement):
@@ -109,7 +115,7 @@ class StatementDriver:
             work: Work | None = None
             # What has waited before the statement has been through all that it takes.
             if not passing.entered and (ddl is not None or word is not None):
-                work = self._act(statement, queried, ddl, word, session, passing, stop)
+                work = self._act(statement, queried, ddl, word, session, passing, stop, held)
                 if stop.is_set:
                     return None
             hooks.reach("ddl.before_passing")
@@ -144,8 +150,10 @@ class StatementDriver:
         session: Session,
         passing: Passing,
         stop: StopSignal,
+        held: ExitStack,
     ) -> Work | None:
-        """None: it comes to nothing."""
+        """None: it comes to nothing. ``held``: what is held until the statement is recorded."""
+        context = self._context
         scene = self._scene(session, stop)
         if word is not None:
             actions = actions_by_word(word, ddl, statement, scene)
@@ -159,7 +167,10 @@ class StatementDriver:
         actor = self._actor(statement, queried, ddl, session, passing, stop, _going(actions))
         for action in actions:
             if isinstance(action, Alter) and self._waiting is not None:
-                actor.park(action, is_mariadb=queried.is_mariadb)
+                if context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
+                    actor.join(action, held, is_mariadb=queried.is_mariadb)
+                else:
+                    actor.park(action, is_mariadb=queried.is_mariadb)
             else:
                 actor.do(action)
             if stop.is_set:
@@ -258,7 +269,7 @@ class StatementDriver:
         dialect = Dialect(
             queried.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names)
         )
-        return Actor(work, Structures(work, tracker, dialect), dialect)
+        return Actor(work, Structures(work, tracker, dialect), dialect, self._printed)
 
     def _tell(self, waits_for: str) -> None:
         self._waits_for = waits_for
@@ -270,6 +281,7 @@ class StatementDriver:
         def also(inner: Session) -> None:
             records.write_creations(inner, *who, passing.creations)
             parked.write(inner, *who, passing.parked)
+            dropped.write(inner, *who[:2], passing.dropped)
             records.write_passed(inner, *who, stream, StatementPlace.of(statement))
             for subject in sorted(passing.subjects):
                 records.forget_begun(inner, *who, subject)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from worker import meta
@@ -17,11 +17,13 @@ from worker.replicate.dealing import Dealing
 @dataclass(frozen=True, slots=True)
 class Everyone:
     """``mine``: the subtask's own shard tables by number, also those that join or wait; ``others``: those of the task's
-    other sources; ``foreign``: those of other tasks. ``silent``: the task's sources of which nothing is recorded."""
+    other sources; ``foreign``: those of other tasks. ``waiting``: those of the task that wait before sharding DDLs.
+    ``silent``: the task's sources of which nothing is recorded."""
 
     mine: Mapping[int, TablePlan]
     others: tuple[TablePlan, ...]
     foreign: tuple[TablePlan, ...]
+    waiting: tuple[TablePlan, ...]
     silent: tuple[str, ...]
 
 
@@ -30,6 +32,7 @@ def everyone(session: Session, meta_schema: str, task: str, source: str, expecte
     mine: Mapping[int, TablePlan] = {}
     others: list[TablePlan] = []
     foreign: list[TablePlan] = []
+    waiting: list[TablePlan] = []
     missing = {*expected} - {source}
     silent: list[str] = []
     found = rows(
@@ -39,29 +42,35 @@ def everyone(session: Session, meta_schema: str, task: str, source: str, expecte
     )
     for its_task, its_source, dealing, joining in found:
         who = meta_schema, str(its_task), str(its_source)
-        plans = _plans(session, who, Dealing.from_json(str(dealing)), Joining.from_json(str(joining)))
+        parked_here = parked.read(session, *who).keys()
+        plans = _plans(session, who, Dealing.from_json(str(dealing)), Joining.from_json(str(joining)), parked_here)
         if who[1] != task:
             foreign += plans.values()
-        elif who[2] == source:
+            continue
+        waiting += (plans[number] for number in parked_here if number in plans)
+        if who[2] == source:
             mine = plans
         else:
             missing.discard(who[2])
             others += plans.values()
             if not plans and not dealing:
                 silent.append(who[2])
-    return Everyone(mine, tuple(others), tuple(foreign), (*silent, *sorted(missing)))
+    return Everyone(mine, tuple(others), tuple(foreign), tuple(waiting), (*silent, *sorted(missing)))
 
 
 def _plans(
-    session: Session, who: tuple[str, str, str], dealing: Dealing | None, joining: Joining | None
+    session: Session,
+    who: tuple[str, str, str],
+    dealing: Dealing | None,
+    joining: Joining | None,
+    waiting: Collection[int],
 ) -> dict[int, TablePlan]:
     """Of one subtask, by number: whoever has begun, whichever stream its rows go by now."""
     if dealing is None:
         return {}
     source = who[2]
     tables = meta.read_tables(session, *who)
-    waiting = parked.read(session, *who)
-    numbers = dealing.shards | waiting.keys()
+    numbers = dealing.shards.union(waiting)
     plans = list(recorded_plans(dealing.compiled_rules(), source, tables, numbers, dealing.one_lane))
     if joining is not None:
         plans += recorded_plans(

@@ -93,7 +93,7 @@ def run_once(
     """
     _, task, source = who
     subject = subject or subject_of(targets)
-    _wait_for_indexes(session, who[0], targets, stop, tell)
+    wait_for_indexes(session, who[0], targets, stop, tell)
     if stop.is_set:
         return
     with alone(session, who, epoch, subject, stop, tell) as held:
@@ -121,7 +121,7 @@ def run_once(
         hooks.reach("ddl.run")
 
 
-def _wait_for_indexes(
+def wait_for_indexes(
     session: Session, schema: str, targets: Sequence[TargetTable], stop: StopSignal, tell: Callable[[str], None]
 ) -> None:
     """A table of ours that was just loaded may lack indexes still: the statement may be about them."""

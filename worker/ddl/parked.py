@@ -35,7 +35,9 @@ class Parked:
     ``text``, ``schema``, ``sql_mode``: the statement as merged tables get it, with the shard table's name, its default
     schema and the server's bits; ``is_mariadb``: of the source; ``given``: its session.
     ``place``: where it is; ``behind``: the end of its event group, from where on the table's rows wait. ``since``: Unix
-    seconds. ``released``: the statement lies behind it; its rows may be applied, with the structure recorded by then.
+    seconds. ``why``: the reason why its target could not take it at once (optimistic); ``contradicts``: and no coming
+    of the others makes it right. ``released``: the statement lies behind it; its rows may be applied, with the
+    structure recorded by then.
     """
 
     number: int
@@ -47,6 +49,8 @@ class Parked:
     place: StatementPlace
     behind: SourcePosition
     since: float
+    why: str = ""
+    contradicts: bool = False
     released: bool = False
 
     def to_json(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from worker.ddl.creation import Creation
+from worker.ddl.dropped import Member
 from worker.ddl.parked import Parked
 from worker.ddl.tables import TableName, TableScope
 from worker.plan import TablePlan, TargetTable
@@ -53,7 +54,8 @@ class Standing:
 @dataclass(slots=True)
 class Passing:
     """What the actions of one statement have led to so far; recorded all at once. ``subjects``: under which statements
-    were begun at the target; ``marked``: those of them that have left a mark there."""
+    were begun at the target; ``marked``: those of them that have left a mark there; ``dropped``: see
+    worker/ddl/dropped.py."""
 
     standing: Standing
     tables: dict[int, Table] = field(default_factory=dict[int, Table])
@@ -65,6 +67,7 @@ class Passing:
     parked: dict[int, Parked] = field(default_factory=dict[int, Parked])
     entered: list[TablePlan] = field(default_factory=list[TablePlan])
     marked: set[str] = field(default_factory=set[str])
+    dropped: dict[Member, frozenset[str]] = field(default_factory=dict[Member, frozenset[str]])
 
     @property
     def next_number(self) -> int:

@@ -48,6 +48,7 @@ A1, A2 = at("s1", "fa"), at("s2", "fa", since=60.0)
 FLOWS2 = at("s2")
 BEHIND1, BEHIND2 = at("s1", structure="S1"), at("s2", structure="S1")
 B2 = at("s2", "fb", since=60.0)
+CONTRADICTS = replace(A1, parked=Parked("ALTER A", "fa", "S1", since=50.0, reason="it was dropped", contradicts=True))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,7 @@ def test_who_has_passed_a_statement_without_effect_cannot_be_seen() -> None:
         pytest.param(seen(A1, FLOWS2, lock=LOCK), Wait(missing=(FLOWS2,)), id="one is missing"),
         pytest.param(seen(A1, lock=LOCK, silent=("s2",)), Wait(unknown=("s2",)), id="one has not told"),
         pytest.param(seen(A1, B2, lock=LOCK), Wait(conflicts=(B2,)), id="one conflicts"),
+        pytest.param(seen(CONTRADICTS, BEHIND2, lock=LOCK), Wait(contradicting=(CONTRADICTS,)), id="one contradicts"),
         pytest.param(seen(A1, A2, lock=LOCK), Execute(EXECUTING), id="all wait"),
         pytest.param(seen(A1, BEHIND2, lock=LOCK), Execute(EXECUTING), id="one is behind it already"),
         pytest.param(seen(A1, lock=LOCK, s2=""), Execute(EXECUTING), id="a source without tables"),
@@ -147,6 +149,7 @@ def test_operator_lets_the_owner_run_it_or_nobody() -> None:
     assert unlock(EXECUTING) == Unlock(replace(LOCK, stage=Stage.RELEASED, forced=True))
     assert violations(seen(A1, B2, lock=LOCK), unlock(LOCK, "s1")) == ()
     assert violations(seen(A1, B2, lock=LOCK), unlock(LOCK)) == ()
+    assert violations(seen(CONTRADICTS, lock=LOCK), unlock(LOCK, "s1")) == ()
     # From there on it goes its usual way, whoever is missing.
     forced = replace(EXECUTING, forced=True)
     assert resolve(seen(A1, FLOWS2, lock=forced), 0.0, "g9") == Wait()
@@ -159,6 +162,7 @@ def test_operator_lets_the_owner_run_it_or_nobody() -> None:
     [
         (seen(A1, FLOWS2, lock=LOCK), Execute(EXECUTING), "would execute without"),
         (seen(A1, B2, lock=LOCK), Execute(EXECUTING), "would execute without"),
+        (seen(CONTRADICTS, lock=LOCK), Execute(EXECUTING), "would execute without"),
         (seen(A1, lock=LOCK, silent=("s2",)), Execute(EXECUTING), "would execute without"),
         (seen(A1, A2, lock=RELEASED), Execute(EXECUTING), "taken back"),
         (seen(at("s1"), A2, lock=LOCK), Execute(EXECUTING), "does not wait before"),

@@ -1,0 +1,60 @@
+"""Kills while the target takes the join of its shard tables at once (I6, I9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.support.kills import kill_at_each, locks_of
+from tests.support.wait import until
+from tests.support.world import World
+from tests.support.writer import ShardTable, Writer
+
+JOINED = ("ddl.before", "join.held", "ddl.begun", "ddl.run", "ddl.before_passing", "ddl.passing", "ddl.passed")
+"""The moments of a statement that changes the target."""
+
+
+def kill_while_joined(world: World, victim: str, moments: tuple[str, ...] = JOINED) -> None:
+    """The same victim at each of the moments of the first column that comes and the last that goes, with load on."""
+    name = f"optimistic_{victim}"
+    family = world.family(name, tables=2)
+    shards = family.create(300)
+    own = world.sources[0][1].connect
+    here = [shard for shard in shards if shard.connect == own]
+    there = [shard for shard in shards if shard.connect != own]
+    with Writer(shards, seed=31) as writer:
+        world.cluster.start_task(family.task(extra="shard-mode: optimistic\n"))
+        world.cluster.wait_replicating(name)
+        _give(world, victim, moments, here, "ADD COLUMN added INT NOT NULL DEFAULT 7")
+        _give(world, victim, (), there, "ADD COLUMN added INT NOT NULL DEFAULT 7")
+        writer.go_on()
+        _give(world, victim, (), there, "DROP COLUMN added")
+        # The target's goes with the last: of the source at which the kills are arranged.
+        dropped = f"SELECT COUNT(*) FROM dm_meta.dropped_column WHERE task = '{name}'"
+        until(lambda: world.target.query(dropped) == [(len(there),)], "the other source's tables have dropped it", 300)
+        _give(world, victim, moments, here, "DROP COLUMN added")
+        writer.go_on()
+        writer.stop()
+    world.judge(family)
+    assert not locks_of(world, name)
+    columns = world.target.query(
+        f"SELECT column_name FROM information_schema.columns WHERE table_schema = '{family.name}' "
+        "AND column_name = 'added'"
+    )
+    assert columns == [], "the last shard table has dropped it"
+    for table in ("dropped_column", "statement_begun"):
+        assert world.target.query(f"SELECT * FROM dm_meta.{table} WHERE task = '{name}'") == []
+    world.cluster.dmctl("stop-task", name)
+
+
+def _give(world: World, victim: str, moments: tuple[str, ...], shards: Sequence[ShardTable], clause: str) -> None:
+    if moments:
+        world.cluster.hooks.hold(moments[0])
+    for shard in shards:
+        connection = shard.connect()
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {shard.name} {clause}")
+            if clause.startswith("ADD"):
+                cursor.execute(f"UPDATE {shard.name} SET added = id % 5 WHERE id % 2 = 0")
+        connection.close()
+    if moments:
+        kill_at_each(world, victim, moments)

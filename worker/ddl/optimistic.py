@@ -1,0 +1,142 @@
+"""A shard table's ALTER under ``shard-mode: optimistic``: the target becomes the join of its shard tables at once.
+
+    lock of the target ── all shard tables' recorded structures ── join (pure) ── clauses at the target ── record
+
+The lock is held until the structure behind the statement is recorded, so two sources never join from the same records.
+Where there is no join, or a table of the same target waits already, the table waits as under ``pessimistic``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from worker.ddl import dropped, records
+from worker.ddl.clause import ClauseKind
+from worker.ddl.creation import Creation, read_creation
+from worker.ddl.described import described
+from worker.ddl.digests import Printed
+from worker.ddl.dropped import Member
+from worker.ddl.everyone import everyone
+from worker.ddl.execute import subject_of
+from worker.ddl.joined import Joined, join
+from worker.ddl.session import StatementSession
+from worker.ddl.shape import Changing
+from worker.ddl.shards import NotJoinable, Shard
+from worker.ddl.statement import AlterTable
+from worker.ddl.tracker import Tracked, Tracker
+from worker.ddl.work import Work
+from worker.plan import TablePlan, TargetTable
+from worker.table import Table
+
+_STRICT_TRANS_TABLES = 1 << 21
+_STRICT_ALL_TABLES = 1 << 22
+
+STRICT = StatementSession(_STRICT_TRANS_TABLES | _STRICT_ALL_TABLES, "DEFAULT", "", None)
+"""In which the join's clauses run: what does not fit is refused, never changed. Bits: MySQL sql/system_variables.h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """``clauses``: of one ALTER TABLE of the target, () for none. ``dropped``: of the shard tables whose record of
+    dropped columns changes."""
+
+    clauses: tuple[str, ...]
+    dropped: Mapping[Member, frozenset[str]]
+
+
+def join_subject(target: TargetTable) -> str:
+    """The name of the target's lock: another one than that of its statements."""
+    return f"j{subject_of([target])[1:]}"
+
+
+def join_target(
+    work: Work, plan: TablePlan, creation: Creation, tracked: Tracked, tracker: Tracker, printed: Printed
+) -> Join | NotJoinable:
+    """What ``work``'s statement, which made ``tracked`` of ``plan``'s table, makes of the target. Under the target's
+    lock. Raises what :class:`Tracker` raises, the rules' errors and ``pymysql.MySQLError``."""
+    session, (schema, task, source) = work.session, work.who
+    found = everyone(session, schema, task, source)
+    members = _members(found.mine, found.others, work, plan)
+    waiting = [other for other in found.waiting if other.target == plan.target]
+    if waiting:
+        first = waiting[0]
+        return NotJoinable(f"shard table {_name(first)} waits before a sharding DDL of the same target", waits=True)
+    gone = dropped.read(session, schema, task)
+    shards: list[Shard] = []
+    creations: dict[str, Mapping[int, Creation]] = {}
+    for member, other in members.items():
+        known = creations.setdefault(other.source, records.read_creations(session, schema, task, other.source))
+        if other.shard not in known:
+            return NotJoinable(f"the structure of shard table {_name(other)} is not recorded", waits=True)
+        shape = described(printed.creation(other.table, known[other.shard], tracker))
+        shards.append(Shard(_name(other), shape, gone.get(member, frozenset())))
+    own = (source, plan.shard)
+    before = Shard(_name(plan), described(printed.creation(plan.table, creation, tracker)), gone.get(own, frozenset()))
+    ddl = work.ddl
+    assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+    answer = join(
+        described(read_creation(session, *plan.target.names)),
+        shards,
+        before,
+        described(tracked.creation),
+        strict=_is_strict(work.sql_mode, plan.table),
+        renamed=_renamed(ddl),
+        replaced=_replaced(ddl),
+    )
+    match answer:
+        case NotJoinable():
+            return answer
+        case Joined(unique_added=unique) if unique:
+            # Lanes at other sources would have to hold to one order from here on: all must stand.
+            return NotJoinable(f"unique index {unique[0]} comes to the target", subject=unique[0], waits=True)
+        case Joined():
+            left = {member: columns - answer.gone for member, columns in gone.items() if member in members}
+            changed = {member: columns for member, columns in left.items() if columns != gone[member]}
+            return Join(answer.clauses, {**changed, own: answer.dropped})
+
+
+def _members(
+    mine: Mapping[int, TablePlan], others: tuple[TablePlan, ...], work: Work, plan: TablePlan
+) -> dict[Member, TablePlan]:
+    """The task's other shard tables of the target."""
+    here = {number: other for number, other in mine.items() if number not in work.passing.gone} | work.plans
+    return {
+        (other.source, other.shard): other
+        for other in (*here.values(), *others)
+        if other.target == plan.target and (other.source, other.shard) != (plan.source, plan.shard)
+    }
+
+
+def _name(plan: TablePlan) -> str:
+    return f"{plan.table.full_name} of {plan.source}"
+
+
+def _is_strict(sql_mode: int, table: Table) -> bool:
+    """Whether the source refused values that do not fit (MySQL Reference Manual, "Server SQL Modes")."""
+    if sql_mode & _STRICT_ALL_TABLES:
+        return True
+    return bool(sql_mode & _STRICT_TRANS_TABLES) and table.engine.lower() == "innodb"
+
+
+def _renamed(ddl: Changing) -> dict[str, str]:
+    """Former names by new ones, in lower case, of the columns whose name changes."""
+    if not isinstance(ddl, AlterTable):
+        return {}
+    pairs = (
+        (clause.new_name.lower(), clause.columns[0].lower())
+        for clause in ddl.clauses
+        if clause.kind in (ClauseKind.RENAME_COLUMN, ClauseKind.CHANGE_COLUMN)
+    )
+    return {new: old for new, old in pairs if new != old}
+
+
+def _replaced(ddl: Changing) -> frozenset[str]:
+    """Lower-case names of columns that the statement both drops and adds."""
+    if not isinstance(ddl, AlterTable):
+        return frozenset()
+    names = {
+        kind: {column.lower() for clause in ddl.clauses if clause.kind is kind for column in clause.columns}
+        for kind in (ClauseKind.DROP_COLUMN, ClauseKind.ADD_COLUMN)
+    }
+    return frozenset(names[ClauseKind.DROP_COLUMN] & names[ClauseKind.ADD_COLUMN])
