@@ -41,11 +41,11 @@ class Target:
 
 
 def targets(state: State) -> tuple[Target, ...]:
-    """Targets that may need a step: those of pessimistic tasks' shard tables, and all that have a lock."""
+    """Targets that may need a step: those of the shard tables of tasks with a shard-mode, and all that have a lock."""
     found = {Target(*key) for key in state.locks}
     for (task, source), entry in state.shards.items():
         subtask = state.subtasks.get((task, source))
-        if subtask is not None and subtask.value.config.shard_mode == config.SHARD_MODE_PESSIMISTIC:
+        if subtask is not None and subtask.value.config.shard_mode != config.SHARD_MODE_NONE:
             found.update(Target(task, one.schema, one.table) for one in entry.value.targets)
     return tuple(sorted(found))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 
@@ -9,6 +10,7 @@ import pymysql
 from pymysql.constants import ER
 
 from proto import errors
+from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Session
 from worker.ddl.creation import Creation, read_creations
@@ -85,15 +87,24 @@ def make_plans(
     shards: frozenset[int] | None = None,
     *,
     defer: bool = False,
+    widen: Callable[[TablePlan], None] | None = None,
 ) -> tuple[TablePlan, ...]:
-    """As :func:`planned`, every target made or checked; ``defer``: of :func:`ensure_target`.
+    """As :func:`planned`, every target made or checked; ``defer``: of :func:`ensure_target`. ``widen``: may make a
+    target fit that does not.
 
-    Raises the rules' and the target's coded errors."""
+    Raises the rules' and the target's coded errors, and what ``widen`` raises."""
     plans = planned(rules, source_id, tables, shards)
     check_partitions(plans)
     made: list[TablePlan] = []
     for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
         merged = list(group)
-        facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer)
+        try:
+            facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer)
+        except ShardmergeError as error:
+            if widen is None or error.spec is not errors.replicate.TARGET_TABLE_DIFFERS:
+                raise
+            for plan in merged:
+                widen(plan)
+            facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer)
         made.extend(replace(plan, one_lane=facts.one_lane) for plan in merged)
     return tuple(sorted(made, key=lambda plan: plan.shard))

@@ -18,11 +18,12 @@ from worker.ddl import parked as parked_tables
 from worker.ddl import records as ddl_records
 from worker.ddl.agent import ShardAgent
 from worker.ddl.creation import Creation
-from worker.ddl.driver import StatementDriver, plans_by_number
+from worker.ddl.driver import StatementDriver
 from worker.ddl.parked import Parked
-from worker.ddl.passing import Standing as TablesStanding
+from worker.ddl.passing import TablesStanding, plans_by_number
 from worker.ddl.tables import TableName, TableScope
 from worker.ddl.waiting import WaitingTables
+from worker.ddl.widen import Widening
 from worker.deferred.adder import IndexAdder
 from worker.ended import EndedUnit, load_report
 from worker.host import Host
@@ -150,7 +151,8 @@ class SubTaskRun:
             if dealing is not None:
                 rules = dealing.compiled_rules()
             shards = dealing.shards if dealing is not None else None
-            plans = self._plans(rules, tables, source, target, shards, defer=config.load.defer_indexes)
+            widen = self._widening(target, epoch, stop)
+            plans = self._plans(rules, tables, source, target, shards, defer=config.load.defer_indexes, widen=widen)
             if dealing is None:
                 # Before the first chunk: rows are at the target by these rules, whatever the task file says later.
                 dealing = dealing_of(config, self._lanes, plans)
@@ -268,12 +270,36 @@ class SubTaskRun:
         shards: frozenset[int] | None,
         *,
         defer: bool = False,
+        widen: Callable[[TablePlan], None] | None = None,
     ) -> tuple[TablePlan, ...]:
         """``defer``: the tables' rows are loaded now; those of a stream alone have their indexes from the start."""
         with coding(self._source_endpoint, Side.SOURCE, self._source_id):
             return make_plans(
-                rules, self._source_id, tables, source, target, self._config.meta_schema, shards, defer=defer
+                rules,
+                self._source_id,
+                tables,
+                source,
+                target,
+                self._config.meta_schema,
+                shards,
+                defer=defer,
+                widen=widen,
             )
+
+    def _widening(self, target: Session, epoch: int, stop: StopSignal) -> Callable[[TablePlan], None] | None:
+        """Under the optimistic mode: lets a target take the columns of a shard table that comes to it."""
+        if self._config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
+            return None
+        with coding(self._target_endpoint, Side.TARGET, "target"):
+            creations = ddl_records.read_creations(target, *self._who)
+        widening = Widening(target, self._who, epoch, stop)
+
+        def widen(plan: TablePlan) -> None:
+            if plan.shard in creations:
+                with coding(self._target_endpoint, Side.TARGET, "target"):
+                    widening(plan, creations[plan.shard])
+
+        return widen
 
     def _is_begun(self, target: Session) -> bool:
         with coding(self._target_endpoint, Side.TARGET, "target"):

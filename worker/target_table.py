@@ -86,12 +86,12 @@ def ensure_target(
     if first.target_schema.lower() == meta_schema.lower():
         raise errors.replicate.TARGET_IS_META(source=first.source, **_names(first))
     with coding(_endpoint(target), Side.TARGET, first.source):
-        found = _find(target, first)
+        found = find_target(target, first)
         created = found is None
         creation = ""
         if found is None:
             creation = _create(target, first, describe(source, first))
-            found = _find(target, first)
+            found = find_target(target, first)
         if found is None:
             raise _differs(first, ["it cannot be found under this name after its creation"])
         facts = _check(target, plans, found, created)
@@ -106,11 +106,11 @@ def make_target(target: Session, plans: Sequence[TablePlan], creation: Creation,
     first = plans[0]
     if first.target_schema.lower() == meta_schema.lower():
         raise errors.replicate.TARGET_IS_META(source=first.source, **_names(first))
-    found = _find(target, first)
+    found = find_target(target, first)
     created = found is None
     if found is None:
         _create(target, first, creation)
-        found = _find(target, first)
+        found = find_target(target, first)
     if found is None:
         raise _differs(first, ["it cannot be found under this name after its creation"])
     return _check(target, plans, found, created)
@@ -121,11 +121,11 @@ def compare_target(target: Session, plans: Sequence[TablePlan]) -> TargetFacts |
 
     Raises ``pymysql.MySQLError`` too.
     """
-    found = _find(target, plans[0])
+    found = find_target(target, plans[0])
     return None if found is None else _check(target, plans, found, created=False)
 
 
-def _find(target: Session, plan: TablePlan) -> Table | None:
+def find_target(target: Session, plan: TablePlan) -> Table | None:
     """The target table, also under another case where the server does not tell names apart by case."""
     found = read_table(target, plan.target_schema, plan.target_table, source="target")
     if found is not None or text_of(rows(target, "SELECT @@GLOBAL.lower_case_table_names")[0][0]) == "0":

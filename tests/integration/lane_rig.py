@@ -17,8 +17,8 @@ from tests.support.wait import until
 from worker import source_time
 from worker.connection import Side, current_position, server_info
 from worker.context import SubTaskContext
-from worker.ddl.driver import StatementDriver, plans_by_number
-from worker.ddl.passing import Standing
+from worker.ddl.driver import StatementDriver
+from worker.ddl.passing import TablesStanding, plans_by_number
 from worker.ddl.tables import TableScope
 from worker.host import Host, SourceEnd
 from worker.plan import TablePlan
@@ -214,5 +214,5 @@ class NoLocks:
 def driver_of(context: SubTaskContext, plans: tuple[TablePlan, ...], lanes: int = 2) -> StatementDriver:
     """Of a subtask's own lanes."""
     dealing = dealing_of(context.config, lanes, plans)
-    standing = Standing(context.tables, plans_by_number(plans), dealing, TableScope(context.rules))
+    standing = TablesStanding(context.tables, plans_by_number(plans), dealing, TableScope(context.rules))
     return StatementDriver(context, Stream.MAIN, standing)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from proto import errors, hooks
+from proto import config_pb2, errors, hooks
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Side, coding
@@ -29,6 +29,7 @@ from worker.ddl.statement import names, parse_ddl
 from worker.ddl.structure import Structures, index_names
 from worker.ddl.tables import TableName
 from worker.ddl.tracker import Tracked
+from worker.ddl.widen import Widening
 from worker.ddl.work import Work
 from worker.plan import TablePlan, TargetTable
 from worker.rules import check_partitions
@@ -222,6 +223,11 @@ class Actor:
         tracked = self.structures.made(action)
         plan = self._planned(work.passing.next_number, tracked)
         check_partitions([*work.plans.values(), plan])
+        if work.context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
+            with coding(work.context.target_endpoint, Side.TARGET, "target"):
+                Widening(work.session, work.who, work.epoch, work.stop)(plan, tracked.creation)
+            if work.stop.is_set:
+                return
         with (
             alone(work.session, work.who, work.epoch, subject_of([plan.target]), work.stop, work.tell) as held,
             coding(work.context.target_endpoint, Side.TARGET, "target"),

@@ -25,7 +25,7 @@ from worker.ddl.dialect import Dialect
 from worker.ddl.digests import Printed
 from worker.ddl.everyone import everyone
 from worker.ddl.operator import Ops, Word, word_on
-from worker.ddl.passing import Passing, Standing
+from worker.ddl.passing import Passing, TablesStanding
 from worker.ddl.plan import Action, Alter, Drop, Make, Scene, Shard, decide
 from worker.ddl.records import StatementPlace
 from worker.ddl.renames import forget_marks
@@ -47,11 +47,11 @@ from worker.unit import StopSignal
 
 log = get_logger()
 
-Columns = Callable[[Standing], Mapping[str, str]]
+Columns = Callable[[TablesStanding], Mapping[str, str]]
 """A stream's tables, as columns of the subtask's row."""
 
 
-def main_columns(standing: Standing) -> Mapping[str, str]:
+def main_columns(standing: TablesStanding) -> Mapping[str, str]:
     """Of a subtask's own lanes."""
     return {"dealing": standing.dealing.to_json()}
 
@@ -66,7 +66,7 @@ class StatementDriver:
         self,
         context: SubTaskContext,
         stream: Stream,
-        standing: Standing,
+        standing: TablesStanding,
         columns: Columns = main_columns,
         waiting: WaitingTables | None = None,
         entries: Mapping[StatementPlace, TablePlan] = MappingProxyType({}),
@@ -93,7 +93,7 @@ class StatementDriver:
         who = self._context.who
         return self._context.at_target(lambda session: records.read_passed(session, *who, self._stream))
 
-    def act(self, statement: Statement, stop: StopSignal) -> Standing | None:
+    def act(self, statement: Statement, stop: StopSignal) -> TablesStanding | None:
         """Do what ``statement`` comes to; what the stream goes on with, None: ``stop`` came first.
 
         Raises the ddl.* errors, FENCED, the rules' and the target's coded errors.
@@ -164,6 +164,11 @@ class StatementDriver:
         actions = decide(ddl, statement, scene) if ddl is not None else ()
         if not actions:
             return None
+        if not queried.event.is_text:
+            _, task, source = context.who
+            raise errors.ddl.STATEMENT_UNKNOWN(
+                source=source, task=task, position=statement.position, statement=shown(statement)
+            )
         actor = self._actor(statement, queried, ddl, session, passing, stop, _going(actions))
         for action in actions:
             if isinstance(action, Alter) and self._waiting is not None:
@@ -253,12 +258,7 @@ class StatementDriver:
         going: frozenset[int],
     ) -> Actor:
         context = self._context
-        _, task, source = context.who
         event = queried.event
-        if not event.is_text:
-            raise errors.ddl.STATEMENT_UNKNOWN(
-                source=source, task=task, position=statement.position, statement=shown(statement)
-            )
         zone = ""
         if event.variables.time_zone == "SYSTEM":
             with context.at_source(stop) as source_session:
@@ -298,7 +298,3 @@ def _going(actions: Sequence[Action]) -> frozenset[int]:
 
 def _replaced(action: Action) -> Shard | None:
     return action.replaces if isinstance(action, Make) else None
-
-
-def plans_by_number(plans: tuple[TablePlan, ...]) -> dict[int, TablePlan]:
-    return {plan.shard: plan for plan in plans}

@@ -15,7 +15,7 @@ from worker.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TablesStanding:
     """A subtask's tables at a place of a stream. ``tables``: by number, those of the past too. ``plans``: of those
     that take part in the stream, by number. ``dealing``: how their rows are dealt. ``scope``: whose rows are the
     stream's affair. ``entering``: the tables that come in at a statement of theirs, which is the stream's too."""
@@ -37,18 +37,22 @@ class Standing:
         """The plans by number."""
         return tuple(plan for _, plan in sorted(self.plans.items()))
 
-    def with_joined(self, other: Standing) -> Standing:
+    def with_joined(self, other: TablesStanding) -> TablesStanding:
         """This stream's tables and those of ``other``, once both are one."""
         tables = list(self.tables)
         for number, plan in other.plans.items():
             tables[number] = plan.table
         names = frozenset((plan.table.schema, plan.table.name) for plan in other.plans.values())
-        return Standing(
+        return TablesStanding(
             tuple(tables),
             {**self.plans, **other.plans},
             merged(self.dealing, other.dealing),
             replace(self.scope, others=self.scope.others - names),
         )
+
+
+def plans_by_number(plans: tuple[TablePlan, ...]) -> dict[int, TablePlan]:
+    return {plan.shard: plan for plan in plans}
 
 
 @dataclass(slots=True)
@@ -57,7 +61,7 @@ class Passing:
     were begun at the target; ``marked``: those of them that have left a mark there; ``dropped``: see
     worker/ddl/dropped.py."""
 
-    standing: Standing
+    standing: TablesStanding
     tables: dict[int, Table] = field(default_factory=dict[int, Table])
     creations: dict[int, Creation] = field(default_factory=dict[int, Creation])
     plans: dict[int, TablePlan] = field(default_factory=dict[int, TablePlan])
@@ -84,7 +88,7 @@ class Passing:
         self.creations[plan.shard] = creation
         self.plans[plan.shard] = plan
 
-    def result(self) -> Standing:
+    def result(self) -> TablesStanding:
         """The subtask's tables behind the statement."""
         before = self.standing
         tables = list(before.tables)
@@ -108,7 +112,7 @@ class Passing:
             scope = replace(scope, others=scope.others | waiting)
         else:
             scope = replace(scope, only=scope.only - waiting | coming)
-        return Standing(tuple(tables), plans, dealing, scope, before.entering - coming)
+        return TablesStanding(tuple(tables), plans, dealing, scope, before.entering - coming)
 
 
 def _name(plan: TablePlan) -> TableName:

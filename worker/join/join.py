@@ -20,7 +20,7 @@ from worker.context import SubTaskContext
 from worker.ddl import records
 from worker.ddl.driver import StatementDriver
 from worker.ddl.operator import Ops
-from worker.ddl.passing import Standing as TablesStanding
+from worker.ddl.passing import TablesStanding
 from worker.ddl.tables import TableName, TableScope
 from worker.ddl.waiting import WaitingTables
 from worker.join.record import Joining

@@ -19,7 +19,7 @@ from worker.bounds import Bound
 from worker.connection import Session
 from worker.context import SubTaskContext
 from worker.ddl.driver import StatementDriver
-from worker.ddl.passing import Standing as TablesStanding
+from worker.ddl.passing import TablesStanding
 from worker.ddl.routed import RoutedScope
 from worker.ddl.tables import TableScope
 from worker.gate import Gate

@@ -7,7 +7,7 @@ from dataclasses import replace
 from proto import config_pb2
 from tests.support.plans import integer, table_plan
 from worker.ddl.creation import Creation
-from worker.ddl.passing import Passing, Standing
+from worker.ddl.passing import Passing, TablesStanding
 from worker.ddl.tables import TableScope
 from worker.plan import TablePlan, TargetTable
 from worker.replicate.dealing import Dealing
@@ -22,13 +22,13 @@ def plan(number: int, name: str, target: str = "", *, one_lane: bool = False) ->
     return replace(made, target_table=target or name)
 
 
-def standing(*plans: TablePlan, tables: int | None = None) -> Standing:
+def standing(*plans: TablePlan, tables: int | None = None) -> TablesStanding:
     """``tables``: how many there are, those of the past too."""
     known = {made.shard: made.table for made in plans}
     past = plan(0, "past").table
     count = len(plans) if tables is None else tables
     dealing = Dealing(2, frozenset(p.target_name for p in plans if p.one_lane), frozenset(known), "{}")
-    return Standing(
+    return TablesStanding(
         tuple(known.get(number, past) for number in range(count)),
         {made.shard: made for made in plans},
         dealing,
