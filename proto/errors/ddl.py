@@ -165,8 +165,9 @@ LOCK_OPTIMISTIC = _define(
     "ddl-lock-optimistic-only",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="{flags} of shard-ddl-lock unlock: for the shard-mode optimistic only, which this version does not have",
-    workaround="Leave it out. Pessimistic: --owner says who runs the statement, --force-remove that nobody does.",
+    message="{flags} of shard-ddl-lock unlock: an unlock is for all shard tables that wait before the lock's statement",
+    workaround="Leave it out. --owner says who runs the statement, --force-remove that nobody does. Tables that wait "
+    "before another statement get a lock of their own next.",
 )
 LOCK_RULE = _define(
     50106,
