@@ -7,31 +7,32 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.cluster import Cluster
-from tests.support.ddl_kills import kill_at_moments_of_statements
+from tests.support.ddl_kills import at_every_moment, kill_at_moments_of_statements
 from tests.support.judge import Shard, Target, compare
+from tests.support.kills import Kills
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from tests.support.world import World
 
-# A worker or JVM that starts anew takes most of a minute: all its moments only in `bash tests/run.sh grid`.
-_CHOSEN: dict[str, dict[str, tuple[str, ...]]] = {
-    "worker": {
-        "alter": ("ddl.run",),
-        "rename": ("ddl.run", "ddl.passing"),
-        "drop": ("ddl.begun", "ddl.before_passing"),
-    },
-    "jvm": {"alter": ("ddl.before_passing",), "delete": ("ddl.deleting",), "create": ("ddl.made",)},
+# All of these victims meet all moments in `bash tests/run.sh grid`; here each moment is met by one of them.
+_KILLS: dict[str, Kills] = {
+    **at_every_moment("target"),
+    "alter": {**at_every_moment("target")["alter"], "ddl.run": "worker", "ddl.before_passing": "jvm"},
+    "rename": {**at_every_moment("target")["rename"], "ddl.passing": "worker"},
+    "delete": {**at_every_moment("target")["delete"], "ddl.deleting": "jvm"},
+    "drop": {**at_every_moment("target")["drop"], "ddl.begun": "worker"},
+    "create": {**at_every_moment("target")["create"], "ddl.made": "jvm"},
 }
 
 
-@pytest.mark.parametrize("victim", ["target", *(pytest.param(name, marks=pytest.mark.grid) for name in _CHOSEN)])
+def test_kill_at_moments_of_statements(world: World) -> None:
+    kill_at_moments_of_statements(world, "mixed", _KILLS)
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("victim", ["target", "worker", "jvm"])
 def test_kill_at_every_moment_of_a_statement(world: World, victim: str) -> None:
-    kill_at_moments_of_statements(world, victim)
-
-
-@pytest.mark.parametrize("victim", _CHOSEN)
-def test_kill_at_moments_of_statements(world: World, victim: str) -> None:
-    kill_at_moments_of_statements(world, victim, _CHOSEN[victim])
+    kill_at_moments_of_statements(world, victim, at_every_moment(victim))
 
 
 def _alone(

@@ -6,7 +6,11 @@ from __future__ import annotations
 import pytest
 
 from tests.support.kills import (
+    ADDING,
+    COPYING,
+    JOINING,
     VICTIMS,
+    at_each,
     kill_while_copying,
     kill_while_indexes_are_added,
     kill_while_joining,
@@ -20,33 +24,60 @@ def test_kill_while_replicating(world: World, victim: str) -> None:
     kill_while_replicating(world, victim)
 
 
-# A worker or JVM that starts anew takes most of a minute: these meet only the moments that matter most to them, all of
-# them in `bash tests/run.sh grid`.
-_COPYING = {"worker": ("snapshot.fixing", "handover"), "jvm": ("snapshot.planning", "snapshot.before_commit")}
-_JOINING = {"worker": ("join.before_stream", "join.adopting"), "jvm": ("snapshot.before_commit", "join.near")}
-_SLOW = [pytest.param(victim, marks=pytest.mark.grid) for victim in _COPYING]
+# All of these meet all moments in `bash tests/run.sh grid`; here each moment is met by one of them. A worker or JVM
+# takes longest to come back: they meet the moments that matter most to them.
+_WHOLE = ("tasks", "etcd", "target", "source", "worker", "jvm")
+_COPYING = {
+    "snapshot.planning": "jvm",
+    "snapshot.after_low": "source",
+    "snapshot.after_select": "etcd",
+    "snapshot.fixing": "worker",
+    "snapshot.before_commit": "target",
+    "snapshot.after_commit": "tasks",
+    "handover": "worker",
+}
+_JOINING = {
+    "update.begun": "etcd",
+    "join.copying": "source",
+    "snapshot.before_commit": "jvm",
+    "join.before_stream": "worker",
+    "join.stream": "tasks",
+    "join.near": "master",
+    "join.before_adopting": "target",
+    "join.adopting": "worker",
+    "join.adopted": "tasks",
+}
+_ADDING = {"deferred.before_alter": "target", "deferred.added": "adder"}
 
 
-@pytest.mark.parametrize("victim", ["tasks", "etcd", "target", "source", *_SLOW])
+def test_kill_at_moments_of_a_snapshot(world: World) -> None:
+    assert tuple(_COPYING) == COPYING
+    kill_while_copying(world, "mixed", _COPYING)
+
+
+def test_kill_at_moments_of_a_join(world: World) -> None:
+    assert tuple(_JOINING) == JOINING
+    kill_while_joining(world, "mixed", _JOINING)
+
+
+def test_kill_while_indexes_are_added(world: World) -> None:
+    assert tuple(_ADDING) == ADDING
+    kill_while_indexes_are_added(world, "mixed", _ADDING)
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("victim", _WHOLE)
 def test_kill_at_every_moment_of_a_snapshot(world: World, victim: str) -> None:
-    kill_while_copying(world, victim)
+    kill_while_copying(world, victim, at_each(victim, COPYING))
 
 
-@pytest.mark.parametrize("victim", ["tasks", "etcd", "target", "source", *_SLOW])
+@pytest.mark.grid
+@pytest.mark.parametrize("victim", _WHOLE)
 def test_kill_at_every_moment_of_a_join(world: World, victim: str) -> None:
-    kill_while_joining(world, victim)
+    kill_while_joining(world, victim, at_each(victim, JOINING))
 
 
-@pytest.mark.parametrize("victim", _COPYING)
-def test_kill_at_moments_of_a_snapshot(world: World, victim: str) -> None:
-    kill_while_copying(world, victim, _COPYING[victim])
-
-
-@pytest.mark.parametrize("victim", _JOINING)
-def test_kill_at_moments_of_a_join(world: World, victim: str) -> None:
-    kill_while_joining(world, victim, _JOINING[victim])
-
-
+@pytest.mark.grid
 @pytest.mark.parametrize("victim", ["adder", "target"])
-def test_kill_while_indexes_are_added(world: World, victim: str) -> None:
-    kill_while_indexes_are_added(world, victim)
+def test_kill_whenever_indexes_are_added(world: World, victim: str) -> None:
+    kill_while_indexes_are_added(world, victim, at_each(victim, ADDING))

@@ -10,7 +10,7 @@ import pytest
 from tests.support import all_types
 from tests.support.database import Database
 from tests.support.exact import assert_same_bytes
-from tests.support.kills import kill_while_copying, kill_while_replicating
+from tests.support.kills import COPYING, at_each, kill_while_copying, kill_while_replicating
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.world import World
@@ -152,6 +152,21 @@ def test_kill_while_replicating_from_mysql_to_mysql(world: World, victim: str) -
     kill_while_replicating(world, victim)
 
 
+def test_kill_while_copying_of_mysql(world: World) -> None:
+    kills = {
+        "snapshot.planning": "target",
+        "snapshot.after_low": "source",
+        "snapshot.after_select": "target",
+        "snapshot.fixing": "machine",
+        "snapshot.before_commit": "target",
+        "snapshot.after_commit": "source",
+        "handover": "source",
+    }
+    assert tuple(kills) == COPYING
+    kill_while_copying(world, "mixed", kills)
+
+
+@pytest.mark.grid
 @pytest.mark.parametrize("victim", ["source", "target"])
-def test_kill_while_copying_of_mysql(world: World, victim: str) -> None:
-    kill_while_copying(world, victim)
+def test_kill_at_every_moment_of_copying_of_mysql(world: World, victim: str) -> None:
+    kill_while_copying(world, victim, at_each(victim, COPYING))

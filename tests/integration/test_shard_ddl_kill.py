@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.kills import LOCKED, VICTIMS, kill_while_locked
+from tests.support.kills import LOCKED, at_each, kill_while_locked
 from tests.support.world import World
 
-# A worker or JVM that starts anew takes most of a minute: these meet only the moments that matter most to them, all of
-# them in `bash tests/run.sh grid`.
-_SOME = {
-    "worker": ("ddl.passing", "ddl.begun", "lock.executed", "lock.released", "replay.begun", "join.adopting"),
-    "jvm": ("ddl.before_passing", "replay.begun"),
+# All victims meet all moments in `bash tests/run.sh grid`; here each moment is met by one of them.
+_LOCKED = {
+    "ddl.before_passing": "tasks",
+    "ddl.passing": "worker",
+    "ddl.passed": "master",
+    "lock.executing": "etcd",
+    "ddl.begun": "worker",
+    "ddl.run": "target",
+    "lock.executed": "jvm",
+    "lock.told": "master",
+    "lock.before_release": "etcd",
+    "lock.released": "worker",
+    "replay.beginning": "tasks",
+    "replay.begun": "jvm",
+    "join.near": "tasks",
+    "join.before_adopting": "target",
+    "join.adopting": "worker",
+    "join.adopted": "tasks",
 }
-_SLOW = [pytest.param(victim, marks=pytest.mark.grid) for victim in ("master", "etcd", "target", *_SOME)]
 
 
-@pytest.mark.parametrize("victim", ["tasks", *_SLOW])
+def test_kill_at_moments_of_a_lock(world: World) -> None:
+    assert tuple(_LOCKED) == LOCKED
+    kill_while_locked(world, "mixed", _LOCKED)
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("victim", ["tasks", "master", "etcd", "target", "worker", "jvm"])
 def test_kill_at_every_moment_of_a_lock(world: World, victim: str) -> None:
-    assert victim in VICTIMS
-    kill_while_locked(world, victim, LOCKED)
-
-
-@pytest.mark.parametrize("victim", ["worker", pytest.param("jvm", marks=pytest.mark.grid)])
-def test_kill_at_moments_of_a_lock(world: World, victim: str) -> None:
-    kill_while_locked(world, victim, _SOME[victim])
+    kill_while_locked(world, victim, at_each(victim, LOCKED))

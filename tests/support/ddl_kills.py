@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proto.errors import CATALOGUE
 from tests.support.cluster import SubTask, binlog_end
 from tests.support.database import Database
 from tests.support.judge import PartitionIds, Shard, Target, compare
-from tests.support.kills import kill_at_each
+from tests.support.kills import Kills, at_each, kill_at_each
 from tests.support.world import World
 
 _RUN = ("ddl.before", "ddl.begun", "ddl.run", "ddl.before_passing", "ddl.passing", "ddl.passed")
@@ -48,22 +49,27 @@ STATEMENTS: dict[str, Killed] = {
 }
 
 
-def kill_at_moments_of_statements(world: World, victim: str, moments: dict[str, tuple[str, ...]] | None = None) -> None:
-    """The same victim at each of the moments of every statement; ``moments``: only these, of these statements."""
-    schema = f"ddl_{victim}"
+def at_every_moment(victim: str) -> dict[str, Kills]:
+    """The same victim at each of the moments of every statement."""
+    return {name: at_each(victim, killed.moments) for name, killed in STATEMENTS.items()}
+
+
+def kill_at_moments_of_statements(world: World, label: str, kills: Mapping[str, Kills]) -> None:
+    """All statements run, one behind the other; ``kills``: by statement."""
+    schema = f"ddl_{label}"
     _, source = world.sources[0]
     _prepare(source, schema)
     world.cluster.start_task(_task(world, schema))
     world.cluster.wait_replicating(schema)
     for name, killed in STATEMENTS.items():
-        chosen = killed.moments if moments is None else moments.get(name, ())
+        chosen = kills.get(name, {})
         source.execute(f"INSERT INTO {schema}.t (id) VALUES ({100 + len(name) + ord(name[0])})")
         if chosen:
-            world.cluster.hooks.hold(chosen[0])
+            world.cluster.hooks.hold(next(iter(chosen)))
         source.execute(*(text.replace("$", schema) for text in (killed.text, *killed.then)))
         if chosen:
             # Behind several failures the next attempt is up to a minute away.
-            kill_at_each(world, victim, chosen, lambda: world.cluster.dmctl("resume-task", schema, check=False))
+            kill_at_each(world, chosen, lambda: world.cluster.dmctl("resume-task", schema, check=False))
         settle(world, schema)
     judge(world, schema)
     world.cluster.dmctl("stop-task", schema)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -95,6 +95,18 @@ VICTIMS: dict[str, Callable[[World], None]] = {
 }
 """By name; the worker, its processes and the source are those of the first source."""
 
+Kills = Mapping[str, str]
+"""Moments in their order, with who is killed at each.
+
+A subtask whose tasks, source or target failed waits longer each time before it tries again; a worker or JVM that starts
+anew has no such past. So a list that mixes the victims takes less time than one victim at as many moments.
+"""
+
+
+def at_each(victim: str, moments: Sequence[str]) -> Kills:
+    """The same victim at each of the moments."""
+    return dict.fromkeys(moments, victim)
+
 
 def kill_while_replicating(world: World, victim: str) -> None:
     """With load on: after the kill the target equals the merge (I1)."""
@@ -142,17 +154,16 @@ JOINING = (
 """The moments of tables that join a running task."""
 
 
-def kill_while_copying(world: World, victim: str, moments: tuple[str, ...] = COPYING) -> None:
-    """The same victim at each of the moments of one snapshot, while the applications go on writing (I1, I4, I5)."""
-    name = f"snap_{victim}"
+def kill_while_copying(world: World, label: str, kills: Kills) -> None:
+    """At moments of one snapshot, while the applications go on writing (I1, I4, I5)."""
+    name = f"snap_{label}"
     family = world.family(name)
     shards = family.create(4000)
     with Writer(shards, seed=22) as writer:
-        hooks = world.cluster.hooks
-        hooks.hold(moments[0])
+        world.cluster.hooks.hold(next(iter(kills)))
         # Always watermarks: MariaDB needs no fix-up otherwise, and comes to fewer moments.
         world.cluster.start_task(family.task(extra="snapshot: {chunk-rows: 400, threads: 2, position: watermark}\n"))
-        kill_at_each(world, victim, moments)
+        kill_at_each(world, kills)
         world.cluster.wait_replicating(name)
         writer.go_on()
         writer.stop()
@@ -160,9 +171,9 @@ def kill_while_copying(world: World, victim: str, moments: tuple[str, ...] = COP
     world.cluster.dmctl("stop-task", name)
 
 
-def kill_while_joining(world: World, victim: str, moments: tuple[str, ...] = JOINING) -> None:
-    """The same victim at each of the moments of tables that join, from history to their last own event (I1, I5)."""
-    name = f"join_{victim}"
+def kill_while_joining(world: World, label: str, kills: Kills) -> None:
+    """At moments of tables that join, from history to their last own event (I1, I5)."""
+    name = f"join_{label}"
     family = world.family(name, tables=2)
     shards = family.create(1500)
     first = family.task(extra="snapshot: {chunk-rows: 400, threads: 2}\n")
@@ -171,10 +182,10 @@ def kill_while_joining(world: World, victim: str, moments: tuple[str, ...] = JOI
     with Writer(shards, seed=23) as writer:
         world.cluster.start_task(one)
         world.cluster.wait_replicating(name)
-        world.cluster.hooks.hold(moments[0])
+        world.cluster.hooks.hold(next(iter(kills)))
         # Its answer may be that it was not heard in time: the worker stands still.
         world.cluster.dmctl("update-task", world.cluster.write(f"{name}.update.yaml", first), check=False)
-        kill_at_each(world, victim, moments)
+        kill_at_each(world, kills)
         world.cluster.wait_subtasks(
             name, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has no joining tables any more"
         )
@@ -208,20 +219,21 @@ LOCKED = (
 """From there on to the last shard table that is the lanes' own again; as they come at the owner."""
 
 
-def kill_while_locked(world: World, victim: str, moments: tuple[str, ...] = LOCKED) -> None:
-    """The same victim at each of the moments of a sharding DDL, with load on (I1, I5, I6); nobody unlocks anything."""
-    name = f"lock_{victim}"
+def kill_while_locked(world: World, label: str, kills: Kills) -> None:
+    """At moments of a sharding DDL, with load on (I1, I5, I6); nobody unlocks anything."""
+    name = f"lock_{label}"
     family = world.family(name, tables=2)
     shards = family.create(300)
     with Writer(shards, seed=29) as writer:
         world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
         world.cluster.wait_replicating(name)
         own = world.sources[0][1].connect
-        parking = tuple(moment for moment in moments if moment in PARKING)
-        _give(world, victim, parking, [shard for shard in shards if shard.connect == own])
+        parking = {moment: victim for moment, victim in kills.items() if moment in PARKING}
+        locked = {moment: victim for moment, victim in kills.items() if moment not in PARKING}
+        _give(world, parking, [shard for shard in shards if shard.connect == own])
         # The source whose tables came first owns the lock.
         until(lambda: locks_of(world, name), "there is a lock", 300)
-        _give(world, victim, moments[len(parking) :], [shard for shard in shards if shard.connect != own])
+        _give(world, locked, [shard for shard in shards if shard.connect != own])
         until(lambda: not locks_of(world, name), "there is no lock any more", 400)
         world.cluster.wait_subtasks(
             name, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has all tables in its own lanes"
@@ -232,18 +244,18 @@ def kill_while_locked(world: World, victim: str, moments: tuple[str, ...] = LOCK
     world.cluster.dmctl("stop-task", name)
 
 
-def _give(world: World, victim: str, moments: tuple[str, ...], shards: Sequence[ShardTable]) -> None:
-    """The statement to these tables, and the victim killed at the moments that follow from it."""
-    if moments:
-        world.cluster.hooks.hold(moments[0])
+def _give(world: World, kills: Kills, shards: Sequence[ShardTable]) -> None:
+    """The statement to these tables, and the kills at the moments that follow from it."""
+    if kills:
+        world.cluster.hooks.hold(next(iter(kills)))
     for shard in shards:
         connection = shard.connect()
         with connection.cursor() as cursor:
             cursor.execute(f"ALTER TABLE {shard.name} ADD COLUMN added INT NOT NULL DEFAULT 7")
             cursor.execute(f"UPDATE {shard.name} SET added = id % 5 WHERE id % 2 = 0")
         connection.close()
-    if moments:
-        kill_at_each(world, victim, moments)
+    if kills:
+        kill_at_each(world, kills)
 
 
 def locks_of(world: World, task: str) -> list[object]:
@@ -252,15 +264,13 @@ def locks_of(world: World, task: str) -> list[object]:
     return cast("list[object]", answer.json.get("locks") or []) if answer.code == 0 else [answer.text]
 
 
-def kill_at_each(
-    world: World, victim: str, moments: tuple[str, ...], nudge: Callable[[], object] = lambda: None
-) -> None:
+def kill_at_each(world: World, kills: Kills, nudge: Callable[[], object] = lambda: None) -> None:
     """The first moment is held already. The next one is before the victim is killed: nobody passes it unseen.
 
     ``nudge``: called now and then until the moment comes.
     """
     hooks = world.cluster.hooks
-    for moment, following in zip(moments, (*moments[1:], None), strict=True):
+    for (moment, victim), following in zip(kills.items(), (*list(kills)[1:], None), strict=True):
         worker = world.cluster.worker_of("mysql-01")
 
         def stands(moment: str = moment, worker: Daemon = worker) -> bool:
@@ -279,22 +289,26 @@ def kill_at_each(
             hooks.release(moment)
 
 
-def kill_while_indexes_are_added(world: World, victim: str) -> None:
+ADDING = ("deferred.before_alter", "deferred.added")
+"""Of the indexes that are added behind a snapshot."""
+
+
+def kill_while_indexes_are_added(world: World, label: str, kills: Kills) -> None:
     """Before their ALTER and after it, with load on: the target ends with the source's indexes and rows (I1).
 
-    ``victim``: "adder", the worker that is at it, or one of VICTIMS.
+    A victim may also be "adder", the worker that is at it.
     """
-    name = f"index_{victim}"
+    name = f"index_{label}"
     family = world.family(name)
     shape = replace(ORDERS, definition=ORDERS.definition + ", KEY by_state (state, amount), KEY by_note (note(9))")
     shards = family.create(12_000, shape)
     for _, server in world.sources:
         server.execute(*(f"ANALYZE TABLE {shard.name}" for shard in shards if shard.connect == server.connect))
     with Writer(shards, seed=23, shape=shape) as writer:
-        for moment in ("deferred.before_alter", "deferred.added"):
+        for moment in kills:
             world.cluster.hooks.hold(moment)
         world.cluster.start_task(family.task())
-        for moment in ("deferred.before_alter", "deferred.added"):
+        for moment, victim in kills.items():
             at_it = world.cluster.hooks.reached(moment)
             try:
                 if victim == "adder":

@@ -7,15 +7,22 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+_LONGEST_PAUSE = 1.0
 
 
 def until(condition: Callable[[], T | None], what: str, seconds: float = 300.0, every: float = 0.05) -> T:
-    """Poll ``condition`` until it is truthy and return that; AssertionError with ``what`` at the deadline."""
+    """Poll ``condition`` until it is truthy and return that; AssertionError with ``what`` at the deadline.
+
+    ``every``: seconds between two looks, at least. A look that is work itself (a dmctl is a process of its own) is
+    followed by twice its time: waiting must not take the processors from what is waited for.
+    """
     deadline = time.monotonic() + seconds
     while True:
+        began = time.monotonic()
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"not within {seconds:.0f} s: {what} (last seen: {value!r})")
-        time.sleep(every)
+        time.sleep(max(every, min(2 * (now - began), _LONGEST_PAUSE)))
