@@ -72,11 +72,14 @@ share_classes() {
 }
 
 tests() { # <folder> [pytest options]
-    local folder=tests/$1
+    local folder=tests/$1 share=(--dist loadfile --no-loadscope-reorder)
     shift
     # Most of a test's time is waiting for servers and JVMs: two at a time. A file stays in one process, for its tests
-    # share servers. A background command ignores SIGINT, and all that the tests start would inherit that.
-    env --default-signal=INT,QUIT python -m pytest "$folder" -n 2 --dist loadfile --durations=15 "$@"
+    # share servers; the files come in the order of collection, longest first. Cases share nothing but their world, of
+    # which each process has one.
+    [ "$folder" = tests/cases ] && share=(--dist worksteal)
+    # A background command ignores SIGINT, and all that the tests start would inherit that.
+    env --default-signal=INT,QUIT python -m pytest "$folder" -n 2 "${share[@]}" --durations=15 "$@"
 }
 
 case $PART in

@@ -12,6 +12,8 @@ from tests.support.world import World
 from tests.support.writer import Writer
 
 SOURCE = "mysql-01"
+MOMENTS = ("lane0.commit", "lanes.before_dealing", "lanes.dealing", "lanes.dealt")
+"""While the old lanes run up to the barrier, before, inside and after the transaction that rewrites them."""
 
 
 def _lanes(count: int) -> str:
@@ -52,9 +54,42 @@ def _apart(world: World, task: str) -> None:
     world.cluster.dmctl("stop-task", task)
 
 
-@pytest.mark.parametrize("moment", ["lane0.commit", "lanes.before_dealing", "lanes.dealing", "lanes.dealt"])
+def test_killed_at_each_moment_of_dealing(world: World) -> None:
+    """One change of the number, with a worker that is killed at each moment in turn."""
+    hooks = world.cluster.hooks
+    name = "count_all"
+    family = world.family(name)
+    shards = family.create(300)
+    with Writer(shards, seed=52) as writer:
+        world.cluster.start_task(family.task(extra=_lanes(2)))
+        world.cluster.wait_replicating(name)
+        writer.go_on()
+        _apart(world, name)
+        world.cluster.start_task(family.task(extra=_lanes(3)))
+        world.cluster.wait_subtasks(name, _meets, "has two lanes that run to the barrier, one of them held")
+        for moment, following in zip(MOMENTS, (*MOMENTS[1:], None), strict=True):
+            worker = world.cluster.worker_of(SOURCE)
+            if moment != "lane0.commit":
+                until(lambda at=moment, one=worker: one.pid in hooks.standing(at), f"the worker stands at {moment}")
+            assert _recorded(world, name) == (3 if moment == "lanes.dealt" else 2)
+            if following is not None:
+                hooks.hold(following)
+            worker.kill_all()
+            hooks.release(moment)
+            worker.start()
+        world.cluster.wait_replicating(name)
+        until(lambda: _recorded(world, name) == 3, "there are three lanes")
+        writer.go_on()
+        writer.stop()
+    world.judge(family)
+    assert _recorded(world, name) == 3
+    world.cluster.dmctl("stop-task", name)
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_while_the_lanes_are_dealt_anew(world: World, moment: str) -> None:
-    """While the old lanes run up to the barrier, before, inside and after the transaction that rewrites them."""
+    """One kill only, with nothing behind it that would mend what it left."""
     hooks = world.cluster.hooks
     name = f"count_{moment.rpartition('.')[2]}"
     family = world.family(name)
