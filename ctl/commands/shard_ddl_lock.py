@@ -47,9 +47,15 @@ def _unlock_options(command: Command) -> Command:
                 "-o", "--owner", default="", metavar="SOURCE", help="who runs the statement  [the lock's owner]"
             ),
             click.option("-f", "--force-remove", is_flag=True, help="let all go on without running the statement"),
-            click.option("-a", "--action", type=click.Choice(["skip", "exec"]), help="(refused: an unlock is for the whole lock)"),
-            click.option("-d", "--database", default="", metavar="NAME", help="(refused: an unlock is for the whole lock)"),
-            click.option("-t", "--table", default="", metavar="NAME", help="(refused: an unlock is for the whole lock)"),
+            click.option(
+                "-a", "--action", type=click.Choice(["skip", "exec"]), help="(refused: an unlock is for the whole lock)"
+            ),
+            click.option(
+                "-d", "--database", default="", metavar="NAME", help="(refused: an unlock is for the whole lock)"
+            ),
+            click.option(
+                "-t", "--table", default="", metavar="NAME", help="(refused: an unlock is for the whole lock)"
+            ),
         )
     ):
         command = option(command)

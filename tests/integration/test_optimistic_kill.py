@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.kills import VICTIMS
-from tests.support.optimistic_kills import kill_while_joined
+from tests.support.kills import at_each
+from tests.support.optimistic_kills import JOINED, kill_while_joined
 from tests.support.world import World
 
-_SLOW = [pytest.param(victim, marks=pytest.mark.grid) for victim in ("worker", "jvm", "etcd", "target", "master")]
+# All victims meet all moments in `bash tests/run.sh grid`; here each moment is met by one of them.
+_ADDING = dict(zip(JOINED, ("tasks", "worker", "etcd", "target", "master", "tasks", "worker"), strict=True))
+_DROPPING = {"join.held": "target", "ddl.run": "worker", "ddl.passed": "tasks"}
 
 
-@pytest.mark.parametrize("victim", ["tasks", *_SLOW])
-def test_kill_while_the_target_takes_a_join(world: World, victim: str) -> None:
-    assert victim in VICTIMS
-    kill_while_joined(world, victim)
+def test_kill_at_moments_of_a_join_at_the_target(world: World) -> None:
+    kill_while_joined(world, "mixed", _ADDING, _DROPPING)
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("victim", ["tasks", "master", "etcd", "target", "worker", "jvm"])
+def test_kill_at_every_moment_of_a_join_at_the_target(world: World, victim: str) -> None:
+    kill_while_joined(world, victim, at_each(victim, JOINED), at_each(victim, JOINED))

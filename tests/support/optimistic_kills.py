@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.support.kills import kill_at_each, locks_of
+from tests.support.kills import Kills, kill_at_each, locks_of
 from tests.support.wait import until
 from tests.support.world import World
 from tests.support.writer import ShardTable, Writer
@@ -13,9 +13,9 @@ JOINED = ("ddl.before", "join.held", "ddl.begun", "ddl.run", "ddl.before_passing
 """The moments of a statement that changes the target."""
 
 
-def kill_while_joined(world: World, victim: str, moments: tuple[str, ...] = JOINED) -> None:
-    """The same victim at each of the moments of the first column that comes and the last that goes, with load on."""
-    name = f"optimistic_{victim}"
+def kill_while_joined(world: World, label: str, adding: Kills, dropping: Kills) -> None:
+    """At moments of the first column that comes, and of the last that goes, with load on."""
+    name = f"optimistic_{label}"
     family = world.family(name, tables=2)
     shards = family.create(300)
     own = world.sources[0][1].connect
@@ -24,14 +24,14 @@ def kill_while_joined(world: World, victim: str, moments: tuple[str, ...] = JOIN
     with Writer(shards, seed=31) as writer:
         world.cluster.start_task(family.task(extra="shard-mode: optimistic\n"))
         world.cluster.wait_replicating(name)
-        _give(world, victim, moments, here, "ADD COLUMN added INT NOT NULL DEFAULT 7")
-        _give(world, victim, (), there, "ADD COLUMN added INT NOT NULL DEFAULT 7")
+        _give(world, adding, here, "ADD COLUMN added INT NOT NULL DEFAULT 7")
+        _give(world, {}, there, "ADD COLUMN added INT NOT NULL DEFAULT 7")
         writer.go_on()
-        _give(world, victim, (), there, "DROP COLUMN added")
+        _give(world, {}, there, "DROP COLUMN added")
         # The target's goes with the last: of the source at which the kills are arranged.
         dropped = f"SELECT COUNT(*) FROM dm_meta.dropped_column WHERE task = '{name}'"
         until(lambda: world.target.query(dropped) == [(len(there),)], "the other source's tables have dropped it", 300)
-        _give(world, victim, moments, here, "DROP COLUMN added")
+        _give(world, dropping, here, "DROP COLUMN added")
         writer.go_on()
         writer.stop()
     world.judge(family)
@@ -46,9 +46,9 @@ def kill_while_joined(world: World, victim: str, moments: tuple[str, ...] = JOIN
     world.cluster.dmctl("stop-task", name)
 
 
-def _give(world: World, victim: str, moments: tuple[str, ...], shards: Sequence[ShardTable], clause: str) -> None:
-    if moments:
-        world.cluster.hooks.hold(moments[0])
+def _give(world: World, kills: Kills, shards: Sequence[ShardTable], clause: str) -> None:
+    if kills:
+        world.cluster.hooks.hold(next(iter(kills)))
     for shard in shards:
         connection = shard.connect()
         with connection.cursor() as cursor:
@@ -56,5 +56,5 @@ def _give(world: World, victim: str, moments: tuple[str, ...], shards: Sequence[
             if clause.startswith("ADD"):
                 cursor.execute(f"UPDATE {shard.name} SET added = id % 5 WHERE id % 2 = 0")
         connection.close()
-    if moments:
-        kill_at_each(world, victim, moments)
+    if kills:
+        kill_at_each(world, kills)
