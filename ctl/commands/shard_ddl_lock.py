@@ -48,14 +48,10 @@ def _unlock_options(command: Command) -> Command:
             ),
             click.option("-f", "--force-remove", is_flag=True, help="let all go on without running the statement"),
             click.option(
-                "-a", "--action", type=click.Choice(["skip", "exec"]), help="(refused: an unlock is for the whole lock)"
+                "-a", "--action", type=click.Choice(["skip", "exec"]), help="(refused: for the whole lock only)"
             ),
-            click.option(
-                "-d", "--database", default="", metavar="NAME", help="(refused: an unlock is for the whole lock)"
-            ),
-            click.option(
-                "-t", "--table", default="", metavar="NAME", help="(refused: an unlock is for the whole lock)"
-            ),
+            click.option("-d", "--database", default="", metavar="NAME", help="(refused: for the whole lock only)"),
+            click.option("-t", "--table", default="", metavar="NAME", help="(refused: for the whole lock only)"),
         )
     ):
         command = option(command)

@@ -9,7 +9,8 @@ from tests.support.optimistic_kills import JOINED, kill_while_joined
 from tests.support.world import World
 
 # All victims meet all moments in `bash tests/run.sh grid`; here each moment is met by one of them.
-_ADDING = dict(zip(JOINED, ("tasks", "worker", "etcd", "target", "master", "tasks", "worker"), strict=True))
+_VICTIMS = ("tasks", "worker", "etcd", "target", "master", "tasks", "worker")
+_ADDING: dict[str, str] = dict(zip(JOINED, _VICTIMS, strict=True))
 _DROPPING = {"join.held": "target", "ddl.run": "worker", "ddl.passed": "tasks"}
 
 
