@@ -18,6 +18,7 @@ from ctl.commands.operate_source import operate_source
 from ctl.commands.operate_task import pause_task, resume_task, stop_task
 from ctl.commands.purge_relay import purge_relay
 from ctl.commands.query_status import query_status
+from ctl.commands.shard_ddl import shard_ddl
 from ctl.commands.shard_ddl_lock import shard_ddl_lock, show_ddl_locks, unlock_ddl_lock
 from ctl.commands.start_task import start_task
 from ctl.commands.update_task import update_task
@@ -112,6 +113,7 @@ for _command in (
     binlog,
     handle_error,
     purge_relay,
+    shard_ddl,
     shard_ddl_lock,
     show_ddl_locks,
     unlock_ddl_lock,

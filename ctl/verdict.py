@@ -27,6 +27,7 @@ Answer = (
     | pb.UpdateTaskResponse
     | pb.ShowDDLLocksResponse
     | pb.UnlockDDLLockResponse
+    | pb.PreviewDDLResponse
 )
 
 
@@ -110,7 +111,13 @@ def _checks(answer: Answer) -> Iterable[worker_pb2.CheckResult]:
 
 def _parts(answer: Answer) -> int:
     match answer:
-        case pb.CheckTaskResponse() | pb.ListMemberResponse() | pb.ShowDDLLocksResponse() | pb.UnlockDDLLockResponse():
+        case (
+            pb.CheckTaskResponse()
+            | pb.ListMemberResponse()
+            | pb.ShowDDLLocksResponse()
+            | pb.UnlockDDLLockResponse()
+            | pb.PreviewDDLResponse()
+        ):
             return 0
         case _:
             return len(answer.sources)

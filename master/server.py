@@ -10,6 +10,7 @@ from master.binlog_ops import BinlogOps
 from master.compare import CompareService
 from master.ddl_lock_commands import DdlLockCommands
 from master.ddl_locks import DdlLocks
+from master.ddl_preview import DdlPreviews
 from master.election import Election
 from master.relays import Relays
 from master.scheduler import Scheduler
@@ -54,6 +55,7 @@ class Master:
             Relays(self._store, self._workers),
             DdlLockCommands(self._store),
             BinlogOps(self._store, self._workers),
+            DdlPreviews(self._store, self._workers, settings.rpc_timeout),
         )
         self._server = make_server(_THREADS, (SERVICE, compare.SERVICE), f"dm-master {settings.name}")
         add_MasterServicer_to_server(service, self._server)

@@ -6,6 +6,7 @@ import grpc
 
 from master.binlog_ops import BinlogOps
 from master.ddl_lock_commands import DdlLockCommands
+from master.ddl_preview import DdlPreviews
 from master.members import list_members
 from master.relays import Relays
 from master.sources import Sources
@@ -32,6 +33,7 @@ class Service(MasterServicer):
         relays: Relays,
         locks: DdlLockCommands,
         binlog_ops: BinlogOps,
+        previews: DdlPreviews,
     ) -> None:
         self._store = store
         self._sources = sources
@@ -41,6 +43,7 @@ class Service(MasterServicer):
         self._relays = relays
         self._locks = locks
         self._binlog_ops = binlog_ops
+        self._previews = previews
 
     def OperateSource(
         self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
@@ -78,3 +81,6 @@ class Service(MasterServicer):
         self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext
     ) -> pb.UnlockDDLLockResponse:
         return self._locks.unlock(request)
+
+    def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
+        return self._previews.preview(request)

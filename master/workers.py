@@ -67,6 +67,11 @@ class Workers:
     ) -> pb.WorkerPurgeRelayResponse:
         return self._ask(worker, lambda stub: stub.PurgeRelay(request, timeout=seconds))
 
+    def preview_ddl(
+        self, worker: state.WorkerRecord, request: pb.WorkerPreviewDDLRequest, seconds: float
+    ) -> pb.WorkerPreviewDDLResponse:
+        return self._ask(worker, lambda stub: stub.PreviewDDL(request, timeout=seconds))
+
     def for_each(self, items: Sequence[Item], work: Callable[[Item], T]) -> list[T]:
         """``work`` on the items at the same time, results in their order; ``work`` must end by itself.
 

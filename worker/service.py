@@ -8,6 +8,7 @@ import grpc
 
 from proto import worker_pb2, worker_pb2_grpc
 from worker.check import check_source, check_subtask
+from worker.ddl.preview import preview_ddl
 from worker.join.preview import preview
 
 
@@ -46,6 +47,11 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self, request: worker_pb2.PreviewUpdateRequest, context: grpc.ServicerContext
     ) -> worker_pb2.PreviewUpdateResponse:
         return preview(request.source, request.subtask)
+
+    def PreviewDDL(
+        self, request: worker_pb2.WorkerPreviewDDLRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerPreviewDDLResponse:
+        return preview_ddl(request)
 
     def PurgeRelay(
         self, request: worker_pb2.WorkerPurgeRelayRequest, context: grpc.ServicerContext

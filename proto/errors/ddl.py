@@ -1,4 +1,4 @@
-"""DDL errors: codes 50001–50999. 50101–50149: the locks of sharding DDLs."""
+"""DDL errors: codes 50001–50999. 50101–50149: the locks of sharding DDLs; 50150–50159: their rehearsals."""
 
 from __future__ import annotations
 
@@ -203,4 +203,39 @@ OPERATOR_STATEMENT = _define(
     "(the statement: {statement})",
     workaround='Say it again with DDL of tables, named as at the source: `dmctl binlog replace|inject {task} "…" '
     "-s {source}`, or `dmctl binlog revert {task} -s {source}`.",
+)
+PREVIEW_STATEMENT = _define(
+    50150,
+    "preview-statement",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="this is no ALTER TABLE, CREATE INDEX or DROP INDEX, or not understood: {statement}",
+    workaround="Give one such statement, in quotes and as a source would be given it. Others are not rehearsed.",
+)
+PREVIEW_BARE_TABLE = _define(
+    50151,
+    "preview-table-without-schema",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="of which schema is the shard table {table}?",
+    workaround="Name it as schema.table in the statement, or say with --table schema.table (also several times) which "
+    "shard tables the statement is for.",
+)
+PREVIEW_TABLE_UNKNOWN = _define(
+    50152,
+    "preview-table-unknown",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="{table} is none of the shard tables of task {task}{where}, which are: {known}",
+    workaround="Name shard tables as at their sources, as schema.table: in the statement, or with --table. If the task "
+    "has only begun, wait until query-status {task} shows that it runs.",
+)
+PREVIEW_BUSY = _define(
+    50153,
+    "preview-under-way",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="another rehearsal of task {task} is under way",
+    workaround="Try again when it has ended.",
+    retryable=True,
 )

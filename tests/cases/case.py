@@ -170,6 +170,39 @@ class Binlog(Part):
     options: list[str] = []
 
 
+class Previewed(Part):
+    """What `shard-ddl preview` says of one shard table. ``says``: words of its reason and risks; ``missing``: how many
+    shard tables; ``code``: of the error that would stop the task."""
+
+    source: Literal["source-1", "source-2"] = "source-1"
+    table: str
+    outcome: Literal["at-once", "nothing", "waits", "stops"]
+    statement: str | None = None
+    contradicts: bool = False
+    owner: Literal["source-1", "source-2", ""] | None = None
+    missing: int = 0
+    says: list[str] = []
+    code: Code | None = None
+
+
+class Preview(Part):
+    """`shard-ddl preview` of a statement ``for`` these shard tables (else for its own), at these sources alone: its
+    answers in order, or the error ``code``. No table of ``target`` changes, nor any record; no helper is left."""
+
+    preview: str
+    for_: Annotated[list[str], Field(alias="for")] = []
+    sources: list[Literal[1, 2]] = []
+    target: str
+    are: list[Previewed] = []
+    code: Code | None = None
+
+    @model_validator(mode="after")
+    def _one_expectation(self) -> Preview:
+        if bool(self.are) == (self.code is not None):
+            raise ValueError("needs either are or a code")
+        return self
+
+
 class SameBytes(Part):
     """The target's table of the same name holds the bytes of source 1's table, in all columns.
 
@@ -214,6 +247,7 @@ Step = Annotated[
     | Annotated[Locks, Tag("locks")]
     | Annotated[Unlock, Tag("unlock")]
     | Annotated[Binlog, Tag("binlog")]
+    | Annotated[Preview, Tag("preview")]
     | Annotated[SameBytes, Tag("same-bytes")]
     | Annotated[AllTypes, Tag("all-types")]
     | Annotated[Write, Tag("write")]

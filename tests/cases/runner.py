@@ -22,6 +22,8 @@ from tests.cases.case import (
     Lock,
     Locks,
     Place,
+    Preview,
+    Previewed,
     Refused,
     Rows,
     SameBytes,
@@ -108,6 +110,8 @@ class Runner:
                 self._cluster.dmctl("shard-ddl-lock", "unlock", self._lock_id(target), *options)
             case Binlog(binlog=op, sqls=sqls, options=options):
                 self._cluster.dmctl("binlog", op, self._task, *([sqls] if sqls else []), *options)
+            case Preview():
+                self._preview(step)
             case SameBytes(same_bytes=table, key=key):
                 self._same_bytes(table, key)
             case AllTypes():
@@ -244,6 +248,52 @@ class Runner:
             code = int(str(conflict["code"])) if conflict else None
             found.append((str(lock["ID"]), str(lock["stage"]), unsynced, code))
         return sorted(found, key=str)
+
+    # -- rehearsals
+
+    def _preview(self, step: Preview) -> None:
+        before = self._untouched(step.target)
+        tables = [part for table in step.for_ for part in ("--table", table)]
+        sources = [part for number in step.sources for part in ("-s", self._world.sources[number - 1][0])]
+        command = ("shard-ddl", "preview", self._task, step.preview, *tables, *sources)
+        answer = self._cluster.dmctl(*command, check=step.code is None)
+        if step.code is not None:
+            assert f"[{step.code} " in answer.text, answer.text
+        else:
+            told = cast("list[dict[str, object]]", answer.json["tables"])
+            assert len(told) == len(step.are), told
+            for said, wanted in zip(told, step.are, strict=True):
+                self._previewed(said, wanted)
+        assert self._untouched(step.target) == before
+        trackers = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_NAME LIKE 'ddl!_tracker!_%' ESCAPE '!'"
+        until(lambda: not self._world.target.query(trackers), "no tracker is left", _SECONDS)
+
+    def _previewed(self, said: dict[str, object], wanted: Previewed) -> None:
+        places = {source: f"source-{number}" for number, (source, _) in enumerate(self._world.sources, 1)}
+        assert (places[str(said["source"])], f"{said['schema']}.{said['table']}", said["outcome"]) == (
+            wanted.source,
+            wanted.table,
+            wanted.outcome,
+        ), said
+        missing = cast("list[object]", said["missing"])
+        assert (len(missing), said["contradicts"]) == (wanted.missing, wanted.contradicts), said
+        if wanted.statement is not None:
+            assert said["statement"] == wanted.statement, said
+        if wanted.owner is not None:
+            assert places.get(str(said["owner"]), "") == wanted.owner, said
+        text = "\n".join((str(said["reason"]), *cast("list[str]", said["risks"])))
+        for words in wanted.says:
+            assert words in text, f"{words!r} is not in: {text}"
+        error = cast("dict[str, object] | None", said["error"])
+        assert (int(str(error["code"])) if error else None) == wanted.code, said
+
+    def _untouched(self, target: str) -> list[object]:
+        """What a rehearsal could change and must not."""
+        found: list[object] = [self._world.target.query(f"SHOW CREATE TABLE {target}")]
+        for table in ("table_creation", "table_structure", "parked_table", "dropped_column", "statement_begun"):
+            query = f"SELECT * FROM dm_meta.{table} WHERE task = '{self._task}'"
+            found.append(sorted(map(str, self._world.target.query(query))))
+        return found
 
     # -- judge and writer
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from worker.ddl import dropped, records
 from worker.ddl.clause import ClauseKind
 from worker.ddl.creation import Creation, read_creation
-from worker.ddl.described import described
+from worker.ddl.described import Shape, described
 from worker.ddl.digests import Printed
 from worker.ddl.dropped import Member
 from worker.ddl.everyone import everyone
@@ -60,29 +60,55 @@ def join_target(
     members = _members(found.mine, found.others, work, plan)
     waiting = [other for other in found.waiting if other.target == plan.target]
     if waiting:
-        first = waiting[0]
-        return NotJoinable(f"shard table {_name(first)} waits before a sharding DDL of the same target", waits=True)
+        return blocked_by(waiting[0])
     gone = dropped.read(session, schema, task)
-    shards: list[Shard] = []
+    shards: dict[Member, Shard] = {}
     creations: dict[str, Mapping[int, Creation]] = {}
     for member, other in members.items():
         known = creations.setdefault(other.source, records.read_creations(session, schema, task, other.source))
         if other.shard not in known:
-            return NotJoinable(f"the structure of shard table {_name(other)} is not recorded", waits=True)
+            return unrecorded(other)
         shape = described(printed.creation(other.table, known[other.shard], tracker))
-        shards.append(Shard(_name(other), shape, gone.get(member, frozenset())))
+        shards[member] = Shard(name_of(other), shape, gone.get(member, frozenset()))
     own = (source, plan.shard)
-    before = Shard(_name(plan), described(printed.creation(plan.table, creation, tracker)), gone.get(own, frozenset()))
+    before = Shard(
+        name_of(plan), described(printed.creation(plan.table, creation, tracker)), gone.get(own, frozenset())
+    )
     ddl = work.ddl
     assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
-    answer = join(
+    return joined_target(
         described(read_creation(session, *plan.target.names)),
         shards,
+        own,
         before,
         described(tracked.creation),
-        strict=_is_strict(work.sql_mode, plan.table),
-        renamed=_renamed(ddl),
-        replaced=_replaced(ddl),
+        ddl,
+        strict=is_strict(work.sql_mode, plan.table),
+    )
+
+
+def joined_target(
+    target: Shape,
+    others: Mapping[Member, Shard],
+    own: Member,
+    before: Shard,
+    after: Shape,
+    ddl: Changing,
+    *,
+    strict: bool,
+) -> Join | NotJoinable:
+    """What ``ddl``, which made ``after`` of the shard table ``own``, makes of ``target``. Pure.
+
+    ``others``: every other shard table of the target. ``strict``: see :func:`worker.ddl.joined.join`.
+    """
+    answer = join(
+        target,
+        tuple(others.values()),
+        before,
+        after,
+        strict=strict,
+        renamed=renamed_of(ddl),
+        replaced=replaced_of(ddl),
     )
     match answer:
         case NotJoinable():
@@ -91,9 +117,19 @@ def join_target(
             # Lanes at other sources would have to hold to one order from here on: all must stand.
             return NotJoinable(f"unique index {unique[0]} comes to the target", subject=unique[0], waits=True)
         case Joined():
-            left = {member: columns - answer.gone for member, columns in gone.items() if member in members}
-            changed = {member: columns for member, columns in left.items() if columns != gone[member]}
+            left = {member: shard.dropped - answer.gone for member, shard in others.items()}
+            changed = {member: columns for member, columns in left.items() if columns != others[member].dropped}
             return Join(answer.clauses, {**changed, own: answer.dropped})
+
+
+def blocked_by(waiting: TablePlan) -> NotJoinable:
+    """A shard table of the same target waits already: one at a time."""
+    return NotJoinable(f"shard table {name_of(waiting)} waits before a sharding DDL of the same target", waits=True)
+
+
+def unrecorded(other: TablePlan) -> NotJoinable:
+    """A shard table of an earlier version, of which only columns are recorded."""
+    return NotJoinable(f"the structure of shard table {name_of(other)} is not recorded", waits=True)
 
 
 def _members(
@@ -108,18 +144,19 @@ def _members(
     }
 
 
-def _name(plan: TablePlan) -> str:
+def name_of(plan: TablePlan) -> str:
+    """Of a shard table, for people."""
     return f"{plan.table.full_name} of {plan.source}"
 
 
-def _is_strict(sql_mode: int, table: Table) -> bool:
+def is_strict(sql_mode: int, table: Table) -> bool:
     """Whether the source refused values that do not fit (MySQL Reference Manual, "Server SQL Modes")."""
     if sql_mode & _STRICT_ALL_TABLES:
         return True
     return bool(sql_mode & _STRICT_TRANS_TABLES) and table.engine.lower() == "innodb"
 
 
-def _renamed(ddl: Changing) -> dict[str, str]:
+def renamed_of(ddl: Changing) -> dict[str, str]:
     """Former names by new ones, in lower case, of the columns whose name changes."""
     if not isinstance(ddl, AlterTable):
         return {}
@@ -131,7 +168,7 @@ def _renamed(ddl: Changing) -> dict[str, str]:
     return {new: old for new, old in pairs if new != old}
 
 
-def _replaced(ddl: Changing) -> frozenset[str]:
+def replaced_of(ddl: Changing) -> frozenset[str]:
     """Lower-case names of columns that the statement both drops and adds."""
     if not isinstance(ddl, AlterTable):
         return frozenset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pymysql
@@ -16,12 +17,13 @@ from worker.ddl.creation import Creation, read_creation
 from worker.ddl.dialect import Dialect
 from worker.ddl.plan import Make
 from worker.ddl.shape import Changing, changed_columns, drawn_column, named_checks
-from worker.ddl.statement import CreateTable
+from worker.ddl.statement import CreateTable, Ddl
 from worker.ddl.tables import TableName
 from worker.ddl.tabletext import TableText, table_text
 from worker.ddl.tracker import Tracked, Tracker
 from worker.ddl.work import Work
 from worker.plan import TablePlan, TargetTable
+from worker.relay.model import Statement
 from worker.schema import read_table
 from worker.target_table import describe
 
@@ -32,6 +34,22 @@ def index_names(creation: Creation) -> tuple[str, ...] | None:
         return tuple(part.name for part in index_parts(creation.text))
     except UnreadableCreateTable:
         return None
+
+
+def check_meaning(
+    statement: Statement, ddl: Ddl, plan: TablePlan, creation: Creation, refusal: Callable[..., ShardmergeError]
+) -> None:
+    """Whether ``ddl``'s names and values are the same at the target. Pure. Raises what ``refusal`` makes of
+    CHECK_BY_NAME, VALUES_DRAWN and MAPPED_COLUMN."""
+    table = plan.table.full_name
+    if named_checks(ddl, index_names(creation) or ()):
+        raise refusal(errors.ddl.CHECK_BY_NAME, table=table)
+    if drawn := drawn_column(statement, ddl):
+        raise refusal(errors.ddl.VALUES_DRAWN, table=table, column=drawn)
+    changed = changed_columns(ddl)
+    for column in plan.columns:
+        if column.mapping is not None and column.column.name.lower() in changed:
+            raise refusal(errors.ddl.MAPPED_COLUMN, column=column.column.name, table=table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +107,9 @@ class Structures:
 
     def check(self, plan: TablePlan, creation: Creation) -> None:
         """Whether the statement's names and values are the same at the target."""
-        work, table, ddl = self.work, plan.table.full_name, self.work.ddl
-        if ddl is None:
-            return
-        if named_checks(ddl, index_names(creation) or ()):
-            raise work.refusal(errors.ddl.CHECK_BY_NAME, table=table)
-        if drawn := drawn_column(work.statement, ddl):
-            raise work.refusal(errors.ddl.VALUES_DRAWN, table=table, column=drawn)
-        changed = changed_columns(ddl)
-        for column in plan.columns:
-            if column.mapping is not None and column.column.name.lower() in changed:
-                raise work.refusal(errors.ddl.MAPPED_COLUMN, column=column.column.name, table=table)
+        work, ddl = self.work, self.work.ddl
+        if ddl is not None:
+            check_meaning(work.statement, ddl, plan, creation, work.refusal)
 
     # --- parts
 

@@ -1,0 +1,42 @@
+"""`dmctl shard-ddl preview`: what would a DDL on shard tables come to?"""
+
+from __future__ import annotations
+
+import click
+
+from ctl import preview_table
+from ctl.files import task_name
+from ctl.options import shared
+from ctl.session import Session
+from proto import master_pb2 as pb
+
+
+@click.group("shard-ddl", short_help="rehearse a DDL on shard tables")
+def shard_ddl() -> None:
+    """Rehearse a DDL on shard tables; for those that wait already see `shard-ddl-lock`."""
+
+
+@shard_ddl.command("preview", short_help="what a DDL would come to, without running it")
+@click.argument("task", metavar="TASK|FILE")
+@click.argument("statement", metavar="SQL")
+@click.option(
+    "-t", "--table", "tables", multiple=True, metavar="SCHEMA.TABLE", help="the statement is for this shard table"
+)
+@shared()
+def preview(task: str, statement: str, tables: tuple[str, ...]) -> int:
+    """Tell what an ALTER TABLE, CREATE INDEX or DROP INDEX on shard tables would make of the target, who would have to
+    wait for whom, and which data is at risk. Nothing runs, at no source and at no target table.
+
+    The statement is for the table that it names, as schema.table at its source; with --table for those, one after the
+    other, each behind those before it. A table of that name at several sources: at all of them, or at those of -s.
+
+    \b
+    Example:
+        dmctl shard-ddl preview merge "ALTER TABLE orders DROP COLUMN note" -t shop_01.orders -t shop_02.orders
+    """
+    session = Session.current()
+    request = pb.PreviewDDLRequest(
+        task=task_name(task), statement=statement, tables=tables, sources=session.settings.sources
+    )
+    answer = session.call("shard-ddl preview", lambda master: master.PreviewDDL, request)
+    return session.show("shard-ddl preview", answer, lambda: preview_table.previewed(answer))
