@@ -4,7 +4,7 @@
 #   bash tests/run.sh                          everything (what CI runs)
 #   bash tests/run.sh check                    ruff, pyright and the wheel only
 #   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay]
-#   bash tests/run.sh grid                     the kills that take longest: not part of everything
+#   bash tests/run.sh grid                     every victim at every moment: not part of everything
 #
 # Uses .venv at the repository's root, or $SHARDMERGE_VENV. Missing system packages are installed
 # (sudo only when not root). Nothing keeps running afterwards: what is left behind fails the run.

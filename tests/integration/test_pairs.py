@@ -157,7 +157,7 @@ def test_kill_while_copying_of_mysql(world: World) -> None:
         "snapshot.planning": "target",
         "snapshot.after_low": "source",
         "snapshot.after_select": "target",
-        "snapshot.fixing": "machine",
+        "snapshot.fixing": "source",
         "snapshot.before_commit": "target",
         "snapshot.after_commit": "source",
         "handover": "source",
