@@ -72,14 +72,17 @@ share_classes() {
 }
 
 tests() { # <folder> [pytest options]
-    local folder=tests/$1 share=(--dist loadfile --no-loadscope-reorder)
+    local folder=tests/$1 share=(-n 3 --dist loadfile --no-loadscope-reorder)
     shift
-    # Most of a test's time is waiting for servers and JVMs: two at a time. A file stays in one process, for its tests
-    # share servers; the files come in the order of collection, longest first. Cases share nothing but their world, of
-    # which each process has one.
-    [ "$folder" = tests/cases ] && share=(--dist worksteal)
+    # A file stays in one process, for its tests share servers; files come in the order of collection, longest first.
+    # Half of a test's time is waiting for servers and JVMs: two at a time keep one of two processors busy.
+    case $folder in
+        tests/unit) share=(-n 2 --dist loadfile) ;;
+        # These share nothing but their world, of which each process has one.
+        tests/cases) share=(-n 3 --dist worksteal) ;;
+    esac
     # A background command ignores SIGINT, and all that the tests start would inherit that.
-    env --default-signal=INT,QUIT python -m pytest "$folder" -n 2 "${share[@]}" --durations=15 "$@"
+    env --default-signal=INT,QUIT python -m pytest "$folder" "${share[@]}" --durations=15 "$@"
 }
 
 case $PART in
