@@ -47,6 +47,8 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
+    # One port per worker of a machine for its web page: 16, the default, would be the most workers there.
+    "spark.port.maxRetries": "256",
     "spark.log.level": "ERROR",
     "spark.sql.artifact.isolation.enabled": "false",
     "spark.python.daemon.module": "worker.spark_daemon",

@@ -161,7 +161,7 @@ class Actor:
             case NotJoinable(reason=why, waits=waits):
                 self._park(shard, text, is_mariadb=is_mariadb, why=why, contradicts=not waits)
             case Join(clauses=clauses, dropped=dropped):
-                work.passing.subjects.add(subject_of([shard.target]))
+                work.passing.subjects.add(subject)
                 if clauses:
                     run_once(
                         work.session,
@@ -172,6 +172,7 @@ class Actor:
                         STRICT,
                         work.stop,
                         work.tell,
+                        subject,
                         position=work.statement.position,
                     )
                 work.passing.put(plan, tracked.creation)

@@ -59,7 +59,8 @@ def join_target(
     found = everyone(session, schema, task, source)
     members = _members(found.mine, found.others, work, plan)
     waiting = [other for other in found.waiting if other.target == plan.target]
-    if waiting:
+    # What was begun before the other came to wait is brought to its end: the target may have it already.
+    if waiting and records.read_begun(session, schema, task, source, join_subject(plan.target)) is None:
         return blocked_by(waiting[0])
     gone = dropped.read(session, schema, task)
     shards: dict[Member, Shard] = {}
