@@ -102,7 +102,8 @@ def _rehearsal(session: Session, config: config_pb2.SubTaskConfig, sources: Sequ
     silent: tuple[str, ...] = ()
     try:
         found = everyone(session, schema, task, config.source_id, sources)
-        silent = found.silent if found.mine else (*found.silent, config.source_id)
+        asked = meta.read_row(session, schema, task, config.source_id)
+        silent = found.silent if asked is not None and asked.dealing else (*found.silent, config.source_id)
         gone = dropped.read(session, schema, task)
         for source in sorted({plan.source for plan in (*found.mine.values(), *found.others)}):
             row = meta.read_row(session, schema, task, source)
