@@ -39,6 +39,7 @@ def test_every_outcome_and_what_is_to_be_known() -> None:
     text = " ".join(lines)
     assert "missing: s3 d.c, s3 d.c," in text
     assert "s3 d.c and 1 more" in text
+    assert text.count("s3 d.c") == 20
     assert "[50005 ddl-of-shards-without-mode]" in text
     assert text.count("is one of 2 shard tables") == 1
     assert "2 s1 d.b because" not in text

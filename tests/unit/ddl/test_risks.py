@@ -74,6 +74,10 @@ CASES: dict[str, tuple[Case, tuple[str, ...]]] = {
              "`a` varchar(20)"),
         (),
     ),
+    "longer, of another type": (
+        Case("ALTER TABLE t MODIFY a TEXT", "`a` varchar(9)", "`a` text", "`a` varchar(9)", "`a` text"),
+        (),
+    ),
     "narrower": (
         Case("ALTER TABLE t MODIFY a SMALLINT", A, "`a` smallint", A, "`a` smallint"),
         (f"column `a` changes from int to smallint: {REFUSED}", COPIES),
