@@ -131,6 +131,11 @@ class FakeWorker(WorkerServicer):
     ) -> pb.PreviewUpdateResponse:
         return pb.PreviewUpdateResponse(tables=self.behaviour.table_changes)
 
+    def PreviewDDL(
+        self, request: pb.WorkerPreviewDDLRequest, context: grpc.ServicerContext
+    ) -> pb.WorkerPreviewDDLResponse:
+        raise NotImplementedError
+
     def PurgeRelay(
         self, request: pb.WorkerPurgeRelayRequest, context: grpc.ServicerContext
     ) -> pb.WorkerPurgeRelayResponse:

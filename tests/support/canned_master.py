@@ -92,6 +92,9 @@ class CannedMaster(MasterServicer):
     def UnlockDDLLock(self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext) -> Any:
         return self._next("UnlockDDLLock", request)
 
+    def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("PreviewDDL", request)
+
     def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> Any:
         return self._next("ListMember", request)
 

@@ -36,8 +36,8 @@ class Case:
         ddl = parse_ddl(self.ddl, "d", 0)
         assert isinstance(ddl, Changing)
         others = {f"o{at}": shape(each) for at, each in enumerate(self.others)}
-        tables = map(shape, (self.before, self.after, self.target, self.goal))
-        return risks(Change("mine", ddl, *tables, others, self.strict))
+        before, after, target, goal = map(shape, (self.before, self.after, self.target, self.goal))
+        return risks(Change("mine", ddl, before, after, target, goal, others, self.strict))
 
 
 REFUSED = "the target refuses the statement if a value there does not fit"
@@ -128,8 +128,8 @@ def test_what_a_server_may_do_in_place_is_not_called_a_copy() -> None:
     options = "ENGINE=InnoDB ROW_FORMAT=REDUNDANT"
     ddl = parse_ddl(case.ddl, "d", 0)
     assert isinstance(ddl, Changing)
-    redundant = [replace(shape(each), options=options) for each in (case.target, case.goal)]
-    assert risks(Change("mine", ddl, shape(case.before), shape(case.after), *redundant, {}, strict=True)) == ()
+    target, goal = (replace(shape(each), options=options) for each in (case.target, case.goal))
+    assert risks(Change("mine", ddl, shape(case.before), shape(case.after), target, goal, {}, strict=True)) == ()
 
 
 def test_many_names_are_cut() -> None:

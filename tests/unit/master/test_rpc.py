@@ -46,6 +46,9 @@ class _Master(MasterServicer):
     def ShowDDLLocks(self, request: pb.ShowDDLLocksRequest, context: grpc.ServicerContext) -> pb.ShowDDLLocksResponse:
         raise NotImplementedError
 
+    def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
+        raise NotImplementedError
+
     def UnlockDDLLock(
         self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext
     ) -> pb.UnlockDDLLockResponse:
