@@ -11,7 +11,7 @@ from typing import cast
 from tests.support.daemon import Daemon
 from tests.support.wait import until
 from tests.support.world import World
-from tests.support.writer import ORDERS, ShardTable, Writer
+from tests.support.writer import ORDERS, ShardTable, Writer, beside_a_writer
 
 
 def _kill_worker(world: World) -> None:
@@ -249,11 +249,11 @@ def _give(world: World, kills: Kills, shards: Sequence[ShardTable]) -> None:
     if kills:
         world.cluster.hooks.hold(next(iter(kills)))
     for shard in shards:
-        connection = shard.connect()
-        with connection.cursor() as cursor:
-            cursor.execute(f"ALTER TABLE {shard.name} ADD COLUMN added INT NOT NULL DEFAULT 7")
-            cursor.execute(f"UPDATE {shard.name} SET added = id % 5 WHERE id % 2 = 0")
-        connection.close()
+        beside_a_writer(
+            shard,
+            f"ALTER TABLE {shard.name} ADD COLUMN added INT NOT NULL DEFAULT 7",
+            f"UPDATE {shard.name} SET added = id % 5 WHERE id % 2 = 0",
+        )
     if kills:
         kill_at_each(world, kills)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.support.kills import Kills, kill_at_each, locks_of
 from tests.support.wait import until
 from tests.support.world import World
-from tests.support.writer import ShardTable, Writer
+from tests.support.writer import ShardTable, Writer, beside_a_writer
 
 JOINED = ("ddl.before", "join.held", "ddl.begun", "ddl.run", "ddl.before_passing", "ddl.passing", "ddl.passed")
 """The moments of a statement that changes the target."""
@@ -50,11 +50,9 @@ def _give(world: World, kills: Kills, shards: Sequence[ShardTable], clause: str)
     if kills:
         world.cluster.hooks.hold(next(iter(kills)))
     for shard in shards:
-        connection = shard.connect()
-        with connection.cursor() as cursor:
-            cursor.execute(f"ALTER TABLE {shard.name} {clause}")
-            if clause.startswith("ADD"):
-                cursor.execute(f"UPDATE {shard.name} SET added = id % 5 WHERE id % 2 = 0")
-        connection.close()
+        texts = [f"ALTER TABLE {shard.name} {clause}"]
+        if clause.startswith("ADD"):
+            texts.append(f"UPDATE {shard.name} SET added = id % 5 WHERE id % 2 = 0")
+        beside_a_writer(shard, *texts)
     if kills:
         kill_at_each(world, kills)

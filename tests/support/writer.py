@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pymysql
@@ -154,6 +155,21 @@ class _Hand:
         default_factory=dict[Callable[[], Connection], Connection]
     )
     next_moved_key: int = 0
+
+
+def beside_a_writer(shard: ShardTable, *statements: str) -> None:
+    """Run them at the shard table's server; one that loses a deadlock with the writer's transactions runs again."""
+    connection = shard.connect()
+    with closing(connection), connection.cursor() as cursor:
+        for statement in statements:
+            done = False
+            while not done:
+                try:
+                    cursor.execute(statement)
+                    done = True
+                except pymysql.MySQLError as error:
+                    if error.args[0] not in _AGAIN:
+                        raise
 
 
 class Writer:
