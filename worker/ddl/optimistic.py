@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from worker.connection import quote_name
 from worker.ddl import dropped, records
 from worker.ddl.clause import ClauseKind
 from worker.ddl.creation import Creation, read_creation
-from worker.ddl.described import Shape, described
+from worker.ddl.described import Index, Shape, described
 from worker.ddl.digests import Printed
 from worker.ddl.dropped import Member
 from worker.ddl.everyone import everyone
@@ -102,6 +103,10 @@ def joined_target(
 
     ``others``: every other shard table of the target. ``strict``: see :func:`worker.ddl.joined.join`.
     """
+    for index in after.indexes:
+        known = before.shape.index(index.key)
+        if index.unique and (known is None or not known.unique):
+            return _unique_comes(index, others)
     answer = join(
         target,
         tuple(others.values()),
@@ -114,13 +119,22 @@ def joined_target(
     match answer:
         case NotJoinable():
             return answer
-        case Joined(unique_added=unique) if unique:
-            # Lanes at other sources would have to hold to one order from here on: all must stand.
-            return NotJoinable(f"unique index {unique[0]} comes to the target", subject=unique[0], waits=True)
         case Joined():
             left = {member: shard.dropped - answer.gone for member, shard in others.items()}
             changed = {member: columns for member, columns in left.items() if columns != others[member].dropped}
             return Join(answer.clauses, {**changed, own: answer.dropped})
+
+
+def _unique_comes(index: Index, others: Mapping[Member, Shard]) -> NotJoinable:
+    """With a further unique key at the target the order of changes to different rows matters, so all changes of its
+    shard tables must come by one lane (TargetFacts.one_lane). Those that wait get there when they come back; one that
+    has the index already would go on in many."""
+    having = [shard.name for shard in others.values() if (found := shard.shape.index(index.key)) and found.unique]
+    name = quote_name(index.name)
+    if not having:
+        return NotJoinable(f"unique index {name} spans the rows of all shard tables", subject=index.name, waits=True)
+    reason = f"unique index {name} spans the rows of all shard tables, and {having[0]} has it already"
+    return NotJoinable(reason, subject=index.name, other=having[0])
 
 
 def blocked_by(waiting: TablePlan) -> NotJoinable:
