@@ -128,6 +128,16 @@ class TableJoin:
         return self._run_unit(self._lanes(self._way), stop)
 
     @property
+    def numbers(self) -> frozenset[int]:
+        """Of the tables that it was made for."""
+        return self._joining.numbers
+
+    @property
+    def replays(self) -> bool:
+        """Whether the tables' history is at the target already: they have waited before a sharding DDL."""
+        return self._joining.replays
+
+    @property
     def joining(self) -> Joining:
         """As it is recorded now."""
         way = self._way

@@ -39,8 +39,10 @@ class ReleasedTables:
         plans = joining_plans(context, frozenset(released))
         one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
         joining = begin_replay(context, released, one_lane)
-        self.waiting.take(released)
         return TableJoin(context, self.service, self.source_position, joining, self.meeting, self.waiting, self.ops)
+
+    def taken(self, join: TableJoin) -> None:
+        self.waiting.take(join.numbers)
 
     def lowest(self) -> RelayOffset | None:
         return self.waiting.lowest()

@@ -83,6 +83,10 @@ class Coming(Protocol):
         """The tables that are to join now; None: none. Raises coded errors."""
         ...
 
+    def taken(self, join: TableJoin) -> None:
+        """``join``'s tables come from here no more: whoever asked for them has them."""
+        ...
+
     def lowest(self) -> RelayOffset | None:
         """Where the relay log is needed from, for those to come; None: nowhere."""
         ...
@@ -99,6 +103,9 @@ class Coming(Protocol):
 class _Nobody:
     def next(self) -> TableJoin | None:
         return None
+
+    def taken(self, join: TableJoin) -> None:
+        pass
 
     def lowest(self) -> RelayOffset | None:
         return None
@@ -145,8 +152,11 @@ class JoiningUnit:
         own = _Running("own-lanes", self._main.run, stop.child())
         try:
             while not own.is_over:
-                if self._join is None:
-                    self._join = self._next(own)
+                if self._join is None and (coming := self._next(own)) is not None:
+                    # In this order: at no moment are these tables neither here nor there, when somebody asks how far
+                    # the relay log is needed or whether all is applied.
+                    self._join = coming
+                    self._coming.taken(coming)
                 if self._join is not None:
                     self._bring_in(self._join, own)
             return own.outcome()
@@ -281,7 +291,12 @@ class JoiningUnit:
     # --- told
 
     def status(self) -> worker_pb2.SyncStatus:
-        return self._main.status()
+        """Nothing is synced while shard tables wait before a sharding DDL, or their rows come up behind it."""
+        status = self._main.status()
+        join = self._join
+        if self._coming.waits() or (join is not None and join.replays):
+            status.synced = False
+        return status
 
     def doing(self) -> str:
         return "; ".join(phrase for phrase in (self._main.doing(), self._coming.doing()) if phrase)
