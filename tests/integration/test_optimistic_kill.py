@@ -18,7 +18,13 @@ def test_kill_at_moments_of_a_join_at_the_target(world: World) -> None:
     kill_while_joined(world, "mixed", _ADDING, _DROPPING)
 
 
+# Whoever lives through a kill at ddl.begun may send the statement before its connection is cut: the next run finds the
+# target as it shall be, and never comes to ddl.run.
+_SENT_ALREADY = ("tasks", "jvm")
+
+
 @pytest.mark.grid
 @pytest.mark.parametrize("victim", ["tasks", "master", "etcd", "target", "worker", "jvm"])
 def test_kill_at_every_moment_of_a_join_at_the_target(world: World, victim: str) -> None:
-    kill_while_joined(world, victim, at_each(victim, JOINED), at_each(victim, JOINED))
+    moments = tuple(moment for moment in JOINED if moment != "ddl.run" or victim not in _SENT_ALREADY)
+    kill_while_joined(world, victim, at_each(victim, moments), at_each(victim, moments))
