@@ -6,24 +6,14 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from proto import ddl_standing
+from proto.ddl_standing import Standing
+
 
 class Stage(enum.Enum):
     GATHERING = "gathering"
     EXECUTING = "executing"
     RELEASED = "released"
-
-
-class Standing(enum.Enum):
-    """How a shard table stands towards a lock's statement."""
-
-    READY = "ready"
-    """It waits before it."""
-    PASSED = "passed"
-    """It has it behind it."""
-    MISSING = "missing"
-    """Its rows flow, and it has not come to it."""
-    CONFLICTING = "conflicting"
-    """It waits before another statement, with this one not behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +94,10 @@ class Situation:
 
 
 def waits_before(member: Member, lock: Lock) -> bool:
-    """Whether ``member`` waits before the lock's statement, so that RELEASED lets it go on.
-
-    The same words once more behind it (``ADD INDEX (c)`` twice) are another statement.
-    """
-    parked = member.parked
-    if parked is None or parked.form != lock.form:
-        return False
-    return member.structure != lock.after or parked.after == lock.after
+    """See :func:`proto.ddl_standing.waits_before`."""
+    return ddl_standing.waits_before(member.structure, member.parked, lock)
 
 
 def standing(member: Member, lock: Lock) -> Standing:
-    """A statement that leaves the structure as it is cannot be seen to have been passed: its tables must all come."""
-    if waits_before(member, lock):
-        return Standing.READY
-    if member.structure == lock.after != lock.before:
-        return Standing.PASSED
-    return Standing.MISSING if member.parked is None else Standing.CONFLICTING
+    """See :func:`proto.ddl_standing.standing`."""
+    return ddl_standing.standing(member.structure, member.parked, lock)

@@ -15,36 +15,30 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from proto import errors, hooks, state_pb2
+from proto import hooks, state_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker import meta
-from worker.connection import Session, Side, server_info
+from worker.connection import Session, Side
 from worker.context import SubTaskContext
 from worker.cutoff import ANSWER_SECONDS, session_until
 from worker.ddl import parked as parked_tables
 from worker.ddl import records, run_locks
-from worker.ddl.behind import behind
+from worker.ddl.behind import behind_parked, read_again
 from worker.ddl.creation import Creation
-from worker.ddl.dialect import Dialect
 from worker.ddl.digests import Digests, digest_of
 from worker.ddl.execute import run_once, subject_of
 from worker.ddl.parked import Parked
 from worker.ddl.rewrite import form_of
 from worker.ddl.run_locks import LockRun
 from worker.ddl.session import PLAIN
-from worker.ddl.shape import Changing, placed
-from worker.ddl.statement import parse_ddl
+from worker.ddl.shape import placed
 from worker.ddl.tracker import Tracked, Tracker, open_tracker
 from worker.ddl.waiting import WaitingTables
 from worker.join.record import Joining
 from worker.plan import TablePlan, TargetTable
-from worker.position import RelayOffset
-from worker.relay.model import Statement
 from worker.replicate.dealing import Dealing
 from worker.shard_desk import Lock, ShardDesk
-from worker.table import Table
-from worker.target_table import find_stand_ins
 from worker.unit import StopSignal
 
 log = get_logger()
@@ -191,38 +185,17 @@ class ShardAgent:
         if known is not None:
             return replace(known, parked=item)
         plan, creation = seen.plans[number], seen.creations[number]
-        statement, ddl = _statement(item), _again(item)
+        statement, ddl = read_again(item)
         if item.released:  # the record has the structure behind it already
             tracked = Tracked(plan.table, creation)
             after = self._digests.digest(plan.table, creation, tracker)
         else:
-            tracked = self._tracked(plan.table, creation, tracker, item)
+            tracked = behind_parked(tracker, plan, creation, item, self._context.config.task)
             after = digest_of(tracked.creation)
         form = hashlib.sha256(form_of(item.text, item.sql_mode, ddl).encode()).hexdigest()[:16]
         found = _Waits(item, form, placed(item.text, statement, plan.target), tracked, after)
         self._behind[item] = found
         return found
-
-    def _tracked(self, table: Table, creation: Creation, tracker: Tracker, item: Parked) -> Tracked:
-        """``table`` behind the statement that it waits before."""
-        session = tracker.session
-        dialect = Dialect(
-            item.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names)
-        )
-
-        def refused(name: str, reason: object, errno: int) -> ShardmergeError:
-            _, task, source = self._context.who
-            return errors.ddl.STRUCTURE_REFUSES(
-                source=source,
-                task=task,
-                position=item.place.position,
-                table=name,
-                reason=reason,
-                errno=errno,
-                statement=item.text,
-            )
-
-        return behind(tracker, table, creation, item.text, _statement(item), _again(item), item.given, dialect, refused)
 
     def _publish(self, seen: _Seen, waits: Mapping[int, _Waits], tracker: Tracker) -> None:
         """Tell etcd, if it is other than told before."""
@@ -325,14 +298,3 @@ def _target(seen: _Seen, number: int) -> TargetTable:
 
 def _target_of(lock: Lock) -> TargetTable:
     return TargetTable(lock.target_schema, lock.target_table)
-
-
-def _statement(item: Parked) -> Statement:
-    nowhere = RelayOffset(0, 0)
-    return Statement(nowhere, nowhere, nowhere, item.place.position, item.schema, item.text, item.sql_mode)
-
-
-def _again(item: Parked) -> Changing:
-    ddl = parse_ddl(item.text, item.schema, item.sql_mode)
-    assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else is parked
-    return ddl

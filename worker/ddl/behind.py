@@ -6,17 +6,22 @@ from collections.abc import Callable
 
 import pymysql
 
+from proto import errors
 from proto.errors import ShardmergeError
-from worker.connection import Session, execute
+from worker.connection import Session, execute, server_info
 from worker.create_table import UnreadableCreateTable
 from worker.ddl.creation import Creation
 from worker.ddl.dialect import Dialect, declared_types
+from worker.ddl.parked import Parked
 from worker.ddl.session import StatementSession
 from worker.ddl.shape import Changing, placed, renamed_columns
+from worker.ddl.statement import parse_ddl
 from worker.ddl.tracker import Told, Tracked, Tracker
-from worker.plan import TargetTable
+from worker.plan import TablePlan, TargetTable
+from worker.position import RelayOffset
 from worker.relay.model import Statement
 from worker.table import Table
+from worker.target_table import find_stand_ins
 from worker.trouble import Trouble, errno_of, reason_of, trouble
 
 Refused = Callable[[str, object, int], ShardmergeError]
@@ -47,6 +52,34 @@ def behind(
         raise refusal_of(error, table.full_name, refused) from error
     except UnreadableCreateTable as error:
         raise refused(table.full_name, error, 0) from error
+
+
+def behind_parked(tracker: Tracker, plan: TablePlan, creation: Creation, item: Parked, task: str) -> Tracked:
+    """``plan``'s table behind the statement that it waits before. Raises as :func:`behind`: STRUCTURE_REFUSES."""
+    session = tracker.session
+    dialect = Dialect(item.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names))
+
+    def refused(name: str, reason: object, errno: int) -> ShardmergeError:
+        return errors.ddl.STRUCTURE_REFUSES(
+            source=plan.source,
+            task=task,
+            position=item.place.position,
+            table=name,
+            reason=reason,
+            errno=errno,
+            statement=item.text,
+        )
+
+    statement, ddl = read_again(item)
+    return behind(tracker, plan.table, creation, item.text, statement, ddl, item.given, dialect, refused)
+
+
+def read_again(item: Parked) -> tuple[Statement, Changing]:
+    """The statement that a shard table waits before, as merged tables get it."""
+    nowhere = RelayOffset(0, 0)
+    ddl = parse_ddl(item.text, item.schema, item.sql_mode)
+    assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else is parked
+    return Statement(nowhere, nowhere, nowhere, item.place.position, item.schema, item.text, item.sql_mode), ddl
 
 
 def runs(text: str, given: StatementSession) -> Callable[[Session], None]:

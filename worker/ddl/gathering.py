@@ -1,7 +1,7 @@
 """For whom a shard table waits that stands before a sharding DDL, as the master's lock would say it. Pure.
 
 The lock itself is the master's (master/ddl_lock.py); this is what a rehearsal says of it, from the records at the
-target.
+target, by the same rule (proto/ddl_standing.py).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from proto.ddl_standing import Standing, standing
 from worker.ddl.dropped import Member
 
 
@@ -49,6 +50,15 @@ class Gathering:
         return not (self.missing or self.conflicting or self.contradicting)
 
 
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """See :class:`proto.ddl_standing.Sought`."""
+
+    form: str
+    before: str
+    after: str
+
+
 def gathering(places: Mapping[Member, Place], mine: Member) -> Gathering:
     """``places``: every shard table of the target; that of ``mine`` waits."""
     own = places[mine].waits
@@ -59,23 +69,15 @@ def gathering(places: Mapping[Member, Place], mine: Member) -> Gathering:
         if each.waits is not None and each.waits.form == own.form
     ]
     first = min(same)[1]
-    before = places[first]
-    assert before.waits is not None  # noqa: S101 - for the type checker: it was picked for it
-    after, changes = before.waits.after, before.structure != before.waits.after
-    ready: list[Member] = []
-    missing: list[Member] = []
-    conflicting: list[Member] = []
+    theirs = places[first].waits
+    assert theirs is not None  # noqa: S101 - for the type checker: it was picked for it
+    sought = _Sought(own.form, places[first].structure, theirs.after)
+    found: dict[Standing, list[Member]] = {each: [] for each in Standing}
     for member, each in sorted(places.items()):
-        waits = each.waits
-        if waits is not None and waits.form == own.form and (each.structure != after or waits.after == after):
-            ready.append(member)
-        elif each.structure == after and changes:
-            continue  # it has it behind it
-        elif waits is None:
-            missing.append(member)
-        else:
-            conflicting.append(member)
+        found[standing(each.structure, each.waits, sought)].append(member)
+    ready = found[Standing.READY]
     contradicting = tuple(
         member for member in ready if (waits := places[member].waits) is not None and waits.contradicts
     )
+    missing, conflicting = found[Standing.MISSING], found[Standing.CONFLICTING]
     return Gathering(first, tuple(ready), tuple(missing), tuple(conflicting), contradicting)

@@ -12,19 +12,16 @@ import pymysql
 from pymysql.constants import ER
 
 from proto import config_pb2, errors, rpc, worker_pb2
-from proto.errors import ShardmergeError
 from worker import meta
 from worker.connection import Endpoint, Session, Side, coding, connect, errno_of, rows, server_info
 from worker.ddl import dropped, parked, records
-from worker.ddl.behind import behind
+from worker.ddl.behind import behind_parked, read_again
 from worker.ddl.dialect import Dialect
 from worker.ddl.dropped import Member
 from worker.ddl.everyone import everyone
 from worker.ddl.parked import Parked
 from worker.ddl.rehearsal import Rehearsal
-from worker.ddl.rehearsed import Answer, ShardTable, Waits, asked_tables, statement_of
-from worker.ddl.shape import Changing
-from worker.ddl.statement import parse_ddl
+from worker.ddl.rehearsed import Answer, ShardTable, Waits, asked_tables
 from worker.ddl.tables import TableName
 from worker.ddl.target_copy import TargetCopies
 from worker.ddl.tracker import open_tracker
@@ -128,7 +125,7 @@ def _rehearsal(session: Session, config: config_pb2.SubTaskConfig, sources: Sequ
             raise  # else nothing has begun there yet
     for at, item in waiting.items():
         if at in tables:
-            tables[at] = _waiting(tables[at], item, copies, dialect(item.is_mariadb), task)
+            tables[at] = _waiting(tables[at], item, copies, task)
     return Rehearsal(
         task,
         config.shard_mode,
@@ -145,30 +142,12 @@ def _is_mariadb(start: SourcePosition) -> bool:
     return start.server.startswith("server-id ") or bool(_MARIADB_GTIDS.match(start.gtid_set))
 
 
-def _waiting(table: ShardTable, item: Parked, copies: TargetCopies, dialect: Dialect, task: str) -> ShardTable:
+def _waiting(table: ShardTable, item: Parked, copies: TargetCopies, task: str) -> ShardTable:
     """``table``, which waits before ``item``'s statement."""
-    plan, statement = (
-        table.plan,
-        replace(statement_of(item.text, item.schema, item.sql_mode), position=item.place.position),
-    )
-    ddl = parse_ddl(item.text, item.schema, item.sql_mode)
-    if table.creation is None or not isinstance(ddl, Changing):
+    if table.creation is None:
         return table
-
-    def refused(name: str, reason: object, errno: int) -> ShardmergeError:
-        return errors.ddl.STRUCTURE_REFUSES(
-            source=plan.source,
-            task=task,
-            position=item.place.position,
-            table=name,
-            reason=reason,
-            errno=errno,
-            statement=item.text,
-        )
-
-    tracked = behind(
-        copies.tracker, plan.table, table.creation, item.text, statement, ddl, item.given, dialect, refused
-    )
+    statement, ddl = read_again(item)
+    tracked = behind_parked(copies.tracker, table.plan, table.creation, item, task)
     waits = Waits(statement, ddl, item.text, item.given, tracked, item.since, item.why, item.contradicts)
     return replace(table, waits=waits)
 
