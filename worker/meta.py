@@ -12,6 +12,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     lock_run          which locks' statements have run at a target table (worker/ddl/run_locks.py)
     parked_table      shard tables that wait before a sharding DDL (worker/ddl/parked.py)
     dropped_column    columns that shard tables dropped while the target keeps them (worker/ddl/dropped.py)
+    online_ddl        tables that are made beside shard tables by an online schema change (worker/ddl/online/records.py)
     deferred_index    secondary indexes that a target table of ours still lacks (worker/deferred/store.py)
 
 A unit takes over by raising ``subtask.epoch``; every commit below re-reads an epoch in its own
@@ -33,6 +34,7 @@ from worker import bounds
 from worker.connection import Session, quote_name
 from worker.ddl import dropped, parked, run_locks
 from worker.ddl import records as ddl_records
+from worker.ddl.online import records as online_records
 from worker.position import SourcePosition
 from worker.replicate.stream import Stream
 from worker.table import Table
@@ -96,6 +98,7 @@ _TABLES = (
     *ddl_records.TABLES,
     parked.TABLE,
     dropped.TABLE,
+    online_records.TABLE,
     run_locks.TABLE,
 )
 
@@ -108,6 +111,7 @@ _OWNED = (
     *ddl_records.OWNED,
     parked.NAME,
     dropped.NAME,
+    online_records.NAME,
 )
 
 

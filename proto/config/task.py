@@ -20,6 +20,9 @@ from proto.errors import config
 
 DEFAULT_CHUNK_ROWS = 8096
 DEFAULT_LANES = 2
+DEFAULT_SHADOW_TABLES = ("^_(.+)_(?:new|gho)$",)
+DEFAULT_TRASH_TABLES = ("^_(.+)_(?:ghc|del|old)$",)
+"""DM's (docs: "Migrate from Databases that Use GH-ost/PT-osc")."""
 MAX_LANES_FROM_SYNCER = 4
 """A lane applies thousands of rows per transaction and holds a Spark slot for as long as the task runs; a
 DM worker applies a hundred rows and costs next to nothing. DM's usual 16 workers are no 16 lanes."""
@@ -81,6 +84,7 @@ class TaskFile:
             replicate=_replicate(task, instance),
             ignore_checking_items=task.ignore_checking_items,
             shard_mode=_SHARD_MODES[task.shard_mode or ("pessimistic" if task.is_sharding else "")],
+            online_ddl=_online_ddl(task),
         )
         if list_name:
             subtask.block_allow_list.CopyFrom(task.block_allow_lists()[list_name].to_proto(list_name))
@@ -158,6 +162,15 @@ def _instance_number_notes(document: Document, task: TaskModel) -> tuple[str, ..
         "in partition id: no schema and table number may occur at two of them"
         for number, names in sources.items()
         if len(names) > 1
+    )
+
+
+def _online_ddl(task: TaskModel) -> pb.OnlineDdl | None:
+    if not task.online_ddl and not task.online_ddl_scheme:
+        return None
+    return pb.OnlineDdl(
+        shadow_tables=task.shadow_table_rules or DEFAULT_SHADOW_TABLES,
+        trash_tables=task.trash_table_rules or DEFAULT_TRASH_TABLES,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 
@@ -68,11 +69,25 @@ def _top_level(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
             )
     if task.meta_schema.lower() in SYSTEM_SCHEMAS:
         yield document.finding(("meta-schema",), "is a system schema")
+    rules = {"shadow-table-rules": task.shadow_table_rules, "trash-table-rules": task.trash_table_rules}
+    for key, texts in rules.items():
+        for index, text in enumerate(texts):
+            if reason := _unfit(text):
+                yield document.finding((key, index), reason)
     for name, route in task.routes.items():
         target = route.target_schema.lower()
         if target in SYSTEM_SCHEMAS or target == task.meta_schema.lower():
             kind = "a system schema" if target in SYSTEM_SCHEMAS else "the task's meta schema"
             yield document.finding(("routes", name, "target-schema"), f"is {kind}")
+
+
+def _unfit(text: str) -> str:
+    """Why a rule cannot tell a table's own name; "" when it can."""
+    try:
+        found = re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"not a regular expression: {error.msg if isinstance(error, re.error) else 'too large'}"
+    return "" if found.groups else "needs a group (…), which matches the name of the table itself"
 
 
 def _instances(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:

@@ -44,7 +44,7 @@ _SYNCER = {
     "enable-ansi-quotes": "no effect",
 }
 _OPTIMISTIC = "no effect: shard-mode: optimistic is always strict: a shard table waits where values could differ"
-_ONLINE_DDL = "no effect yet: tables of gh-ost and pt-online-schema-change are tables like all others"
+_ONLINE_DDL_SCHEME = "tables of both tools are known by shadow-table-rules and trash-table-rules, whichever it is"
 _HEARTBEAT = "no effect: lag needs no heartbeat table"
 _VALIDATOR = "no effect: continuous validation is missing"
 
@@ -61,10 +61,7 @@ TASK_NOTES: Mapping[NotePath, str] = {
     ("timezone",): "no effect: both sides always speak UTC",
     ("collation_compatible",): "no effect: columns keep the charset and collation of the source",
     ("mariadb2tidb",): "no effect",
-    ("online-ddl",): _ONLINE_DDL,
-    ("online-ddl-scheme",): _ONLINE_DDL,
-    ("shadow-table-rules",): _ONLINE_DDL,
-    ("trash-table-rules",): _ONLINE_DDL,
+    ("online-ddl-scheme",): _ONLINE_DDL_SCHEME,
     ("clean-dump-file",): "no effect: nothing is dumped to files",
     ("enable-heartbeat",): _HEARTBEAT,
     ("heartbeat-update-interval",): _HEARTBEAT,

@@ -204,6 +204,15 @@ OPERATOR_STATEMENT = _define(
     workaround='Say it again with DDL of tables, named as at the source: `dmctl binlog replace|inject {task} "…" '
     "-s {source}`, or `dmctl binlog revert {task} -s {source}`.",
 )
+SWAP_UNCLEAR = _define(
+    50016,
+    "online-ddl-not-told",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: at {position} {table} is swapped by an online schema change, and what that "
+    "makes of it is not to be told: {reason}: {statement}",
+    workaround='The task stands right before the swap. `dmctl binlog replace {task} "ALTER TABLE …" -s {source}` '
+    f"says what changes at the target; or {_SKIP}. The structure of its rows is taken from the source in any case.",
+)
 PREVIEW_STATEMENT = _define(
     50150,
     "preview-statement",

@@ -94,7 +94,7 @@ class Definition:
             return "its CHECK may refuse rows that come without it"
         if self.default == NO_DEFAULT:
             return "it has no default" if self.nullable else "it is NOT NULL without a default"
-        if not _LITERAL.fullmatch(self.default):
+        if not is_literal(self.default):
             return f"its default {self.default} is no literal: the target would compute another value than the source"
         return ""
 
@@ -121,6 +121,11 @@ class Definition:
         if not self.type.charset or not self.text.startswith(bare):
             return self.text
         return self.type.sql + _OF_CHARSET.sub("", self.text[len(bare) :], count=1)
+
+
+def is_literal(default: str) -> bool:
+    """Whether a default, as printed, is the same value wherever and whenever it is asked for."""
+    return _LITERAL.fullmatch(default) is not None
 
 
 def definition(name: str, text: str, collation: str) -> Definition:

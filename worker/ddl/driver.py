@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from proto import config_pb2, errors, hooks
+from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker import meta
 from worker.connection import Session, Side, rows, server_info
@@ -24,12 +25,15 @@ from worker.ddl.by_word import act_by_word, actions_by_word
 from worker.ddl.dialect import Dialect
 from worker.ddl.digests import Printed
 from worker.ddl.everyone import everyone
+from worker.ddl.online import records as online_records
+from worker.ddl.online.step import Course, read_step, with_away
+from worker.ddl.online.swap import Meant, OnlineChanges
 from worker.ddl.operator import Ops, Word, word_on
 from worker.ddl.passing import Passing, TablesStanding
 from worker.ddl.plan import Action, Alter, Drop, Make, Scene, Shard, decide
 from worker.ddl.records import StatementPlace
 from worker.ddl.renames import forget_marks
-from worker.ddl.routed import shown, touched
+from worker.ddl.routed import RoutedScope, shown, touched
 from worker.ddl.scope import classify
 from worker.ddl.session import StatementSession, system_zone
 from worker.ddl.statement import Ddl, parse_ddl
@@ -54,6 +58,19 @@ Columns = Callable[[TablesStanding], Mapping[str, str]]
 def main_columns(standing: TablesStanding) -> Mapping[str, str]:
     """Of a subtask's own lanes."""
     return {"dealing": standing.dealing.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Met:
+    """A statement that a stream has come to. ``ddl``: None when it changes nothing, or an operator answers for it."""
+
+    statement: Statement
+    queried: Queried
+    ddl: Ddl | None
+    word: Word | None
+    session: Session
+    passing: Passing
+    stop: StopSignal
 
 
 class StatementDriver:
@@ -113,9 +130,11 @@ class StatementDriver:
                 if place.is_exactly(statement):
                     passing.enter(plan)
             work: Work | None = None
-            # What has waited before the statement has been through all that it takes.
-            if not passing.entered and (ddl is not None or word is not None):
-                work = self._act(statement, queried, ddl, word, session, passing, stop, held)
+            # What has waited before the statement has been through all that it takes. What still waits for a later one
+            # has been through this one too: its rows here were applied before.
+            is_ours = not passing.entered and RoutedScope(self.standing.scope)(statement)
+            if is_ours and (ddl is not None or word is not None):
+                work = self._act(_Met(statement, queried, ddl, word, session, passing, stop), held)
                 if stop.is_set:
                     return None
             hooks.reach("ddl.before_passing")
@@ -141,47 +160,55 @@ class StatementDriver:
 
     # --- parts
 
-    def _act(
-        self,
-        statement: Statement,
-        queried: Queried,
-        ddl: Ddl | None,
-        word: Word | None,
-        session: Session,
-        passing: Passing,
-        stop: StopSignal,
-        held: ExitStack,
-    ) -> Work | None:
+    def _act(self, met: _Met, held: ExitStack) -> Work | None:
         """None: it comes to nothing. ``held``: what is held until the statement is recorded."""
         context = self._context
-        scene = self._scene(session, stop)
+        scene, meant = self._meant(met)
+        word = met.word
         if word is not None:
-            actions = actions_by_word(word, ddl, statement, scene)
-            actor = self._actor(statement, queried, ddl, session, passing, stop, _going(actions))
+            actions = actions_by_word(word, meant.ddl, meant.statement, scene)
+            actor = self._actor(met, meant, _going(actions))
             act_by_word(word, actions, actor)
             actor.settle()
             return actor.work
-        actions = decide(ddl, statement, scene) if ddl is not None else ()
+        actions = decide(meant.ddl, meant.statement, scene) if meant.ddl is not None else ()
         if not actions:
             return None
-        if not queried.event.is_text:
-            _, task, source = context.who
-            raise errors.ddl.STATEMENT_UNKNOWN(
-                source=source, task=task, position=statement.position, statement=shown(statement)
-            )
-        actor = self._actor(statement, queried, ddl, session, passing, stop, _going(actions))
+        if not met.queried.event.is_text:
+            raise self._not_understood(met.statement)
+        actor = self._actor(met, meant, _going(actions))
+        is_mariadb = met.queried.is_mariadb
         for action in actions:
             if isinstance(action, Alter) and self._waiting is not None:
                 if context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
-                    actor.join(action, held, is_mariadb=queried.is_mariadb)
+                    actor.join(action, held, is_mariadb=is_mariadb)
                 else:
-                    actor.park(action, is_mariadb=queried.is_mariadb)
+                    actor.park(action, is_mariadb=is_mariadb)
             else:
                 actor.do(action)
-            if stop.is_set:
+            if met.stop.is_set:
                 return actor.work
         actor.settle()
         return actor.work
+
+    def _meant(self, met: _Met) -> tuple[Scene, Meant]:
+        """What the statement is for the task's own tables: that of a tool for online schema changes may be another."""
+        scene, meant = self._scene(met.session, met.stop), Meant(met.statement, met.ddl)
+        rules, tables = self._context.rules, self.standing.scope
+        if met.ddl is None or not rules.online.is_on:
+            return scene, meant
+        seen = online_records.read(met.session, *self._context.who)
+        course = Course(rules.online, seen, tables.holds, scene)
+        step = read_step(met.ddl, course)
+        scene = replace(scene, shards=with_away(scene, course))
+        if step.is_empty:
+            return scene, meant
+        if not met.queried.event.is_text:
+            raise self._not_understood(met.statement)
+        actor = self._actor(met, meant, frozenset())
+        server = Server(met.queried.is_mariadb, met.queried.version)
+        changes = OnlineChanges(actor.work, actor.structures, actor.dialect, self._printed, scene, seen, server)
+        return scene, changes.follow(step, by_operator=met.word is not None and not met.word.own)
 
     def _word(self, statement: Statement) -> Word | None:
         ops = self._ops()
@@ -216,7 +243,7 @@ class StatementDriver:
             return None
         ddl = parse_ddl(statement.text, statement.schema, statement.sql_mode)
         if ddl is None:
-            raise errors.ddl.STATEMENT_UNKNOWN(**given)
+            raise self._not_understood(statement)
         return ddl
 
     def _scene(self, session: Session, stop: StopSignal) -> Scene:
@@ -247,29 +274,30 @@ class StatementDriver:
             is_view,
         )
 
-    def _actor(
-        self,
-        statement: Statement,
-        queried: Queried,
-        ddl: Ddl | None,
-        session: Session,
-        passing: Passing,
-        stop: StopSignal,
-        going: frozenset[int],
-    ) -> Actor:
-        context = self._context
-        event = queried.event
+    def _given(self, met: _Met) -> StatementSession:
+        """The session in which the statement was given."""
+        event = met.queried.event
         zone = ""
         if event.variables.time_zone == "SYSTEM":
-            with context.at_source(stop) as source_session:
+            with self._context.at_source(met.stop) as source_session:
                 zone = system_zone(source_session, event.second)
-        given = StatementSession.of(event, zone)
+        return StatementSession.of(event, zone)
+
+    def _actor(self, met: _Met, meant: Meant, going: frozenset[int]) -> Actor:
+        context, session = self._context, met.session
+        given = meant.given or self._given(met)
         tracker = open_tracker(session, context.who, self._stream.name, context.epoch)
-        work = Work(context, statement, ddl, given, session, passing, stop, self._tell, going)
+        work = Work(context, meant.statement, meant.ddl, given, session, met.passing, met.stop, self._tell, going)
         dialect = Dialect(
-            queried.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names)
+            met.queried.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names)
         )
         return Actor(work, Structures(work, tracker, dialect), dialect, self._printed)
+
+    def _not_understood(self, statement: Statement) -> ShardmergeError:
+        _, task, source = self._context.who
+        return errors.ddl.STATEMENT_UNKNOWN(
+            source=source, task=task, position=statement.position, statement=shown(statement)
+        )
 
     def _tell(self, waits_for: str) -> None:
         self._waits_for = waits_for
@@ -282,6 +310,7 @@ class StatementDriver:
             records.write_creations(inner, *who, passing.creations)
             parked.write(inner, *who, passing.parked)
             dropped.write(inner, *who[:2], passing.dropped)
+            online_records.write(inner, *who, passing.online)
             records.write_passed(inner, *who, stream, StatementPlace.of(statement))
             for subject in sorted(passing.subjects):
                 records.forget_begun(inner, *who, subject)

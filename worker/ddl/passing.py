@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from worker.ddl.creation import Creation
 from worker.ddl.dropped import Member
+from worker.ddl.online.records import Seen
 from worker.ddl.parked import Parked
 from worker.ddl.tables import TableName, TableScope
 from worker.plan import TablePlan, TargetTable
@@ -59,7 +60,7 @@ def plans_by_number(plans: tuple[TablePlan, ...]) -> dict[int, TablePlan]:
 class Passing:
     """What the actions of one statement have led to so far; recorded all at once. ``subjects``: under which statements
     were begun at the target; ``marked``: those of them that have left a mark there; ``dropped``: see
-    worker/ddl/dropped.py."""
+    worker/ddl/dropped.py; ``online``: see worker/ddl/online/records.py, None for records that go."""
 
     standing: TablesStanding
     tables: dict[int, Table] = field(default_factory=dict[int, Table])
@@ -72,6 +73,7 @@ class Passing:
     entered: list[TablePlan] = field(default_factory=list[TablePlan])
     marked: set[str] = field(default_factory=set[str])
     dropped: dict[Member, frozenset[str]] = field(default_factory=dict[Member, frozenset[str]])
+    online: dict[TableName, Seen | None] = field(default_factory=dict[TableName, Seen | None])
 
     @property
     def next_number(self) -> int:

@@ -12,7 +12,7 @@ class RoutedScope:
 
     Names count as they are written and in lower case: a server with ``lower_case_table_names=1`` logs a statement
     with the names as they were typed, while its tables, and so the rules, have them in lower case. Calling raises
-    what :meth:`TableScope.holds` raises.
+    what :meth:`TableScope.concerns` raises.
     """
 
     def __init__(self, scope: TableScope) -> None:
@@ -23,7 +23,7 @@ class RoutedScope:
 
     def _routes(self, schema: str, table: str) -> bool:
         names = {(schema, table), (schema.lower(), table.lower())}
-        return any(self._tables.holds(*name) for name in names)
+        return any(self._tables.concerns(*name) for name in names)
 
     def _may_hold(self, schema: str) -> bool:
         return any(map(self._tables.may_hold, {schema, schema.lower()}))

@@ -28,6 +28,12 @@ class TableScope:
             return False
         return self.rules.route(schema, table) is not None
 
+    def concerns(self, schema: str, table: str) -> bool:
+        """Whether statements of the table are: also those of one that an online schema change makes beside a table of
+        its. Raises what :meth:`Rules.route` raises."""
+        own = self.rules.online.own(table)
+        return self.holds(schema, table) or (bool(own) and self.holds(schema, own))
+
     def may_hold(self, schema: str) -> bool:
         """Whether a table of the schema could be one of them; True when in doubt."""
         if self.only is not None and all(schema != name for name, _ in self.only):

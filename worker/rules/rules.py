@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proto import config_pb2 as pb
 from proto.config.names import SYSTEM_SCHEMAS
@@ -11,6 +11,7 @@ from proto.errors import config
 from worker.plan import ColumnPlan, PartitionId, TablePlan
 from worker.rules.block_allow import BlockAllow
 from worker.rules.column_mapping import ColumnMapper
+from worker.rules.online import OnlineNames
 from worker.rules.router import Route, Router
 from worker.table import Table
 
@@ -23,6 +24,7 @@ class Rules:
     block_allow: BlockAllow
     router: Router
     mapper: ColumnMapper
+    online: OnlineNames = field(default_factory=OnlineNames)
 
     @staticmethod
     def from_config(subtask: pb.SubTaskConfig) -> Rules:
@@ -32,16 +34,17 @@ class Rules:
             BlockAllow.from_config(subtask.task, subtask.block_allow_list, subtask.case_sensitive),
             Router.from_config(subtask),
             ColumnMapper.from_config(subtask),
+            OnlineNames.from_config(subtask.task, subtask.online_ddl),
         )
 
     def route(self, schema: str, table: str) -> Route | None:
         """Where the table's rows go; None when it takes no part.
 
         The server's own schemas never take part, nor does a schema named like the task's meta schema: on
-        a server that is the target of another task it holds that task's checkpoints. Raises
-        ``config.AMBIGUOUS_ROUTE``.
+        a server that is the target of another task it holds that task's checkpoints. Nor do tables that
+        are made beside others by a tool for online schema changes. Raises ``config.AMBIGUOUS_ROUTE``.
         """
-        if self._reserved(schema) or not self.block_allow.passes(schema, table):
+        if self._reserved(schema) or self.online.own(table) or not self.block_allow.passes(schema, table):
             return None
         return self.router.route(schema, table)
 

@@ -62,6 +62,7 @@ def test_every_field_of_the_subtasks() -> None:
         snapshot=pb.SnapshotConfig(threads=8, chunk_rows=1000, position="auto"),
         load=pb.LoadConfig(defer_indexes=True),
         replicate=pb.ReplicateConfig(lanes=4, batch_rows=500, batch_bytes=8388608),
+        online_ddl=pb.OnlineDdl(shadow_tables=["^_(.+)_(?:new|gho)$"], trash_tables=["^_(.+)_(?:ghc|del|old)$"]),
     )
     assert list(two.routes) == [route]
     assert not two.column_mappings
@@ -88,6 +89,32 @@ def test_own_blocks_win_over_dms() -> None:
     )
     assert not one.load.defer_indexes
     assert one.replicate == pb.ReplicateConfig(lanes=9, batch_rows=5, batch_bytes=6)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("online-ddl: false\n", None),
+        ("online-ddl: false\nshadow-table-rules: [^s_(.+)$]\n", None),
+        ("online-ddl: false\nonline-ddl-scheme: pt\n", (["^_(.+)_(?:new|gho)$"], ["^_(.+)_(?:ghc|del|old)$"])),
+        ("shadow-table-rules: [^s_(.+)$, ^(.+)_s$]\n", (["^s_(.+)$", "^(.+)_s$"], ["^_(.+)_(?:ghc|del|old)$"])),
+        ("trash-table-rules: [^t_(.+)$]\n", (["^_(.+)_(?:new|gho)$"], ["^t_(.+)$"])),
+    ],
+)
+def test_which_tables_are_of_online_schema_changes(keys: str, expected: tuple[list[str], list[str]] | None) -> None:
+    for one in task(TASK + keys).to_subtasks():
+        assert one.HasField("online_ddl") == (expected is not None)
+        if expected is not None:
+            assert (list(one.online_ddl.shadow_tables), list(one.online_ddl.trash_tables)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"), [("[^_.+_gho$]", "needs a group"), ('["("]', "not a regular expression: missing )")]
+)
+@pytest.mark.parametrize("key", ["shadow-table-rules", "trash-table-rules"])
+def test_a_rule_for_online_schema_changes_tells_the_tables_own_name(key: str, rules: str, says: str) -> None:
+    found = refused(TASK + f"{key}: {rules}\n")
+    assert f"{key}[0]" in found and says in found
 
 
 def test_thread_keys_win_over_blocks_and_inline_blocks_work() -> None:

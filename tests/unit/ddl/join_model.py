@@ -45,7 +45,14 @@ def altered(items: tuple[str, ...], clauses: tuple[str, ...]) -> tuple[str, ...]
                     at = 0 if place.group(1) == "FIRST" else names.index(place.group(2).lower()) + 1
                 found.insert(at, rest)
             case "MODIFY COLUMN":
-                found[names.index(named(rest))] = rest
+                at = names.index(named(rest))
+                place = re.search(rf" (FIRST|AFTER {_NAME})$", rest)
+                found[at] = rest[: place.start()] if place else rest
+                if place:
+                    moved = found.pop(at)
+                    behind = [named(item) for item in found]
+                    at = 0 if place.group(1) == "FIRST" else behind.index(place.group(2).lower()) + 1
+                    found.insert(at, moved)
             case "DROP COLUMN":
                 found.pop(names.index(named(rest)))
                 found = [each for item in found if (each := _left(item, named(rest)))]
