@@ -68,9 +68,9 @@ missing_packages() { # [mysql]
     command -v etcd >/dev/null || echo etcd-server
     [ "$(java_major)" -ge 17 ] || echo openjdk-17-jre-headless
     c_compiler_works || printf '%s\n' gcc libc6-dev
-    # Programs that only the caller wants, each in a package of its own name.
+    # Programs that only the caller wants, each in a package of its own name, or as program=package.
     for program in ${ALSO_NEEDED:-}; do
-        command -v "$program" >/dev/null || echo "$program"
+        command -v "${program%%=*}" >/dev/null || echo "${program##*=}"
     done
     python=$(pick_python)
     if [ -z "$python" ]; then

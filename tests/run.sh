@@ -86,7 +86,7 @@ tests() { # <folder> [pytest options]
 }
 
 case $PART in
-    all | integration | cases | grid) install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
+    all | integration | cases | grid) ALSO_NEEDED=pt-online-schema-change=percona-toolkit install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
     *) install_packages || exit 1 ;;
 esac
 make_venv "$ROOT" "$VENV" "[dev]" || exit 1

@@ -144,6 +144,17 @@ HIDDEN_TABLES = _define(
     "invisible to it and would be left out without a word",
     workaround="{grant}",
 )
+ONLINE_DDL_TABLES = _define(
+    12019,
+    "online-ddl-tables",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: {tables} are named as tables that a tool for online schema changes makes, and are left "
+    "out",
+    workaround="If a change is under way: the structure behind its swap is read from the source when the task comes to "
+    "it, and stops the task where it does not tell all (50016); to be sure, start when it has ended. If they are "
+    "tables like all others: say so by shadow-table-rules and trash-table-rules, or online-ddl: false.",
+)
 ID_RANGE = _define(
     12020,
     "id-out-of-range",

@@ -29,6 +29,7 @@ SUBTASK_ITEMS = [
     *SOURCE_ITEMS,
     "binlog_db",
     "dump_privilege",
+    "online_ddl",
     "table_schema",
     "auto_increment_ID",
     "target_connection",
@@ -282,6 +283,20 @@ def test_tables_that_cannot_be_merged(fresh: Database) -> None:
     assert cascade.error_msg.endswith("shard_1.t_4 (up)")
     assert engine.error_msg.endswith("shard_1.t_5")
     assert keyless.error_msg.endswith("shard_1.t_3")
+
+
+def test_tables_of_an_online_schema_change(fresh: Database) -> None:
+    fresh.execute(
+        "CREATE TABLE shard_1._t_1_gho LIKE shard_1.t_1",
+        "CREATE TABLE shard_1._t_1_old LIKE shard_1.t_1",
+    )
+    subtask = subtask_of(fresh)
+    assert "online_ddl" not in warnings(check_subtask(source_of(fresh), subtask))
+    subtask.online_ddl.shadow_tables.append("^_(.+)_gho$")
+    subtask.online_ddl.trash_tables.append("^_(.+)_old$")
+    warning = warnings(check_subtask(source_of(fresh), subtask))["online_ddl"]
+    assert warning.code == 12019
+    assert "shard_1._t_1_gho, shard_1._t_1_old are named" in warning.error_msg
 
 
 def test_ids_that_do_not_fit_their_mapping(fresh: Database) -> None:

@@ -17,6 +17,8 @@ from tests.support.world import World
 
 _ROWS = "INSERT INTO t (id, n) VALUES ({0}, {0}), ({0} + 1, NULL)"
 
+_COLS = "id, c, k, f, e, d, a, b"
+
 # What both kinds of server understand; NOPAD is a collation that the other kind lacks.
 _BOTH = (
     "ALTER TABLE t ADD COLUMN j JSON, ALGORITHM=INSTANT",
@@ -43,6 +45,18 @@ _BOTH = (
     "INSERT INTO t (id, k) VALUES (40, 'no json')",
     "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, c), COMMENT = 'it''s'",
     "UPDATE t SET c = 'moved' WHERE id = 40",
+    "CREATE TABLE _t_gho LIKE t",
+    "ALTER TABLE _t_gho ADD o JSON, ADD p VARCHAR(9) COLLATE NOPAD DEFAULT 'ä', CHANGE k l LONGTEXT, ADD KEY (p)",
+    "INSERT INTO _t_gho (id, c, l) SELECT id, c, k FROM t",
+    "RENAME TABLE t TO _t_del, _t_gho TO t",
+    """INSERT INTO t (id, c, l, o) VALUES (50, 'swapped', '[', '{"b": [1.5, "ß"]}')""",
+    "ALTER TABLE t CHANGE l k LONGTEXT COLLATE utf8mb4_bin",
+    "CREATE TABLE __cols_new LIKE cols",
+    "ALTER TABLE __cols_new ADD o JSON AFTER id, ADD p VARCHAR(9) COLLATE NOPAD NOT NULL DEFAULT 'ä', ADD KEY (p)",
+    f"INSERT INTO __cols_new ({_COLS}) SELECT {_COLS} FROM cols",
+    "RENAME TABLE cols TO __cols_old, __cols_new TO cols",
+    """INSERT INTO cols (id, c, o) VALUES (97, 'swapped', '{"b": [1.5, "ß"]}')""",
+    "DROP TABLE _t_del, __cols_old",
     "CREATE TABLE emptied LIKE t",
     "INSERT INTO emptied (id) VALUES (1)",
     "TRUNCATE TABLE emptied",

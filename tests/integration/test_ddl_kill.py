@@ -22,6 +22,8 @@ _KILLS: dict[str, Kills] = {
     "delete": {**at_every_moment("target")["delete"], "ddl.deleting": "jvm"},
     "drop": {**at_every_moment("target")["drop"], "ddl.begun": "worker"},
     "create": {**at_every_moment("target")["create"], "ddl.made": "jvm"},
+    "shadow": {"ddl.before": "worker", "ddl.before_passing": "target", "ddl.passing": "worker", "ddl.passed": "jvm"},
+    "swap": {**at_every_moment("target")["swap"], "ddl.swap": "worker", "ddl.run": "worker", "ddl.passed": "worker"},
 }
 
 

@@ -14,16 +14,19 @@ from tests.support.world import World
 
 _RUN = ("ddl.before", "ddl.begun", "ddl.run", "ddl.before_passing", "ddl.passing", "ddl.passed")
 _DELETED = ("ddl.before", "ddl.deleting", "ddl.before_passing", "ddl.passing", "ddl.passed")
+_RECORDED = ("ddl.before", "ddl.before_passing", "ddl.passing", "ddl.passed")
 _MADE = ("ddl.before", "ddl.made", "ddl.before_passing", "ddl.passing", "ddl.passed")
 
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """``text``: at the source, with ``$`` for the schema; ``then``: behind it; ``moments``: where it may be killed."""
+    """``text``: at the source, with ``$`` for the schema; ``then``: behind it; ``moments``: where it may be killed;
+    ``first``: before it, without kills."""
 
     text: str
     then: tuple[str, ...]
     moments: tuple[str, ...] = _RUN
+    first: tuple[str, ...] = ()
 
 
 STATEMENTS: dict[str, Killed] = {
@@ -46,6 +49,17 @@ STATEMENTS: dict[str, Killed] = {
         ("INSERT INTO $.made (id) VALUES (1), (2)",),
         _MADE,
     ),
+    "shadow": Killed(
+        "ALTER TABLE $._a_gho ADD COLUMN extra INT NOT NULL DEFAULT 7, CHANGE n m INT",
+        ("INSERT INTO $._a_gho (id, m) SELECT id, n FROM $.a",),
+        _RECORDED,
+        ("CREATE TABLE $._a_gho LIKE $.a",),
+    ),
+    "swap": Killed(
+        "RENAME TABLE $.a TO $._a_del, $._a_gho TO $.a",
+        ("INSERT INTO $.a VALUES (21, 2, 3)", "UPDATE $.a SET extra = extra + 1 WHERE id < 3", "DROP TABLE $._a_del"),
+        ("ddl.before", "ddl.swap", *_RUN[1:]),
+    ),
 }
 
 
@@ -64,6 +78,9 @@ def kill_at_moments_of_statements(world: World, label: str, kills: Mapping[str, 
     for name, killed in STATEMENTS.items():
         chosen = kills.get(name, {})
         source.execute(f"INSERT INTO {schema}.t (id) VALUES ({100 + len(name) + ord(name[0])})")
+        if killed.first:
+            source.execute(*(text.replace("$", schema) for text in killed.first))
+            settle(world, schema)
         if chosen:
             world.cluster.hooks.hold(next(iter(chosen)))
         source.execute(*(text.replace("$", schema) for text in (killed.text, *killed.then)))
@@ -134,3 +151,4 @@ def judge(world: World, schema: str) -> None:
     )
     assert left == [], "trackers that nobody needs any more"
     assert target.query("SELECT * FROM dm_meta.statement_begun") == []
+    assert target.query("SELECT * FROM dm_meta.online_ddl") == []

@@ -25,6 +25,7 @@ DESCRIPTIONS = {
     "binlog_db": "no filter keeps routed schemas out of the binary log",
     "replication_privilege": "the source's user may read the binary log",
     "dump_privilege": "the source's user may read the tables",
+    "online_ddl": "no online schema change is under way",
     "table_schema": "the tables can be merged",
     "auto_increment_ID": "ids fit their mapping and do not collide",
     "meta_position": "the start position is still in the binary log",

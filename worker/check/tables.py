@@ -28,6 +28,7 @@ class TablesView:
     """The routed tables: their names, and plans or errors for each that can be described."""
 
     names: tuple[tuple[str, str], ...]
+    beside: tuple[tuple[str, str], ...]  # tables made beside these by a tool for online schema changes
     visible: int  # tables that the user can see at all
     tables: tuple[Table, ...]
     plans: tuple[TablePlan, ...]
@@ -41,12 +42,16 @@ class TablesView:
 def look_at_tables(view: SourceView, rules: Rules) -> TablesView:
     """Apply the rules to what the source has. Raises ``pymysql.MySQLError``."""
     names: list[tuple[str, str]] = []
+    beside: list[tuple[str, str]] = []
     refused: list[ShardmergeError] = []
     visible = list_tables(view.session)
     for schema, name in visible:
+        own = rules.online.own(name)
         try:
             if rules.route(schema, name) is not None:
                 names.append((schema, name))
+            elif own and rules.route(schema, own) is not None:
+                beside.append((schema, name))
         except ShardmergeError as error:
             refused.append(error)
     tables: list[Table] = []
@@ -60,14 +65,22 @@ def look_at_tables(view: SourceView, rules: Rules) -> TablesView:
             plans.append(rules.plan(len(plans), view.source_id, table))
         except ShardmergeError as error:
             refused.append(error)
-    return TablesView(tuple(names), len(visible), tuple(tables), tuple(plans), tuple(refused))
+    return TablesView(tuple(names), tuple(beside), len(visible), tuple(tables), tuple(plans), tuple(refused))
 
 
 def check_tables(checklist: Checklist, view: SourceView, tables: TablesView, *, snapshot: bool) -> None:
     """``snapshot``: the task copies what is there (not task-mode incremental)."""
     checklist.run("dump_privilege", lambda: _dump_privilege(view, tables))
+    checklist.run("online_ddl", lambda: _online_ddl(view, tables))
     checklist.run("table_schema", lambda: _table_schema(view, tables, snapshot))
     checklist.run("auto_increment_ID", lambda: _ids(view, tables))
+
+
+def _online_ddl(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+    if tables.beside:
+        names = [f"{schema}.{name}" for schema, name in tables.beside]
+        found = errors.check.ONLINE_DDL_TABLES(source=view.source_id, tables=some(names))
+        yield warned("online_ddl", view.source_id, found)
 
 
 def _dump_privilege(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
