@@ -63,6 +63,7 @@ def said(found: Step) -> list[str]:
         ("RENAME TABLE t TO __t_old, __t_new TO t", ["__t_new for t"]),
         ("RENAME TABLE t TO _x_20260101_del, _t_gho TO t", ["_t_gho for t"]),
         ("RENAME TABLE t TO _t_del, _t_gho TO t, u TO _u_del, _u_gho TO u", ["_t_gho for t", "_u_gho for u"]),
+        ("RENAME TABLE t TO xt, xt TO _t_del, _t_gho TO xs, xs TO t", ["_t_gho for t"]),
         ("RENAME TABLE t TO _t_old", ["t left as _t_old"]),
         ("ALTER TABLE t RENAME TO _t_old", ["t left as _t_old"]),
         ("ALTER TABLE t RENAME TO _t_old, ALGORITHM=INPLACE", ["t left as _t_old"]),
@@ -94,6 +95,7 @@ def test_steps(text: str, words: list[str]) -> None:
         "TRUNCATE TABLE _t_gho",
         "RENAME TABLE xs TO xt",
         "CREATE SCHEMA e",
+        "RENAME TABLE t TO _t_del, xs TO t",
     ],
 )
 def test_what_is_no_step(text: str) -> None:
@@ -106,7 +108,6 @@ def test_what_is_no_step(text: str) -> None:
     ("text", "mixed"),
     [
         ("RENAME TABLE t TO _t_del, _t_gho TO t, u TO v", "d.u"),
-        ("RENAME TABLE t TO _t_del, xs TO t", ""),
         ("RENAME TABLE t TO _t_del, _t_gho TO t, xs TO v", "d.xs"),
     ],
 )

@@ -52,6 +52,8 @@ def test_an_empty_group_is_no_name() -> None:
     names = OnlineNames.from_config("task", pb.OnlineDdl(shadow_tables=["^(t)?_gho$"]))
     assert names.shadow_of("_gho") == ""
     assert names.shadow_of("t_gho") == "t"
+    names = OnlineNames.from_config("task", pb.OnlineDdl(trash_tables=["^(t?)_gho$", "^(.*)_gho$", "^_(.+)$"]))
+    assert names.trash_of("_gho") == "gho"
 
 
 def test_a_rule_that_is_no_expression() -> None:

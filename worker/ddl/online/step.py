@@ -219,7 +219,7 @@ def _moved(
     if leaving is not None:
         if not names.trash_of(name[1]):
             return False
-        if leaving.name not in into and _lowered(leaving.name) not in map(_lowered, into):
+        if _lowered(leaving.name) not in map(_lowered, into):
             found.changes.append(Left(leaving, name))
         return True
     if names.shadow_of(origin[1]) and taken is not None:
