@@ -91,13 +91,16 @@ def to_record(target: Target, lock: Lock) -> pb.LockRecord:
     )
 
 
-def _report(target: Target, source: str, state: State) -> Report | None:
-    entry = state.shards.get((target.task, source))
-    if entry is None:
-        return None
-    own = [one for one in entry.value.targets if (one.schema, one.table) == (target.schema, target.table)]
+def report_of(target: Target, source: str, record: pb.ShardRecord) -> Report:
+    """What ``source`` tells of ``target``."""
+    own = [one for one in record.targets if (one.schema, one.table) == (target.schema, target.table)]
     members = tuple(member for one in own for member in _members(source, one))
     return Report(members, next((one.executed for one in own), ""))
+
+
+def _report(target: Target, source: str, state: State) -> Report | None:
+    entry = state.shards.get((target.task, source))
+    return None if entry is None else report_of(target, source, entry.value)
 
 
 def _members(source: str, target: pb.ShardTarget) -> Iterator[Member]:

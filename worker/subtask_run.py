@@ -21,7 +21,7 @@ from worker.ddl.creation import Creation
 from worker.ddl.driver import StatementDriver
 from worker.ddl.parked import Parked
 from worker.ddl.passing import TablesStanding, plans_by_number
-from worker.ddl.tables import TableName, TableScope
+from worker.ddl.tables import TableScope
 from worker.ddl.waiting import WaitingTables
 from worker.ddl.widen import Widening
 from worker.deferred.adder import IndexAdder
@@ -29,6 +29,7 @@ from worker.ended import EndedUnit, load_report
 from worker.host import Host
 from worker.join.join import TableJoin
 from worker.join.released import ReleasedTables
+from worker.join.standing import others_of, own_shards
 from worker.join.unit import NOBODY, JoiningUnit
 from worker.join.update import Update
 from worker.meta import Phase, SubTaskRow
@@ -190,12 +191,8 @@ class SubTaskRun:
                 joining, tables = self._update(rules, epoch).joining(source, target, row, dealing, tables)
             with coding(self._target_endpoint, Side.TARGET, "target"):
                 parked = parked_tables.read(target, *self._who)
-            others = joining.names(tables) if joining is not None else frozenset[TableName]()
-            others |= {(tables[number].schema, tables[number].name) for number in parked}
-            shards = None
-            if dealing is not None:
-                # A table that moves to another target joins under a new number: the old one takes no part any more.
-                shards = frozenset(at for at in dealing.shards if (tables[at].schema, tables[at].name) not in others)
+            others = others_of(tables, joining, parked)
+            shards = own_shards(tables, dealing, others) if dealing is not None else None
             if dealing is not None and shards is not None and self._is_begun(target):
                 # The target may be as it is behind the statement already: it is looked at there.
                 plans = recorded_plans(rules, self._source_id, tables, shards, dealing.one_lane)

@@ -9,9 +9,8 @@ streams and holds up none of them.
 
 from __future__ import annotations
 
-import hashlib
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -24,18 +23,18 @@ from worker.context import SubTaskContext
 from worker.cutoff import ANSWER_SECONDS, session_until
 from worker.ddl import parked as parked_tables
 from worker.ddl import records, run_locks
-from worker.ddl.behind import behind_parked, read_again
+from worker.ddl.behind import behind_parked
 from worker.ddl.creation import Creation
 from worker.ddl.digests import Digests, digest_of
+from worker.ddl.duty import Execute, Member, Release, Waits, duty_of, shard_record, waits_of
 from worker.ddl.execute import run_once, subject_of
 from worker.ddl.parked import Parked
-from worker.ddl.rewrite import form_of
 from worker.ddl.run_locks import LockRun
 from worker.ddl.session import PLAIN
-from worker.ddl.shape import placed
 from worker.ddl.tracker import Tracked, Tracker, open_tracker
 from worker.ddl.waiting import WaitingTables
 from worker.join.record import Joining
+from worker.join.standing import taking_part
 from worker.plan import TablePlan, TargetTable
 from worker.replicate.dealing import Dealing
 from worker.shard_desk import Lock, ShardDesk
@@ -45,19 +44,6 @@ log = get_logger()
 
 _LOOK_SECONDS = 0.1
 _BACKOFF_SECONDS = 2.0
-_Stage = state_pb2.LockRecord
-
-
-@dataclass(frozen=True, slots=True)
-class _Waits:
-    """A parked table's statement: ``form`` as of equal statements, ``text`` as merged tables get it, ``tracked`` the
-    table behind it."""
-
-    parked: Parked
-    form: str
-    text: str
-    tracked: Tracked
-    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +64,7 @@ class ShardAgent:
         self._desk = desk
         self._waiting = waiting
         self._digests = Digests()
-        self._behind: dict[Parked, _Waits] = {}
+        self._behind: dict[Parked, Waits] = {}
         self._told: state_pb2.ShardRecord | None = None
         self._doing = ""
         self._lock = threading.Lock()
@@ -149,19 +135,22 @@ class ShardAgent:
             seen = self._read(session)
             tracker = open_tracker(session, self._context.who, "locks", self._context.epoch)
             waits = {number: self._wait(seen, number, item, tracker) for number, item in seen.parked.items()}
-            self._publish(seen, waits, tracker)
+            members = [
+                Member(plan, self._digests.digest(plan.table, seen.creations[number], tracker), waits.get(number))
+                for number, plan in sorted(seen.plans.items())
+            ]
+            self._publish(seen, members)
             for lock in locks:
-                mine = [item for number, item in waits.items() if _target(seen, number) == _target_of(lock)]
-                if lock.stage == _Stage.STAGE_EXECUTING and lock.owner == self._context.source.source_id:
-                    run = seen.runs.get(_target_of(lock))
-                    if run is None or run.generation != lock.generation:
-                        self._execute(session, lock, mine, run, stop)
+                mine = [member for member in members if member.plan.target == _target_of(lock)]
+                match duty_of(lock, self._context.source.source_id, seen.runs.get(_target_of(lock)), mine):
+                    case Execute(runs=runs):
+                        self._execute(session, lock, mine, stop, runs=runs)
                         return True
-                if lock.stage == _Stage.STAGE_RELEASED:
-                    freed = [item for item in mine if self._is_freed(lock, seen, item, tracker)]
-                    if freed:
+                    case Release(freed=freed):
                         self._release(session, lock, freed)
                         return True
+                    case None:
+                        pass
         return False
 
     def _read(self, session: Session) -> _Seen:
@@ -171,80 +160,46 @@ class ShardAgent:
         found = parked_tables.read(session, *who)
         dealing = Dealing.from_json(row.dealing) if row is not None else None
         joining = Joining.from_json(row.joining) if row is not None else None
-        numbers = {*(dealing.shards if dealing is not None else ()), *found}
-        if joining is not None:
-            numbers |= joining.numbers
         plans = {
-            number: context.rules.plan(number, context.source.source_id, tables[number]) for number in sorted(numbers)
+            number: context.rules.plan(number, context.source.source_id, tables[number])
+            for number in sorted(taking_part(dealing, joining, found))
         }
         return _Seen(plans, records.read_creations(session, *who), found, run_locks.read(session, *who[:2]))
 
-    def _wait(self, seen: _Seen, number: int, item: Parked, tracker: Tracker) -> _Waits:
+    def _wait(self, seen: _Seen, number: int, item: Parked, tracker: Tracker) -> Waits:
         """Of a table that waits, and of one that was released and has no stream yet."""
         known = self._behind.get(item) or self._behind.get(replace(item, released=False))
         if known is not None:
             return replace(known, parked=item)
         plan, creation = seen.plans[number], seen.creations[number]
-        statement, ddl = read_again(item)
         if item.released:  # the record has the structure behind it already
             tracked = Tracked(plan.table, creation)
             after = self._digests.digest(plan.table, creation, tracker)
         else:
             tracked = behind_parked(tracker, plan, creation, item, self._context.config.task)
             after = digest_of(tracked.creation)
-        form = hashlib.sha256(form_of(item.text, item.sql_mode, ddl).encode()).hexdigest()[:16]
-        found = _Waits(item, form, placed(item.text, statement, plan.target), tracked, after)
+        found = waits_of(item, plan, tracked, after)
         self._behind[item] = found
         return found
 
-    def _publish(self, seen: _Seen, waits: Mapping[int, _Waits], tracker: Tracker) -> None:
+    def _publish(self, seen: _Seen, members: Sequence[Member]) -> None:
         """Tell etcd, if it is other than told before."""
-        targets: dict[TargetTable, state_pb2.ShardTarget] = {}
-        for number, plan in sorted(seen.plans.items()):
-            run = seen.runs.get(plan.target)
-            target = targets.setdefault(
-                plan.target,
-                state_pb2.ShardTarget(
-                    schema=plan.target_schema,
-                    table=plan.target_table,
-                    executed=run.generation if run is not None else "",
-                ),
-            )
-            digest = self._digests.digest(plan.table, seen.creations[number], tracker)
-            told = target.tables.add(schema=plan.table.schema, table=plan.table.name, structure=digest)
-            item = waits.get(number)
-            if item is not None and not item.parked.released:
-                told.parked.statement = item.text
-                told.parked.form = item.form
-                told.parked.after = item.after
-                told.parked.position = str(item.parked.place.position)
-                told.parked.since = item.parked.since
-                told.parked.reason = item.parked.why
-                told.parked.contradicts = item.parked.contradicts
-        record = state_pb2.ShardRecord(epoch=self._context.epoch, targets=targets.values())
+        record = shard_record(self._context.epoch, members, seen.runs)
         if record != self._told:
             _, task, source = self._context.who
             self._desk.publish(task, source, record)
             self._told = record
 
-    def _is_freed(self, lock: Lock, seen: _Seen, item: _Waits, tracker: Tracker) -> bool:
-        """Whether the table waits before the lock's statement: not before the same words once more, behind it."""
-        if item.form != lock.form or item.parked.released:
-            return False
-        number = item.parked.number
-        now = self._digests.digest(seen.plans[number].table, seen.creations[number], tracker)
-        return now != lock.after or item.after == lock.after
-
     # --- steps
 
-    def _execute(self, session: Session, lock: Lock, mine: list[_Waits], run: LockRun | None, stop: StopSignal) -> None:
-        """Run the lock's statement at the target, unless the target corresponds to what lies behind it already."""
+    def _execute(self, session: Session, lock: Lock, mine: Sequence[Member], stop: StopSignal, *, runs: bool) -> None:
+        """Run the lock's statement at the target if it ``runs``; record that it has run."""
         context, target = self._context, _target_of(lock)
         # Whoever came first may have left meanwhile: the statement is the lock's, only its session is unknown then.
-        same = next((item for item in mine if item.form == lock.form), None)
+        same = next((item for member in mine if (item := member.waits) is not None and item.form == lock.form), None)
         text, given = (lock.statement, PLAIN) if same is None else (same.text, same.parked.given)
         hooks.reach("lock.executing")
-        if run is None or run.structure != lock.after:
+        if runs:
             with session_until(stop, context.target_endpoint, Side.TARGET, name="target", read_timeout=None) as own:
                 run_once(
                     own,
@@ -269,7 +224,7 @@ class ShardAgent:
         meta.pass_statement(session, *context.who, context.epoch, {}, {}, also)
         hooks.reach("lock.told")
 
-    def _release(self, session: Session, lock: Lock, freed: list[_Waits]) -> None:
+    def _release(self, session: Session, lock: Lock, freed: Sequence[Waits]) -> None:
         """The statement lies behind these tables: record their structures behind it."""
         context = self._context
         released = {item.parked.number: replace(item.parked, released=True) for item in freed}
@@ -290,10 +245,6 @@ class ShardAgent:
             tables=[table.full_name for table in tables.values()],
             statement=lock.statement,
         )
-
-
-def _target(seen: _Seen, number: int) -> TargetTable:
-    return seen.plans[number].target
 
 
 def _target_of(lock: Lock) -> TargetTable:

@@ -12,6 +12,7 @@ connection does nothing is frozen or gone: its connection is ended, so that it f
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import re
 from collections.abc import Callable, Generator, Sequence
@@ -71,6 +72,24 @@ def _look(session: Session, target: TargetTable) -> str:
     return _AUTO_INCREMENT.sub("", text_of(text))
 
 
+class Next(enum.Enum):
+    """What comes next of a statement that is to run once."""
+
+    BEGIN = "begin"
+    """It is recorded as begun, with the tables' looks; then it runs."""
+    RUN = "run"
+    """It was begun, and the tables look as before it."""
+    HAS_RUN = "has run"
+    """It was begun, and the tables look otherwise."""
+
+
+def next_step(begun: Begun | None, statement: str, now: str) -> Next:
+    """``begun``: what is recorded for its tables; ``now``: digest of their looks. Pure."""
+    if begun is None or begun.statement != statement:
+        return Next.BEGIN
+    return Next.RUN if begun.before == now else Next.HAS_RUN
+
+
 def run_once(
     session: Session,
     who: Who,
@@ -100,14 +119,17 @@ def run_once(
         if not held:
             return
         begun = records.read_begun(session, *who, subject)
-        is_same = begun is not None and begun.statement == statement
-        if not is_same:
+        if begun is None or begun.statement != statement:
             prepare(session)
         now = digest_of(session, targets)
-        if begun is not None and is_same and begun.before != now:
-            log.info("a statement has run already", task=task, source=source, statement=statement)
-            return
-        records.write_begun(session, *who, subject, Begun(statement, now))
+        match next_step(begun, statement, now):
+            case Next.HAS_RUN:
+                log.info("a statement has run already", task=task, source=source, statement=statement)
+                return
+            case Next.BEGIN:
+                records.write_begun(session, *who, subject, Begun(statement, now))
+            case Next.RUN:
+                pass
         hooks.reach("ddl.begun")
         try:
             with given.taken_on(session):

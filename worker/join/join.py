@@ -24,6 +24,7 @@ from worker.ddl.passing import TablesStanding
 from worker.ddl.tables import TableName, TableScope
 from worker.ddl.waiting import WaitingTables
 from worker.join.record import Joining
+from worker.join.standing import joining_at, standing_of
 from worker.lane_service import LaneService
 from worker.plan import TablePlan
 from worker.plans import make_plans, recorded_plans
@@ -36,7 +37,6 @@ from worker.replicate.unit import LANES_DEFAULT, Part, ReplicateUnit, Standing, 
 from worker.snapshot.handover import Handover
 from worker.snapshot.store import SnapshotStore, read_handover
 from worker.snapshot.unit import SnapshotUnit
-from worker.table import Table
 from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ class TableJoin:
         way = self._way
         if way is None:
             return self._joining
-        return _joining_at(self._joining, way.driver.standing, self._context.tables)
+        return joining_at(self._joining, way.driver.standing, self._context.tables)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """Where the joining tables' lanes stand, asked of the target."""
@@ -221,16 +221,9 @@ class TableJoin:
         by_number = {plan.shard: plan for plan in plans}
 
         def columns(standing: TablesStanding) -> Mapping[str, str]:
-            return {"joining": _joining_at(joining, standing, tables).to_json()}
+            return {"joining": joining_at(joining, standing, tables).to_json()}
 
-        numbers = joining.dealing.shards
-        standing = TablesStanding(
-            tables,
-            {number: plan for number, plan in by_number.items() if number in numbers},
-            joining.dealing,
-            TableScope(self._context.rules, only=frozenset(_name(tables[number]) for number in numbers)),
-            frozenset(_name(tables[entry.number]) for entry in joining.entries),
-        )
+        standing = standing_of(joining, self._context.rules, tables, by_number)
         entries = {entry.place: by_number[entry.number] for entry in joining.entries}
         return StatementDriver(self._context, Stream.JOIN, standing, columns, self._waiting, entries, self._ops)
 
@@ -301,16 +294,6 @@ def joining_plans(
             numbers,
             defer=config.load.defer_indexes,
         )
-
-
-def _joining_at(joining: Joining, standing: TablesStanding, tables: tuple[Table, ...]) -> Joining:
-    """What is recorded of ``joining`` where its stream is at ``standing``."""
-    left = tuple(entry for entry in joining.entries if _name(tables[entry.number]) in standing.entering)
-    return replace(joining, dealing=standing.dealing, entries=left)
-
-
-def _name(table: Table) -> TableName:
-    return table.schema, table.name
 
 
 def drop_joining(

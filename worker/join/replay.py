@@ -14,9 +14,22 @@ from worker.ddl.parked import Parked
 from worker.join.record import Entry, Joining
 from worker.position import RelayOffset
 from worker.replicate import checkpoint as checkpoints
-from worker.replicate.dealing import dealing_of
+from worker.replicate.dealing import Dealing, dealing_of
 from worker.replicate.stream import Stream
 from worker.replicate.unit import LANES_DEFAULT, first_checkpoints
+
+
+def replay_of(released: Mapping[int, tuple[Parked, RelayOffset]], dealing: Dealing) -> tuple[Joining, RelayOffset]:
+    """The tables' stream, and where it begins. ``dealing``: of its lanes, without tables. Pure."""
+    first, *others = sorted(released, key=lambda number: released[number][1])
+    begin, offset = released[first]
+    joining = Joining(
+        replace(dealing, shards=frozenset({first})),
+        begin.behind,
+        replays=True,
+        entries=tuple(Entry(number, released[number][0].place) for number in others),
+    )
+    return joining, offset
 
 
 def begin_replay(
@@ -28,17 +41,9 @@ def begin_replay(
     ``released``: by number, with where their rows go on in the relay log at hand; ``one_lane``: names of the targets
     whose keys all belong to one lane. Raises FENCED and coded errors of the target.
     """
-    first, *others = sorted(released, key=lambda number: released[number][1])
-    begin, offset = released[first]
     lanes = context.config.replicate.lanes or LANES_DEFAULT
-    dealing = replace(dealing_of(context.config, lanes, ()), shards=frozenset({first}), one_lane=one_lane)
-    joining = Joining(
-        dealing,
-        begin.behind,
-        replays=True,
-        entries=tuple(Entry(number, released[number][0].place) for number in others),
-    )
-    found = first_checkpoints(lanes, context.epoch, context.relay.relay_id, begin.behind, offset)
+    joining, offset = replay_of(released, replace(dealing_of(context.config, lanes, ()), one_lane=one_lane))
+    found = first_checkpoints(lanes, context.epoch, context.relay.relay_id, joining.start, offset)
 
     def also(session: Session) -> None:
         checkpoints.insert(session, *context.who, found, Stream.JOIN)

@@ -25,6 +25,7 @@ from worker.ddl import records as ddl_records
 from worker.ddl.driver import StatementDriver
 from worker.join.join import TableJoin
 from worker.join.record import Joining
+from worker.join.standing import is_one_place
 from worker.meta import SubTaskRow
 from worker.position import RelayOffset
 from worker.replicate import checkpoint as checkpoints
@@ -269,8 +270,8 @@ class JoiningUnit:
             return own, checkpoints.read_all(session, *who, Stream.JOIN), meta.read_row(session, *who)
 
         found, joined, row = context.at_target(read)
-        here = {(item.relay_id, item.offset, item.skip_events) for item in (*found, *joined)}
-        if row is None or Joining.from_json(row.joining) != record or len(here) != 1:
+        if row is None or Joining.from_json(row.joining) != record or not is_one_place((*found, *joined)):
+            here = sorted({(item.relay_id, item.offset, item.skip_events) for item in (*found, *joined)})
             raise errors.worker.INTERNAL(
                 kind="lanes that do not meet", where=f"task {context.config.task}", reason=f"they stand at {here}"
             )
