@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from worker.ddl.parked import Parked
 from worker.position import RelayOffset
 
 
 class WaitingTables:
-    """Thread-safe. What is here is recorded at the target already."""
+    """Thread-safe. What is here is recorded at the target already: the lock agent reads it there, and may release a
+    table before the driver that has recorded it comes to :meth:`park` it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -23,7 +25,10 @@ class WaitingTables:
         relay log at hand."""
         with self._changed:
             for number, item in parked.items():
-                self._tables[number], self._behind[number] = item, behind
+                known = self._tables.get(number)
+                if known is None or known != replace(item, released=True):
+                    self._tables[number] = item
+                self._behind[number] = behind
             self._tell()
 
     def release(self, released: Iterable[Parked]) -> None:
@@ -53,7 +58,11 @@ class WaitingTables:
     def released(self) -> dict[int, tuple[Parked, RelayOffset]]:
         """The tables whose rows may go on, and from where."""
         with self._changed:
-            return {number: (item, self._behind[number]) for number, item in self._tables.items() if item.released}
+            return {
+                number: (item, self._behind[number])
+                for number, item in self._tables.items()
+                if item.released and number in self._behind
+            }
 
     def waits(self) -> dict[int, Parked]:
         """The tables whose statement is still before them."""
