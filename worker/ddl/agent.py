@@ -10,9 +10,9 @@ streams and holds up none of them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from proto import hooks, state_pb2
 from proto.errors import ShardmergeError
@@ -24,19 +24,16 @@ from worker.cutoff import ANSWER_SECONDS, session_until
 from worker.ddl import parked as parked_tables
 from worker.ddl import records, run_locks
 from worker.ddl.behind import behind_parked
-from worker.ddl.creation import Creation
 from worker.ddl.digests import Digests, digest_of
 from worker.ddl.duty import Execute, Member, Release, Waits, duty_of, shard_record, waits_of
 from worker.ddl.execute import run_once, subject_of
 from worker.ddl.parked import Parked
 from worker.ddl.run_locks import LockRun
+from worker.ddl.seen import Seen, read_seen
 from worker.ddl.session import PLAIN
 from worker.ddl.tracker import Tracked, Tracker, open_tracker
 from worker.ddl.waiting import WaitingTables
-from worker.join.record import Joining
-from worker.join.standing import taking_part
-from worker.plan import TablePlan, TargetTable
-from worker.replicate.dealing import Dealing
+from worker.plan import TargetTable
 from worker.shard_desk import Lock, ShardDesk
 from worker.unit import StopSignal
 
@@ -44,16 +41,6 @@ log = get_logger()
 
 _LOOK_SECONDS = 0.1
 _BACKOFF_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What is recorded at the target. ``plans``: of all the source's shard tables that take part, by number."""
-
-    plans: Mapping[int, TablePlan]
-    creations: Mapping[int, Creation]
-    parked: Mapping[int, Parked]
-    runs: Mapping[TargetTable, LockRun]
 
 
 class ShardAgent:
@@ -132,7 +119,7 @@ class ShardAgent:
         """Act once; True when there may be more to do at once."""
         endpoint = self._context.target_endpoint
         with session_until(stop, endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS) as session:
-            seen = self._read(session)
+            seen = read_seen(session, self._context.who, self._context.rules)
             tracker = open_tracker(session, self._context.who, "locks", self._context.epoch)
             waits = {number: self._wait(seen, number, item, tracker) for number, item in seen.parked.items()}
             members = [
@@ -153,20 +140,7 @@ class ShardAgent:
                         pass
         return False
 
-    def _read(self, session: Session) -> _Seen:
-        context, who = self._context, self._context.who
-        row = meta.read_row(session, *who)
-        tables = meta.read_tables(session, *who)
-        found = parked_tables.read(session, *who)
-        dealing = Dealing.from_json(row.dealing) if row is not None else None
-        joining = Joining.from_json(row.joining) if row is not None else None
-        plans = {
-            number: context.rules.plan(number, context.source.source_id, tables[number])
-            for number in sorted(taking_part(dealing, joining, found))
-        }
-        return _Seen(plans, records.read_creations(session, *who), found, run_locks.read(session, *who[:2]))
-
-    def _wait(self, seen: _Seen, number: int, item: Parked, tracker: Tracker) -> Waits:
+    def _wait(self, seen: Seen, number: int, item: Parked, tracker: Tracker) -> Waits:
         """Of a table that waits, and of one that was released and has no stream yet."""
         known = self._behind.get(item) or self._behind.get(replace(item, released=False))
         if known is not None:
@@ -182,7 +156,7 @@ class ShardAgent:
         self._behind[item] = found
         return found
 
-    def _publish(self, seen: _Seen, members: Sequence[Member]) -> None:
+    def _publish(self, seen: Seen, members: Sequence[Member]) -> None:
         """Tell etcd, if it is other than told before."""
         record = shard_record(self._context.epoch, members, seen.runs)
         if record != self._told:

@@ -9,6 +9,7 @@ from worker import meta
 from worker.connection import Session, quote_name, rows
 from worker.ddl import parked
 from worker.join.record import Joining
+from worker.moment import one_moment
 from worker.plan import TablePlan
 from worker.plans import recorded_plans
 from worker.replicate.dealing import Dealing
@@ -28,7 +29,13 @@ class Everyone:
 
 
 def everyone(session: Session, meta_schema: str, task: str, source: str, expected: Iterable[str] = ()) -> Everyone:
-    """``expected``: sources that the task has, recorded or not. Raises ``pymysql.MySQLError``, the rules' errors."""
+    """As of one moment. ``session``: in no transaction. ``expected``: sources that the task has, recorded or not.
+    Raises ``pymysql.MySQLError``, the rules' errors."""
+    with one_moment(session):
+        return _everyone(session, meta_schema, task, source, expected)
+
+
+def _everyone(session: Session, meta_schema: str, task: str, source: str, expected: Iterable[str]) -> Everyone:
     mine: Mapping[int, TablePlan] = {}
     others: list[TablePlan] = []
     foreign: list[TablePlan] = []

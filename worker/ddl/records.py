@@ -74,6 +74,13 @@ class StatementPlace:
             return mine.file_order() == other.file_order()
         return bool(mine.gtid_set) and mine.gtid_set == other.gtid_set
 
+    def lies_before(self, position: SourcePosition) -> bool:
+        """Whether the statement's group begins before ``position``, where a group begins or ends; True when that is
+        not known: it is then no statement that a stream could meet again there."""
+        if self.position.same_server(position):
+            return self.position.file_order() < position.file_order()
+        return not self.position.gtid_set or self.position.gtid_set != position.gtid_set
+
     def to_json(self) -> str:
         return _PLACE.dump_json(self).decode()
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from worker.ddl.passing import TablesStanding
+from worker.ddl.records import StatementPlace
 from worker.ddl.tables import TableName, TableScope
 from worker.join.record import Joining
 from worker.plan import TablePlan
@@ -58,6 +59,13 @@ def joining_at(joining: Joining, standing: TablesStanding, tables: tuple[Table, 
 def is_one_place(found: Iterable[Checkpoint]) -> bool:
     """Whether all these lanes stand at one place: only there may the lanes of one stream take over another's tables."""
     return len({(item.relay_id, item.offset, item.skip_events) for item in found}) == 1
+
+
+def lies_behind(found: Iterable[Checkpoint], passed: Iterable[StatementPlace | None]) -> bool:
+    """Whether the lanes stand behind every statement that their streams have passed. A checkpoint right before one does
+    not tell on which side of it its stream is: of two streams there, each may be on another. ``passed``: the last of
+    each stream. That is so where the relay log has lost its end since, or another begins there."""
+    return all(place is None or place.lies_before(item.position) for item in found for place in passed)
 
 
 def _name(table: Table) -> TableName:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from proto import errors, hooks, rpc, worker_pb2
@@ -23,9 +24,10 @@ from worker.connection import Session
 from worker.context import SubTaskContext
 from worker.ddl import records as ddl_records
 from worker.ddl.driver import StatementDriver
+from worker.ddl.records import StatementPlace
 from worker.join.join import TableJoin
 from worker.join.record import Joining
-from worker.join.standing import is_one_place
+from worker.join.standing import is_one_place, lies_behind
 from worker.meta import SubTaskRow
 from worker.position import RelayOffset
 from worker.replicate import checkpoint as checkpoints
@@ -75,6 +77,16 @@ class _Running:
         """Wait for it."""
         self._over.wait()
         return self._outcome or Stopped()
+
+
+@dataclass(frozen=True, slots=True)
+class _Met:
+    """What is recorded of both streams where they stand. ``passed``: the last statement of each."""
+
+    own: tuple[Checkpoint, ...]
+    joined: tuple[Checkpoint, ...]
+    row: SubTaskRow | None
+    passed: tuple[StatementPlace | None, ...]
 
 
 class Coming(Protocol):
@@ -243,8 +255,7 @@ class JoiningUnit:
             if self._main.stands(_LOOK_SECONDS) is None:
                 continue
             if lanes.stands(_LOOK_SECONDS) is not None:
-                self._adopt(join)
-                adopted = True
+                adopted = self._adopt(join)
             elif not joining.is_over:
                 continue
             self._meeting.dissolve()
@@ -252,11 +263,30 @@ class JoiningUnit:
             break
         return adopted
 
-    def _adopt(self, join: TableJoin) -> None:
-        """One transaction: the dealing, no joining. All lanes stand at one place. Raises FENCED."""
+    def _adopt(self, join: TableJoin) -> bool:
+        """One transaction: the dealing, no joining. All lanes stand at one place. False: they are not to become one
+        there, but further on. Raises FENCED."""
         context, who = self._context, self._context.who
         record = join.joining
         tables = join.status().tables
+
+        def read(session: Session) -> _Met:
+            return _Met(
+                checkpoints.read_begun(session, *who),
+                checkpoints.read_all(session, *who, Stream.JOIN),
+                meta.read_row(session, *who),
+                tuple(ddl_records.read_passed(session, *who, stream) for stream in Stream),
+            )
+
+        met = context.at_target(read)
+        found, joined, row = met.own, met.joined, met.row
+        if row is None or Joining.from_json(row.joining) != record or not is_one_place((*found, *joined)):
+            here = sorted({(item.relay_id, item.offset, item.skip_events) for item in (*found, *joined)})
+            raise errors.worker.INTERNAL(
+                kind="lanes that do not meet", where=f"task {context.config.task}", reason=f"they stand at {here}"
+            )
+        if not lies_behind((*found, *joined), met.passed):
+            return False
         log.info(
             "joining tables are taken over",
             task=context.config.task,
@@ -265,16 +295,6 @@ class JoiningUnit:
             tables=tables,
         )
 
-        def read(session: Session) -> tuple[tuple[Checkpoint, ...], tuple[Checkpoint, ...], SubTaskRow | None]:
-            own = checkpoints.read_begun(session, *who)
-            return own, checkpoints.read_all(session, *who, Stream.JOIN), meta.read_row(session, *who)
-
-        found, joined, row = context.at_target(read)
-        if row is None or Joining.from_json(row.joining) != record or not is_one_place((*found, *joined)):
-            here = sorted({(item.relay_id, item.offset, item.skip_events) for item in (*found, *joined)})
-            raise errors.worker.INTERNAL(
-                kind="lanes that do not meet", where=f"task {context.config.task}", reason=f"they stand at {here}"
-            )
         standing = self._driver.standing.with_joined(join.standing)
         hooks.reach("join.before_adopting")
 
@@ -288,6 +308,7 @@ class JoiningUnit:
         hooks.reach("join.adopted")
         self._driver.standing = standing
         log.info("tables have joined", task=context.config.task, source=context.config.source_id, tables=tables)
+        return True
 
     # --- told
 

@@ -42,3 +42,23 @@ def test_covers(statement: Statement, is_passed: bool) -> None:
 
 def test_without_gtids_another_server_tells_nothing() -> None:
     assert not StatementPlace.of(at(400, 60, gtids="")).covers(at(400, 60, gtids="", server="two"))
+
+
+@pytest.mark.parametrize(
+    ("place", "lies_before"),
+    [
+        (SourcePosition("bin.000007", 401, "g:1-6", "one"), True),
+        (SourcePosition("bin.000007", 400, "g:1-5", "one"), False),
+        (SourcePosition("bin.000007", 300, "g:1-4", "one"), False),
+        (SourcePosition("bin.000008", 4, "g:1-6", "one"), True),
+        (SourcePosition("bin.000001", 99, "g:1-5", "two"), False),
+        (SourcePosition("bin.000001", 99, "g:1-6", "two"), True),
+    ],
+)
+def test_lies_before(place: SourcePosition, lies_before: bool) -> None:
+    assert PASSED.lies_before(place) is lies_before
+
+
+def test_what_another_server_cannot_tell_of_lies_before() -> None:
+    place = StatementPlace.of(at(400, 60, gtids=""))
+    assert place.lies_before(SourcePosition("bin.000001", 99, "", "two"))
