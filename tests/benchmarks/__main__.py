@@ -18,7 +18,7 @@ import grpc
 import pymysql
 
 from proto.errors import ShardmergeError
-from tests.benchmarks import ceiling, drain, lag, memory, offline, verify
+from tests.benchmarks import ceiling, drain, lag, locked, memory, offline, verify
 from tests.benchmarks.figures import json_line, ratio, table
 from tests.benchmarks.processes import JVM, LANE, MASTER, Usage, Watch
 from tests.benchmarks.settings import SOURCES, Settings, parse
@@ -67,6 +67,8 @@ class Run:
                 self.lag(lag.run(world, background=False), "lag")
             case "lag1k":
                 self.lag(lag.run(world, background=True), "lag1k")
+            case "lag-locked":
+                self.locked(locked.run(world))
             case "floor":
                 found = lag.floor(world)
                 values["lag_floor_ms"] = found.both.p50
@@ -98,6 +100,13 @@ class Run:
         with Watch(self.world.roots) as watch:
             pass
         self.remember(watch.usage())
+
+    def locked(self, found: locked.Locked) -> None:
+        for name, lags in (("locked", found.under), ("unlocked", found.without)):
+            self.lag(lags, f"lag_{name}")
+        self.more["lag_unlocked_p50_ms"] = found.without.p50
+        self.more["lag_locked_rows_waited"] = found.waited
+        self.more["lag_locked_replayed_seconds"] = found.replayed_seconds
 
     def verify(self) -> None:
         rows, found = verify.differences(self.world)

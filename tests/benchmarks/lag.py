@@ -23,7 +23,7 @@ from tests.benchmarks.task import MERGED, BenchmarkFailed, create_table, merged_
 from tests.benchmarks.world import World, say
 
 _ASK_AGAIN_SECONDS = 0.0005
-_BETWEEN_SECONDS = (0.010, 0.050)
+BETWEEN_SECONDS = (0.010, 0.050)
 _GIVE_UP_SECONDS = 120.0
 _BACKGROUND_CHANGES = 1_000
 _WARM_UP = 10
@@ -82,15 +82,22 @@ def _probe(sources: Sequence[Connection], target: Connection, probes: int, table
             cursor.execute(_INSERT.format(f"sbtest{table}"), (number, *_TEXTS))
             committed = time.monotonic()
             merged = merged_id(source + 1, table, int(cursor.lastrowid))
-        with target.cursor() as cursor:
-            while not cursor.execute(f"SELECT 1 FROM {MERGED} WHERE id = {merged}"):
-                if time.monotonic() - committed > _GIVE_UP_SECONDS:
-                    raise BenchmarkFailed(f"row {merged} was not at the target after {_GIVE_UP_SECONDS:.0f} s")
-                time.sleep(_ASK_AGAIN_SECONDS)
+        lag = wait_visible(target, MERGED, merged, since=committed)
         if number >= _WARM_UP:
-            lags.append((time.monotonic() - committed) * 1000)
-        time.sleep(rng.uniform(*_BETWEEN_SECONDS))
+            lags.append(lag)
+        time.sleep(rng.uniform(*BETWEEN_SECONDS))
     return Lags(tuple(lags))
+
+
+def wait_visible(target: Connection, table: str, key: int, *, since: float | None = None) -> float:
+    """Until the row is there; milliseconds ``since`` (of time.monotonic(); None: now). Raises BenchmarkFailed."""
+    started = time.monotonic() if since is None else since
+    with target.cursor() as cursor:
+        while not cursor.execute(f"SELECT 1 FROM {table} WHERE id = {key}"):
+            if time.monotonic() - started > _GIVE_UP_SECONDS:
+                raise BenchmarkFailed(f"row {key} was not in {table} after {_GIVE_UP_SECONDS:.0f} s")
+            time.sleep(_ASK_AGAIN_SECONDS)
+    return (time.monotonic() - started) * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,5 +134,5 @@ def floor(world: World) -> Floor:
             if number >= _WARM_UP:
                 both.append((time.monotonic() - started) * 1000)
                 alone.append((time.monotonic() - between) * 1000)
-            time.sleep(rng.uniform(*_BETWEEN_SECONDS))
+            time.sleep(rng.uniform(*BETWEEN_SECONDS))
     return Floor(Lags(tuple(both)), Lags(tuple(alone)))

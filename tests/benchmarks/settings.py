@@ -15,6 +15,7 @@ PARTS = (
     "ceiling-apply",
     "lag",
     "lag1k",
+    "lag-locked",
     "floor",
     "relay",
     "decode",
@@ -44,8 +45,9 @@ class Shards(NamedTuple):
 class Settings:
     """``tables``: of each source. ``rows``: per shard table. ``writing``: row changes per second, all sources together,
     while the history is copied. ``changes``: row changes of a backlog, all sources together. ``probes``: inserts of
-    one lag measurement. ``big_bytes``: binlog bytes of the large transaction. ``profile``: where profiles go.
-    ``directory``: for servers and logs; removed at the end unless ``keep``."""
+    one lag measurement. ``locked_seconds``: how long a sharding DDL is held open. ``big_bytes``: binlog bytes of the
+    large transaction. ``profile``: where profiles go. ``directory``: for servers and logs; removed at the end unless
+    ``keep``."""
 
     parts: tuple[str, ...]
     directory: Path
@@ -56,6 +58,7 @@ class Settings:
     writing: int
     changes: int
     probes: int
+    locked_seconds: float
     big_bytes: int
     lanes: int
     threads: int
@@ -117,6 +120,7 @@ def parse(arguments: list[str], directory: Path) -> Settings:
         rows=found.rows or (25_000 if found.quick else 250_000),
         changes=found.changes or (120_000 if found.quick else 600_000),
         probes=found.probes or (150 if found.quick else 500),
+        locked_seconds=10 if found.quick else 60,
         big_bytes=found.big_mib << 20,
         lanes=found.lanes,
         threads=found.threads,

@@ -187,10 +187,10 @@ class World:
             self.master.stop()
 
     @contextmanager
-    def another_task(self, name: str) -> Generator[Master]:
-        """The master's answers about a task of one source."""
+    def another_task(self, name: str, sources: int = 1) -> Generator[Master]:
+        """The master's answers about a task of so many sources."""
         self.master  # noqa: B018 - the sources are known then
-        with closing(Master(self.cluster.masters[0].address, name, 1)) as master:
+        with closing(Master(self.cluster.masters[0].address, name, sources)) as master:
             yield master
 
     def wait_replicating(self) -> None:
