@@ -11,6 +11,7 @@ from importlib.metadata import version
 import click
 
 from ctl.commands.binlog import binlog, handle_error
+from ctl.commands.binlog_schema import binlog_schema, operate_schema
 from ctl.commands.check_task import check_task
 from ctl.commands.compare import compare
 from ctl.commands.list_member import list_member
@@ -30,13 +31,11 @@ from proto.errors import ShardmergeError
 
 _LATER = frozenset(
     {
-        "binlog-schema",
         "config",
         "encrypt",
         "get-config",
         "offline-member",
         "operate-leader",
-        "operate-schema",
         "pause-relay",
         "resume-relay",
         "start-relay",
@@ -112,6 +111,8 @@ for _command in (
     list_member,
     binlog,
     handle_error,
+    binlog_schema,
+    operate_schema,
     purge_relay,
     shard_ddl,
     shard_ddl_lock,

@@ -28,6 +28,7 @@ Answer = (
     | pb.ShowDDLLocksResponse
     | pb.UnlockDDLLockResponse
     | pb.PreviewDDLResponse
+    | pb.OperateSchemaResponse
 )
 
 
@@ -50,6 +51,7 @@ def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
             | pb.PurgeRelayResponse()
             | pb.HandleBinlogResponse()
             | pb.UpdateTaskResponse()
+            | pb.OperateSchemaResponse()
         ):
             return tuple(
                 SourceFailure(part.source or part.worker, part.error if part.HasField("error") else None, part.msg)

@@ -14,6 +14,7 @@ from master.ddl_preview import DdlPreviews
 from master.election import Election
 from master.relays import Relays
 from master.scheduler import Scheduler
+from master.schemas import Schemas
 from master.service import SERVICE, Service
 from master.settings import Settings
 from master.sources import Sources
@@ -56,6 +57,7 @@ class Master:
             DdlLockCommands(self._store),
             BinlogOps(self._store, self._workers),
             DdlPreviews(self._store, self._workers, settings.rpc_timeout),
+            Schemas(self._store, self._workers, settings.rpc_timeout),
         )
         self._server = make_server(_THREADS, (SERVICE, compare.SERVICE), f"dm-master {settings.name}")
         add_MasterServicer_to_server(service, self._server)

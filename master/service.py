@@ -9,6 +9,7 @@ from master.ddl_lock_commands import DdlLockCommands
 from master.ddl_preview import DdlPreviews
 from master.members import list_members
 from master.relays import Relays
+from master.schemas import Schemas
 from master.sources import Sources
 from master.status import Status
 from master.store import Store
@@ -34,6 +35,7 @@ class Service(MasterServicer):
         locks: DdlLockCommands,
         binlog_ops: BinlogOps,
         previews: DdlPreviews,
+        schemas: Schemas,
     ) -> None:
         self._store = store
         self._sources = sources
@@ -44,6 +46,7 @@ class Service(MasterServicer):
         self._locks = locks
         self._binlog_ops = binlog_ops
         self._previews = previews
+        self._schemas = schemas
 
     def OperateSource(
         self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
@@ -84,3 +87,8 @@ class Service(MasterServicer):
 
     def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
         return self._previews.preview(request)
+
+    def OperateSchema(
+        self, request: pb.OperateSchemaRequest, context: grpc.ServicerContext
+    ) -> pb.OperateSchemaResponse:
+        return self._schemas.operate(request)

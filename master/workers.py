@@ -72,6 +72,11 @@ class Workers:
     ) -> pb.WorkerPreviewDDLResponse:
         return self._ask(worker, lambda stub: stub.PreviewDDL(request, timeout=seconds))
 
+    def operate_schema(
+        self, worker: state.WorkerRecord, request: pb.WorkerSchemaRequest, seconds: float
+    ) -> pb.WorkerSchemaResponse:
+        return self._ask(worker, lambda stub: stub.OperateSchema(request, timeout=seconds))
+
     def for_each(self, items: Sequence[Item], work: Callable[[Item], T]) -> list[T]:
         """``work`` on the items at the same time, results in their order; ``work`` must end by itself.
 

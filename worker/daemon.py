@@ -114,10 +114,16 @@ class Daemon:
         return answer
 
     def purge_relay(self, request: worker_pb2.WorkerPurgeRelayRequest) -> worker_pb2.WorkerPurgeRelayResponse:
+        return self._bound(request.source).purge_before(request.filename, request.sub_dir)
+
+    def operate_schema(self, request: worker_pb2.WorkerSchemaRequest) -> worker_pb2.WorkerSchemaResponse:
+        return self._bound(request.source).operate_schema(request)
+
+    def _bound(self, source: str) -> SourceRunner:
         runner = self._runner
-        if runner is None or runner.config.source_id != request.source:
-            raise errors.worker.NOT_BOUND(source=request.source, worker=self._config.name)
-        return runner.purge_before(request.filename, request.sub_dir)
+        if runner is None or runner.config.source_id != source:
+            raise errors.worker.NOT_BOUND(source=source, worker=self._config.name)
+        return runner
 
     def _subtask(self, task: str, source: str) -> SubTask | None:
         runner = self._runner

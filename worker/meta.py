@@ -11,6 +11,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     statement_*, table_creation   the DDL that the streams have come to (worker/ddl/records.py)
     lock_run          which locks' statements have run at a target table (worker/ddl/run_locks.py)
     parked_table      shard tables that wait before a sharding DDL (worker/ddl/parked.py)
+    forgotten_structure   shard tables whose structure is to be read anew (worker/ddl/forgotten.py)
     dropped_column    columns that shard tables dropped while the target keeps them (worker/ddl/dropped.py)
     online_ddl        tables that are made beside shard tables by an online schema change (worker/ddl/online/records.py)
     deferred_index    secondary indexes that a target table of ours still lacks (worker/deferred/store.py)
@@ -32,7 +33,7 @@ from pymysql.constants import ER
 from proto import errors
 from worker import bounds
 from worker.connection import Session, quote_name
-from worker.ddl import dropped, parked, run_locks
+from worker.ddl import dropped, forgotten, parked, run_locks
 from worker.ddl import records as ddl_records
 from worker.ddl.online import records as online_records
 from worker.position import SourcePosition
@@ -99,6 +100,7 @@ _TABLES = (
     parked.TABLE,
     dropped.TABLE,
     online_records.TABLE,
+    forgotten.TABLE,
     run_locks.TABLE,
 )
 
@@ -112,6 +114,7 @@ _OWNED = (
     parked.NAME,
     dropped.NAME,
     online_records.NAME,
+    forgotten.NAME,
 )
 
 

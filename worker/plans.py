@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import groupby
+from types import MappingProxyType
 
 import pymysql
 from pymysql.constants import ER
@@ -88,9 +89,11 @@ def make_plans(
     *,
     defer: bool = False,
     widen: Callable[[TablePlan], None] | None = None,
+    recorded: Mapping[int, Creation] = MappingProxyType({}),
 ) -> tuple[TablePlan, ...]:
     """As :func:`planned`, every target made or checked; ``defer``: of :func:`ensure_target`. ``widen``: may make a
-    target fit that does not.
+    target fit that does not. ``recorded``: by number, what a target that is missing is made of; of tables without one,
+    as the source has them now.
 
     Raises the rules' and the target's coded errors, and what ``widen`` raises."""
     plans = planned(rules, source_id, tables, shards)
@@ -99,7 +102,8 @@ def make_plans(
     for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
         merged = list(group)
         try:
-            facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer)
+            first = recorded.get(merged[0].shard)
+            facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer, recorded=first)
         except ShardmergeError as error:
             if widen is None or error.spec is not errors.replicate.TARGET_TABLE_DIFFERS:
                 raise

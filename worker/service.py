@@ -21,9 +21,14 @@ class Reporter(Protocol):
         """Raises NOT_BOUND for another source than its own, and what Relay.purge_before raises."""
         ...
 
+    def operate_schema(self, request: worker_pb2.WorkerSchemaRequest) -> worker_pb2.WorkerSchemaResponse:
+        """Raises NOT_BOUND for another source than its own, and what SourceRunner.operate_schema raises."""
+        ...
+
 
 class WorkerService(worker_pb2_grpc.WorkerServicer):
-    """Answers; decisions reach the worker through etcd. A purge is none: it leaves nothing to be obeyed later."""
+    """Answers; decisions reach the worker through etcd. A purge and a structure are none: they leave nothing to be
+    obeyed later."""
 
     def __init__(self, daemon: Reporter) -> None:
         self._daemon = daemon
@@ -57,3 +62,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self, request: worker_pb2.WorkerPurgeRelayRequest, context: grpc.ServicerContext
     ) -> worker_pb2.WorkerPurgeRelayResponse:
         return self._daemon.purge_relay(request)
+
+    def OperateSchema(
+        self, request: worker_pb2.WorkerSchemaRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerSchemaResponse:
+        return self._daemon.operate_schema(request)

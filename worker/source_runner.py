@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pymysql
 
-from proto import config_pb2, rpc, worker_pb2
+from proto import config_pb2, errors, rpc, worker_pb2
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker import source_time
 from worker.connection import Endpoint, ServerInfo, Session, Side, coded, connect, current_position, server_info
+from worker.ddl.schema_ops import operate_schema
 from worker.host import NO_END, Epochs, Host, SourceEnd
 from worker.lane_service import LaneService
 from worker.leased_server_id import LeasedServerId
@@ -188,6 +189,13 @@ class SourceRunner:
             relay_begin=str(purged.begin),
             kept=kept_because(purged, file, self._holding(purged)),
         )
+
+    def operate_schema(self, request: worker_pb2.WorkerSchemaRequest) -> worker_pb2.WorkerSchemaResponse:
+        """See :func:`worker.ddl.schema_ops.operate_schema`. Raises SUBTASK_UNKNOWN too."""
+        subtask = self.subtask(request.task)
+        if subtask is None:
+            raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=request.source)
+        return operate_schema(request, subtask, self.config, self._host.epochs)
 
     def _holding(self, purged: Purged) -> list[str]:
         """The tasks that hold back what a purge left; for people: they may have gone on since."""

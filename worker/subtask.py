@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from proto import common_pb2 as pb
@@ -78,6 +79,7 @@ class SubTask:
         self._fresh = False
         self._stop = StopSignal()
         self._ending = False
+        self._held = 0
         self._tried_revision = 0
         self._failures = 0
         self._retry_at: float | None = None
@@ -141,6 +143,29 @@ class SubTask:
             if self._decision.expected == pb.STAGE_RUNNING:
                 return self._tried_revision >= self._decision.revision
             return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
+
+    @property
+    def config(self) -> config_pb2.SubTaskConfig:
+        """As of the newest decision."""
+        return self._decision.config
+
+    @contextmanager
+    def at_rest(self) -> Generator[str]:
+        """In the block no run is under way, nor begins; gives the meta token under which the next one would. Raises
+        SCHEMA_RUNNING, also for a run that is about to begin by itself."""
+        with self._condition:
+            failed = self._error is not None and self._retry_at is None
+            over = self._tried_revision >= self._decision.revision and failed
+            paused = self._decision.expected != pb.STAGE_RUNNING
+            if self._ending or self._stage not in (pb.STAGE_PAUSED, pb.STAGE_FINISHED) or not (paused or over):
+                raise errors.ddl.SCHEMA_RUNNING(task=self.name, source=self._host.source.source_id)
+            self._held += 1
+        try:
+            yield self._decision.meta_token
+        finally:
+            with self._condition:
+                self._held -= 1
+                self._condition.notify_all()
 
     def replicating(self) -> ReplicateUnit | None:
         """The unit at work, if that replicates all of the subtask's tables."""
@@ -208,7 +233,7 @@ class SubTask:
                 decision = self._decision
                 if decision.expected == pb.STAGE_PAUSED and self._stage == pb.STAGE_NEW:
                     self._become(pb.STAGE_PAUSED)
-                if decision.expected == pb.STAGE_RUNNING and self._run_allowed() and self._due(decision):
+                if not self._held and self._is_due(decision):
                     self._tried_revision = decision.revision
                     self._retry_at = None
                     self._error = None
@@ -219,11 +244,15 @@ class SubTask:
 
     def _patience(self) -> float | None:
         """How long nothing can change by itself: until the retry, or the lease (which wakes nobody for certain)."""
+        if self._held:
+            return None
         if self._decision.expected == pb.STAGE_RUNNING and not self._run_allowed():
             return _LOOK_AGAIN_SECONDS
         return None if self._retry_at is None else max(_LEAST_PAUSE_SECONDS, self._retry_at - time.monotonic())
 
-    def _due(self, decision: Decision) -> bool:
+    def _is_due(self, decision: Decision) -> bool:
+        if decision.expected != pb.STAGE_RUNNING or not self._run_allowed():
+            return False
         if decision.revision > self._tried_revision:
             return True
         if self._stage == pb.STAGE_FINISHED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from types import MappingProxyType
 from typing import Protocol
 
 from proto import config_pb2, errors, hooks
@@ -21,6 +22,7 @@ from worker.ddl.creation import Creation
 from worker.ddl.driver import StatementDriver
 from worker.ddl.parked import Parked
 from worker.ddl.passing import TablesStanding, plans_by_number
+from worker.ddl.recorded import read_forgotten
 from worker.ddl.tables import TableScope
 from worker.ddl.waiting import WaitingTables
 from worker.ddl.widen import Widening
@@ -182,6 +184,7 @@ class SubTaskRun:
         config, host, dealing = self._config, self._host, Dealing.from_json(row.dealing)
         with ExitStack() as sessions:
             target, source = self._target(sessions), self._source(sessions)
+            read_forgotten(source, target, config, epoch, (self._source_endpoint, self._target_endpoint))
             with coding(self._target_endpoint, Side.TARGET, "target"):
                 # Nobody else moves them: the epoch is ours.
                 found = checkpoints.read_begun(target, *self._who)
@@ -191,13 +194,15 @@ class SubTaskRun:
                 joining, tables = self._update(rules, epoch).joining(source, target, row, dealing, tables)
             with coding(self._target_endpoint, Side.TARGET, "target"):
                 parked = parked_tables.read(target, *self._who)
+                # A target that is missing is to fit the rows to come, whatever the source has by now.
+                creations = ddl_records.read_creations(target, *self._who)
             others = others_of(tables, joining, parked)
             shards = own_shards(tables, dealing, others) if dealing is not None else None
             if dealing is not None and shards is not None and self._is_begun(target):
                 # The target may be as it is behind the statement already: it is looked at there.
                 plans = recorded_plans(rules, self._source_id, tables, shards, dealing.one_lane)
             else:
-                plans = self._plans(rules, tables, source, target, shards)
+                plans = self._plans(rules, tables, source, target, shards, recorded=creations)
         starts = [*([joining.start] if joining is not None else []), *(item.behind for item in parked.values())]
         host.relay.ensure_from(_lowest([_lowest_of(found), *starts]))
         # The chunks' marks of every table whose rows the lanes may still meet, by the rules they were dealt by.
@@ -268,6 +273,7 @@ class SubTaskRun:
         *,
         defer: bool = False,
         widen: Callable[[TablePlan], None] | None = None,
+        recorded: Mapping[int, Creation] = MappingProxyType({}),
     ) -> tuple[TablePlan, ...]:
         """``defer``: the tables' rows are loaded now; those of a stream alone have their indexes from the start."""
         with coding(self._source_endpoint, Side.SOURCE, self._source_id):
@@ -281,6 +287,7 @@ class SubTaskRun:
                 shards,
                 defer=defer,
                 widen=widen,
+                recorded=recorded,
             )
 
     def _widening(self, target: Session, epoch: int, stop: StopSignal) -> Callable[[TablePlan], None] | None:

@@ -73,14 +73,21 @@ class TargetFacts:
 
 
 def ensure_target(
-    source: Session, target: Session, plans: Sequence[TablePlan], *, meta_schema: str, defer: bool = False
+    source: Session,
+    target: Session,
+    plans: Sequence[TablePlan],
+    *,
+    meta_schema: str,
+    defer: bool = False,
+    recorded: Creation | None = None,
 ) -> TargetFacts:
     """Make the target table of ``plans`` (one or more plans with the same target) unless it exists; check it.
 
-    ``defer``: a table made here may get its secondary indexes after its load (worker/deferred). Nothing of a table that
-    was there is ever altered or dropped. Raises errors.replicate.TARGET_TABLE_DIFFERS with every difference,
-    TARGET_NOT_TRANSACTIONAL, TARGET_CREATE_REFUSED, TARGET_IS_META, SOURCE_TABLE_GONE, or what
-    :func:`worker.connection.coded` makes of a server's error. ``target`` may be inside no transaction.
+    ``recorded``: what it is made of, the first plan's; None: as the source has that table now. ``defer``: a table made
+    here may get its secondary indexes after its load (worker/deferred). Nothing of a table that was there is ever
+    altered or dropped. Raises errors.replicate.TARGET_TABLE_DIFFERS with every difference, TARGET_NOT_TRANSACTIONAL,
+    TARGET_CREATE_REFUSED, TARGET_IS_META, SOURCE_TABLE_GONE, or what :func:`worker.connection.coded` makes of a
+    server's error. ``target`` may be inside no transaction.
     """
     first = plans[0]
     if first.target_schema.lower() == meta_schema.lower():
@@ -90,7 +97,7 @@ def ensure_target(
         created = found is None
         creation = ""
         if found is None:
-            creation = _create(target, first, describe(source, first))
+            creation = _create(target, first, recorded if recorded is not None else describe(source, first))
             found = find_target(target, first)
         if found is None:
             raise _differs(first, ["it cannot be found under this name after its creation"])

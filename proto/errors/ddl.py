@@ -1,4 +1,5 @@
-"""DDL errors: codes 50001–50999. 50101–50149: the locks of sharding DDLs; 50150–50159: their rehearsals."""
+"""DDL errors: codes 50001–50999. 50101–50149: the locks of sharding DDLs; 50150–50159: their rehearsals;
+50160–50169: binlog-schema."""
 
 from __future__ import annotations
 
@@ -89,8 +90,8 @@ STRUCTURE_REFUSES = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} does not fit the recorded structure of {table}: "
     "{reason} (errno {errno}): {statement}",
-    workaround="The structure was read later than this place of the binlog, or the target's server does not know the "
-    f"statement. {_REPLACE[0].upper()}{_REPLACE[1:]}; or {_SKIP}.",
+    workaround="The structure was read later than this place of the binlog (binlog-schema update records it as it was), "
+    f"or the target's server does not know the statement. {_REPLACE[0].upper()}{_REPLACE[1:]}; or {_SKIP}.",
 )
 NO_CREATION = _define(
     50010,
@@ -246,5 +247,92 @@ PREVIEW_BUSY = _define(
     level=Level.LOW,
     message="another rehearsal of task {task} is under way",
     workaround="Try again when it has ended.",
+    retryable=True,
+)
+SCHEMA_RUNNING = _define(
+    50160,
+    "schema-of-running-task",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="source {source}, task {task}: recorded structures cannot be changed while it runs, or is about to",
+    workaround="pause-task {task} -s {source}, then give the command again, then resume-task.",
+)
+SCHEMA_TABLE_UNKNOWN = _define(
+    50161,
+    "schema-table-unknown",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="{table} is none of the shard tables that task {task} has at source {source}, which are: {known}",
+    workaround="Name the shard table as at its source; of a table that is at some sources only, say at which (-s).",
+)
+SCHEMA_TOO_EARLY = _define(
+    50162,
+    "schema-not-replicating",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="source {source}, task {task}: {what}, so that the recorded structure of {table} cannot be changed",
+    workaround="Structures can be changed of tables whose history is copied, while the task is paused: resume-task, "
+    "and look at query-status {task}.",
+)
+SCHEMA_STATEMENT = _define(
+    50163,
+    "schema-no-create-table",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="source {source}, task {task}: {reason}: {statement}",
+    workaround="Give a file with one CREATE TABLE that lists the columns, as SHOW CREATE TABLE prints it. Nothing was "
+    "changed.",
+)
+SCHEMA_REFUSED = _define(
+    50164,
+    "schema-refused-by-server",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="source {source}, task {task}: the target's server does not take the structure for {table}: {reason} "
+    "(errno {errno}): {statement}",
+    workaround="Mend the statement as the server says, and give the command again. Nothing was changed.",
+)
+SCHEMA_TABLE_WAITS = _define(
+    50165,
+    "schema-of-waiting-table",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="source {source}, task {task}: {table} waits before the statement of lock {lock} at {position}, and its "
+    "structure goes with that",
+    workaround="Let the lock come to its end first: see shard-ddl-lock {task}, and shard-ddl-lock unlock '{lock}'.",
+)
+SCHEMA_KEY = _define(
+    50166,
+    "schema-of-another-key",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="source {source}, task {task}: the structure gives {table} another key ({now}) than it has ({before}), and "
+    "{reason}: changes of one row would be lost or applied twice",
+    workaround="Give a structure with the same key columns; or start the task anew with a new snapshot (start-task "
+    "--remove-meta).",
+)
+SCHEMA_STATEMENT_BEGUN = _define(
+    50167,
+    "schema-while-statement-runs",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="source {source}, task {task}: whether a statement that was sent to the target has run there is not known "
+    "yet, so that the structure of {table} cannot be checked",
+    workaround="resume-task, which finds out; pause-task when query-status {task} shows it behind the statement.",
+)
+SCHEMA_TABLE_GONE = _define(
+    50168,
+    "schema-table-gone",
+    scope=Scope.CONFIG,
+    message="source {source}, task {task}: the structure of {table} is to be read from the {place}, where {name} is "
+    "not there",
+    workaround="Give the structure in a file: binlog-schema update {task} <database> <table> <file> -s {source}.",
+)
+SCHEMA_TABLE_CHANGES = _define(
+    50169,
+    "schema-table-changing",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: {table} keeps changing its structure while it is read",
+    workaround="Wait until the DDL of it is done, then try again.",
     retryable=True,
 )

@@ -136,6 +136,9 @@ class FakeWorker(WorkerServicer):
     ) -> pb.WorkerPreviewDDLResponse:
         raise NotImplementedError
 
+    def OperateSchema(self, request: pb.WorkerSchemaRequest, context: grpc.ServicerContext) -> pb.WorkerSchemaResponse:
+        raise NotImplementedError
+
     def PurgeRelay(
         self, request: pb.WorkerPurgeRelayRequest, context: grpc.ServicerContext
     ) -> pb.WorkerPurgeRelayResponse:

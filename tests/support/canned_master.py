@@ -95,6 +95,9 @@ class CannedMaster(MasterServicer):
     def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> Any:
         return self._next("PreviewDDL", request)
 
+    def OperateSchema(self, request: pb.OperateSchemaRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("OperateSchema", request)
+
     def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> Any:
         return self._next("ListMember", request)
 

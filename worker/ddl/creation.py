@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from worker.connection import Session, execute, quote_name, rows, text_of
+
+_HEAD = re.compile(r"^\s*CREATE\s+TABLE\s+`(?:[^`]|``)*`", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,11 @@ class Creation:
 
     text: str
     collation: str
+
+    @property
+    def body(self) -> str:
+        """The text behind the name."""
+        return _HEAD.sub("", self.text)
 
 
 def read_creation(session: Session, schema: str, table: str) -> Creation:

@@ -15,7 +15,6 @@ from worker.ddl.creation import Creation
 from worker.ddl.tracker import Told, Tracker
 from worker.table import Table
 
-_HEAD = re.compile(r"^\s*CREATE\s+TABLE\s+`(?:[^`]|``)*`", re.IGNORECASE)
 _AUTO_INCREMENT = re.compile(r"\bAUTO_INCREMENT=\d+\s*")
 
 
@@ -28,7 +27,7 @@ class Printed:
 
     def creation(self, table: Table, creation: Creation, tracker: Tracker) -> Creation:
         """Of a shard table as its recorded CREATE TABLE has it."""
-        own = _AUTO_INCREMENT.sub("", _HEAD.sub("", creation.text))
+        own = _AUTO_INCREMENT.sub("", creation.body)
         key = (own, creation.collation)
         if key not in self._known:
             self._known[key] = tracker.after(table, creation, _nothing, _as_it_is, Told()).creation

@@ -49,6 +49,11 @@ class _Master(MasterServicer):
     def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
         raise NotImplementedError
 
+    def OperateSchema(
+        self, request: pb.OperateSchemaRequest, context: grpc.ServicerContext
+    ) -> pb.OperateSchemaResponse:
+        raise NotImplementedError
+
     def UnlockDDLLock(
         self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext
     ) -> pb.UnlockDDLLockResponse:

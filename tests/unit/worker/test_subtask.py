@@ -135,6 +135,38 @@ def test_a_bug_in_a_run_pauses_it(start: Callable[[Script], SubTask]) -> None:
     subtask.end()
 
 
+def test_no_run_begins_while_it_is_held_at_rest(start: Callable[[Script], SubTask]) -> None:
+    subtask = start(until_stopped)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    with pytest.raises(errors.ShardmergeError) as refused, subtask.at_rest():
+        pass
+    assert refused.value.spec is errors.ddl.SCHEMA_RUNNING
+    subtask.decide(decision(2, pb.STAGE_PAUSED, token="fresh"))
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    with subtask.at_rest() as token:
+        assert token == "fresh"
+        subtask.decide(decision(3, token="fresh"))
+        with pytest.raises(AssertionError):
+            until(lambda: len(ScriptedRun.runs) == 2, "it runs though it is held", 0.3)
+        assert not subtask.settled
+    until(lambda: len(ScriptedRun.runs) == 2, "it runs when it is let go")
+    subtask.end()
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_a_failure_is_rest_unless_it_is_tried_again(start: Callable[[Script], SubTask], *, retryable: bool) -> None:
+    spec = errors.replicate.TARGET_LOST if retryable else errors.replicate.FENCED
+    subtask = start(lambda _, stop: Failed(spec()))
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    if retryable:
+        with pytest.raises(errors.ShardmergeError), subtask.at_rest():
+            pass
+    else:
+        with subtask.at_rest():
+            pass
+    subtask.end()
+
+
 def test_nothing_leaves_stopped() -> None:
     assert not any(may_become(pb.STAGE_STOPPED, then) for then in (pb.STAGE_RUNNING, pb.STAGE_PAUSED, pb.STAGE_NEW))
     assert not may_become(pb.STAGE_NEW, pb.STAGE_FINISHED)

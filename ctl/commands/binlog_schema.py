@@ -1,0 +1,131 @@
+"""`dmctl binlog-schema list|update|delete`, and DM's older `operate-schema`."""
+
+from __future__ import annotations
+
+import click
+
+from ctl import schema_table
+from ctl.files import read_text, task_name
+from ctl.options import shared
+from ctl.session import Session
+from proto import master_pb2 as pb
+from proto import worker_pb2
+
+_HELP_OF_FLUSH = "taken for DM's sake: what is recorded is on disk when the command answers"
+_HELP_OF_SYNC = "taken for DM's sake: the locks of sharding DDLs learn of it when the task is resumed"
+
+
+def _operate(
+    command: str,
+    op: worker_pb2.SchemaOp,
+    task: str,
+    database: str,
+    table: str,
+    schema: str = "",
+    *,
+    from_source: bool = False,
+    from_target: bool = False,
+) -> int:
+    session = Session.current()
+    request = pb.OperateSchemaRequest(
+        op=op,
+        task=task_name(task),
+        sources=session.settings.sources,
+        database=database,
+        table=table,
+        schema=schema,
+        from_source=from_source,
+        from_target=from_target,
+    )
+    answer = session.call(command, lambda master: master.OperateSchema, request)
+    return session.show(command, answer, lambda: schema_table.schemas(answer))
+
+
+@click.group("binlog-schema", short_help="the structure by which a shard table's row events are read")
+def binlog_schema() -> None:
+    """Show or replace what is recorded of a shard table's structure: its row events are read by that, and the DDL in
+    the binlog changes it. For a task that begins in the binlog before a change of the table, say.
+    """
+
+
+@binlog_schema.command("list", short_help="show what is recorded")
+@click.argument("task", metavar="TASK|FILE")
+@click.argument("database")
+@click.argument("table")
+@shared()
+def show(task: str, database: str, table: str) -> int:
+    """Show the shard table's CREATE TABLE as it is recorded, and that of its target table."""
+    return _operate("binlog-schema list", worker_pb2.SCHEMA_OP_LIST, task, database, table)
+
+
+@binlog_schema.command("update", short_help="record another structure")
+@click.argument("task", metavar="TASK|FILE")
+@click.argument("database")
+@click.argument("table")
+@click.argument("schema_file", default="", metavar="[SCHEMA-FILE]")
+@click.option("--from-source", is_flag=True, help="as the source has the table now")
+@click.option("--from-target", is_flag=True, help="as the target table is now")
+@click.option("--flush", is_flag=True, help=_HELP_OF_FLUSH)
+@click.option("--sync", is_flag=True, help=_HELP_OF_SYNC)
+@shared()
+def update(
+    task: str,
+    database: str,
+    table: str,
+    schema_file: str,
+    *,
+    from_source: bool,
+    from_target: bool,
+    flush: bool,
+    sync: bool,
+) -> int:
+    """Record for the shard table of a paused task the structure of the file, which is one CREATE TABLE by whatever
+    name, or the source's or the target's. The next row event is read by it.
+    """
+    del flush, sync  # see their help
+    if sum((bool(schema_file), from_source, from_target)) != 1:
+        raise click.UsageError("give one of SCHEMA-FILE, --from-source and --from-target")
+    schema = read_text(schema_file) if schema_file else ""
+    return _operate(
+        "binlog-schema update",
+        worker_pb2.SCHEMA_OP_UPDATE,
+        task,
+        database,
+        table,
+        schema,
+        from_source=from_source,
+        from_target=from_target,
+    )
+
+
+@binlog_schema.command("delete", short_help="let it be read from the source anew")
+@click.argument("task", metavar="TASK|FILE")
+@click.argument("database")
+@click.argument("table")
+@shared()
+def delete(task: str, database: str, table: str) -> int:
+    """Forget what is recorded: when the task is resumed, the structure is the one that the source has then."""
+    return _operate("binlog-schema delete", worker_pb2.SCHEMA_OP_DELETE, task, database, table)
+
+
+@click.command("operate-schema", hidden=True)
+@click.argument("op", type=click.Choice(["get", "set", "remove"]))
+@click.argument("task", metavar="TASK|FILE")
+@click.argument("schema_file", default="")
+@click.option("-d", "--database", required=True)
+@click.option("-t", "--table", required=True)
+@click.option("--flush", is_flag=True, help=_HELP_OF_FLUSH)
+@click.option("--sync", is_flag=True, help=_HELP_OF_SYNC)
+@shared()
+def operate_schema(op: str, task: str, schema_file: str, database: str, table: str, *, flush: bool, sync: bool) -> int:
+    """DM's older spelling of `binlog-schema`."""
+    del flush, sync  # see their help
+    if (op == "set") != bool(schema_file):
+        raise click.UsageError("set needs a file with the CREATE TABLE, get and remove take none")
+    ops = {
+        "get": worker_pb2.SCHEMA_OP_LIST,
+        "set": worker_pb2.SCHEMA_OP_UPDATE,
+        "remove": worker_pb2.SCHEMA_OP_DELETE,
+    }
+    schema = read_text(schema_file) if schema_file else ""
+    return _operate(f"operate-schema {op}", ops[op], task, database, table, schema)
