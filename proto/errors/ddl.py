@@ -90,7 +90,7 @@ STRUCTURE_REFUSES = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} does not fit the recorded structure of {table}: "
     "{reason} (errno {errno}): {statement}",
-    workaround="The structure was read later than this place of the binlog (binlog-schema update records it as it was), "
+    workaround="The structure was read later than this place of the binlog (binlog-schema update records it as it was) "
     f"or the target's server does not know the statement. {_REPLACE[0].upper()}{_REPLACE[1:]}; or {_SKIP}.",
 )
 NO_CREATION = _define(

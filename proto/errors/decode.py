@@ -49,8 +49,8 @@ STRUCTURE_MISMATCH = _define(
     message="source {source}: {schema}.{table}, event ending at binlog position {position}: the event does not fit "
     "the known structure of the table: {reason}",
     workaround="Nothing of this event was applied. The recorded structure is of another time than the rows: "
-    "binlog-schema update <task> {schema} {table} <file with the CREATE TABLE as it was> -s {source}, then resume-task; "
-    "or start the task again with a new snapshot.",
+    "binlog-schema update <task> {schema} {table} <file with the CREATE TABLE as it was> -s {source}, then "
+    "resume-task; or start the task again with a new snapshot.",
 )
 UNSUPPORTED_TYPE = _define(
     21006,
