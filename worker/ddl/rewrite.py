@@ -167,7 +167,8 @@ def form_of(text: str, sql_mode: int | None, ddl: Ddl) -> str:
     """One text for all spellings of a statement, whichever its table: equal texts are the same DDL.
 
     Names and keywords are in lower case, the statement's own tables (of RENAME the old ones) are ``?``; comments,
-    IF [NOT] EXISTS, COLUMN where it says nothing, and how the work is done are left out.
+    IF [NOT] EXISTS, COLUMN where it says nothing, and how the work is done are left out. CREATE INDEX and DROP INDEX
+    are the ALTER TABLE that does the same, and KEY is INDEX.
     """
     if isinstance(ddl, TruncateTable):
         return "truncate table ?"
@@ -175,17 +176,60 @@ def form_of(text: str, sql_mode: int | None, ddl: Ddl) -> str:
     while found and found[-1].is_symbol(";"):
         found.pop()
     own = _own(ddl)
-    gone = _optional(found, ddl)
+    silent, alike = _index_words(found, ddl)
+    gone = _optional(found, ddl) | silent
     parts: list[str] = []
     for token in found:
         if token.start in gone:
             continue
         within = [(start, end) for start, end in own if start <= token.start < end]
         if not within:
-            parts.append(_spelt(token))
+            parts.append("index" if token.start in alike else _spelt(token))
         elif token.start == within[0][0]:
             parts.append("?")
-    return " ".join(parts)
+    return " ".join(_as_alter(parts, ddl))
+
+
+_KINDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR")
+_OF_INDEXES = frozenset(
+    {
+        ClauseKind.ADD_COLUMN,  # ADD (…) may hold indexes too
+        ClauseKind.ADD_INDEX,
+        ClauseKind.ADD_UNIQUE,
+        ClauseKind.DROP_INDEX,
+        ClauseKind.RENAME_INDEX,
+        ClauseKind.ALTER_INDEX,
+    }
+)
+
+
+def _index_words(found: Sequence[Token], ddl: Ddl) -> tuple[set[int], set[int]]:
+    """Where INDEX or KEY says nothing, behind UNIQUE and its like, and where the one is as good as the other."""
+    silent: set[int] = set()
+    alike: set[int] = set()
+    for clause in ddl.clauses if isinstance(ddl, AlterTable) else ():
+        own = _inside(found, clause) if clause.kind in _OF_INDEXES else []
+        for part in elements(own) or [own[1:]]:
+            words = Words(part, "")
+            if words.take("CONSTRAINT") and words.word() not in _KINDS:
+                words.advance()
+            is_alike = words.word() in ("INDEX", "KEY")
+            if is_alike or (words.take(*_KINDS) and words.word() in ("INDEX", "KEY")):
+                (alike if is_alike else silent).add(part[words.at].start)
+    return silent, alike
+
+
+def _as_alter(parts: list[str], ddl: Ddl) -> list[str]:
+    """CREATE [kind] INDEX name … ON ? … and DROP INDEX name ON ? … as ALTER TABLE; others as they are."""
+    if not isinstance(ddl, CreateIndex | DropIndex):
+        return parts
+    verb, *kind = parts[: parts.index("index")]
+    if kind and (verb == "drop" or kind[0].upper() not in _KINDS or len(kind) > 1):
+        return parts  # OR REPLACE and the like
+    on = parts.index("on")
+    name, rest = parts[parts.index("index") + 1 : on], parts[on + 2 :]
+    how = ["drop", "index"] if verb == "drop" else ["add", *(kind or ["index"])]
+    return ["alter", "table", "?", *how, *name, *rest]
 
 
 def _own(ddl: Ddl) -> list[tuple[int, int]]:

@@ -209,6 +209,30 @@ def test_no_reference_is_left(made: tuple[str, list[Case]]) -> None:
         ("ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES t (b)", "ALTER TABLE u ADD FOREIGN KEY (a) REFERENCES u (b)"),
         ("CREATE INDEX i ON t (a) ALGORITHM=COPY LOCK NONE", "CREATE INDEX IF NOT EXISTS `I` ON u (`a`)"),
         ("DROP INDEX i ON t WAIT 3", "DROP INDEX IF EXISTS i ON u LOCK = NONE"),
+        ("CREATE INDEX i ON t (a)", "ALTER TABLE u ADD INDEX i (a)"),
+        (
+            "CREATE INDEX i USING HASH ON t (a DESC, b(3)) COMMENT 'x'",
+            "ALTER TABLE u ADD KEY i USING HASH (a DESC,b(3)) COMMENT 'x'",
+        ),
+        ("CREATE UNIQUE INDEX i ON t (a) ALGORITHM=COPY", "ALTER TABLE u ADD UNIQUE i (a), LOCK=NONE"),
+        ("CREATE UNIQUE INDEX IF NOT EXISTS i ON t (a)", "ALTER TABLE u ADD UNIQUE KEY i (a)"),
+        ("CREATE FULLTEXT INDEX i ON t (a)", "ALTER TABLE u ADD FULLTEXT KEY IF NOT EXISTS i (a)"),
+        ("CREATE SPATIAL INDEX i ON t (a)", "ALTER TABLE u ADD SPATIAL INDEX `I` (a)"),
+        ("CREATE VECTOR INDEX i ON t (a)", "ALTER TABLE u ADD VECTOR KEY i (a)"),
+        ("DROP INDEX i ON t", "ALTER TABLE u DROP KEY IF EXISTS i"),
+        ("DROP INDEX i ON t LOCK=NONE", "ALTER TABLE u DROP INDEX i, ALGORITHM=INPLACE"),
+        ("DROP INDEX `on` ON t", "ALTER TABLE u DROP KEY `on`"),
+        ("CREATE INDEX `index` ON t (`key`)", "ALTER TABLE u ADD KEY `index` (`key`)"),
+        ("ALTER TABLE t RENAME KEY a TO b", "ALTER TABLE t RENAME INDEX a TO b"),
+        (
+            "ALTER TABLE t ADD CONSTRAINT c UNIQUE KEY (a), DROP KEY d",
+            "ALTER TABLE t ADD CONSTRAINT c UNIQUE (a), DROP INDEX d",
+        ),
+        ("ALTER TABLE t ADD CONSTRAINT UNIQUE INDEX (a)", "ALTER TABLE t ADD CONSTRAINT UNIQUE (a)"),
+        (
+            "ALTER TABLE t ADD (a INT, KEY (a), UNIQUE INDEX u (a))",
+            "ALTER TABLE t ADD (a INT, INDEX (a), UNIQUE u (a))",
+        ),
         ("TRUNCATE t", "TRUNCATE TABLE u NOWAIT"),
         ("DROP TABLE t WAIT 5", "DROP TABLE IF EXISTS u"),
         ("RENAME TABLE t TO v", "RENAME TABLE IF EXISTS u NOWAIT TO V"),
@@ -232,6 +256,16 @@ def test_one_form_for_the_same(one: str, other: str) -> None:
         ("ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t RENAME INDEX a TO b"),
         ("ALTER TABLE t DROP CHECK c", "ALTER TABLE t DROP CONSTRAINT c"),
         ("ALTER TABLE t RENAME u", "ALTER TABLE t RENAME v"),
+        ("CREATE INDEX i ON t (a)", "ALTER TABLE t ADD UNIQUE i (a)"),
+        ("CREATE UNIQUE INDEX i ON t (a)", "ALTER TABLE t ADD CONSTRAINT i UNIQUE (a)"),
+        ("CREATE OR REPLACE INDEX i ON t (a)", "ALTER TABLE t ADD INDEX i (a)"),
+        ("CREATE INDEX i ON t (a)", "ALTER TABLE t ADD INDEX i (a DESC)"),
+        ("CREATE INDEX i USING HASH ON t (a)", "ALTER TABLE t ADD INDEX i (a)"),
+        ("DROP INDEX i ON t", "ALTER TABLE t DROP i"),
+        ("DROP INDEX `primary` ON t", "ALTER TABLE t DROP PRIMARY KEY"),
+        ("ALTER TABLE t ADD PRIMARY KEY (a)", "ALTER TABLE t ADD KEY `primary` (a)"),
+        ("ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p (a)", "ALTER TABLE t ADD KEY (a)"),
+        ("ALTER TABLE t ADD UNIQUE `key` (a)", "ALTER TABLE t ADD UNIQUE KEY (a)"),
         ("CREATE INDEX i ON t (lock_)", "CREATE INDEX i ON t (wait)"),
         ("CREATE INDEX algorithm ON t (a)", "CREATE INDEX lock_ ON t (a)"),
         ("CREATE TABLE t (algorithm INT, a INT)", "CREATE TABLE t (a INT)"),
@@ -245,9 +279,9 @@ def test_different_forms_for_what_differs(one: str, other: str) -> None:
 
 def test_a_form() -> None:
     text = "ALTER TABLE `D`.`t` ADD COLUMN `Col``x` VARCHAR(9) DEFAULT 'It''s', ADD KEY `Key` (Col.a)"
-    assert form(text) == "alter table ? add `col``x` varchar ( 9 ) default 'It''s' , add key `key` ( col . a )"
+    assert form(text) == "alter table ? add `col``x` varchar ( 9 ) default 'It''s' , add index `key` ( col . a )"
     assert form('ALTER TABLE "t" DROP "A"', ANSI_QUOTES) == "alter table ? drop a"
-    assert form("CREATE INDEX i ON t (wait, nowait)") == "create index i on ? ( wait , nowait )"
+    assert form("CREATE INDEX i ON t (wait, nowait)") == "alter table ? add index i ( wait , nowait )"
     assert form("CREATE TABLE t SELECT wait FROM x") == "create table ? select wait from x"
     assert form("DROP TABLE a, b.c") == "drop table ? , ?"
     assert form("RENAME TABLE a TO b, c TO d.e") == "rename table ? to b , ? to d . e"
