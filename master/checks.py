@@ -32,8 +32,16 @@ class Checks:
         return tuple(one for one in self.results if one.state != pb.CHECK_STATE_PASS)
 
 
-def check_subtasks(subtasks: Sequence[config.SubTaskConfig], state: State, workers: Workers, seconds: float) -> Checks:
-    """Run every check of every subtask on the worker its source is bound to, all at the same time.
+def check_subtasks(
+    subtasks: Sequence[config.SubTaskConfig],
+    state: State,
+    workers: Workers,
+    seconds: float,
+    *,
+    as_recorded: bool = False,
+) -> Checks:
+    """Run every check of every subtask on the worker its source is bound to, all at the same time. ``as_recorded``:
+    they go on from their records, if there are any.
 
     Raises ``errors.master.SOURCE_UNKNOWN``. A source without a live worker, or a worker that does not
     answer within ``seconds``, is a failed check with the error's code.
@@ -50,7 +58,9 @@ def check_subtasks(subtasks: Sequence[config.SubTaskConfig], state: State, worke
         if holder is None:
             return [as_result(errors.master.SOURCE_UNBOUND(source=source), source)]
         try:
-            answer = workers.check_subtask(holder, state.sources[source].value.config, subtask, seconds)
+            answer = workers.check_subtask(
+                holder, state.sources[source].value.config, subtask, seconds, as_recorded=as_recorded
+            )
         except ShardmergeError as error:
             return [as_result(error, source)]
         return flattened(answer, source)

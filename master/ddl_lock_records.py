@@ -41,13 +41,28 @@ class Target:
 
 
 def targets(state: State) -> tuple[Target, ...]:
-    """Targets that may need a step: those of the shard tables of tasks with a shard-mode, and all that have a lock."""
+    """Targets that may need a step: those of the shard tables of tasks with a shard-mode, and all that have a lock or a
+    shard table that waits: it may have come to wait just before the task lost its shard-mode."""
     found = {Target(*key) for key in state.locks}
     for (task, source), entry in state.shards.items():
         subtask = state.subtasks.get((task, source))
-        if subtask is not None and subtask.value.config.shard_mode != config.SHARD_MODE_NONE:
-            found.update(Target(task, one.schema, one.table) for one in entry.value.targets)
+        if subtask is not None:
+            has_mode = subtask.value.config.shard_mode != config.SHARD_MODE_NONE
+            found.update(Target(task, one.schema, one.table) for one in entry.value.targets if has_mode or _waits(one))
     return tuple(sorted(found))
+
+
+def open_locks(task: str, state: State) -> tuple[str, ...]:
+    """The ids of the task's locks, also of those that are about to be opened for shard tables that wait."""
+    found = {Target(*key) for key in state.locks if key[0] == task}
+    for (name, source), entry in state.shards.items():
+        if name == task and (name, source) in state.subtasks:
+            found.update(Target(task, one.schema, one.table) for one in entry.value.targets if _waits(one))
+    return tuple(target.lock_id for target in sorted(found))
+
+
+def _waits(target: pb.ShardTarget) -> bool:
+    return any(table.HasField("parked") for table in target.tables)
 
 
 def situation(target: Target, state: State) -> Situation:

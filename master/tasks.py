@@ -95,7 +95,9 @@ class Tasks:
         file = with_ends(parse_task(request.file.content, request.file.name), request.start_time, request.stop_at)
         with self.store.deciding() as state:
             selection = select(file, request.sources, state)
-        checks = check_subtasks(selection.new, state, self.workers, self.check_seconds)
+        checks = check_subtasks(
+            selection.new, state, self.workers, self.check_seconds, as_recorded=not request.remove_meta
+        )
         if checks.failed:
             return pb.StartTaskResponse(result=False, msg=_refusal(file.name, checks), check_result=checks.notable())
         # The checks took their time: what was selected must still be what there is to start.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from google.protobuf import json_format
 
 from master.checks import check_subtasks
+from master.ddl_lock_records import open_locks
 from master.stages import Goal, Waiter
 from master.state import State
 from master.store import Store
@@ -45,6 +46,25 @@ def settings_changed(before: config.SubTaskConfig, after: config.SubTaskConfig) 
             raise errors.master.UPDATE_FIXED(task=before.task, key=key, before=was or "not set", after=now or "not set")
         changes.append(pb.SettingChange(key=key, before=was, after=now))
     return tuple(changes)
+
+
+def check_shard_mode(subtasks: Iterable[config.SubTaskConfig], state: State) -> None:
+    """Whether the shard mode may become that of ``subtasks``: who waits has begun to by the rules of the one before.
+    Pure. Raises UPDATE_SHARD_MODE."""
+    for after in subtasks:
+        before = state.subtasks[after.task, after.source_id].value.config
+        locks = open_locks(after.task, state)
+        if before.shard_mode != after.shard_mode and locks:
+            raise errors.master.UPDATE_SHARD_MODE(
+                task=after.task,
+                before=_mode(before),
+                after=_mode(after),
+                locks=", ".join(locks),
+            )
+
+
+def _mode(subtask: config.SubTaskConfig) -> str:
+    return config.ShardMode.Name(subtask.shard_mode).removeprefix("SHARD_MODE_").lower()
 
 
 _RECONNECT = frozenset({"target.user", "target.password"})
@@ -100,17 +120,19 @@ class Updates:
         file = parse_task(request.file.content, request.file.name)
         state = self.store.read()
         wanted = select(file, state)
+        check_shard_mode(wanted.subtasks, state)
         parts = self._preview(wanted, state)
         notes = (*_absent(wanted), *file.notes)
         if request.dry_run or not all(part.result for part in parts):
             return _answer(parts, notes, dry_run=request.dry_run)
-        checks = check_subtasks(wanted.subtasks, state, self.workers, self.check_seconds)
+        checks = check_subtasks(wanted.subtasks, state, self.workers, self.check_seconds, as_recorded=True)
         if checks.failed:
             refusal = str(errors.master.PRECHECK_FAILED(task=file.name, count=checks.failed))
             return pb.UpdateTaskResponse(result=False, msg=refusal, check_result=checks.notable())
         with self.store.deciding() as now:
             # The checks took their time: what was shown must still be what there is to update.
             wanted = select(file, now)
+            check_shard_mode(wanted.subtasks, now)
             records = [_record(one, now) for one in wanted.subtasks]
             revision = self.store.update_subtasks(_task(file.name, request.file, now), records, now)
         # A paused task stays paused: it is updated when it is resumed.

@@ -48,8 +48,10 @@ class Workers:
         source: config.SourceConfig,
         subtask: config.SubTaskConfig,
         seconds: float,
+        *,
+        as_recorded: bool = False,
     ) -> pb.CheckResponse:
-        request = pb.CheckSubTaskRequest(source=source, subtask=subtask)
+        request = pb.CheckSubTaskRequest(source=source, subtask=subtask, as_recorded=as_recorded)
         return self._ask(worker, lambda stub: stub.CheckSubTask(request, timeout=seconds))
 
     def preview_update(

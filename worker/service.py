@@ -46,7 +46,9 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     def CheckSubTask(
         self, request: worker_pb2.CheckSubTaskRequest, context: grpc.ServicerContext
     ) -> worker_pb2.CheckResponse:
-        return worker_pb2.CheckResponse(results=check_subtask(request.source, request.subtask))
+        return worker_pb2.CheckResponse(
+            results=check_subtask(request.source, request.subtask, as_recorded=request.as_recorded)
+        )
 
     def PreviewUpdate(
         self, request: worker_pb2.PreviewUpdateRequest, context: grpc.ServicerContext

@@ -189,11 +189,13 @@ class SubTaskRun:
                 # Nobody else moves them: the epoch is ours.
                 found = checkpoints.read_begun(target, *self._who)
                 tables = meta.read_tables(target, *self._who)
+                parked = parked_tables.read(target, *self._who)
             joining = None
             if dealing is not None:
-                joining, tables = self._update(rules, epoch).joining(source, target, row, dealing, tables)
+                update = self._update(rules, epoch)
+                joining, tables = update.joining(source, target, row, dealing.with_tables(parked), tables)
+                parked = update.still_waiting(target, dealing, tables, parked)
             with coding(self._target_endpoint, Side.TARGET, "target"):
-                parked = parked_tables.read(target, *self._who)
                 # A target that is missing is to fit the rows to come, whatever the source has by now.
                 creations = ddl_records.read_creations(target, *self._who)
             others = others_of(tables, joining, parked)

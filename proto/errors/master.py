@@ -248,6 +248,15 @@ BINLOG_NOTHING_SAID = _define(
     message="task {task}, source {source}: nothing was said of the statement at {position}",
     workaround="`binlog list` shows what was said.",
 )
+UPDATE_SHARD_MODE = _define(
+    60314,
+    "update-of-shard-mode-while-locked",
+    scope=Scope.CONFIG,
+    message="task {task}: shard-mode cannot change from {before} to {after} while shard tables wait before sharding "
+    "DDLs: {locks}",
+    workaround="Nothing was changed. Let them go on first: shard-ddl-lock {task} shows for whom they wait, "
+    "shard-ddl-lock unlock lets them go without those; then update-task.",
+)
 
 PEER_UNREACHABLE = _define(
     60801,

@@ -8,6 +8,7 @@ from proto import config_pb2 as config
 from proto import errors
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
+from proto.log import get_logger
 from worker.check.ends import check_ends
 from worker.check.findings import EVERY_ITEM, Checklist, broken, failed, passed
 from worker.check.locks import Reads, check_locks, look_at_reads
@@ -15,8 +16,12 @@ from worker.check.source import SourceView, check_filters, check_position, check
 from worker.check.tables import TablesView, check_tables, look_at_tables
 from worker.check.target import check_target
 from worker.connection import Endpoint, Session, Side, connect
+from worker.ddl.recorded import Recorded
+from worker.plan import TablePlan
 from worker.position import SourcePosition
 from worker.rules import Rules
+
+log = get_logger()
 
 READ_SECONDS = 120
 """How long one question of a check may take."""
@@ -37,8 +42,13 @@ def check_source(source: config.SourceConfig) -> list[pb.CheckResult]:
     return checklist.results
 
 
-def check_subtask(source: config.SourceConfig, subtask: config.SubTaskConfig) -> list[pb.CheckResult]:
+def check_subtask(
+    source: config.SourceConfig, subtask: config.SubTaskConfig, *, as_recorded: bool = False
+) -> list[pb.CheckResult]:
     """Every check of one subtask: its source, its tables, its target.
+
+    ``as_recorded``: it goes on from its records, so that the target is to fit the tables as they are recorded; what the
+    source has beyond that comes with its DDL.
 
     Items named in ``ignore_checking_items`` do not run, with "all" none. Raises nothing: what cannot be asked
     is a failed item. Nothing is made or changed at either server.
@@ -60,7 +70,7 @@ def check_subtask(source: config.SourceConfig, subtask: config.SubTaskConfig) ->
                     check_position(checklist, view, SourcePosition.from_proto(subtask.start), "`meta`")
                 elif tables is not None:
                     reads = look_at_reads(checklist, view, tables.plans)
-    _check_target(checklist, subtask, tables, reads)
+    _check_target(checklist, subtask, tables, reads, as_recorded=as_recorded)
     return checklist.results
 
 
@@ -100,7 +110,12 @@ def _check_tables(checklist: Checklist, view: SourceView, subtask: config.SubTas
 
 
 def _check_target(
-    checklist: Checklist, subtask: config.SubTaskConfig, tables: TablesView | None, reads: Reads | None
+    checklist: Checklist,
+    subtask: config.SubTaskConfig,
+    tables: TablesView | None,
+    reads: Reads | None,
+    *,
+    as_recorded: bool,
 ) -> None:
     source = checklist.source
     try:
@@ -113,6 +128,32 @@ def _check_target(
         return
     checklist.results.append(passed("target_connection", source))
     with session:
-        check_target(checklist, session, () if tables is None else tables.plans, subtask.meta_schema or "dm_meta")
+        plans = () if tables is None else tables.plans
+        if as_recorded:
+            plans = _as_recorded(session, subtask, plans)
+        check_target(checklist, session, plans, subtask.meta_schema or "dm_meta")
         if reads is not None:
             check_locks(checklist, reads, session)
+
+
+def _as_recorded(
+    session: Session, subtask: config.SubTaskConfig, plans: tuple[TablePlan, ...]
+) -> tuple[TablePlan, ...]:
+    """``plans`` with the recorded structures; as they are where nothing is recorded, or it cannot be read."""
+    try:
+        found = Recorded.read(session, subtask)
+    except (pymysql.MySQLError, ShardmergeError) as error:
+        log.warning("records are not read for a check", task=subtask.task, source=subtask.source_id, error=str(error))
+        found = None
+    if found is None:
+        return plans
+    known = {
+        (plan.table.schema, plan.table.name): plan.table
+        for number, plan in found.plans.items()
+        if number not in found.forgotten
+    }
+    rules = Rules.from_config(subtask)
+    return tuple(
+        rules.plan(plan.shard, plan.source, known.get((plan.table.schema, plan.table.name), plan.table))
+        for plan in plans
+    )

@@ -11,6 +11,7 @@ from worker.ddl import parked, records, run_locks
 from worker.ddl.creation import Creation
 from worker.ddl.parked import Parked
 from worker.ddl.run_locks import LockRun
+from worker.join.change import stays
 from worker.join.record import Joining
 from worker.join.standing import taking_part
 from worker.moment import one_moment
@@ -40,5 +41,11 @@ def read_seen(session: Session, who: tuple[str, str, str], rules: Rules) -> Seen
         runs = run_locks.read(session, *who[:2])
     dealing = Dealing.from_json(row.dealing) if row is not None else None
     joining = Joining.from_json(row.joining) if row is not None else None
-    numbers = sorted(taking_part(dealing, joining, found))
-    return Seen({number: rules.plan(number, who[2], tables[number]) for number in numbers}, creations, found, runs)
+    numbers = taking_part(dealing, joining, found)
+    if dealing is not None:
+        # Until the lanes are dealt anew after an update, the record has tables that leave by it.
+        before = dealing.compiled_rules()
+        coming = joining.numbers if joining is not None and not joining.replays else frozenset[int]()
+        numbers = {at for at in numbers if at in coming or stays(tables[at], before, rules)}
+    plans = {number: rules.plan(number, who[2], tables[number]) for number in sorted(numbers)}
+    return Seen(plans, creations, {number: item for number, item in found.items() if number in plans}, runs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proto import errors
 from worker.join.record import Joining
@@ -56,10 +56,13 @@ def changes_of(
 ) -> tuple[Change, ...]:
     """What leads from the tables that take part to those that ``wanted`` lets through; by name.
 
-    ``tables``: the recorded structures; ``found``: those at the source now that ``wanted`` lets through. A new plan's
-    number is the one after the recorded tables'. Raises the rules' errors, PARTITION_CLASH among them.
+    ``tables``: the recorded structures; ``recorded``: with the tables that wait before sharding DDLs; ``found``: those
+    at the source now that ``wanted`` lets through. A new plan's number is the one after the recorded tables'. Raises
+    the rules' errors, PARTITION_CLASH among them.
     """
-    plans = [*recorded.plans(source_id, tables), *(joining.dealing.plans(source_id, tables) if joining else ())]
+    plans = [*recorded.plans(source_id, tables)]
+    if joining is not None:
+        plans += replace(joining.dealing, shards=joining.numbers).plans(source_id, tables)
     before = {(plan.table.schema, plan.table.name): plan for plan in plans}
     changes: list[Change] = []
     after: list[TablePlan] = []
@@ -83,6 +86,14 @@ def changes_of(
     check_partitions(after)
     changes += [Leaves(plan) for name, plan in sorted(before.items()) if wanted.route(*name) is None]
     return tuple(changes)
+
+
+def stays(table: Table, before: Rules, wanted: Rules) -> bool:
+    """Whether the rows of a table that takes part under ``before`` go where they went."""
+    was, now = before.route(table.schema, table.name), wanted.route(table.schema, table.name)
+    if was is None or now is None:
+        return False
+    return (was.target_schema, was.target_table) == (now.target_schema, now.target_table)
 
 
 def coming(source_id: str, changes: Iterable[Change]) -> tuple[TablePlan, ...]:

@@ -11,6 +11,7 @@ from proto import config_pb2, errors, worker_pb2
 from proto.config import point
 from worker import meta
 from worker.connection import Endpoint, Side, coded, coding, connect, errno_of
+from worker.ddl import parked
 from worker.join.change import Change, Joins, Leaves, Moves, Remaps, changes_of
 from worker.join.record import Joining
 from worker.plans import read_structures
@@ -36,6 +37,7 @@ def preview(source: config_pb2.SourceConfig, subtask: config_pb2.SubTaskConfig) 
             if row is None or recorded is None:
                 raise too_early
             tables = meta.read_tables(session, *who)
+            waiting = parked.read(session, *who)
         except pymysql.MySQLError as error:
             if errno_of(error) in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
                 raise too_early from error  # nothing has begun there yet
@@ -47,7 +49,7 @@ def preview(source: config_pb2.SourceConfig, subtask: config_pb2.SubTaskConfig) 
     ):
         found = read_structures(session, rules, source.source_id)
     joining = Joining.from_json(row.joining)
-    changes = changes_of(source.source_id, tables, recorded, joining, rules, found)
+    changes = changes_of(source.source_id, tables, recorded.with_tables(waiting), joining, rules, found)
     if subtask.HasField("stop_at") and any(isinstance(change, Joins | Moves) for change in changes):
         raise errors.replicate.UPDATE_OF_ENDING(
             task=subtask.task, source=source.source_id, stop=point.shown(subtask.stop_at)

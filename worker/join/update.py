@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from proto import config_pb2, hooks
@@ -9,8 +10,10 @@ from proto.log import get_logger
 from worker import meta
 from worker.connection import Endpoint, Session, Side, coding, current_position, server_info
 from worker.context import who_of
+from worker.ddl import parked as parked_tables
 from worker.ddl import records as ddl_records
-from worker.join.change import changes_of, coming
+from worker.ddl.parked import Parked
+from worker.join.change import changes_of, coming, stays
 from worker.join.join import drop_joining
 from worker.join.record import Joining, kept
 from worker.meta import SubTaskRow
@@ -39,6 +42,7 @@ class Update:
         self, source: Session, target: Session, row: SubTaskRow, dealing: Dealing, tables: tuple[Table, ...]
     ) -> tuple[Joining | None, tuple[Table, ...]]:
         """The tables that are to join now, and all recorded structures; an update that was not begun yet begins.
+        ``dealing``: with the tables that wait before sharding DDLs.
 
         One update after the other: what an earlier one began to copy joins first, but for tables that the rules
         now want otherwise. Raises UPDATE_REMAPS, FENCED, the rules' errors and coded errors of the servers.
@@ -55,6 +59,24 @@ class Update:
         if not self.token or self.token == row.update_token:
             return None, tables
         return self._begin(source, target, dealing, tables)
+
+    def still_waiting(
+        self, target: Session, dealing: Dealing, tables: tuple[Table, ...], parked: Mapping[int, Parked]
+    ) -> dict[int, Parked]:
+        """Of the tables that wait before sharding DDLs those that the rules leave where they are; the others leave, as
+        they would if they did not wait. Raises FENCED, coded errors of the target."""
+        before = dealing.compiled_rules()
+        left = {number: item for number, item in parked.items() if stays(tables[number], before, self.rules)}
+        gone = parked.keys() - left.keys()
+        if gone:
+            names = [tables[number].full_name for number in sorted(gone)]
+            log.warning("tables wait no more", task=self.config.task, source=self.config.source_id, tables=names)
+            who = who_of(self.config)
+            with coding(self.target_endpoint, Side.TARGET, "target"):
+                meta.pass_statement(
+                    target, *who, self.epoch, {}, {}, lambda session: parked_tables.forget(session, *who, gone)
+                )
+        return left
 
     def _begin(
         self, source: Session, target: Session, dealing: Dealing, tables: tuple[Table, ...]

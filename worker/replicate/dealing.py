@@ -64,6 +64,10 @@ class Dealing:
         """The plans of the lanes that were dealt so; asks no server."""
         return recorded_plans(self.compiled_rules(), source_id, tables, self.shards, self.one_lane)
 
+    def with_tables(self, numbers: Iterable[int]) -> Dealing:
+        """With further shard tables, such as those that wait before sharding DDLs."""
+        return replace(self, shards=self.shards.union(numbers))
+
     def compiled_rules(self) -> Rules:
         config = config_pb2.SubTaskConfig()
         json_format.Parse(self.rules, config, ignore_unknown_fields=True)

@@ -12,8 +12,9 @@ from proto import config_pb2 as pb
 from proto import errors
 from proto.errors import ShardmergeError
 from tests.support.plans import integer, text
-from worker.join.change import Change, Leaves, Moves, Remaps, changes_of, coming
-from worker.join.record import Joining, kept
+from worker.ddl.records import StatementPlace
+from worker.join.change import Change, Leaves, Moves, Remaps, changes_of, coming, stays
+from worker.join.record import Entry, Joining, kept
 from worker.position import SourcePosition
 from worker.replicate.dealing import Dealing, dealing_of, merged
 from worker.rules import Rules
@@ -22,6 +23,7 @@ from worker.table import Table
 SOURCE = "s1"
 NAMES = ("a_1", "a_2", "a_3", "b_1")
 START = SourcePosition("bin.000007", 4)
+PLACE = StatementPlace(START, 0)
 
 
 def _table(name: str) -> Table:
@@ -89,6 +91,27 @@ def test_tables_come_and_go_and_the_others_stay() -> None:
     changes = _changes(_config("a_1", "a_2"), _config("a_2", "a_3"), ("a_1", "a_2"))
     assert _names(changes) == {"Joins": {"a_3"}, "Leaves": {"a_1"}}
     assert [(plan.shard, plan.table.name) for plan in coming(SOURCE, changes)] == [(2, "a_3")]
+
+
+def test_a_table_that_waits_before_a_ddl_does_not_join_once_more() -> None:
+    config = _config("a_1", "a_2")
+    tables = (_table("a_1"), _table("a_2"))
+    dealing = _dealing(config, tables)
+    without = replace(dealing, shards=frozenset({1}))
+    wanted = Rules.from_config(config)
+    assert _names(changes_of(SOURCE, tables, without, None, wanted, tables)) == {"Joins": {"a_1"}}
+    assert changes_of(SOURCE, tables, without.with_tables({0}), None, wanted, tables) == ()
+    coming_in = Joining(without, SourcePosition("f", 4), replays=True, entries=(Entry(0, PLACE),))
+    nobody = replace(dealing, shards=frozenset())
+    assert changes_of(SOURCE, tables, nobody, coming_in, wanted, tables) == ()
+
+
+def test_who_stays() -> None:
+    before = Rules.from_config(_config("a_1", "a_2"))
+    assert stays(_table("a_1"), before, Rules.from_config(_config("a_1")))
+    assert not stays(_table("a_2"), before, Rules.from_config(_config("a_1")))
+    assert not stays(_table("a_1"), before, Rules.from_config(_config("a_1", target="other")))
+    assert not stays(_table("a_3"), before, Rules.from_config(_config("a_3")))
 
 
 def test_a_table_that_once_left_joins_under_a_new_number() -> None:

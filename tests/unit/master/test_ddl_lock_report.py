@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from master.ddl_lock_records import Target, situation, targets, to_lock, to_record
+from master.ddl_lock_records import Target, open_locks, situation, targets, to_lock, to_record
 from master.ddl_lock_report import lock_message, sync_of, waiting_for
 from master.ddl_lock_values import Lock, Member, Parked, Report, Situation, Stage
 from proto import config_pb2 as config
@@ -38,6 +38,7 @@ def test_records_become_values_and_come_back() -> None:
         pb.ShardTable(schema="d", table="b", structure="S1"),
     ]
     here = pb.ShardTarget(schema="shop", table="orders", tables=tables, executed="g0")
+    idle = pb.ShardTarget(schema="shop", table="idle", tables=tables[1:])
     elsewhere = pb.ShardTarget(schema="shop", table="lines", tables=tables[:1], executed="g7")
     read = state(
         subtasks=(_subtask("s1"), _subtask("s4"), _subtask("s5"), _subtask("s1", "plain", config.SHARD_MODE_NONE)),
@@ -45,13 +46,17 @@ def test_records_become_values_and_come_back() -> None:
             ("t", "s1"): pb.ShardRecord(targets=[elsewhere, here]),
             ("t", "s5"): pb.ShardRecord(targets=[]),
             ("t", "gone"): pb.ShardRecord(targets=[here]),
-            ("plain", "s1"): pb.ShardRecord(targets=[here]),
+            ("plain", "s1"): pb.ShardRecord(targets=[here, idle]),
         },
         locks=(to_record(ORDERS, LOCK), to_record(Target("ended", "a/b", "c"), LOCK)),
     )
     seen = situation(ORDERS, read)
     assert seen == Situation({"s1": REPORTS["s1"], "s4": None, "s5": Report()}, LOCK)
-    assert targets(read) == (Target("ended", "a/b", "c"), Target("t", "shop", "lines"), ORDERS)
+    # Without a shard-mode: where a table waits all the same, for it had one until just now.
+    waits = Target("plain", "shop", "orders")
+    assert targets(read) == (Target("ended", "a/b", "c"), waits, Target("t", "shop", "lines"), ORDERS)
+    assert open_locks("plain", read) == (waits.lock_id,)
+    assert open_locks("t", read) == (Target("t", "shop", "lines").lock_id, ORDERS.lock_id)
     assert situation(Target("ended", "a/b", "c"), read) == Situation({}, LOCK)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from master.update import select, settings_changed
-from proto import config_pb2, errors
+from master.update import check_shard_mode, select, settings_changed
+from proto import config_pb2, errors, state_pb2
 from proto.config.task import TaskFile, parse_task
 from proto.errors import ErrorSpec, ShardmergeError
 from tests.unit.master.records import state
@@ -73,6 +73,41 @@ def test_a_password_may_change_and_is_not_shown() -> None:
     [change] = settings_changed(_one(), _one("secret-1", "secret-2"))
     assert change.key == "target.password"
     assert "secret" not in str(change)
+
+
+PARKED = state_pb2.ShardRecord(
+    targets=[
+        state_pb2.ShardTarget(
+            schema="d",
+            table="t",
+            tables=[state_pb2.ShardTable(schema="a", table="t_1", parked=state_pb2.ParkedAt(form="f"))],
+        )
+    ]
+)
+LOCK = state_pb2.LockRecord(task="merge", target_schema="d", target_table="t")
+
+
+@pytest.mark.parametrize(
+    ("shards", "locks"), [({("merge", "s2"): PARKED}, ()), ({}, (LOCK,)), ({("merge", "s1"): PARKED}, (LOCK,))]
+)
+def test_the_shard_mode_stays_while_shard_tables_wait(
+    shards: dict[tuple[str, str], state_pb2.ShardRecord], locks: tuple[state_pb2.LockRecord, ...]
+) -> None:
+    before = parse_task(TASK + "shard-mode: pessimistic\n", "merge.yaml").to_subtasks()
+    now = state(bindings=BINDINGS, subtasks=before, shards=shards, locks=locks)
+    for other in ("", "shard-mode: optimistic\n"):
+        after = parse_task(TASK + other, "merge.yaml").to_subtasks()
+        error = _refused(errors.master.UPDATE_SHARD_MODE, lambda after=after: check_shard_mode(after, now))
+        assert error.values["locks"] == "merge-`d`.`t`"
+        check_shard_mode(after, state(bindings=BINDINGS, subtasks=before))
+    check_shard_mode(before, now)
+
+
+def test_locks_and_waiting_tables_of_other_tasks_are_not_in_the_way() -> None:
+    before = _file().to_subtasks()
+    other = state_pb2.LockRecord(task="other", target_schema="d", target_table="t")
+    now = state(bindings=BINDINGS, subtasks=before, shards={("other", "s1"): PARKED}, locks=(other,))
+    check_shard_mode(parse_task(TASK + "shard-mode: optimistic\n", "merge.yaml").to_subtasks(), now)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,216 @@
+"""What an operator does to a task while shard tables wait before a sharding DDL, and to statements that are to come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from proto import errors
+from tests.support.cluster import Answer, Json
+from tests.support.judge import PartitionIds, Shard, Target, compare
+from tests.support.kills import locks_of
+from tests.support.wait import until
+from tests.support.world import Family, World
+
+ADD = "ADD COLUMN added INT NOT NULL DEFAULT 7"
+
+
+def _update(world: World, name: str, text: str, *more: str, check: bool = True) -> Answer:
+    return world.cluster.dmctl("update-task", world.cluster.write(f"{name}.update.yaml", text), *more, check=check)
+
+
+def _only(family: Family, table: str, extra: str) -> str:
+    plain = f'    do-dbs: ["{family.name}_*"]'
+    few = f'{plain}\n    do-tables: [{{db-name: "{family.name}_*", tbl-name: "{table}"}}]'
+    return family.task(extra=extra).replace(plain, few)
+
+
+def _give(world: World, family: Family, text: str, *places: tuple[int, int]) -> None:
+    """A statement on the shard tables of these (source, number)."""
+    for source, table in places:
+        _, server = world.sources[source - 1]
+        server.execute(f"ALTER TABLE {family.name}_01.order_{table:02d} {text}")
+
+
+def _insert(world: World, family: Family, source: int, table: int, columns: str, values: str) -> None:
+    world.sources[source - 1][1].execute(
+        f"INSERT INTO {family.name}_01.order_{table:02d} ({columns}) VALUES ({values})"
+    )
+
+
+def _make(world: World, family: Family, *tables: int) -> None:
+    for _, server in world.sources:
+        server.execute(f"CREATE DATABASE IF NOT EXISTS {family.name}_01")
+        for table in tables:
+            name = f"{family.name}_01.order_{table:02d}"
+            server.execute(
+                f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES (1, {table})"
+            )
+
+
+def _judge(world: World, family: Family) -> None:
+    world.settle([family.name])
+    shards = [
+        Shard(server.connect, f"{family.name}_01", f"order_{table:02d}", PartitionIds(instance, 1, table))
+        for instance, (_, server) in enumerate(family.sources, 1)
+        for table in range(1, family.tables + 1)
+    ]
+    verdict = compare(shards, Target(family.target.connect, family.name, "orders"))
+    assert verdict.differences == 0 and verdict.rows, verdict
+
+
+def _waits(world: World, name: str, ready: int) -> Json:
+    """The one lock, once so many shard tables wait before it."""
+
+    def found() -> Json | None:
+        listed = cast("list[Json]", locks_of(world, name))
+        tables = cast("list[Json]", listed[0]["tables"]) if len(listed) == 1 else []
+        return listed[0] if sum(each["standing"] == "ready" for each in tables) == ready else None
+
+    return until(found, f"{ready} shard tables wait", 120)
+
+
+def test_an_update_while_shard_tables_wait(world: World) -> None:
+    family = world.family("locked", tables=2)
+    name, mode = "locked", "shard-mode: pessimistic\n"
+    _make(world, family, 1, 2)
+    world.cluster.start_task(_only(family, "order_01", mode))
+    world.cluster.wait_replicating(name)
+    _give(world, family, ADD, (1, 1))
+    _waits(world, name, 1)
+    _insert(world, family, 1, 1, "id, v, added", "2, 2, 2")
+
+    # Another shard mode is refused: whoever waits does so by the rules of this one.
+    for other in ("", "shard-mode: optimistic\n"):
+        for more in ((), ("--dry-run",)):
+            refused = _update(world, name, _only(family, "order_01", other), *more, check=False)
+            assert refused.code == 1
+            assert f"[{errors.master.UPDATE_SHARD_MODE.code} " in refused.text, refused.text
+    assert _waits(world, name, 1)["stage"] == "gathering"
+
+    # Settings may change, and tables join: those that have not come to the statement are waited for.
+    _update(world, name, _only(family, "order_01", mode + "replicate: {lanes: 3}\n"))
+    _waits(world, name, 1)
+    _update(world, name, family.task(extra=mode + "replicate: {lanes: 3}\n"))
+    _insert(world, family, 2, 1, "id, v", "2, 2")
+    _insert(world, family, 2, 2, "id, v", "2, 2")
+
+    def joined() -> bool:
+        return all(not sub.raw.get("join") for sub in world.cluster.subtasks(name).values())
+
+    until(joined, "the tables have joined", 300)
+    lock = _waits(world, name, 1)
+    assert len(cast("list[Json]", lock["tables"])) == 4
+    _give(world, family, ADD, (2, 1), (2, 2), (1, 2))
+    _insert(world, family, 2, 2, "id, v, added", "3, 3, 3")
+    until(lambda: not locks_of(world, name), "the lock has come to its end", 300)
+    until(joined, "the tables have come back", 300)
+    _judge(world, family)
+
+    # With nobody waiting the mode changes: what follows goes its way.
+    _update(world, name, family.task(extra="shard-mode: optimistic\nreplicate: {lanes: 3}\n"))
+    world.cluster.wait_replicating(name)
+    _give(world, family, "ADD COLUMN more INT", (1, 1))
+    _insert(world, family, 1, 1, "id, v, more", "4, 4, 4")
+    world.settle([name])
+    assert not locks_of(world, name)
+    assert world.target.query(f"SELECT COUNT(*) FROM {name}.orders WHERE more = 4") == [(1,)]
+    _give(world, family, "ADD COLUMN more INT", (1, 2), (2, 1), (2, 2))
+    _judge(world, family)
+    world.cluster.dmctl("stop-task", name)
+
+
+def test_a_waiting_table_leaves(world: World) -> None:
+    family = world.family("left", tables=2)
+    name, mode = "left", "shard-mode: pessimistic\n"
+    _make(world, family, 1, 2)
+    world.cluster.start_task(family.task(extra=mode))
+    world.cluster.wait_replicating(name)
+    _give(world, family, ADD, (1, 1))
+    _insert(world, family, 1, 1, "id, v, added", "2, 2, 2")
+    _waits(world, name, 1)
+    _update(world, name, _only(family, "order_02", mode))
+    world.cluster.wait_replicating(name)
+    until(lambda: not locks_of(world, name), "there is no lock without the table", 120)
+    for source in (1, 2):
+        _insert(world, family, source, 2, "id, v", "3, 3")
+    world.settle([name])
+    assert world.target.query(f"SELECT v, COUNT(*) FROM {name}.orders GROUP BY v") == [(1, 2), (2, 2), (3, 2)]
+    assert world.target.query(f"SELECT * FROM dm_meta.parked_table WHERE task = '{name}'") == []
+    _give(world, family, ADD, (1, 2))
+    assert len(cast("list[Json]", _waits(world, name, 1)["tables"])) == 2
+    _give(world, family, ADD, (2, 2))
+    _insert(world, family, 2, 2, "id, v, added", "4, 4, 4")
+    world.settle([name])
+    assert world.target.query(f"SELECT COUNT(*), SUM(added) FROM {name}.orders") == [(7, 46)]
+    world.cluster.dmctl("stop-task", name)
+
+
+def test_a_task_without_shard_mode_gets_one_before_a_sharding_ddl(world: World) -> None:
+    family = world.family("modeless", tables=1)
+    name = "modeless"
+    _make(world, family, 1)
+    world.cluster.start_task(family.task())
+    world.cluster.wait_replicating(name)
+    _give(world, family, ADD, (1, 1))
+    source = world.sources[0][0]
+    until(lambda: world.cluster.subtasks(name)[source].stage == "Paused", "it stands before the statement", 120)
+    assert [code for code, _ in world.cluster.subtasks(name)[source].errors] == [errors.ddl.NEEDS_SHARD_MODE.code]
+    _update(world, name, family.task(extra="shard-mode: pessimistic\n"))
+    _waits(world, name, 1)
+    _give(world, family, ADD, (2, 1))
+    _insert(world, family, 2, 1, "id, v, added", "2, 2, 2")
+    until(lambda: not locks_of(world, name), "the lock has come to its end", 300)
+    _judge(world, family)
+    _update(world, name, family.task())
+    world.cluster.wait_replicating(name)
+    _insert(world, family, 1, 1, "id, v, added", "5, 5, 5")
+    _judge(world, family)
+    world.cluster.dmctl("stop-task", name)
+
+
+def test_revert_on_a_running_task(world: World) -> None:
+    family = world.family("reverted", tables=1)
+    name = "reverted"
+    source, server = world.sources[0]
+    server.execute(f"CREATE DATABASE {name}_01", f"CREATE TABLE {name}_01.order_01 (id BIGINT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO {name}_01.order_01 VALUES (1, 1)")
+    world.cluster.start_task(replace(family, sources=family.sources[:1]).task())
+    world.cluster.wait_replicating(name)
+
+    def binlog(*arguments: str, check: bool = True) -> Answer:
+        return world.cluster.dmctl("binlog", *arguments, "-s", source, check=check)
+
+    def structure() -> list[tuple[object, ...]]:
+        return world.target.query(f"SHOW COLUMNS FROM {name}.orders")
+
+    # It stands before nothing, and nothing was said.
+    assert f"[{errors.master.BINLOG_NO_ERROR.code} " in binlog("revert", name, check=False).text
+    file, position = server.binlog_end()
+    place = ("-b", f"{file}:{position}")
+    assert f"[{errors.master.BINLOG_NOTHING_SAID.code} " in binlog("revert", name, *place, check=False).text
+    # What was said of a statement to come, and taken back, is as if it had not been said.
+    binlog("skip", name, *place)
+    assert "skip" in binlog("list", name).text
+    binlog("revert", name, *place)
+    assert "nothing has been said" in binlog("list", name).text
+    assert world.cluster.subtasks(name)[source].stage == "Running"
+    server.execute(
+        f"ALTER TABLE {name}_01.order_01 ADD COLUMN one INT", f"INSERT INTO {name}_01.order_01 VALUES (2, 2, 2)"
+    )
+    world.cluster.wait_caught_up(name, {source: server})
+    assert [row[0] for row in structure()] == ["id", "v", "one"]
+    # What was passed by its word stays passed.
+    file, position = server.binlog_end()
+    place = ("-b", f"{file}:{position}")
+    binlog("skip", name, *place)
+    server.execute(
+        f"ALTER TABLE {name}_01.order_01 ADD INDEX by_v (v)", f"INSERT INTO {name}_01.order_01 VALUES (3, 3, 3)"
+    )
+    world.cluster.wait_caught_up(name, {source: server})
+    binlog("revert", name, *place)
+    server.execute(f"INSERT INTO {name}_01.order_01 VALUES (4, 4, 4)")
+    world.cluster.wait_caught_up(name, {source: server})
+    assert [row[3] for row in structure()] == ["PRI", "", ""]
+    assert world.target.query(f"SELECT COUNT(*), SUM(one) FROM {name}.orders") == [(4, 9)]
+    world.cluster.dmctl("stop-task", name)
