@@ -14,7 +14,7 @@ from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.create_table import UnreadableCreateTable
 from worker.ddl.behind import behind
-from worker.ddl.creation import Creation, read_creation
+from worker.ddl.creation import Creation
 from worker.ddl.described import Shape, described
 from worker.ddl.dialect import Dialect
 from worker.ddl.digests import Printed
@@ -24,6 +24,7 @@ from worker.ddl.online.records import Away, Kept, Seen, Shadow, Unclear
 from worker.ddl.online.step import Altered, Gone, Left, Made, Step, Strange, Swap
 from worker.ddl.optimistic import STRICT
 from worker.ddl.plan import Make, Scene
+from worker.ddl.recorded import as_now
 from worker.ddl.session import StatementSession
 from worker.ddl.shape import Changing, merged_text
 from worker.ddl.statement import AlterTable, Ddl, parse_ddl
@@ -34,7 +35,6 @@ from worker.ddl.versioned import Server, unwrapped
 from worker.ddl.work import Work
 from worker.plan import TablePlan
 from worker.relay.model import Statement
-from worker.schema import read_table
 from worker.table import Table
 
 log = get_logger()
@@ -211,14 +211,13 @@ class OnlineChanges:
         table does not tell."""
         work, table = self.work, plan.table
         with work.at_source() as session:
-            now = read_table(session, table.schema, table.name, source=plan.source)
-            if now is None:
-                return NotTold(f"{why}, and the table is gone by now")
-            creation = read_creation(session, table.schema, table.name)
+            now = as_now(session, table.schema, table.name, work.who[1], plan.source)
+        if now is None:
+            return NotTold(f"{why}, and the table is gone by now")
         try:
             before = self._shape(table, self.structures.creation(plan))
-            after = self._shape(now.structure, creation)
-            clauses = meaning.difference(before, after, described(creation), forced=forced)
+            after = self._shape(now.table, now.creation)
+            clauses = meaning.difference(before, after, described(now.creation), forced=forced)
         except UnreadableCreateTable as error:
             return NotTold(str(error))
         if isinstance(clauses, NotTold):
