@@ -105,14 +105,36 @@ def handle_binlog(answer: pb.HandleBinlogResponse) -> RenderableType:
         for one in answer.sources:
             made.add_row(look.cell(one.source, "bold"), look.cell(one.worker or "–"), look.cell(one.msg))
         return made
-    if not answer.ops:
-        return look.cell(answer.msg)
-    made = look.table("source", "position", "op", "statements")
-    for op in answer.ops:
+    parts: list[RenderableType] = []
+    if answer.ops:
+        made = look.table("source", "position", "op", "statements")
+        for op in answer.ops:
+            made.add_row(
+                look.cell(op.source, "bold"), look.cell(op.binlog_pos), look.cell(op.op), look.cell(op.sqls or "–")
+            )
+        parts.append(made)
+    if answer.skipped:
+        parts.append(_skipped(answer))
+    if answer.msg:
+        parts.append(look.cell(answer.msg))
+    return Group(*parts)
+
+
+def _skipped(answer: pb.HandleBinlogResponse) -> RenderableType:
+    made = look.table("source", "position", "rows of", "skipped", "before", "after", "by", "at")
+    for row in answer.skipped:
         made.add_row(
-            look.cell(op.source, "bold"), look.cell(op.binlog_pos), look.cell(op.op), look.cell(op.sqls or "–")
+            look.cell(row.source, "bold"),
+            look.cell(row.binlog_pos),
+            look.cell(row.source_table),
+            look.cell(row.operation),
+            look.cell(row.before or "–"),
+            look.cell(row.after or row.note or "–"),
+            look.cell(row.word),
+            look.cell(figures.moment(row.skipped_at)),
         )
-    return made
+    more = answer.total_skipped - len(answer.skipped)
+    return Group(made, Text(f"and {more} more, in skipped_change of the task's meta schema")) if more else made
 
 
 def purge_relay(answer: pb.PurgeRelayResponse) -> RenderableType:

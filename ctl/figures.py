@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _BARS = "▁▂▃▄▅▆▇█"
@@ -66,3 +67,8 @@ def sparkline(values: tuple[float, ...]) -> str:
     if top <= 0:
         return _BARS[0] * len(values)
     return "".join(_BARS[min(len(_BARS) - 1, int(value / top * (len(_BARS) - 1) + 0.5))] for value in values)
+
+
+def moment(unix: float) -> str:
+    """A Unix time as ``"2026-01-02 03:04:05"``, in UTC."""
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -10,7 +10,7 @@ from master.stages import failed
 from master.state import State
 from master.store import Store
 from master.workers import Workers
-from proto import errors
+from proto import errors, worker_pb2
 from proto import master_pb2 as pb
 from proto import state_pb2 as state_pb
 from proto.errors import ShardmergeError
@@ -27,6 +27,7 @@ _KINDS = {
     _Op.OP_INJECT: state_pb.BinlogOp.KIND_INJECT,
 }
 _WORDS = {kind: _Op.Op.Name(op).removeprefix("OP_").lower() for op, kind in _KINDS.items()}
+_STATEMENTS = errors.ddl.STATEMENT_UNKNOWN.error_class
 _ENTRIES = 100
 """So many per subtask: they are read with every look at the records."""
 
@@ -67,7 +68,7 @@ class BinlogOps:
         if not present:
             raise errors.master.TASK_UNKNOWN(task=request.task)
         if request.op == _Op.OP_LIST:
-            return _listed(request, present, state)
+            return self._listed(request, present, state)
         wanted = [source for source in present if not request.sources or source in request.sources]
         results = [
             failed(source, "", errors.master.SUBTASK_UNKNOWN(task=request.task, source=source))
@@ -127,18 +128,45 @@ class BinlogOps:
         for subtask in self.workers.status(worker, task).subtasks:
             for error in subtask.result.errors:
                 match = _SHOWN.fullmatch(error.args.get("position", ""))
-                if match is not None:
-                    return Place(match["file"], int(match["pos"]))
+                if match is None:
+                    continue
+                place = Place(match["file"], int(match["pos"]))
+                if error.error_class != _STATEMENTS:
+                    # Rows are lost by a skip: nobody is to lose any without having named them.
+                    raise errors.master.BINLOG_NAME_PLACE(task=task, source=source, place=place, error=error.message)
+                return place
         return None
 
+    def _listed(self, request: pb.HandleBinlogRequest, present: Sequence[str], state: State) -> pb.HandleBinlogResponse:
+        """What was said, and which rows were passed over; these are at the target, and only shown if it answers."""
+        place = given_place(request.binlog_pos) if request.binlog_pos else None
+        wanted = [source for source in present if not request.sources or source in request.sources]
+        found = [
+            pb.HandledBinlog(
+                source=source, op=_WORDS[op.kind], binlog_pos=str(Place(op.file, op.pos)), sqls=op.statements
+            )
+            for source in wanted
+            for op in state.subtasks[request.task, source].value.binlog_ops
+            if place is None or place == Place(op.file, op.pos)
+        ]
+        answer = pb.HandleBinlogResponse(result=True, ops=found)
+        for source in wanted:
+            try:
+                skipped = self._skipped(request.task, source, place, state)
+            except ShardmergeError as error:
+                answer.msg = f"which rows of {source} were skipped is not known: {error}"
+                continue
+            answer.skipped.extend(skipped.changes)
+            answer.total_skipped += skipped.total
+        if not answer.msg and not found and not answer.skipped:
+            answer.msg = "nothing has been said"
+        return answer
 
-def _listed(request: pb.HandleBinlogRequest, present: Sequence[str], state: State) -> pb.HandleBinlogResponse:
-    place = given_place(request.binlog_pos) if request.binlog_pos else None
-    found = [
-        pb.HandledBinlog(source=source, op=_WORDS[op.kind], binlog_pos=str(Place(op.file, op.pos)), sqls=op.statements)
-        for source in present
-        if not request.sources or source in request.sources
-        for op in state.subtasks[request.task, source].value.binlog_ops
-        if place is None or place == Place(op.file, op.pos)
-    ]
-    return pb.HandleBinlogResponse(result=True, msg="" if found else "nothing has been said", ops=found)
+    def _skipped(self, task: str, source: str, place: Place | None, state: State) -> worker_pb2.WorkerSkippedResponse:
+        worker = state.worker_of(source)
+        if worker is None:
+            raise errors.master.SOURCE_UNBOUND(source=source)
+        request = worker_pb2.WorkerSkippedRequest(subtask=state.subtasks[task, source].value.config)
+        if place is not None:
+            request.file, request.pos = place.file, place.pos
+        return self.workers.skipped(worker, request)

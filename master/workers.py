@@ -69,6 +69,11 @@ class Workers:
     ) -> pb.WorkerPurgeRelayResponse:
         return self._ask(worker, lambda stub: stub.PurgeRelay(request, timeout=seconds))
 
+    def skipped(
+        self, worker: state.WorkerRecord, request: pb.WorkerSkippedRequest, seconds: float = STATUS_SECONDS
+    ) -> pb.WorkerSkippedResponse:
+        return self._ask(worker, lambda stub: stub.ListSkipped(request, timeout=seconds))
+
     def preview_ddl(
         self, worker: state.WorkerRecord, request: pb.WorkerPreviewDDLRequest, seconds: float
     ) -> pb.WorkerPreviewDDLResponse:

@@ -61,6 +61,19 @@ def who_of(config: config_pb2.SubTaskConfig) -> tuple[str, str, str]:
     return config.meta_schema, config.task, config.source_id
 
 
+def at_target(config: config_pb2.SubTaskConfig, work: Callable[[Session], T], *, seconds: float = _ANSWER_SECONDS) -> T:
+    """``work`` in a session of its own at the subtask's target; its server errors leave as coded errors.
+
+    ``seconds``: how long one answer may take.
+    """
+    endpoint = Endpoint.from_proto(config.target)
+    with (
+        closing(connect(endpoint, Side.TARGET, name="target", read_timeout=seconds)) as session,
+        coding(endpoint, Side.TARGET, "target"),
+    ):
+        return work(session)
+
+
 @dataclass(frozen=True, slots=True)
 class SubTaskContext:
     """One run of one subtask: made by worker/subtask.py with a fresh epoch, handed to each unit.

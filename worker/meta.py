@@ -14,6 +14,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     forgotten_structure   shard tables whose structure is to be read anew (worker/ddl/forgotten.py)
     dropped_column    columns that shard tables dropped while the target keeps them (worker/ddl/dropped.py)
     online_ddl        tables that are made beside shard tables by an online schema change (worker/ddl/online/records.py)
+    skipped_change    rows that an operator let pass by (worker/replicate/skipped.py)
     deferred_index    secondary indexes that a target table of ours still lacks (worker/deferred/store.py)
 
 A unit takes over by raising ``subtask.epoch``; every commit below re-reads an epoch in its own
@@ -37,6 +38,7 @@ from worker.ddl import dropped, forgotten, parked, run_locks
 from worker.ddl import records as ddl_records
 from worker.ddl.online import records as online_records
 from worker.position import SourcePosition
+from worker.replicate import skipped
 from worker.replicate.stream import Stream
 from worker.table import Table
 
@@ -102,6 +104,7 @@ _TABLES = (
     online_records.TABLE,
     forgotten.TABLE,
     run_locks.TABLE,
+    skipped.TABLE,
 )
 
 _OWNED = (
@@ -115,6 +118,7 @@ _OWNED = (
     dropped.NAME,
     online_records.NAME,
     forgotten.NAME,
+    skipped.NAME,
 )
 
 

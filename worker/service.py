@@ -8,8 +8,10 @@ import grpc
 
 from proto import worker_pb2, worker_pb2_grpc
 from worker.check import check_source, check_subtask
+from worker.context import at_target, who_of
 from worker.ddl.preview import preview_ddl
 from worker.join.preview import preview
+from worker.replicate import skipped
 
 
 class Reporter(Protocol):
@@ -59,6 +61,12 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self, request: worker_pb2.WorkerPreviewDDLRequest, context: grpc.ServicerContext
     ) -> worker_pb2.WorkerPreviewDDLResponse:
         return preview_ddl(request)
+
+    def ListSkipped(
+        self, request: worker_pb2.WorkerSkippedRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerSkippedResponse:
+        place = (request.file, request.pos) if request.file else None
+        return at_target(request.subtask, lambda session: skipped.read(session, who_of(request.subtask), place))
 
     def PurgeRelay(
         self, request: worker_pb2.WorkerPurgeRelayRequest, context: grpc.ServicerContext

@@ -34,12 +34,15 @@ def binlog() -> None:
     """
 
 
-@binlog.command("skip", short_help="go past a statement without running it")
+@binlog.command("skip", short_help="go past a statement without running it, or past the rows of one event")
 @click.argument("task", metavar="TASK|FILE")
 @_PLACE
 @shared()
 def skip(task: str, binlog_pos: str) -> int:
-    """Go past the statement without running it at the target."""
+    """Go past the statement without running it at the target.
+
+    With exactly the place of a row event: go past its rows, which are recorded (`binlog list`).
+    """
     return _handle("binlog skip", _Op.OP_SKIP, task, binlog_pos)
 
 
@@ -77,7 +80,7 @@ def revert(task: str, binlog_pos: str) -> int:
 @click.option("-b", "--binlog-pos", default="", metavar="FILE:POS", help="only of the statement there")
 @shared()
 def show(task: str, binlog_pos: str) -> int:
-    """Show what was said of the task's statements."""
+    """Show what was said of the task's statements, and which rows were skipped."""
     return _handle("binlog list", _Op.OP_LIST, task, binlog_pos)
 
 

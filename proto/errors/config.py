@@ -50,7 +50,7 @@ ID_OVERFLOW = _define(
     "id-overflow",
     scope=Scope.SOURCE,
     message="source {source}: {schema}.{table}.{column} = {value} does not fit the {bits} bits that "
-    "`partition id` leaves for the original id",
+    "`partition id` leaves for the original id{at}",
     workaround='Widen the original id by giving "" for an unused part of the mapping\'s arguments, or '
     "leave the table out of the task; nothing was written for this row.",
 )

@@ -81,7 +81,7 @@ UNREADABLE_VALUE = _define(
     21009,
     "unreadable-value",
     scope=Scope.SOURCE,
-    message="source {source}: {schema}.{table}.{column}: value {value} is none of type {type}",
+    message="source {source}: {schema}.{table}.{column}: value {value} is none of type {type}{at}",
     workaround="Nothing of this row was written. Look at the row at the source; if it is sound, the table's structure "
     "was changed while it was read: resume-task.",
 )

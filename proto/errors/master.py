@@ -257,6 +257,14 @@ UPDATE_SHARD_MODE = _define(
     workaround="Nothing was changed. Let them go on first: shard-ddl-lock {task} shows for whom they wait, "
     "shard-ddl-lock unlock lets them go without those; then update-task.",
 )
+BINLOG_NAME_PLACE = _define(
+    60315,
+    "binlog-name-place",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="task {task}, source {source} stands before rows, not before a statement: {error}",
+    workaround="Rows are skipped only by their exact place: say `-b {place}` if the rows of that event are to be lost.",
+)
 
 PEER_UNREACHABLE = _define(
     60801,

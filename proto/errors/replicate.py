@@ -131,7 +131,7 @@ TARGET_DUPLICATE_OTHER_KEY = _define(
     40012,
     "unique-key-collision",
     scope=Scope.TARGET,
-    message="source {source}: a row of {schema}.{table} near {position} violates a unique key of target "
+    message="source {source}: a row of {schema}.{table} at {position} violates a unique key of target "
     "{target_schema}.{target_table}: {reason} (errno {errno})",
     workaround="Two shards own the same unique value, or the target was changed by others. Remove the foreign row at "
     "the target (or drop the unique key there), then resume-task.",
@@ -277,4 +277,21 @@ STOP_OF_ANOTHER_SERVER = _define(
     message="task {task}, source {source}: it is to end at {stop}, a place in the binlog of server {server}, but the "
     "source is server {now} by now",
     workaround="Find the same place at the new server, or a GTID set or a time: stop-task, then start-task with it.",
+)
+ROW_REFUSED = _define(
+    40060,
+    "row-refused",
+    scope=Scope.TARGET,
+    message="source {source}: row of {schema}.{table} at {position} is refused by target "
+    "{target_schema}.{target_table}: key {key}: {reason} (errno {errno})",
+    workaround="Mend the target table so that it takes the row, then resume-task. Or pass over the rows of this one "
+    "event, which are recorded: `dmctl binlog skip` with -b and exactly this place.",
+)
+SKIP_AMBIGUOUS = _define(
+    40061,
+    "skip-ambiguous",
+    scope=Scope.SOURCE,
+    message="source {source}: rows of {position} are to be skipped, but the events there are of a transaction that was "
+    "written compressed or prepared (XA): they have no places of their own",
+    workaround="Nothing was skipped. Take the word back with `binlog revert`, mend the target and resume-task.",
 )

@@ -163,11 +163,17 @@ class Unlock(Part):
 
 
 class Binlog(Part):
-    """`dmctl binlog …` on the task: the operation, its statements, the place where the task stands unless given."""
+    """`dmctl binlog …` on the task: the operation, its statements, the place where the task stands unless given.
+
+    ``named``: with the place of the error that has paused it; ``code``: of the error that it is refused with; ``says``:
+    what its answer must hold."""
 
     binlog: Literal["skip", "replace", "inject", "revert", "list"]
     sqls: str = ""
     options: list[str] = []
+    named: bool = False
+    code: Code | None = None
+    says: list[str] = []
 
 
 class Previewed(Part):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
@@ -44,6 +45,10 @@ from tests.support.wait import until
 from tests.support.world import World
 
 _SECONDS = 120.0
+
+
+_PLACE = re.compile(r"\((\S+), (\d+)\)")
+"""Of an event, as errors name it."""
 
 
 class Runner:
@@ -108,8 +113,8 @@ class Runner:
                 self._locks(wanted)
             case Unlock(unlock=target, options=options):
                 self._cluster.dmctl("shard-ddl-lock", "unlock", self._lock_id(target), *options)
-            case Binlog(binlog=op, sqls=sqls, options=options):
-                self._cluster.dmctl("binlog", op, self._task, *([sqls] if sqls else []), *options)
+            case Binlog():
+                self._binlog(step)
             case Preview():
                 self._preview(step)
             case SameBytes(same_bytes=table, key=key):
@@ -216,6 +221,22 @@ class Runner:
             assert [code for code, _ in subtask.errors] == [step.code], subtask
             for words in step.says:
                 assert words in subtask.errors[0][1], f"{words!r} is not in: {subtask.errors[0][1]}"
+
+    def _binlog(self, step: Binlog) -> None:
+        place: list[str] = []
+        if step.named:
+            [subtask] = self._cluster.subtasks(self._task).values()
+            named = _PLACE.search(subtask.errors[0][1])
+            assert named is not None, subtask
+            place = ["-b", f"{named[1]}:{named[2]}"]
+        sqls = [step.sqls] if step.sqls else []
+        command = ("binlog", step.binlog, self._task, *sqls, *place, *step.options)
+        answer = self._cluster.dmctl(*command, check=step.code is None)
+        if step.code is not None:
+            assert answer.code == 1, answer.text
+            assert f'"code": {step.code}' in answer.text or f"[{step.code} " in answer.text, answer.text
+        for words in step.says:
+            assert words in answer.text, f"{words!r} is not in:\n{answer.text}"
 
     # -- locks
 

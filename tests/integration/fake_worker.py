@@ -139,6 +139,9 @@ class FakeWorker(WorkerServicer):
     def OperateSchema(self, request: pb.WorkerSchemaRequest, context: grpc.ServicerContext) -> pb.WorkerSchemaResponse:
         raise NotImplementedError
 
+    def ListSkipped(self, request: pb.WorkerSkippedRequest, context: grpc.ServicerContext) -> pb.WorkerSkippedResponse:
+        return pb.WorkerSkippedResponse()
+
     def PurgeRelay(
         self, request: pb.WorkerPurgeRelayRequest, context: grpc.ServicerContext
     ) -> pb.WorkerPurgeRelayResponse:

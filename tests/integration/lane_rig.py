@@ -74,10 +74,11 @@ def _outcome(name: str, end: Connection, process: BaseProcess) -> TaskOutcome:
 class Run:
     """One run of the subtask under an epoch of its own, in a thread."""
 
-    def __init__(self, config: config_pb2.SubTaskConfig, host: Host) -> None:
+    def __init__(self, config: config_pb2.SubTaskConfig, host: Host, ops: tuple[state_pb2.BinlogOp, ...] = ()) -> None:
         self.stop_signal = StopSignal()
         self.unit: ProcessUnit | None = None
         self._outcomes: list[Outcome] = []
+        self._ops = ops
         run = SubTaskRun(config, "", "", host, self)
         self._thread = threading.Thread(target=lambda: self._outcomes.append(run.run(self.stop_signal)))
         self._thread.start()
@@ -92,7 +93,7 @@ class Run:
         self.unit = unit
 
     def binlog_ops(self) -> tuple[state_pb2.BinlogOp, ...]:
-        return ()
+        return self._ops
 
     def works_beside(self, doing: Callable[[], str]) -> None:
         pass
@@ -131,16 +132,21 @@ class LaneRig(Rig):
 
     _position = SourcePosition("", 0)
 
-    def replicate(self, lanes: int, spark: Threads | None = None) -> Run:
+    def replicate(self, lanes: int, spark: Threads | None = None, ops: tuple[state_pb2.BinlogOp, ...] = ()) -> Run:
         """A run with so many lanes, under the next epoch."""
         config = config_pb2.SubTaskConfig()
         config.CopyFrom(self.config)
         config.mode = config_pb2.TASK_MODE_INCREMENTAL
         config.start.CopyFrom(self.start.to_proto())
         config.replicate.lanes = lanes
-        return self.begin(config, spark)
+        return self.begin(config, spark, ops)
 
-    def begin(self, config: config_pb2.SubTaskConfig, spark: Threads | None = None) -> Run:
+    def begin(
+        self,
+        config: config_pb2.SubTaskConfig,
+        spark: Threads | None = None,
+        ops: tuple[state_pb2.BinlogOp, ...] = (),
+    ) -> Run:
         """A run of any mode, under the next epoch."""
         source = config_pb2.SourceConfig(source_id=SOURCE)
         getattr(source, "from").CopyFrom(config_pb2.Endpoint(host=self.source.host, port=self.source.port, user="root"))
@@ -155,7 +161,7 @@ class LaneRig(Rig):
             needed_by_others=lambda task: False,
             shards=NoLocks(),
         )
-        return Run(config, host)
+        return Run(config, host, ops)
 
     def position(self) -> SourcePosition:
         """As a SourceClock: the last answer while the source gives none."""

@@ -29,6 +29,9 @@ cdef class BlockDecoder:
     cdef Py_ssize_t _first_row
     cdef Py_ssize_t _here
     cdef bint _ends_statement
+    cdef readonly Py_ssize_t event_end
+    cdef public object passed_over
+    cdef public list unread
     cdef Py_ssize_t _verify(self, bytes events)
     cdef int _walk(self, bytes events, Py_ssize_t skip, list rows, Batch batch)
     cdef int _group_begins(self, list rows)

@@ -118,7 +118,7 @@ class BlockDecoder:
     ``resolve`` is asked once per table map that is new since the last format description: a server gives a table
     another id whenever its structure changes. ``source_keys``: give the key columns before mapping too. ``source``
     names the source in errors. ``bucket``: whose rows :meth:`pick` keeps. After an error the decoder is of no
-    further use.
+    further use but for ``event_end``, where the row event looked at last ends.
     """
 
     def __init__(
@@ -144,6 +144,10 @@ class BlockDecoder:
         # Of the rows event at hand.
         self._here = 0
         self._ends_statement = False
+        self.event_end = 0
+        # Ends of row events that are to be passed over, and those of them that cannot be read: end, plan, error.
+        self.passed_over: frozenset[int] = frozenset()
+        self.unread: list[tuple[int, TablePlan, errors.ShardmergeError]] = []
 
     def open(self, format_description: bytes) -> None:
         """Begin with (or go on behind) this FORMAT_DESCRIPTION event: a new file, so new table ids.
@@ -178,6 +182,17 @@ class BlockDecoder:
         self._verify(events)
         self._walk(events, skip_events, rows, None)
         return rows
+
+    def decode_around(
+        self, events: bytes, skip_events: int, passed_over: frozenset[int]
+    ) -> tuple[list[RowChange], list[tuple[int, TablePlan, errors.ShardmergeError]]]:
+        """As :meth:`decode`, where the rows of events that end at ``passed_over`` need not be readable: those that are
+        not come as their event's end, the table's plan and the reason."""
+        self.passed_over, self.unread = passed_over, []
+        try:
+            return self.decode(events, skip_events), self.unread
+        finally:
+            self.passed_over = frozenset()
 
     def pick(self, events: bytes, skip_events: int, file: str, batch: Batch) -> int:
         """As :meth:`decode`, giving ``batch`` only the lane's share; the number of events.
@@ -409,9 +424,12 @@ class BlockDecoder:
         if mapped is not None and mapped.reader is not None:
             reader = mapped.reader
             self._changed = mapped
+            self.event_end = _u32(data, at + 13)
             if not mapped.transactional:
                 self._undone = False
-            if not skipped:
+            if not skipped and self.passed_over and rows is not None and _u32(data, at + 13) in self.passed_over:
+                self._try_rows(events, at, end, code, ordinal, rows, reader)
+            elif not skipped:
                 try:
                     if code >= 166:
                         images = self._uncompressed(events, first, end, code, _u32(data, at + 13))
@@ -440,6 +458,21 @@ class BlockDecoder:
         if self._ends_statement:
             self._stamp += 1
         return 0
+
+    def _try_rows(
+        self, events: bytes, at: int, end: int, code: int, ordinal: int, rows: list[RowChange], reader: ImageReader
+    ) -> None:
+        """The rows of an event that is to be passed over: all of them, or why they cannot be read."""
+        passed_over, self.passed_over = self.passed_over, frozenset()
+        before = len(rows)
+        position = int.from_bytes(events[at + 13 : at + 17], "little")
+        try:
+            self._rows(events, at, end, code, ordinal, rows, None, False)
+        except errors.ShardmergeError as error:
+            del rows[before:]
+            self.unread.append((position, reader.plan, error))
+        finally:
+            self.passed_over = passed_over
 
     def _uncompressed(self, events: bytes, at: int, end: int, code: int, position: int) -> bytes:
         """Column count and bitmaps as they are, and the images behind them uncompressed."""

@@ -309,6 +309,7 @@ class ColumnCodec:
             column=self.column.name,
             type=self.column.type_text,
             value=shown,
+            at="",
         )
 
     def overflow(self, value: str) -> errors.ShardmergeError:
@@ -320,6 +321,7 @@ class ColumnCodec:
             column=self.column.name,
             value=value,
             bits=self.id_bits,
+            at="",
         )
 
     @cython.ccall

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from proto import config_pb2, errors, hooks
 from proto.errors import ShardmergeError
 from proto.log import get_logger
+from proto.state_pb2 import BinlogOp
 from worker import meta
 from worker.connection import Session, Side, rows, server_info
 from worker.context import SubTaskContext
@@ -100,6 +101,10 @@ class StatementDriver:
         self._waits_for = ""
         self._printed = Printed()
         self.standing = standing
+
+    def ops(self) -> tuple[BinlogOp, ...]:
+        """What an operator has said by now about the source's binlog."""
+        return self._ops()
 
     def doing(self) -> str:
         """What it waits for, "" for nothing."""

@@ -17,10 +17,11 @@ from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Endpoint, Session, Side, coded, connect, errno_of
 from worker.plan import TablePlan
-from worker.position import SourcePosition
 from worker.replicate import checkpoint as checkpoints
-from worker.replicate.batch import Batch, Keys, collision, diverged
+from worker.replicate.batch import Batch, Keys, RowOperation, collision, diverged
 from worker.replicate.checkpoint import Checkpoint
+from worker.replicate.culprits import Culprit, Group, find_culprits, statements_of
+from worker.replicate.refusal import is_of_row
 from worker.replicate.statements import (
     DeleteKeys,
     DeleteRow,
@@ -28,7 +29,6 @@ from worker.replicate.statements import (
     ReplaceRows,
     Statement,
     count_sql,
-    keyed_statements,
     unkeyed_statements,
 )
 from worker.replicate.stream import Stream
@@ -46,6 +46,7 @@ _ANSWER_SECONDS = 300.0
 _SILENCE_SECONDS = 30
 _KEEP_ALIVE_SECONDS = 8.0
 _EXACT_COMMITS = 50  # a workload that writes rows back as they were will do so again
+_LOOKS = 3  # for the row of a refusal: another writer may have mended the target meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,23 @@ class ApplySettings:
 
 class _Ambiguous(Exception):
     """Rows that should exist were overwritten, but the count does not prove that all of them did."""
+
+
+class _RowRefused(Exception):
+    """The target refused a statement because of a row in it; the transaction is rolled back."""
+
+    def __init__(self, error: pymysql.MySQLError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one transaction does to rows; ``also``: and to the records beside them."""
+
+    groups: tuple[Group, ...]
+    unkeyed: Sequence[RowOperation]
+    also: Sequence[bytes]
 
 
 class TargetWriter:
@@ -94,13 +112,15 @@ class TargetWriter:
         """Where this lane stands. Raises FENCED, or the target's coded error after the retries."""
         return self._retrying(self._read_checkpoint)
 
-    def commit(self, batch: Batch, following: Checkpoint) -> float:
-        """Apply ``batch`` and move to ``following`` in one transaction; Unix time of the commit.
+    def commit(self, batch: Batch, following: Checkpoint, also: Sequence[bytes] = ()) -> float:
+        """Apply ``batch``, run ``also`` and move to ``following`` in one transaction; Unix time of the commit.
 
         A lost answer to COMMIT is resolved by reading the checkpoint under its lock, so a batch is
-        applied exactly once. Raises FENCED, COLLISION, DIVERGED, or the target's coded error.
+        applied exactly once. Raises FENCED, COLLISION, DIVERGED, ROW_REFUSED, TARGET_DUPLICATE_OTHER_KEY, which name
+        the row's event, or the target's coded error.
         """
         first = True
+        work = _Work(tuple(batch.targets()), batch.unkeyed, also)
 
         def attempt() -> float:
             nonlocal first
@@ -112,14 +132,34 @@ class TargetWriter:
                     settings = self._settings
                     raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
             first = False
-            try:
-                return self._commit(batch, following)
-            except _Ambiguous:
-                # Either a row was the same already or it is missing: the other way of writing them tells.
-                self._exact_for = _EXACT_COMMITS
-                return self._commit(batch, following)
+            return self._commit_or_name(work, following)
 
         return self._retrying(attempt)
+
+    def _commit_or_name(self, work: _Work, following: Checkpoint) -> float:
+        """:meth:`_commit`; a row that is refused is looked for."""
+        for left in reversed(range(_LOOKS)):
+            try:
+                return self._commit_exactly(work, following)
+            except _RowRefused as refused:
+                culprits = self._find_culprits(work)
+                if culprits:
+                    raise culprits[0].error from refused.error
+                if not left:
+                    raise refused.error from None
+        raise AssertionError("unreachable")
+
+    def _find_culprits(self, work: _Work) -> list[Culprit]:
+        safe_mode = self._settings.safe_mode
+        return find_culprits(self._connection(), work.groups, work.unkeyed, _STATEMENT_BYTES, safe_mode=safe_mode)
+
+    def _commit_exactly(self, work: _Work, following: Checkpoint) -> float:
+        try:
+            return self._commit(work, following)
+        except _Ambiguous:
+            # Either a row was the same already or it is missing: the other way of writing them tells.
+            self._exact_for = _EXACT_COMMITS
+            return self._commit(work, following)
 
     def keep_alive(self) -> None:
         """To be called while there is nothing to commit: keeps the target from giving up on the connection."""
@@ -196,15 +236,14 @@ class TargetWriter:
         finally:
             _run(session, b"ROLLBACK")
 
-    def _commit(self, batch: Batch, following: Checkpoint) -> float:
+    def _commit(self, work: _Work, following: Checkpoint) -> float:
         settings = self._settings
         session = self._connection()
         # First, for its row lock makes a zombie wait and then see the newer epoch.
         move = checkpoints.update_statement(
             settings.meta_schema, settings.task, settings.source, following, settings.stream
         )
-        work = self._work(batch)
-        together, work = _split(work, _TOGETHER_BYTES)
+        together, rest = _split(self._statements(work), _TOGETHER_BYTES)
         try:
             answers, error = _run_together(session, (b"START TRANSACTION", move, *(item.sql for item, _ in together)))
             if len(answers) > 1 and answers[1] != 1:
@@ -215,12 +254,14 @@ class TargetWriter:
                 if len(answers) >= 2:
                     raise self._refused(session, *together[len(answers) - 2], error) from error
                 raise error
-            for statement, keys in work:
+            for statement, keys in rest:
                 try:
                     affected = _run(session, statement.sql)
                 except pymysql.MySQLError as refusal:
                     raise self._refused(session, statement, keys, refusal) from refusal
                 self._check(session, statement, keys, affected)
+            for record in work.also:
+                _run(session, record)
             hooks.reach(f"lane{self._lane}.before_commit")
             _run(session, b"COMMIT")
         except (ShardmergeError, _Ambiguous):
@@ -229,26 +270,31 @@ class TargetWriter:
         self._exact_for = max(self._exact_for - 1, 0)
         return time.time()
 
-    def _work(self, batch: Batch) -> Iterator[tuple[Statement, Keys]]:
-        """The batch's statements in order, each with the keys of its target table."""
+    def _statements(self, work: _Work) -> Iterator[tuple[Statement, Keys]]:
+        """In order, each with the keys of its group."""
         safe_mode = self._settings.safe_mode
-        overwrite = not safe_mode and self._exact_for == 0
-        for _, keys in batch.targets():
-            if safe_mode:
+        if safe_mode:
+            for _, keys in work.groups:
                 _expect_all_present(keys)
-            for statement in keyed_statements(keys, _STATEMENT_BYTES, overwrite=overwrite):
-                yield statement, keys
-        for statement in unkeyed_statements(batch.unkeyed):
+        overwrite = not safe_mode and self._exact_for == 0
+        yield from statements_of(work.groups, _STATEMENT_BYTES, overwrite=overwrite)
+        for statement in unkeyed_statements(work.unkeyed):
             yield statement, {}
 
     def _refused(
         self, session: Session, statement: Statement, keys: Keys, error: pymysql.MySQLError
-    ) -> ShardmergeError | pymysql.MySQLError:
+    ) -> ShardmergeError | pymysql.MySQLError | _RowRefused:
         """What to raise for a statement that the target refused."""
+        if not is_of_row(errno_of(error)):
+            return error
+        _run(session, b"ROLLBACK")
         if errno_of(error) == ER.DUP_ENTRY and isinstance(statement, InsertRows):
-            _run(session, b"ROLLBACK")
-            return self._duplicate(session, statement, keys, error)
-        return error
+            fresh = tuple(key for key in statement.keys if not keys[key].existed)
+            found = _find(session, statement.plan, fresh, present=True) if fresh else None
+            if found is not None:
+                # What the statement's rows have in common is the target; each is of a shard table of its own.
+                return collision(keys[found].plan, found, keys[found].position, None)
+        return _RowRefused(error)
 
     def _check(self, session: Session, statement: Statement, keys: Keys, affected: int) -> None:
         """Whether a statement did what it should: raises DIVERGED, TARGET_REJECTED, _Ambiguous."""
@@ -274,36 +320,6 @@ class TargetWriter:
             case DeleteRow(operation=operation):
                 if affected != 1:
                     raise diverged(operation.plan, 1, b"", operation.position)
-
-    def _duplicate(
-        self,
-        session: Session,
-        statement: InsertRows,
-        keys: Keys,
-        error: pymysql.MySQLError,
-    ) -> ShardmergeError:
-        """Which key is there already; of another unique key when none of the batch's is."""
-        # What the statement's rows have in common is the target; each is of a shard table of its own.
-        plan = statement.plan
-        fresh = tuple(key for key in statement.keys if not keys[key].existed)
-        found = _find(session, plan, fresh, present=True) if fresh else None
-        if found is not None:
-            state = keys[found]
-            return collision(state.plan, found, state.position, None)
-        owner, position = plan, SourcePosition("", 0)
-        if statement.keys:
-            first = keys[statement.keys[0]]
-            owner, position = first.plan, first.position
-        return errors.replicate.TARGET_DUPLICATE_OTHER_KEY(
-            source=plan.source,
-            schema=owner.table.schema,
-            table=owner.table.name,
-            position=position,
-            target_schema=plan.target_schema,
-            target_table=plan.target_table,
-            reason=error.args[1] if len(error.args) > 1 else "",
-            errno=errno_of(error),
-        )
 
 
 def _expect_all_present(keys: Keys) -> None:

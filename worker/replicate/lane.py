@@ -33,6 +33,8 @@ from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.frames import Frames
 from worker.replicate.placement import Bucket
 from worker.replicate.reporter import LanePhase, Reporter, tell_failure
+from worker.replicate.skipped import insert_statements
+from worker.replicate.skips import SkippedRow, Skips, located, named_in, own_part
 from worker.rows import RowChange
 from worker.snapshot.handover import Handover
 from worker.spark import TaskBody, TaskDone, TaskOutcome, TaskStopped
@@ -59,7 +61,8 @@ class LaneSpec:
     ``begins``: by lane; the checkpoint's offset, translated when it is of another relay log.
     ``relay_directory``: of relay log ``relay_id``, at the worker's machine.
     ``handover``: None once every chunk's high watermark has been passed.
-    ``until``: the group end at which the lanes commit and end; None: they live on.
+    ``until``: the group end at which the lanes commit and end; None: they live on. ``skips``: row events that an
+    operator has told to pass over.
     """
 
     address: str
@@ -75,6 +78,7 @@ class LaneSpec:
     batch_rows: int
     batch_bytes: int
     until: RelayOffset | None = None
+    skips: Skips = frozenset()
 
 
 class _Stopped(Exception):
@@ -133,6 +137,7 @@ class _Lane:
             bucket=Bucket(index, spec.lanes),
         )
         self._batch = Batch(index, spec.lanes)
+        self._skipped: list[SkippedRow] = []
         self._call: grpc.Call | None = None
         self._file = ""
 
@@ -254,15 +259,18 @@ class _Lane:
             # A restart inside a large group: its first events were committed before.
             skip = self._next.skip_events - block.first_event
         file = block.end_position.file
-        if self._in_handover(block):
-            changes = self._beyond_watermarks(self._decoder.decode(events, skip), block)
-            count = _count_events(events)
-            self._batch.file = file
-            for change in changes:
-                at = change.byte + _LOG_POS_AT
-                self._batch.add(change, int.from_bytes(events[at : at + 4], "little"))
-        else:
-            count = self._decoder.pick(events, skip, file, self._batch)
+        passed_over = named_in(self._spec.skips, file, events)
+        if passed_over and block.place_at:
+            places = ", ".join(str(SourcePosition(file, pos)) for pos in sorted(passed_over))
+            raise errors.replicate.SKIP_AMBIGUOUS(source=self._spec.apply.source, position=places)
+        try:
+            if passed_over or self._in_handover(block):
+                self._take_singly(events, skip, block, passed_over)
+                count = _count_events(events)
+            else:
+                count = self._decoder.pick(events, skip, file, self._batch)
+        except ShardmergeError as error:
+            raise located(error, file, self._decoder.event_end) from error
         position = SourcePosition.from_proto(block.end_position)
         if block.ends_group:
             self._move(RelayOffset.from_proto(block.end), 0, position, block.commit_time)
@@ -274,6 +282,24 @@ class _Lane:
                 position,
                 block.commit_time,
             )
+
+    def _take_singly(self, events: bytes, skip: int, block: relay_pb2.Block, passed_over: frozenset[int]) -> None:
+        """Row by row: those that the snapshot holds are left out, those of events to be ``passed_over`` recorded."""
+        file = self._batch.file = block.end_position.file
+        changes, unread = self._decoder.decode_around(events, skip, passed_over)
+        if self._in_handover(block):
+            changes = self._beyond_watermarks(changes, block)
+        for change in changes:
+            at = change.byte + _LOG_POS_AT
+            pos = int.from_bytes(events[at : at + 4], "little")
+            if pos not in passed_over:
+                self._batch.add(change, pos)
+                continue
+            own = own_part(change, SourcePosition(file, pos), Bucket(self._index, self._spec.lanes))
+            if own is not None:
+                self._skipped.append(own)
+        for pos, plan, error in unread:
+            self._skipped.append(SkippedRow(plan, "unreadable", "", "", str(error), SourcePosition(file, pos)))
 
     def _read(self, block: relay_pb2.Block) -> bytes:
         start, end = RelayOffset.from_proto(block.start), RelayOffset.from_proto(block.end)
@@ -344,13 +370,33 @@ class _Lane:
         began_at = time.monotonic()
         hooks.reach(f"lane{self._index}.commit")
         following = replace(self._next, seq=self._committed.seq + 1)
-        applied_at = self._writer.commit(self._batch, following)
+        apply = self._spec.apply
+        who = (apply.meta_schema, apply.task, apply.source)
+        applied_at = self._writer.commit(
+            self._batch, following, tuple(insert_statements(who, self._index, self._skipped))
+        )
+        self._say_skipped()
         self._reporter.committed(following, self._batch.changes, applied_at)
         self._committed = self._next = following
         self._committed_at = time.monotonic()
         self._eager_at = self._committed_at + min(self._committed_at - began_at, _CHECKPOINT_SECONDS)
         if not self._batch.is_empty:
             self._batch = Batch(self._index, self._spec.lanes)
+
+    def _say_skipped(self) -> None:
+        apply = self._spec.apply
+        for row in self._skipped:
+            log.warning(
+                "a row is skipped by an operator's word",
+                task=apply.task,
+                source=apply.source,
+                lane=self._index,
+                position=str(row.position),
+                table=f"{row.plan.table.schema}.{row.plan.table.name}",
+                target=row.plan.target_name,
+                operation=row.operation,
+            )
+        self._skipped = []
 
 
 def _by_name(plans: tuple[TablePlan, ...]) -> dict[TableName, TablePlan]:

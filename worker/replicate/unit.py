@@ -37,6 +37,7 @@ from worker.replicate.dealing import Dealing, Keep, Meet, Rewrite, dealing_of, d
 from worker.replicate.lag import SourceTrail
 from worker.replicate.lane import LaneSpec, LaneStart, LaneTask
 from worker.replicate.meeting import Meeting, MeetingPlace
+from worker.replicate.skips import skips_of
 from worker.replicate.status import Surroundings, doing, sync_status
 from worker.replicate.stream import Stream
 from worker.rules import Rules
@@ -390,6 +391,7 @@ class ReplicateUnit:
             batch_rows=config.replicate.batch_rows or BATCH_ROWS_DEFAULT,
             batch_bytes=config.replicate.batch_bytes or BATCH_BYTES_DEFAULT,
             until=lanes.until,
+            skips=skips_of(self._driver.ops()),
         )
 
     # --- the target's records
