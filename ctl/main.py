@@ -18,6 +18,7 @@ from ctl.commands.list_member import list_member
 from ctl.commands.operate_source import operate_source
 from ctl.commands.operate_task import pause_task, resume_task, stop_task
 from ctl.commands.purge_relay import purge_relay
+from ctl.commands.quarantine import quarantine
 from ctl.commands.query_status import query_status
 from ctl.commands.shard_ddl import shard_ddl
 from ctl.commands.shard_ddl_lock import shard_ddl_lock, show_ddl_locks, unlock_ddl_lock
@@ -113,6 +114,7 @@ for _command in (
     handle_error,
     binlog_schema,
     operate_schema,
+    quarantine,
     purge_relay,
     shard_ddl,
     shard_ddl_lock,

@@ -29,6 +29,7 @@ Answer = (
     | pb.UnlockDDLLockResponse
     | pb.PreviewDDLResponse
     | pb.OperateSchemaResponse
+    | pb.QuarantineResponse
 )
 
 
@@ -52,6 +53,7 @@ def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
             | pb.HandleBinlogResponse()
             | pb.UpdateTaskResponse()
             | pb.OperateSchemaResponse()
+            | pb.QuarantineResponse()
         ):
             return tuple(
                 SourceFailure(part.source or part.worker, part.error if part.HasField("error") else None, part.msg)

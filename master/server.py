@@ -12,6 +12,7 @@ from master.ddl_lock_commands import DdlLockCommands
 from master.ddl_locks import DdlLocks
 from master.ddl_preview import DdlPreviews
 from master.election import Election
+from master.quarantine import Quarantines
 from master.relays import Relays
 from master.scheduler import Scheduler
 from master.schemas import Schemas
@@ -58,6 +59,7 @@ class Master:
             BinlogOps(self._store, self._workers),
             DdlPreviews(self._store, self._workers, settings.rpc_timeout),
             Schemas(self._store, self._workers, settings.rpc_timeout),
+            Quarantines(self._store, self._workers),
         )
         self._server = make_server(_THREADS, (SERVICE, compare.SERVICE), f"dm-master {settings.name}")
         add_MasterServicer_to_server(service, self._server)

@@ -8,6 +8,7 @@ from master.binlog_ops import BinlogOps
 from master.ddl_lock_commands import DdlLockCommands
 from master.ddl_preview import DdlPreviews
 from master.members import list_members
+from master.quarantine import Quarantines
 from master.relays import Relays
 from master.schemas import Schemas
 from master.sources import Sources
@@ -36,6 +37,7 @@ class Service(MasterServicer):
         binlog_ops: BinlogOps,
         previews: DdlPreviews,
         schemas: Schemas,
+        quarantines: Quarantines,
     ) -> None:
         self._store = store
         self._sources = sources
@@ -47,6 +49,7 @@ class Service(MasterServicer):
         self._binlog_ops = binlog_ops
         self._previews = previews
         self._schemas = schemas
+        self._quarantines = quarantines
 
     def OperateSource(
         self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
@@ -73,6 +76,9 @@ class Service(MasterServicer):
 
     def HandleBinlog(self, request: pb.HandleBinlogRequest, context: grpc.ServicerContext) -> pb.HandleBinlogResponse:
         return self._binlog_ops.handle(request)
+
+    def Quarantine(self, request: pb.QuarantineRequest, context: grpc.ServicerContext) -> pb.QuarantineResponse:
+        return self._quarantines.operate(request)
 
     def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> pb.PurgeRelayResponse:
         return self._relays.purge(request)

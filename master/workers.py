@@ -74,6 +74,11 @@ class Workers:
     ) -> pb.WorkerSkippedResponse:
         return self._ask(worker, lambda stub: stub.ListSkipped(request, timeout=seconds))
 
+    def quarantine(
+        self, worker: state.WorkerRecord, request: pb.WorkerQuarantineRequest, seconds: float
+    ) -> pb.WorkerQuarantineResponse:
+        return self._ask(worker, lambda stub: stub.Quarantine(request, timeout=seconds))
+
     def preview_ddl(
         self, worker: state.WorkerRecord, request: pb.WorkerPreviewDDLRequest, seconds: float
     ) -> pb.WorkerPreviewDDLResponse:

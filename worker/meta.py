@@ -15,6 +15,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     dropped_column    columns that shard tables dropped while the target keeps them (worker/ddl/dropped.py)
     online_ddl        tables that are made beside shard tables by an online schema change (worker/ddl/online/records.py)
     skipped_change    rows that an operator let pass by (worker/replicate/skipped.py)
+    held_change       changes that the target refused, and what waits behind them (worker/quarantine/store.py)
     deferred_index    secondary indexes that a target table of ours still lacks (worker/deferred/store.py)
 
 A unit takes over by raising ``subtask.epoch``; every commit below re-reads an epoch in its own
@@ -38,6 +39,7 @@ from worker.ddl import dropped, forgotten, parked, run_locks
 from worker.ddl import records as ddl_records
 from worker.ddl.online import records as online_records
 from worker.position import SourcePosition
+from worker.quarantine import store as quarantine
 from worker.replicate import skipped
 from worker.replicate.stream import Stream
 from worker.table import Table
@@ -105,6 +107,7 @@ _TABLES = (
     forgotten.TABLE,
     run_locks.TABLE,
     skipped.TABLE,
+    quarantine.TABLE,
 )
 
 _OWNED = (
@@ -119,6 +122,7 @@ _OWNED = (
     online_records.NAME,
     forgotten.NAME,
     skipped.NAME,
+    quarantine.NAME,
 )
 
 

@@ -8,10 +8,15 @@ import grpc
 
 from proto import worker_pb2, worker_pb2_grpc
 from worker.check import check_source, check_subtask
+from worker.connection import Session
 from worker.context import at_target, who_of
 from worker.ddl.preview import preview_ddl
 from worker.join.preview import preview
+from worker.quarantine import desk
+from worker.quarantine.desk import Choice
 from worker.replicate import skipped
+
+_RETRY_SECONDS = 300.0  # one answer of the target: a statement may wait for a lock
 
 
 class Reporter(Protocol):
@@ -67,6 +72,23 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     ) -> worker_pb2.WorkerSkippedResponse:
         place = (request.file, request.pos) if request.file else None
         return at_target(request.subtask, lambda session: skipped.read(session, who_of(request.subtask), place))
+
+    def Quarantine(
+        self, request: worker_pb2.WorkerQuarantineRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerQuarantineResponse:
+        who, choice = who_of(request.subtask), Choice(request.table, request.key)
+        safe_mode = request.subtask.replicate.safe_mode
+
+        def work(session: Session) -> worker_pb2.WorkerQuarantineResponse:
+            match request.op:
+                case worker_pb2.QUARANTINE_OP_RETRY:
+                    return desk.retry(session, who, choice, safe_mode=safe_mode)
+                case worker_pb2.QUARANTINE_OP_DROP:
+                    return desk.drop(session, who, choice)
+                case _:
+                    return desk.listed(session, who, choice)
+
+        return at_target(request.subtask, work, seconds=_RETRY_SECONDS)
 
     def PurgeRelay(
         self, request: worker_pb2.WorkerPurgeRelayRequest, context: grpc.ServicerContext

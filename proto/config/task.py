@@ -205,4 +205,5 @@ def _replicate(task: TaskModel, instance: Instance) -> pb.ReplicateConfig:
         batch_rows=own.batch_rows or block.batch or DEFAULT_BATCH_ROWS,
         batch_bytes=own.batch_bytes or DEFAULT_BATCH_BYTES,
         safe_mode=block.safe_mode,
+        quarantine=own.on_row_error == "quarantine",
     )

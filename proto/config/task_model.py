@@ -170,11 +170,14 @@ class Load(FileModel):
 
 
 class Replicate(FileModel):
-    """Our own block; wins over ``syncers``. ``batch_bytes``: bytes of SQL text that make a lane flush."""
+    """Our own block; wins over ``syncers``. ``batch_bytes``: bytes of SQL text that make a lane flush.
+
+    ``on_row_error``: what becomes of a row that the target refuses for its own sake."""
 
     lanes: Annotated[int, Field(ge=1, le=1024)] | None = None
     batch_rows: Count | None = None
     batch_bytes: Count | None = None
+    on_row_error: Literal["pause", "quarantine"] = "pause"
 
 
 class Experimental(FileModel):

@@ -1,5 +1,5 @@
 """DDL errors: codes 50001–50999. 50101–50149: the locks of sharding DDLs; 50150–50159: their rehearsals;
-50160–50169: binlog-schema."""
+50160–50169: binlog-schema; 50170–50179: held rows."""
 
 from __future__ import annotations
 
@@ -335,4 +335,12 @@ SCHEMA_TABLE_CHANGES = _define(
     message="source {source}, task {task}: {table} keeps changing its structure while it is read",
     workaround="Wait until the DDL of it is done, then try again.",
     retryable=True,
+HELD_ROWS = _define(
+    50170,
+    "ddl-of-held-rows",
+    scope=Scope.TARGET,
+    message="source {source}, task {task}: {count} key(s) of tables that the statement at {position} is about are held "
+    "in the quarantine, with rows of the structure before it: {statement}",
+    workaround="Nothing is lost: the task stands before the statement. Mend the target and `dmctl quarantine retry`, "
+    "or `dmctl quarantine drop`; then resume-task.",
 )

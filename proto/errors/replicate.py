@@ -295,3 +295,20 @@ SKIP_AMBIGUOUS = _define(
     "written compressed or prepared (XA): they have no places of their own",
     workaround="Nothing was skipped. Take the word back with `binlog revert`, mend the target and resume-task.",
 )
+QUARANTINE_BROKEN = _define(
+    40062,
+    "quarantine-broken",
+    scope=Scope.TARGET,
+    message="{schema}.{table} at {position}: the held change of key {key} does not fit the one before it",
+    workaround="Nothing was applied. The records in held_change were changed by hand: restore them; or give the key up "
+    "with `dmctl quarantine drop` and put its row right with `dmctl compare --repair`.",
+)
+QUARANTINE_FULL = _define(
+    40063,
+    "quarantine-full",
+    scope=Scope.TARGET,
+    message="source {source}: {count} keys of task {task} would be held, more than the {limit} that may be; the newest "
+    "is of {schema}.{table} at {position}: {reason}",
+    workaround="Nothing is lost: the task stands before these rows. So many refusals have one cause: mend the target, "
+    "`dmctl quarantine retry`, then resume-task.",
+)

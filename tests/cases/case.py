@@ -176,6 +176,16 @@ class Binlog(Part):
     says: list[str] = []
 
 
+class Quarantine(Part):
+    """`dmctl quarantine …` on the task: the operation, with further options. ``refused``: keys stay, so that the
+    command fails; ``says``: what its answer must hold."""
+
+    quarantine: Literal["list", "retry", "drop"]
+    options: list[str] = []
+    refused: bool = False
+    says: list[str] = []
+
+
 class Previewed(Part):
     """What `shard-ddl preview` says of one shard table. ``says``: words of its reason and risks; ``missing``: how many
     shard tables; ``code``: of the error that would stop the task."""
@@ -253,6 +263,7 @@ Step = Annotated[
     | Annotated[Locks, Tag("locks")]
     | Annotated[Unlock, Tag("unlock")]
     | Annotated[Binlog, Tag("binlog")]
+    | Annotated[Quarantine, Tag("quarantine")]
     | Annotated[Preview, Tag("preview")]
     | Annotated[SameBytes, Tag("same-bytes")]
     | Annotated[AllTypes, Tag("all-types")]

@@ -25,6 +25,7 @@ from tests.cases.case import (
     Place,
     Preview,
     Previewed,
+    Quarantine,
     Refused,
     Rows,
     SameBytes,
@@ -115,6 +116,11 @@ class Runner:
                 self._cluster.dmctl("shard-ddl-lock", "unlock", self._lock_id(target), *options)
             case Binlog():
                 self._binlog(step)
+            case Quarantine(quarantine=op, options=options):
+                answer = self._cluster.dmctl("quarantine", op, self._task, *options, check=not step.refused)
+                assert answer.code == int(step.refused), answer.text
+                for words in step.says:
+                    assert words in answer.text, f"{words!r} is not in:\n{answer.text}"
             case Preview():
                 self._preview(step)
             case SameBytes(same_bytes=table, key=key):

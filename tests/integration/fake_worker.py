@@ -142,6 +142,11 @@ class FakeWorker(WorkerServicer):
     def ListSkipped(self, request: pb.WorkerSkippedRequest, context: grpc.ServicerContext) -> pb.WorkerSkippedResponse:
         return pb.WorkerSkippedResponse()
 
+    def Quarantine(
+        self, request: pb.WorkerQuarantineRequest, context: grpc.ServicerContext
+    ) -> pb.WorkerQuarantineResponse:
+        return pb.WorkerQuarantineResponse()
+
     def PurgeRelay(
         self, request: pb.WorkerPurgeRelayRequest, context: grpc.ServicerContext
     ) -> pb.WorkerPurgeRelayResponse:

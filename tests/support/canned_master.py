@@ -92,6 +92,9 @@ class CannedMaster(MasterServicer):
     def UnlockDDLLock(self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext) -> Any:
         return self._next("UnlockDDLLock", request)
 
+    def Quarantine(self, request: pb.QuarantineRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("Quarantine", request)
+
     def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> Any:
         return self._next("PreviewDDL", request)
 

@@ -31,7 +31,7 @@ from worker.ddl.online.step import Course, read_step, with_away
 from worker.ddl.online.swap import Meant, OnlineChanges
 from worker.ddl.operator import Ops, Word, word_on
 from worker.ddl.passing import Passing, TablesStanding
-from worker.ddl.plan import Action, Alter, Drop, Make, Scene, Shard, decide
+from worker.ddl.plan import Action, Alter, Drop, Make, Scene, Shard, decide, shards_of
 from worker.ddl.records import StatementPlace
 from worker.ddl.renames import forget_marks
 from worker.ddl.routed import RoutedScope, shown, touched
@@ -44,6 +44,7 @@ from worker.ddl.versioned import Server, unwrapped
 from worker.ddl.waiting import WaitingTables
 from worker.ddl.work import Work
 from worker.plan import TablePlan
+from worker.quarantine import store as quarantine
 from worker.relay.model import Statement
 from worker.relay.queried import Queried
 from worker.replicate.stream import Stream
@@ -172,6 +173,7 @@ class StatementDriver:
         word = met.word
         if word is not None:
             actions = actions_by_word(word, meant.ddl, meant.statement, scene)
+            self._check_held(actions, meant.statement, met.session)
             actor = self._actor(met, meant, _going(actions))
             act_by_word(word, actions, actor)
             actor.settle()
@@ -181,6 +183,7 @@ class StatementDriver:
             return None
         if not met.queried.event.is_text:
             raise self._not_understood(met.statement)
+        self._check_held(actions, meant.statement, met.session)
         actor = self._actor(met, meant, _going(actions))
         is_mariadb = met.queried.is_mariadb
         for action in actions:
@@ -214,6 +217,16 @@ class StatementDriver:
         server = Server(met.queried.is_mariadb, met.queried.version)
         changes = OnlineChanges(actor.work, actor.structures, actor.dialect, self._printed, scene, seen, server)
         return scene, changes.follow(step, by_operator=met.word is not None and not met.word.own)
+
+    def _check_held(self, actions: Sequence[Action], statement: Statement, session: Session) -> None:
+        """Held rows are of the structure before the statement: raises HELD_ROWS."""
+        shards = frozenset(number for action in actions for number in shards_of(action))
+        count = quarantine.count_keys(session, self._context.who, shards) if shards else 0
+        if count:
+            _, task, source = self._context.who
+            raise errors.ddl.HELD_ROWS(
+                source=source, task=task, count=count, position=statement.position, statement=shown(statement)
+            )
 
     def _word(self, statement: Statement) -> Word | None:
         ops = self._ops()

@@ -91,6 +91,17 @@ class Rename:
 Action = Alter | Make | Drop | Empty | Rename
 
 
+def shards_of(action: Action) -> tuple[int, ...]:
+    """Numbers of the shard tables that were there before and that the action is about."""
+    match action:
+        case Make(replaces=replaced):
+            return () if replaced is None else (replaced.number,)
+        case Rename(moves=moves):
+            return tuple(shard.number for shard, _ in moves)
+        case _:
+            return (action.shard.number,)
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """``shards``: those that take part, by name. ``routed``: whether the rules let a (schema, table) through;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, cast
@@ -17,6 +17,17 @@ from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Endpoint, Session, Side, coded, connect, errno_of
 from worker.plan import TablePlan
+from worker.quarantine import store
+from worker.quarantine.held import (
+    HeldChange,
+    HeldKey,
+    held_change,
+    held_key,
+    split,
+    together_where_apart,
+    touches,
+)
+from worker.quarantine.store import Reason
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.batch import Batch, Keys, RowOperation, collision, diverged
 from worker.replicate.checkpoint import Checkpoint
@@ -46,6 +57,9 @@ _ANSWER_SECONDS = 300.0
 _SILENCE_SECONDS = 30
 _KEEP_ALIVE_SECONDS = 8.0
 _EXACT_COMMITS = 50  # a workload that writes rows back as they were will do so again
+MOST_HELD = 10_000
+"""Keys of one subtask that may be held: every lane has them in memory, and more than that have one cause."""
+_OF_ROWS = (errors.replicate.COLLISION, errors.replicate.DIVERGED)
 _LOOKS = 3  # for the row of a refusal: another writer may have mended the target meanwhile
 
 
@@ -54,7 +68,8 @@ class ApplySettings:
     """``retry_seconds``: how long after its first failure a transaction is tried again before the lane gives up.
 
     ``safe_mode``: rows may be there already (targets pre-loaded by other means): keys are deleted
-    before they are inserted, and missing rows are no error. ``stream``: whose lane it is.
+    before they are inserted, and missing rows are no error. ``stream``: whose lane it is. ``quarantine``: rows that
+    the target refuses are held; else they end the lane.
     """
 
     task: str
@@ -64,6 +79,12 @@ class ApplySettings:
     safe_mode: bool
     stream: Stream = Stream.MAIN
     retry_seconds: float = 30.0
+    quarantine: bool = False
+
+    @property
+    def who(self) -> tuple[str, str, str]:
+        """Whose records: (meta schema, task, source)."""
+        return self.meta_schema, self.task, self.source
 
 
 class _Ambiguous(Exception):
@@ -76,6 +97,10 @@ class _RowRefused(Exception):
     def __init__(self, error: pymysql.MySQLError) -> None:
         super().__init__(error)
         self.error = error
+
+
+class _Released(Exception):
+    """Keys that the lane took for held are so no more; the transaction is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +132,18 @@ class TargetWriter:
         self._session: Session | None = None
         self._used_at = 0.0
         self._exact_for = 0
+        self._held: set[HeldKey] = set()
+        self.held_keys = 0
+        """How many keys it has begun to hold."""
+
+    def read_held(self) -> None:
+        """Learn which keys are held, of the whole subtask. Raises the target's coded error after the retries."""
+        self._held = self._retrying(lambda: store.read_keys(self._connection(), self._settings.who))
+
+    @property
+    def holds(self) -> bool:
+        """Whether rows are, or may be, held: a batch has to tell shard tables' keys apart then."""
+        return self._settings.quarantine or bool(self._held)
 
     def read_checkpoint(self) -> Checkpoint:
         """Where this lane stands. Raises FENCED, or the target's coded error after the retries."""
@@ -116,11 +153,12 @@ class TargetWriter:
         """Apply ``batch``, run ``also`` and move to ``following`` in one transaction; Unix time of the commit.
 
         A lost answer to COMMIT is resolved by reading the checkpoint under its lock, so a batch is
-        applied exactly once. Raises FENCED, COLLISION, DIVERGED, ROW_REFUSED, TARGET_DUPLICATE_OTHER_KEY, which name
-        the row's event, or the target's coded error.
+        applied exactly once. What is of a held key, or of one that the target refuses under ``quarantine``, is recorded
+        in the same transaction instead. Raises FENCED, COLLISION, DIVERGED, ROW_REFUSED, TARGET_DUPLICATE_OTHER_KEY,
+        which name the row's event, QUARANTINE_FULL, or the target's coded error.
         """
         first = True
-        work = _Work(tuple(batch.targets()), batch.unkeyed, also)
+        work = _Work(together_where_apart(batch.targets()), batch.unkeyed, also)
 
         def attempt() -> float:
             nonlocal first
@@ -132,26 +170,117 @@ class TargetWriter:
                     settings = self._settings
                     raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
             first = False
-            return self._commit_or_name(work, following)
+            return self._commit_or_hold(work, following)
 
         return self._retrying(attempt)
 
-    def _commit_or_name(self, work: _Work, following: Checkpoint) -> float:
-        """:meth:`_commit`; a row that is refused is looked for."""
-        for left in reversed(range(_LOOKS)):
+    def _commit_or_hold(self, work: _Work, following: Checkpoint) -> float:
+        """:meth:`_commit`; a row that is refused is looked for, and named or held."""
+        refused: dict[HeldKey, Culprit] = {}
+        looks = 0
+        while True:
+            held = self._held | refused.keys()
             try:
+                if touches(work.groups, held):
+                    return self._commit_holding(work, refused, following)
                 return self._commit_exactly(work, following)
-            except _RowRefused as refused:
-                culprits = self._find_culprits(work)
-                if culprits:
-                    raise culprits[0].error from refused.error
-                if not left:
-                    raise refused.error from None
-        raise AssertionError("unreachable")
+            except _Released:
+                continue
+            except _RowRefused as refusal:
+                error: Exception = refusal.error
+            except ShardmergeError as coded_error:
+                if not self._settings.quarantine or coded_error.spec not in _OF_ROWS:
+                    raise
+                error = coded_error
+            rest, _ = split(work.groups, held)
+            culprits = self._find_culprits(rest, work.unkeyed)
+            if culprits and not self._settings.quarantine:
+                raise culprits[0].error from error
+            looks += not culprits
+            if looks == _LOOKS:
+                raise error
+            refused.update((held_key(one.key, one.state), one) for one in culprits)
 
-    def _find_culprits(self, work: _Work) -> list[Culprit]:
+    def _find_culprits(self, groups: Sequence[Group], unkeyed: Sequence[RowOperation]) -> list[Culprit]:
         safe_mode = self._settings.safe_mode
-        return find_culprits(self._connection(), work.groups, work.unkeyed, _STATEMENT_BYTES, safe_mode=safe_mode)
+        return find_culprits(self._connection(), groups, unkeyed, _STATEMENT_BYTES, safe_mode=safe_mode)
+
+    def _commit_holding(self, work: _Work, refused: Mapping[HeldKey, Culprit], following: Checkpoint) -> float:
+        """:meth:`_commit` of what is not held, with the record of what is. Raises _Released too."""
+        settings = self._settings
+        session = self._connection()
+        rest, waiting = split(work.groups, self._held | refused.keys())
+        try:
+            _run(session, b"START TRANSACTION")
+            if _run(session, self._move(following)) != 1:
+                raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
+            # Behind the checkpoint's lock: nobody applies held changes meanwhile.
+            last = store.last_seqs(session, settings.who, (change.at for change in waiting))
+            self._check_held(waiting, last, refused)
+            for statement, keys in self._statements(_Work(rest, work.unkeyed, ())):
+                try:
+                    affected = _run(session, statement.sql)
+                except pymysql.MySQLError as refusal:
+                    raise self._refused(session, statement, keys, refusal) from refusal
+                self._check(session, statement, keys, affected)
+            reasons = {key: Reason.of(one.error, one.errno) for key, one in refused.items()}
+            held = [change for change in waiting if change.operation != "nothing"]
+            for record in store.insert_statements(
+                settings.who, held, last, reasons, following.relay_id, following.offset
+            ):
+                _run(session, record)
+            for record in work.also:
+                _run(session, record)
+            hooks.reach(f"lane{self._lane}.before_commit")
+            _run(session, b"COMMIT")
+        except _Ambiguous:
+            _run(session, b"ROLLBACK")
+            self._exact_for = _EXACT_COMMITS
+            return self._commit_holding(work, refused, following)
+        except (ShardmergeError, _Released):
+            _run(session, b"ROLLBACK")
+            raise
+        self._exact_for = max(self._exact_for - 1, 0)
+        self._say_held(refused)
+        return time.time()
+
+    def _check_held(
+        self, waiting: Sequence[HeldChange], last: Mapping[HeldKey, int], refused: Mapping[HeldKey, Culprit]
+    ) -> None:
+        """Whether what is to wait has to, and may: raises _Released, QUARANTINE_FULL."""
+        released = {change.at for change in waiting} - last.keys() - refused.keys()
+        if released:
+            self._held -= released
+            raise _Released
+        count = len(self._held | refused.keys())
+        if not refused or count <= MOST_HELD:
+            return
+        key, one = list(refused.items())[-1]
+        change = next(change for change in waiting if change.at == key)
+        raise errors.replicate.QUARANTINE_FULL(
+            source=self._settings.source,
+            task=self._settings.task,
+            count=count,
+            limit=MOST_HELD,
+            schema=change.source_schema,
+            table=change.source_table,
+            position=change.position,
+            reason=one.error.message,
+        )
+
+    def _say_held(self, refused: Mapping[HeldKey, Culprit]) -> None:
+        self._held |= refused.keys()
+        self.held_keys += len(refused)
+        for key, one in refused.items():
+            log.warning(
+                "a key is held in the quarantine",
+                task=self._settings.task,
+                source=self._settings.source,
+                lane=self._lane,
+                target=key.target.quoted,
+                key=held_change(one.key, one.state).key_text,
+                error=str(one.error),
+            )
 
     def _commit_exactly(self, work: _Work, following: Checkpoint) -> float:
         try:
@@ -240,9 +369,7 @@ class TargetWriter:
         settings = self._settings
         session = self._connection()
         # First, for its row lock makes a zombie wait and then see the newer epoch.
-        move = checkpoints.update_statement(
-            settings.meta_schema, settings.task, settings.source, following, settings.stream
-        )
+        move = self._move(following)
         together, rest = _split(self._statements(work), _TOGETHER_BYTES)
         try:
             answers, error = _run_together(session, (b"START TRANSACTION", move, *(item.sql for item, _ in together)))
@@ -269,6 +396,12 @@ class TargetWriter:
             raise
         self._exact_for = max(self._exact_for - 1, 0)
         return time.time()
+
+    def _move(self, following: Checkpoint) -> bytes:
+        settings = self._settings
+        return checkpoints.update_statement(
+            settings.meta_schema, settings.task, settings.source, following, settings.stream
+        )
 
     def _statements(self, work: _Work) -> Iterator[tuple[Statement, Keys]]:
         """In order, each with the keys of its group."""

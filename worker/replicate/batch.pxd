@@ -9,6 +9,7 @@ cdef class KeyState:
 cdef class Batch:
     cdef readonly int lane
     cdef readonly int lanes
+    cdef readonly bint by_shard
     cdef public str file
     cdef readonly Py_ssize_t changes
     cdef readonly Py_ssize_t rows

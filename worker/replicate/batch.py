@@ -62,17 +62,19 @@ class Batch:
     """Changes of one lane since its last commit.
 
     ``file``: of the source, that the positions given are in; ``changes``: taken so far; ``rows``: of the target that
-    they come to; ``size``: bytes held for these, keys and images.
+    they come to; ``size``: bytes held for these, keys and images. ``by_shard``: each shard table's keys stand for
+    themselves, so that it is the target that refuses a collision, not the batch.
     """
 
-    def __init__(self, lane: int, lanes: int, file: str = "") -> None:
+    def __init__(self, lane: int, lanes: int, file: str = "", by_shard: bool = False) -> None:
         self.lane = lane
         self.lanes = lanes
+        self.by_shard = by_shard
         self.file = file
         self.changes = 0
         self.rows = 0
         self.size = 0
-        self.keyed: dict[str, Keys] = {}
+        self.keyed: dict[tuple[str, int], Keys] = {}
         self.unkeyed: list[RowOperation] = []
         self._of_shard: dict[object, Keys] = {}
 
@@ -111,7 +113,8 @@ class Batch:
         """The keys of ``plan``'s target; ``shard``: ``plan.shard``."""
         keys: dict[bytes, KeyState] | None = self._of_shard.get(shard)
         if keys is None:
-            keys = self.keyed.setdefault(plan.target_name, {})
+            place = (plan.target_name, plan.shard if self.by_shard else 0)
+            keys = self.keyed.setdefault(place, {})
             self._of_shard[shard] = keys
         return keys
 
@@ -213,8 +216,9 @@ class Batch:
         return state.image
 
     def targets(self) -> Iterator[tuple[str, Keys]]:
-        """Target name and its keys, for targets with any."""
-        return ((name, keys) for name, keys in self.keyed.items() if keys)
+        """Target name and its keys, for targets with any; those of one target side by side."""
+        places = sorted(self.keyed) if self.by_shard else self.keyed
+        return ((place[0], self.keyed[place]) for place in places if self.keyed[place])
 
 
 def key_text(plan: TablePlan, key: Joined) -> str:

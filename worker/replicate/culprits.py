@@ -1,6 +1,6 @@
 """Which rows of a refused batch it is that the target refuses, by trying: halves of a statement, then single rows.
 
-All in one transaction that is rolled back. What the target takes stays until then, so that a row is judged beside those
+All in one transaction. What the target takes stays in it, so that a row is judged beside those
 that it would be committed with: every delete lies before every insert.
 """
 
@@ -75,20 +75,27 @@ def find_culprits(
     Raises the coded error of a row without a key, ``pymysql.MySQLError`` for what is no matter of one row.
     """
     _run(session, b"START TRANSACTION")
-    found: list[Culprit] = []
     try:
-        for statement, keys in statements_of(groups, max_bytes, overwrite=False):
-            match statement:
-                case DeleteKeys():
-                    found += _deleted(session, statement, keys, safe_mode=safe_mode)
-                case InsertRows():
-                    found += _inserted(session, statement.plan, statement.keys, keys)
-                case _:
-                    pass
-        for operation in unkeyed:
-            _operated(session, operation)
+        return culprits_in(session, groups, unkeyed, max_bytes, safe_mode=safe_mode)
     finally:
         _run(session, b"ROLLBACK")
+
+
+def culprits_in(
+    session: Session, groups: Sequence[Group], unkeyed: Sequence[RowOperation], max_bytes: int, *, safe_mode: bool
+) -> list[Culprit]:
+    """As :func:`find_culprits`, inside the caller's transaction: all that is not refused has been applied in it."""
+    found: list[Culprit] = []
+    for statement, keys in statements_of(groups, max_bytes, overwrite=False):
+        match statement:
+            case DeleteKeys():
+                found += _deleted(session, statement, keys, safe_mode=safe_mode)
+            case InsertRows():
+                found += _inserted(session, statement.plan, statement.keys, keys)
+            case _:
+                pass
+    for operation in unkeyed:
+        _operated(session, operation)
     return found
 
 

@@ -136,7 +136,7 @@ class _Lane:
             source=source,
             bucket=Bucket(index, spec.lanes),
         )
-        self._batch = Batch(index, spec.lanes)
+        self._batch = self._new_batch()
         self._skipped: list[SkippedRow] = []
         self._call: grpc.Call | None = None
         self._file = ""
@@ -145,6 +145,7 @@ class _Lane:
         """Until the stream is closed. Raises _Stopped or the coded error that ended the lane."""
         self._reporter.start()
         found = self._writer.read_checkpoint()
+        self._read_held()
         self._committed = replace(found, relay_id=self._spec.relay_id, offset=self._first_offset(found))
         self._next = self._committed
         self._committed_at = self._eager_at = time.monotonic()
@@ -342,7 +343,16 @@ class _Lane:
         self._plans = _by_name(change.plans)
         self._scope = change.scope
         self._decoder.forget()
+        self._read_held()  # of tables that have joined, too
         self._reporter.passed()
+
+    def _read_held(self) -> None:
+        """Between two batches."""
+        self._writer.read_held()
+        self._batch = self._new_batch()
+
+    def _new_batch(self) -> Batch:
+        return Batch(self._index, self._spec.lanes, by_shard=self._writer.holds)
 
     def _reach_end(self) -> None:
         """Everything up to ``until`` has been taken: commit it, and say so before the process ends."""
@@ -376,12 +386,12 @@ class _Lane:
             self._batch, following, tuple(insert_statements(who, self._index, self._skipped))
         )
         self._say_skipped()
-        self._reporter.committed(following, self._batch.changes, applied_at)
+        self._reporter.committed(following, self._batch.changes, applied_at, self._writer.held_keys)
         self._committed = self._next = following
         self._committed_at = time.monotonic()
         self._eager_at = self._committed_at + min(self._committed_at - began_at, _CHECKPOINT_SECONDS)
         if not self._batch.is_empty:
-            self._batch = Batch(self._index, self._spec.lanes)
+            self._batch = self._new_batch()
 
     def _say_skipped(self) -> None:
         apply = self._spec.apply

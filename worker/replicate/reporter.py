@@ -78,10 +78,12 @@ class Reporter:
         with self._lock:
             self._fill(at)
 
-    def committed(self, at: Checkpoint, changes: int, applied_at: float) -> None:
-        """``applied_at``: Unix time of the target's commit of ``changes`` row changes."""
+    def committed(self, at: Checkpoint, changes: int, applied_at: float, held_keys: int = 0) -> None:
+        """``applied_at``: Unix time of the target's commit of ``changes`` row changes; ``held_keys``: that the lane has
+        begun to hold since it started."""
         with self._lock:
             self._fill(at)
+            self._report.held_keys = held_keys
             self._report.rows += changes
             if changes:
                 self._report.commit_time = at.commit_time

@@ -37,8 +37,8 @@ class Surroundings:
     first_commit_behind: Callable[[RelayOffset], float | None]
 
 
-def sync_status(lanes: Sequence[LaneView], around: Surroundings) -> worker_pb2.SyncStatus:
-    """The replicate unit's status."""
+def sync_status(lanes: Sequence[LaneView], around: Surroundings, held_keys: int = 0) -> worker_pb2.SyncStatus:
+    """The replicate unit's status. ``held_keys``: whose changes wait in the quarantine."""
     made = [_lane(view, around) for view in lanes]
     reports = [view.report for view in lanes if view.report is not None]
     places = [(at, report) for report in reports if (at := committed(report)) is not None]
@@ -55,7 +55,8 @@ def sync_status(lanes: Sequence[LaneView], around: Surroundings) -> worker_pb2.S
         recent_rps=round(sum(view.recent_rps for view in lanes)),
         master_binlog=str(around.source_end),
         master_binlog_gtid=around.source_end.gtid_set,
-        synced=drained and caught_up,
+        synced=drained and caught_up and not held_keys,
+        held_keys=held_keys,
         binlog_type="relay",
         bytes_behind=max((lane.bytes_behind for lane in made), default=0)
         + unfetched_bytes(around.head.position, around.source_end),

@@ -26,6 +26,7 @@ from worker.gate import Gate
 from worker.lane_service import LaneService, RunningReplicate
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
+from worker.quarantine.count import HeldCount
 from worker.relay.model import Statement
 from worker.relay.relay import Relay
 from worker.replicate import checkpoint as checkpoints
@@ -153,12 +154,14 @@ class ReplicateUnit:
         self._trail = SourceTrail()
         self._trail_lock = threading.Lock()
         self._is_settled = False
+        self._held = HeldCount(context, self._begun_to_hold)
         self._stands = threading.Condition()
         self._stands_at: RelayOffset | None = None
 
     def run(self, stop: StopSignal) -> Outcome:
         inner = stop.child()
         threading.Thread(target=self._follow_source, args=(inner,), name="source-trail", daemon=True).start()
+        threading.Thread(target=self._held.follow, args=(inner,), name="held-count", daemon=True).start()
         try:
             return self._run(stop, inner)
         except ShardmergeError as error:
@@ -216,6 +219,7 @@ class ReplicateUnit:
             self._part.stream,
         )
         self._board = board
+        self._held.look()
         # A lane that was stopped right before a statement meets it again.
         passed = self._driver.passed()
 
@@ -311,9 +315,13 @@ class ReplicateUnit:
             bytes_behind=lambda offset: relay.bytes_between(offset, head.offset),
             first_commit_behind=relay.commit_time_behind,
         )
-        status = sync_status(board.views(), around)
+        status = sync_status(board.views(), around, self._held.keys)
         status.stop_at = self._stop_at
         return status
+
+    def _begun_to_hold(self) -> int:
+        views = self._board.views() if self._board is not None else ()
+        return sum(view.report.held_keys for view in views if view.report is not None)
 
     @property
     def _stop_at(self) -> str:
@@ -381,6 +389,7 @@ class ReplicateUnit:
                 target=context.target_endpoint,
                 safe_mode=config.replicate.safe_mode or lanes.again,
                 stream=self._part.stream,
+                quarantine=config.replicate.quarantine,
             ),
             plans=lanes.plans,
             scope=self._scope(lanes.rules),

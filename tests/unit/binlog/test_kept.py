@@ -43,7 +43,7 @@ def test_what_a_lane_picks_is_what_is_decoded(flavor: str) -> None:
     decoder = BlockDecoder(only(plan), source="s1")
     decoder.open(binlog.format_description)
     decoder.pick(binlog.events, 0, "mysql-bin.000001", batch)
-    images = [state.image for state in batch.keyed[plan.target_name].values() if state.image is not None]
+    images = [state.image for state in batch.keyed[plan.target_name, 0].values() if state.image is not None]
     assert sorted(images) == sorted(b",".join(row) for row in rows)
 
 

@@ -1,0 +1,76 @@
+"""quarantine list, retry, drop: asks the worker of each source; nothing of it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from master.stages import failed
+from master.state import State
+from master.store import Store
+from master.workers import Workers
+from proto import errors, worker_pb2
+from proto import master_pb2 as pb
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+
+log = get_logger()
+
+SECONDS = 300.0
+"""Longest wait for a worker: held changes of thousands of keys are one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantines:
+    store: Store
+    workers: Workers
+
+    def operate(self, request: pb.QuarantineRequest) -> pb.QuarantineResponse:
+        """What came of it at each source; each stands for itself. Raises BAD_REQUEST, TASK_UNKNOWN, SUBTASK_UNKNOWN."""
+        if request.op == worker_pb2.QUARANTINE_OP_UNSPECIFIED:
+            raise errors.master.BAD_REQUEST(reason="quarantine: which operation?")
+        state = self.store.read()
+        present = state.sources_of(request.task)
+        if not present:
+            raise errors.master.TASK_UNKNOWN(task=request.task)
+        for source in request.sources:
+            if source not in present:
+                raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=source)
+        wanted = [source for source in present if not request.sources or source in request.sources]
+        answer = pb.QuarantineResponse()
+        for result, found in self.workers.for_each(wanted, lambda source: self._one(source, request, state)):
+            answer.sources.append(result)
+            answer.keys.extend(found.keys)
+            answer.total_keys += found.total_keys
+        refused = request.op == worker_pb2.QUARANTINE_OP_RETRY and answer.total_keys > 0
+        bad = next((one.msg for one in answer.sources if not one.result), "")
+        answer.result = not bad and not refused
+        answer.msg = bad or (f"{answer.total_keys} key(s) were refused again" if refused else "")
+        return answer
+
+    def _one(
+        self, source: str, request: pb.QuarantineRequest, state: State
+    ) -> tuple[pb.SourceResult, worker_pb2.WorkerQuarantineResponse]:
+        try:
+            worker = state.worker_of(source)
+            if worker is None:
+                raise errors.master.SOURCE_UNBOUND(source=source)
+            asked = worker_pb2.WorkerQuarantineRequest(
+                subtask=state.subtasks[request.task, source].value.config,
+                op=request.op,
+                table=request.table,
+                key=request.key,
+            )
+            found = self.workers.quarantine(worker, asked, SECONDS)
+        except ShardmergeError as error:
+            return failed(source, state.bound_name(source), error), worker_pb2.WorkerQuarantineResponse()
+        said = _SAID[request.op].format(keys=found.done_keys, changes=found.done_changes, held=found.total_keys)
+        if request.op != worker_pb2.QUARANTINE_OP_LIST:
+            log.info("operator on the quarantine", task=request.task, source=source, said=said)
+        return pb.SourceResult(result=True, msg=said, source=source, worker=state.bound_name(source)), found
+
+
+_SAID = {
+    worker_pb2.QUARANTINE_OP_LIST: "{held} key(s) are held",
+    worker_pb2.QUARANTINE_OP_RETRY: "{keys} key(s) applied, with {changes} change(s); {held} refused again",
+    worker_pb2.QUARANTINE_OP_DROP: "{keys} key(s) given up, with {changes} change(s)",
+}

@@ -1,0 +1,131 @@
+"""What an operator does with held changes: see them, apply them again, give them up.
+
+Done at the target alone, in one transaction that holds the locks of all of the subtask's checkpoints: no lane commits
+meanwhile, and each finds out behind its own lock what is still held. So it does not matter whether lanes are at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from proto import hooks
+from proto import worker_pb2 as pb
+from worker.connection import Session, execute
+from worker.quarantine import store
+from worker.quarantine.held import HeldChange, HeldKey, fold, groups_of, held_key, plan_of
+from worker.quarantine.store import HeldRecord, Reason, Who
+from worker.replicate import skipped
+from worker.replicate.culprits import culprits_in
+from worker.replicate.skips import SkippedRow
+
+_STATEMENT_BYTES = 1 << 20
+_LISTED = 1000
+_SAVED = "before_the_retry"
+BY_DROP = "quarantine drop"
+
+Chains = dict[HeldKey, list[HeldRecord]]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which held keys are meant. ``table``: the target's, as schema.table; ``key``: as it is listed, or its values
+    alone; "" for all."""
+
+    table: str = ""
+    key: str = ""
+
+    def takes(self, change: HeldChange) -> bool:
+        target = change.at.target
+        if self.table and self.table != f"{target.schema}.{target.table}":
+            return False
+        return not self.key or self.key in (change.key_text, change.at.key.decode("utf-8", "backslashreplace"))
+
+
+def listed(session: Session, who: Who, choice: Choice) -> pb.WorkerQuarantineResponse:
+    """The keys, those that have been held longest first, at most a thousand."""
+    return _answer(who, _chosen(store.read_chains(session, who, lock=False), choice), {})
+
+
+def retry(session: Session, who: Who, choice: Choice, *, safe_mode: bool) -> pb.WorkerQuarantineResponse:
+    """Apply each key's held changes, all keys in one transaction; what is refused again stays, with its new reason.
+
+    Raises QUARANTINE_BROKEN, ``pymysql.MySQLError``: nothing has changed then.
+    """
+    execute(session, "START TRANSACTION")
+    store.lock_lanes(session, who)
+    chains = _chosen(store.read_chains(session, who, lock=True), choice)
+    nets = {key: fold([record.change for record in chain]) for key, chain in chains.items()}
+    refused: dict[HeldKey, Reason] = {}
+    while True:
+        execute(session, f"SAVEPOINT {_SAVED}")
+        groups = groups_of(net for key, net in nets.items() if key not in refused)
+        culprits = culprits_in(session, groups, (), _STATEMENT_BYTES, safe_mode=safe_mode)
+        if not culprits:
+            break
+        # What was refused may have been in the way of others, or the other way round: all of them once more.
+        execute(session, f"ROLLBACK TO {_SAVED}")
+        refused.update((held_key(one.key, one.state), Reason.of(one.error, one.errno)) for one in culprits)
+    done = [key for key in chains if key not in refused]
+    store.remove(session, who, done)
+    store.tell_reasons(session, who, refused)
+    hooks.reach("quarantine.before_commit")
+    execute(session, "COMMIT")
+    hooks.reach("quarantine.committed")
+    answer = _answer(who, {key: chain for key, chain in chains.items() if key in refused}, refused)
+    answer.done_keys = len(done)
+    answer.done_changes = sum(len(chains[key]) for key in done)
+    return answer
+
+
+def drop(session: Session, who: Who, choice: Choice) -> pb.WorkerQuarantineResponse:
+    """Give up the keys' held changes, in one transaction with the record of them. Raises ``pymysql.MySQLError``."""
+    execute(session, "START TRANSACTION")
+    store.lock_lanes(session, who)
+    chains = _chosen(store.read_chains(session, who, lock=True), choice)
+    rows = [_skipped(record.change, who) for chain in chains.values() for record in chain]
+    for statement in skipped.insert_statements(who, 0, rows, BY_DROP):
+        execute(session, statement.decode())
+    store.remove(session, who, chains)
+    hooks.reach("quarantine.before_commit")
+    execute(session, "COMMIT")
+    return pb.WorkerQuarantineResponse(done_keys=len(chains), done_changes=len(rows))
+
+
+def _chosen(chains: Chains, choice: Choice) -> Chains:
+    return {key: chain for key, chain in chains.items() if choice.takes(chain[0].change)}
+
+
+def _skipped(change: HeldChange, who: Who) -> SkippedRow:
+    _, _, source = who
+    key = change.key_text
+    columns = ", ".join(f"`{name}`" for name in change.columns)
+    image = change.image.decode("utf-8", "backslashreplace") if change.image is not None else ""
+    after = f"({columns}) = ({image})" if image else ""
+    before = key if change.existed else ""
+    return SkippedRow(plan_of(change, source), change.operation, before, after, "", change.position)
+
+
+def _answer(
+    who: Who, chains: Mapping[HeldKey, Iterable[HeldRecord]], reasons: Mapping[HeldKey, Reason]
+) -> pb.WorkerQuarantineResponse:
+    _, _, source = who
+    answer = pb.WorkerQuarantineResponse(total_keys=len(chains))
+    for key, chain in list(chains.items())[:_LISTED]:
+        first, *others = chain
+        reason = reasons.get(key, first.reason)
+        change = first.change
+        answer.keys.add(
+            source=source,
+            source_table=f"{change.source_schema}.{change.source_table}",
+            target_table=f"{key.target.schema}.{key.target.table}",
+            key=change.key_text,
+            changes=1 + len(others),
+            operation=change.operation,
+            binlog_pos=f"{change.position.file}:{change.position.pos}",
+            code=reason.code,
+            errno=reason.errno,
+            reason=reason.text,
+            since=first.held_at,
+        )
+    return answer

@@ -1,0 +1,265 @@
+"""The held changes: records at the target.
+
+    held_change   one row per held key and batch, `seq` in the order in which they are to be applied
+
+Written by a lane in the transaction that moves its checkpoint past them, removed in the one that applies them or
+gives them up (worker/quarantine/desk.py). Whoever changes them holds the lock of a checkpoint that no lane can move
+meanwhile: a lane its own, the desk those of all lanes. So a lane that reads them behind that lock reads the last word.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from proto.errors import ShardmergeError
+from worker.connection import Session, quote_name, quote_text
+from worker.plan import TargetTable
+from worker.position import RelayOffset, SourcePosition
+from worker.quarantine.held import HeldChange, HeldKey
+from worker.replicate.stream import Stream
+
+Who = tuple[str, str, str]
+"""(meta schema, task, source)."""
+
+NAME = "held_change"
+TABLE = """CREATE TABLE IF NOT EXISTS {schema}.`held_change` (
+        `task` VARCHAR(191) NOT NULL,
+        `source` VARCHAR(64) NOT NULL,
+        `digest` CHAR(64) NOT NULL,
+        `seq` BIGINT NOT NULL,
+        `target_schema` VARCHAR(64) NOT NULL,
+        `target_table` VARCHAR(64) NOT NULL,
+        `shard` INT NOT NULL,
+        `table_schema` VARCHAR(64) NOT NULL,
+        `table_name` VARCHAR(64) NOT NULL,
+        `key_columns` LONGTEXT NOT NULL,
+        `key_value` LONGBLOB NOT NULL,
+        `columns` LONGTEXT NOT NULL,
+        `operation` VARCHAR(16) NOT NULL,
+        `image` LONGBLOB,
+        `source_file` VARCHAR(255) NOT NULL,
+        `source_pos` BIGINT UNSIGNED NOT NULL,
+        `relay_id` VARCHAR(64) NOT NULL,
+        `segment` BIGINT UNSIGNED NOT NULL,
+        `byte` BIGINT UNSIGNED NOT NULL,
+        `code` INT NOT NULL,
+        `errno` INT NOT NULL,
+        `reason` TEXT NOT NULL,
+        `held_at` DOUBLE NOT NULL,
+        PRIMARY KEY (`task`, `source`, `digest`, `seq`)
+    ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"""
+
+_MOST_DIGESTS = 500
+_REASON_CHARACTERS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why the target refused a change; ``errno`` 0: a row was missing."""
+
+    code: int
+    errno: int
+    text: str
+
+    @staticmethod
+    def of(error: ShardmergeError, errno: int) -> Reason:
+        return Reason(error.code, errno, error.message[:_REASON_CHARACTERS])
+
+
+WAITS = Reason(0, 0, "")
+"""Of a change that only waits behind another one of its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRecord:
+    """A held change as it is recorded. ``held_at``: Unix seconds."""
+
+    change: HeldChange
+    seq: int
+    reason: Reason
+    held_at: float
+
+
+def read_keys(session: Session, who: Who) -> set[HeldKey]:
+    """The keys that are held."""
+    schema, task, source = who
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT DISTINCT `target_schema`, `target_table`, `shard`, `key_value` FROM {quote_name(schema)}.`{NAME}` "
+            "WHERE `task` = %s AND `source` = %s",
+            (task, source),
+        )
+        return {
+            HeldKey(TargetTable(str(target), str(table)), int(shard), _bytes(key))
+            for target, table, shard, key in cursor.fetchall()
+        }
+
+
+def count_keys(session: Session, who: Who, shards: Iterable[int] = ()) -> int:
+    """How many keys are held, of all shard tables or of those numbered in ``shards``."""
+    schema, task, source = who
+    of_shards = f" AND `shard` IN ({', '.join(map(str, shards))})" if shards else ""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT COUNT(DISTINCT `digest`) FROM {quote_name(schema)}.`{NAME}` "
+            f"WHERE `task` = %s AND `source` = %s{of_shards}",
+            (task, source),
+        )
+        [(count,)] = cursor.fetchall()
+        return int(count)
+
+
+def last_seqs(session: Session, who: Who, keys: Iterable[HeldKey]) -> dict[HeldKey, int]:
+    """The last `seq` of those of ``keys`` that are held, under their locks; inside the caller's transaction, which
+    holds a checkpoint's lock."""
+    schema, task, source = who
+    by_digest = {key.digest: key for key in keys}
+    left = iter(by_digest)
+    found: dict[HeldKey, int] = {}
+    while part := list(islice(left, _MOST_DIGESTS)):
+        with session.cursor() as cursor:
+            cursor.execute(
+                f"SELECT `digest`, `seq` FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s "
+                f"AND `digest` IN ({', '.join(['%s'] * len(part))}) FOR UPDATE",
+                (task, source, *part),
+            )
+            for digest, seq in cursor.fetchall():
+                key = by_digest[str(digest)]
+                found[key] = max(found.get(key, 0), int(seq))
+    return found
+
+
+def insert_statements(
+    who: Who,
+    changes: Sequence[HeldChange],
+    last: Mapping[HeldKey, int],
+    reasons: Mapping[HeldKey, Reason],
+    relay_id: str,
+    offset: RelayOffset,
+) -> Iterator[bytes]:
+    """The INSERTs of changes that wait from now on, behind those that are held already. ``offset``: up to where the
+    lane has come with them."""
+    schema, task, source = who
+    for change in changes:
+        at, reason = change.at, reasons.get(change.at, WAITS)
+        texts = (
+            at.target.schema,
+            at.target.table,
+            change.source_schema,
+            change.source_table,
+            json.dumps(change.key_columns),
+            json.dumps(change.columns),
+        )
+        target, table, source_schema, source_table, key_columns, columns = map(quote_text, texts)
+        values = (
+            quote_text(task),
+            quote_text(source),
+            quote_text(at.digest),
+            str(last.get(at, 0) + 1),
+            target,
+            table,
+            str(at.shard),
+            source_schema,
+            source_table,
+            key_columns,
+            _literal(at.key),
+            columns,
+            quote_text(change.operation),
+            _literal(change.image),
+            quote_text(change.position.file),
+            str(change.position.pos),
+            quote_text(relay_id),
+            str(offset.segment),
+            str(offset.byte),
+            str(reason.code),
+            str(reason.errno),
+            quote_text(reason.text),
+            repr(time.time()),
+        )
+        yield f"INSERT INTO {quote_name(schema)}.`{NAME}` VALUES ({', '.join(values)})".encode()
+
+
+def read_chains(session: Session, who: Who, *, lock: bool) -> dict[HeldKey, list[HeldRecord]]:
+    """Every held key's changes in their order, those that were refused first at the front. ``lock``: under their
+    locks, inside the caller's transaction."""
+    schema, task, source = who
+    with session.cursor() as cursor:
+        cursor.execute(
+            "SELECT `target_schema`, `target_table`, `shard`, `key_value`, `table_schema`, `table_name`, "
+            "`key_columns`, `columns`, `operation`, `image`, `source_file`, `source_pos`, `seq`, `code`, `errno`, "
+            "`reason`, `held_at` "
+            f"FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s ORDER BY `digest`, `seq`"
+            + (" FOR UPDATE" if lock else ""),
+            (task, source),
+        )
+        rows = cursor.fetchall()
+    chains: dict[HeldKey, list[HeldRecord]] = {}
+    for row in rows:
+        record = _record(row)
+        chains.setdefault(record.change.at, []).append(record)
+    return dict(sorted(chains.items(), key=lambda item: item[1][0].held_at))
+
+
+def _record(row: Sequence[object]) -> HeldRecord:
+    target, table, shard, key, source_schema, source_table, key_columns, columns, operation, image = row[:10]
+    file, pos, seq, code, errno, reason, held_at = row[10:]
+    change = HeldChange(
+        HeldKey(TargetTable(str(target), str(table)), int(str(shard)), _bytes(key)),
+        str(source_schema),
+        str(source_table),
+        tuple(json.loads(str(key_columns))),
+        tuple(json.loads(str(columns))),
+        operation in ("update", "delete"),
+        None if image is None else _bytes(image),
+        SourcePosition(str(file), int(str(pos))),
+    )
+    why = Reason(int(str(code)), int(str(errno)), str(reason))
+    return HeldRecord(change, int(str(seq)), why, float(str(held_at)))
+
+
+def remove(session: Session, who: Who, keys: Iterable[HeldKey]) -> None:
+    """Inside the caller's transaction."""
+    schema, task, source = who
+    with session.cursor() as cursor:
+        for key in keys:
+            cursor.execute(
+                f"DELETE FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s AND `digest` = %s",
+                (task, source, key.digest),
+            )
+
+
+def tell_reasons(session: Session, who: Who, reasons: Mapping[HeldKey, Reason]) -> None:
+    """Why keys are held by now; inside the caller's transaction."""
+    schema, task, source = who
+    with session.cursor() as cursor:
+        for key, reason in reasons.items():
+            cursor.execute(
+                f"UPDATE {quote_name(schema)}.`{NAME}` SET `code` = %s, `errno` = %s, `reason` = %s "
+                "WHERE `task` = %s AND `source` = %s AND `digest` = %s ORDER BY `seq` LIMIT 1",
+                (reason.code, reason.errno, reason.text, task, source, key.digest),
+            )
+
+
+def lock_lanes(session: Session, who: Who) -> None:
+    """No lane of the subtask commits until the caller's transaction ends."""
+    schema, task, source = who
+    with session.cursor() as cursor:
+        for stream in Stream:
+            cursor.execute(
+                f"SELECT `lane` FROM {quote_name(schema)}.`{stream.table}` WHERE `task` = %s AND `source` = %s "
+                "ORDER BY `lane` FOR UPDATE",
+                (task, source),
+            )
+            cursor.fetchall()
+
+
+def _literal(value: bytes | None) -> str:
+    return "NULL" if value is None else f"X'{value.hex()}'"
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
