@@ -18,7 +18,9 @@ def compared(answer: pb.CompareAnswer) -> RenderableType:
     for table in answer.tables:
         counts = (table.missing, table.extra, table.different, table.unjudged, table.repaired)
         remark = f"not compared: {table.not_compared}" if table.not_compared else ""
-        if table.extra_unsought:
+        if table.held_keys:
+            remark = f"{table.held_keys} key(s) held in the quarantine differ until `quarantine retry`"
+        elif table.extra_unsought:
             remark = f"extra rows not looked for: {table.extra_unsought}"
         made.add_row(
             look.cell(table.source, "bold"),

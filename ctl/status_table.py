@@ -120,6 +120,8 @@ def _reached(stage: common_pb2.Stage, sync: SyncStatus) -> Text:
         return Text(f"✓ ended at {sync.syncer_binlog}", style="green")
     if sync.synced:
         return Text("✓ synced", style="green")
+    if sync.held_keys and not sync.bytes_behind:
+        return Text(f"{figures.rows(sync.held_keys)} key(s) held", style="yellow")
     return Text(f"{figures.size(sync.bytes_behind)} behind", style="yellow")
 
 
@@ -214,4 +216,5 @@ def _sync(sync: SyncStatus) -> list[RenderableType]:
         if lane.HasField("error")
     ]
     blocking = [look.cell(f"blocking DDL: {ddl}", "yellow") for ddl in sync.blocking_ddls]
-    return [places, *blocking, made, *retried]
+    held = [look.cell(f"{sync.held_keys} key(s) held: quarantine list", "yellow")] if sync.held_keys else []
+    return [places, *blocking, *held, made, *retried]

@@ -23,6 +23,8 @@ from worker.compare.keys import Key
 from worker.compare.sides import Places, SourceSide, TargetSide, Who, read_rows
 from worker.compare.tables import ComparedTable, Reads
 from worker.connection import Session, quote_name
+from worker.quarantine.held import held_key_of
+from worker.quarantine.store import KnownKeys, read_keys, remove
 from worker.replicate.checkpoint import Checkpoint, read_all
 from worker.replicate.statements import delete_sql, write_sql
 from worker.rows import Literals
@@ -62,7 +64,10 @@ def repair(
         present = read_rows(_all(target, reads.target_rows(keys)), table, reads, at_source=False)
         ours = {key: found[0] for key, found in rows.items()}
         verdict = judge(keys, ours, present, touched, table.columns)
-        refused = _write(target.plain(), table, verdict.findings, images)
+        known = read_keys(target.plain(), (who.meta_schema, who.task, who.source))
+        refused = _write(target.plain(), table, verdict.findings, images, known)
+        copied = [item.key for item in verdict.findings if isinstance(item, Missing) and item.key.target not in refused]
+        _forget_absent(target.plain(), table, who, known, copied)
     open_keys = {key.target for key in verdict.open}
     done = {key.target for key in keys} - open_keys - refused.keys()
     return Repaired(frozenset(done), refused)
@@ -114,13 +119,24 @@ def _all(side: SourceSide | TargetSide, statements: Any) -> Any:
 
 
 def _write(
-    session: Session, table: ComparedTable, findings: Sequence[Finding], images: dict[Literals, Literals]
+    session: Session,
+    table: ComparedTable,
+    findings: Sequence[Finding],
+    images: dict[Literals, Literals],
+    known: KnownKeys,
 ) -> dict[Literals, str]:
     """Make every finding right; why it could not be done, by key. Rows that are too many go first."""
     refused: dict[Literals, str] = {}
     order = {Extra: 0, Different: 1, Missing: 2}
     for finding in sorted(findings, key=lambda item: order[type(item)]):
         key = finding.key.target
+        at = held_key_of(table.plan, b",".join(key))
+        if at in known.held:
+            refused[key] = "its changes are held in the quarantine"
+            continue
+        if at in known.absent and not isinstance(finding, Missing):
+            refused[key] = "its row was given up, what the target has under its key is another's"
+            continue
         statements: list[bytes] = []
         if not isinstance(finding, Missing):
             statements.append(delete_sql(table.plan, [b",".join(key)]))
@@ -134,6 +150,12 @@ def _write(
         if reason:
             refused[key] = reason
     return refused
+
+
+def _forget_absent(session: Session, table: ComparedTable, who: Who, known: KnownKeys, keys: Sequence[Key]) -> None:
+    """Rows that were given up and are at the target now."""
+    there = {held_key_of(table.plan, b",".join(key.target)) for key in keys}
+    remove(session, (who.meta_schema, who.task, who.source), known.absent & there)
 
 
 def _run_alone(session: Session, statements: Sequence[bytes]) -> str:

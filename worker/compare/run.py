@@ -37,6 +37,7 @@ from worker.ddl.routed import RoutedScope
 from worker.ddl.tables import TableScope
 from worker.plan import TablePlan
 from worker.position import RelayOffset
+from worker.quarantine.store import count_keys
 from worker.schema import read_table
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.plan import TablePlanner
@@ -86,7 +87,7 @@ class Comparison:
             yield from self._run(desk)
             if desk.failure is not None:
                 raise desk.failure
-            end = pb.CompareEnd(tables=[*desk.tables(), *passed])
+            end = pb.CompareEnd(tables=[*self._with_held(desk.tables()), *passed])
         except ShardmergeError as error:
             told = self.desk.tables() if self.desk is not None else []
             end = pb.CompareEnd(tables=[*told, *passed], error=rpc.error_to_proto(error))
@@ -193,6 +194,14 @@ class Comparison:
                 if isinstance(found[-1], ComparedTable):
                     told.add(plan.target_name)
             return found
+
+    def _with_held(self, told: list[pb.ComparedTable]) -> list[pb.ComparedTable]:
+        """With how many keys of each are held: they differ."""
+        context = self._context
+        with session_until(self._stop, context.target_endpoint, Side.TARGET, name="target") as session:
+            for table, answer in zip(self._compared, told, strict=True):
+                answer.held_keys = count_keys(session, context.who, (table.plan.shard,))
+        return told
 
     def _everyone(self, session: Session) -> list[TablePlan] | str:
         """The plans of all shard tables, of all the task's sources and of other tasks, by their records at the target;

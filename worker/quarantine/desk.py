@@ -13,7 +13,7 @@ from proto import hooks
 from proto import worker_pb2 as pb
 from worker.connection import Session, execute
 from worker.quarantine import store
-from worker.quarantine.held import HeldChange, HeldKey, fold, groups_of, held_key, plan_of
+from worker.quarantine.held import DROPPED, HeldChange, HeldKey, fold, given_up, groups_of, held_key, plan_of
 from worker.quarantine.store import HeldRecord, Reason, Who
 from worker.replicate import skipped
 from worker.replicate.culprits import culprits_in
@@ -83,10 +83,14 @@ def drop(session: Session, who: Who, choice: Choice) -> pb.WorkerQuarantineRespo
     execute(session, "START TRANSACTION")
     store.lock_lanes(session, who)
     chains = _chosen(store.read_chains(session, who, lock=True), choice)
-    rows = [_skipped(record.change, who) for chain in chains.values() for record in chain]
+    waiting = [record.change for chain in chains.values() for record in chain if record.change.operation != DROPPED]
+    rows = [_skipped(change, who) for change in waiting]
     for statement in skipped.insert_statements(who, 0, rows, BY_DROP):
         execute(session, statement.decode())
     store.remove(session, who, chains)
+    left = (given_up([record.change for record in chain]) for chain in chains.values())
+    for statement in store.absence_statements(who, (change for change in left if change is not None)):
+        execute(session, statement.decode())
     hooks.reach("quarantine.before_commit")
     execute(session, "COMMIT")
     return pb.WorkerQuarantineResponse(done_keys=len(chains), done_changes=len(rows))
@@ -112,7 +116,7 @@ def _answer(
     _, _, source = who
     answer = pb.WorkerQuarantineResponse(total_keys=len(chains))
     for key, chain in list(chains.items())[:_LISTED]:
-        first, *others = chain
+        first, *others = [record for record in chain if record.change.operation != DROPPED]
         reason = reasons.get(key, first.reason)
         change = first.change
         answer.keys.add(

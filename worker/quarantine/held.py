@@ -19,8 +19,13 @@ from worker.plan import ColumnPlan, TablePlan, TargetTable
 from worker.position import SourcePosition
 from worker.replicate.batch import Keys, KeyState
 from worker.replicate.culprits import Group
+from worker.replicate.skips import SkippedRow
 from worker.rows import Joined
 from worker.table import Column, Table, ValueKind
+
+DROPPED = "dropped"
+"""In the place of changes that were given up though the source has the row: no later change of the row may touch a row
+that another has put there under its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,9 @@ class HeldChange:
 
     @property
     def operation(self) -> str:
-        """insert, update, delete; "nothing" for a row that came and went."""
+        """insert, update, delete; DROPPED for no change: the row that the source has was given up."""
         if self.image is None:
-            return "delete" if self.existed else "nothing"
+            return "delete" if self.existed else DROPPED
         return "update" if self.existed else "insert"
 
     @property
@@ -72,7 +77,11 @@ class HeldChange:
 
 def held_key(key: Joined, state: KeyState) -> HeldKey:
     """Whose key it is that a batch has in ``state``."""
-    plan: TablePlan = state.plan
+    return held_key_of(state.plan, key)
+
+
+def held_key_of(plan: TablePlan, key: Joined) -> HeldKey:
+    """``key``: its literals at the target, joined."""
     return HeldKey(plan.target, plan.shard, key)
 
 
@@ -131,14 +140,66 @@ def split(groups: Iterable[Group], held: Container[HeldKey]) -> tuple[tuple[Grou
 
 
 def fold(chain: Sequence[HeldChange]) -> HeldChange:
-    """What one key's held changes, in their order, come to. Raises QUARANTINE_BROKEN when one does not fit the one
-    before it: then a change between them is missing."""
+    """What one key's held changes, in their order, come to. Behind changes that were given up the last image counts,
+    which comes new to the target. Raises QUARANTINE_BROKEN when one does not fit the one before it: then a change
+    between them is missing."""
     for before, after in pairwise(chain):
-        if after.at != before.at or after.existed != (before.image is not None):
+        fits = before.operation == DROPPED or after.existed == (before.image is not None)
+        if after.at != before.at or not fits:
             raise errors.replicate.QUARANTINE_BROKEN(
                 schema=after.source_schema, table=after.source_table, position=after.position, key=after.key_text
             )
     return replace(chain[-1], existed=chain[0].existed)
+
+
+def given_up(chain: Sequence[HeldChange]) -> HeldChange | None:
+    """What has to stay in the place of a key's held changes that are given up; None: nothing, for the target has the
+    row, or the source has none."""
+    if chain[0].existed or chain[-1].image is None:
+        return None
+    return replace(chain[-1], existed=False, image=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Rows that the source has and the target does not, for they were given up or skipped."""
+
+    keys: frozenset[HeldKey] = frozenset()
+
+    def behind(self, skipped: Iterable[SkippedRow]) -> Absent:
+        """With these rows passed over, in their order."""
+        keys = set(self.keys)
+        for row in skipped:
+            if row.went:
+                keys.discard(HeldKey(row.plan.target, row.plan.shard, row.went))
+            if row.came:
+                keys.add(HeldKey(row.plan.target, row.plan.shard, row.came))
+        return Absent(frozenset(keys))
+
+    def touched(self, groups: Iterable[Group], skipped: Sequence[SkippedRow]) -> dict[HeldKey, KeyState]:
+        """What of a batch is about them: by where its events lie among those that are passed over."""
+        found: dict[HeldKey, KeyState] = {}
+        concerned = self.keys | self.behind(skipped).keys | _left(skipped)
+        if not concerned:
+            return found
+        for _, keys in groups:
+            for key, state in keys.items():
+                at = held_key(key, state)
+                if at in concerned:
+                    place = state.position.file_order()
+                    before = [row for row in skipped if row.position.file_order() < place]
+                    if at in self.behind(before).keys:
+                        found[at] = state
+        return found
+
+
+def _left(skipped: Iterable[SkippedRow]) -> frozenset[HeldKey]:
+    return frozenset(HeldKey(row.plan.target, row.plan.shard, row.went) for row in skipped if row.went)
+
+
+def absence(row: SkippedRow) -> HeldChange:
+    """What stands for a row that was passed over as it came."""
+    return held_change(row.came, KeyState(False, row.plan, None, row.position.file, row.position.pos))
 
 
 def groups_of(changes: Iterable[HeldChange]) -> tuple[Group, ...]:

@@ -1,6 +1,7 @@
 """The held changes: records at the target.
 
-    held_change   one row per held key and batch, `seq` in the order in which they are to be applied
+    held_change   one row per held key and batch, `seq` in the order in which they are to be applied; and with `seq` 0
+                  one that says that the key's row was given up (`dropped`)
 
 Written by a lane in the transaction that moves its checkpoint past them, removed in the one that applies them or
 gives them up (worker/quarantine/desk.py). Whoever changes them holds the lock of a checkpoint that no lane can move
@@ -19,7 +20,7 @@ from proto.errors import ShardmergeError
 from worker.connection import Session, quote_name, quote_text
 from worker.plan import TargetTable
 from worker.position import RelayOffset, SourcePosition
-from worker.quarantine.held import HeldChange, HeldKey
+from worker.quarantine.held import DROPPED, HeldChange, HeldKey
 from worker.replicate.stream import Stream
 
 Who = tuple[str, str, str]
@@ -84,19 +85,29 @@ class HeldRecord:
     held_at: float
 
 
-def read_keys(session: Session, who: Who) -> set[HeldKey]:
-    """The keys that are held."""
+@dataclass(frozen=True, slots=True)
+class KnownKeys:
+    """``held``: with changes that wait; ``absent``: without any, but their rows were given up."""
+
+    held: frozenset[HeldKey]
+    absent: frozenset[HeldKey]
+
+
+def read_keys(session: Session, who: Who) -> KnownKeys:
+    """The keys that are held, and those whose rows were given up."""
     schema, task, source = who
     with session.cursor() as cursor:
         cursor.execute(
-            f"SELECT DISTINCT `target_schema`, `target_table`, `shard`, `key_value` FROM {quote_name(schema)}.`{NAME}` "
-            "WHERE `task` = %s AND `source` = %s",
-            (task, source),
+            "SELECT DISTINCT `target_schema`, `target_table`, `shard`, `key_value`, `operation` = %s "
+            f"FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s",
+            (DROPPED, task, source),
         )
-        return {
-            HeldKey(TargetTable(str(target), str(table)), int(shard), _bytes(key))
-            for target, table, shard, key in cursor.fetchall()
-        }
+        found = [
+            (HeldKey(TargetTable(str(target), str(table)), int(shard), _bytes(key)), bool(is_dropped))
+            for target, table, shard, key, is_dropped in cursor.fetchall()
+        ]
+    held = frozenset(key for key, is_dropped in found if not is_dropped)
+    return KnownKeys(held, frozenset(key for key, _ in found) - held)
 
 
 def count_keys(session: Session, who: Who, shards: Iterable[int] = ()) -> int:
@@ -106,8 +117,8 @@ def count_keys(session: Session, who: Who, shards: Iterable[int] = ()) -> int:
     with session.cursor() as cursor:
         cursor.execute(
             f"SELECT COUNT(DISTINCT `digest`) FROM {quote_name(schema)}.`{NAME}` "
-            f"WHERE `task` = %s AND `source` = %s{of_shards}",
-            (task, source),
+            f"WHERE `task` = %s AND `source` = %s AND `operation` <> %s{of_shards}",
+            (task, source, DROPPED),
         )
         [(count,)] = cursor.fetchall()
         return int(count)
@@ -183,6 +194,12 @@ def insert_statements(
         yield f"INSERT INTO {quote_name(schema)}.`{NAME}` VALUES ({', '.join(values)})".encode()
 
 
+def absence_statements(who: Who, changes: Iterable[HeldChange]) -> Iterator[bytes]:
+    """The INSERTs of what stands for rows that are given up: before all that may be held of their keys."""
+    absent = tuple(changes)
+    return insert_statements(who, absent, {change.at: -1 for change in absent}, {}, "", RelayOffset(0, 0))
+
+
 def read_chains(session: Session, who: Who, *, lock: bool) -> dict[HeldKey, list[HeldRecord]]:
     """Every held key's changes in their order, those that were refused first at the front. ``lock``: under their
     locks, inside the caller's transaction."""
@@ -201,7 +218,9 @@ def read_chains(session: Session, who: Who, *, lock: bool) -> dict[HeldKey, list
     for row in rows:
         record = _record(row)
         chains.setdefault(record.change.at, []).append(record)
-    return dict(sorted(chains.items(), key=lambda item: item[1][0].held_at))
+    # A key without a change that waits is not held.
+    held = {key: chain for key, chain in chains.items() if chain[-1].change.operation != DROPPED}
+    return dict(sorted(held.items(), key=lambda item: item[1][0].held_at))
 
 
 def _record(row: Sequence[object]) -> HeldRecord:
@@ -230,6 +249,16 @@ def remove(session: Session, who: Who, keys: Iterable[HeldKey]) -> None:
                 f"DELETE FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s AND `digest` = %s",
                 (task, source, key.digest),
             )
+
+
+def delete_statement(who: Who, key: HeldKey) -> bytes:
+    """Of what stands for a row that was given up and that the source has no more."""
+    schema, task, source = who
+    return (
+        f"DELETE FROM {quote_name(schema)}.`{NAME}` WHERE `task` = {quote_text(task)} "
+        f"AND `source` = {quote_text(source)} AND `digest` = {quote_text(key.digest)} "
+        f"AND `operation` = {quote_text(DROPPED)}"
+    ).encode()
 
 
 def tell_reasons(session: Session, who: Who, reasons: Mapping[HeldKey, Reason]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, cast
 
@@ -19,8 +19,11 @@ from worker.connection import Endpoint, Session, Side, coded, connect, errno_of
 from worker.plan import TablePlan
 from worker.quarantine import store
 from worker.quarantine.held import (
+    DROPPED,
+    Absent,
     HeldChange,
     HeldKey,
+    absence,
     held_change,
     held_key,
     split,
@@ -29,10 +32,12 @@ from worker.quarantine.held import (
 )
 from worker.quarantine.store import Reason
 from worker.replicate import checkpoint as checkpoints
-from worker.replicate.batch import Batch, Keys, RowOperation, collision, diverged
+from worker.replicate import skipped as skipped_records
+from worker.replicate.batch import Batch, Keys, KeyState, RowOperation, collision, diverged
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.culprits import Culprit, Group, find_culprits, statements_of
 from worker.replicate.refusal import is_of_row
+from worker.replicate.skips import SkippedRow
 from worker.replicate.statements import (
     DeleteKeys,
     DeleteRow,
@@ -100,16 +105,22 @@ class _RowRefused(Exception):
 
 
 class _Released(Exception):
-    """Keys that the lane took for held are so no more; the transaction is rolled back."""
+    """Keys that the lane took for held, or for given up, are so no more; the transaction is rolled back."""
+
+    def __init__(self, keys: frozenset[HeldKey]) -> None:
+        super().__init__(keys)
+        self.keys = keys
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one transaction does to rows; ``also``: and to the records beside them."""
+    """What one transaction does to rows; ``also``: and to the records beside them. ``absent``: the changes of rows that
+    the target lacks because they were given up."""
 
     groups: tuple[Group, ...]
     unkeyed: Sequence[RowOperation]
     also: Sequence[bytes]
+    absent: Mapping[HeldKey, KeyState]
 
 
 class TargetWriter:
@@ -132,25 +143,28 @@ class TargetWriter:
         self._session: Session | None = None
         self._used_at = 0.0
         self._exact_for = 0
-        self._held: set[HeldKey] = set()
+        self._held: frozenset[HeldKey] = frozenset()
+        self._absent = Absent()
+        self._released: frozenset[HeldKey] = frozenset()
         self.held_keys = 0
         """How many keys it has begun to hold."""
 
     def read_held(self) -> None:
         """Learn which keys are held, of the whole subtask. Raises the target's coded error after the retries."""
-        self._held = self._retrying(lambda: store.read_keys(self._connection(), self._settings.who))
+        found = self._retrying(lambda: store.read_keys(self._connection(), self._settings.who))
+        self._held, self._absent = found.held, Absent(found.absent)
 
     @property
     def holds(self) -> bool:
         """Whether rows are, or may be, held: a batch has to tell shard tables' keys apart then."""
-        return self._settings.quarantine or bool(self._held)
+        return self._settings.quarantine or bool(self._held or self._absent.keys)
 
     def read_checkpoint(self) -> Checkpoint:
         """Where this lane stands. Raises FENCED, or the target's coded error after the retries."""
         return self._retrying(self._read_checkpoint)
 
-    def commit(self, batch: Batch, following: Checkpoint, also: Sequence[bytes] = ()) -> float:
-        """Apply ``batch``, run ``also`` and move to ``following`` in one transaction; Unix time of the commit.
+    def commit(self, batch: Batch, following: Checkpoint, skipped: Sequence[SkippedRow] = ()) -> float:
+        """Apply ``batch``, record ``skipped`` and move to ``following`` in one transaction; Unix time of the commit.
 
         A lost answer to COMMIT is resolved by reading the checkpoint under its lock, so a batch is
         applied exactly once. What is of a held key, or of one that the target refuses under ``quarantine``, is recorded
@@ -158,7 +172,9 @@ class TargetWriter:
         which name the row's event, QUARANTINE_FULL, or the target's coded error.
         """
         first = True
-        work = _Work(together_where_apart(batch.targets()), batch.unkeyed, also)
+        groups = together_where_apart(batch.targets())
+        absent = self._absent.behind(skipped)
+        work = _Work(groups, batch.unkeyed, self._records(skipped, absent), self._absent.touched(groups, skipped))
 
         def attempt() -> float:
             nonlocal first
@@ -172,19 +188,42 @@ class TargetWriter:
             first = False
             return self._commit_or_hold(work, following)
 
-        return self._retrying(attempt)
+        committed_at: float = self._retrying(attempt)
+        self._absent = Absent(absent.keys - self._held - self._released)
+        self._released = frozenset()
+        return committed_at
+
+    def _records(self, skipped: Sequence[SkippedRow], absent: Absent) -> Sequence[bytes]:
+        """Of the rows that are passed over, and of those that the target lacks from there on."""
+        if not skipped:
+            return ()
+        who = self._settings.who
+        news = {change.at: change for row in skipped if row.came for change in (absence(row),)}
+        gone = [store.delete_statement(who, key) for key in self._absent.keys - absent.keys - self._held]
+        come = absent.keys - self._absent.keys - self._held
+        return (
+            *skipped_records.insert_statements(who, self._lane, skipped),
+            *gone,
+            *store.absence_statements(who, (news[key] for key in come)),
+        )
 
     def _commit_or_hold(self, work: _Work, following: Checkpoint) -> float:
         """:meth:`_commit`; a row that is refused is looked for, and named or held."""
         refused: dict[HeldKey, Culprit] = {}
         looks = 0
+        if work.absent and not self._settings.quarantine:
+            found = store.read_keys(self._connection(), self._settings.who)
+            work = self._without(work, self._absent.keys - found.absent - found.held)
+            for key, state in work.absent.items():
+                raise diverged(state.plan, 1, key.key, state.position)
         while True:
-            held = self._held | refused.keys()
+            held = self._held | refused.keys() | work.absent.keys()
             try:
                 if touches(work.groups, held):
                     return self._commit_holding(work, refused, following)
                 return self._commit_exactly(work, following)
-            except _Released:
+            except _Released as released:
+                work = self._without(work, released.keys)
                 continue
             except _RowRefused as refusal:
                 error: Exception = refusal.error
@@ -201,6 +240,11 @@ class TargetWriter:
                 raise error
             refused.update((held_key(one.key, one.state), one) for one in culprits)
 
+    def _without(self, work: _Work, released: frozenset[HeldKey]) -> _Work:
+        self._held -= released
+        self._released |= released
+        return replace(work, absent={key: state for key, state in work.absent.items() if key not in released})
+
     def _find_culprits(self, groups: Sequence[Group], unkeyed: Sequence[RowOperation]) -> list[Culprit]:
         safe_mode = self._settings.safe_mode
         return find_culprits(self._connection(), groups, unkeyed, _STATEMENT_BYTES, safe_mode=safe_mode)
@@ -209,27 +253,27 @@ class TargetWriter:
         """:meth:`_commit` of what is not held, with the record of what is. Raises _Released too."""
         settings = self._settings
         session = self._connection()
-        rest, waiting = split(work.groups, self._held | refused.keys())
+        rest, waiting = split(work.groups, self._held | refused.keys() | work.absent.keys())
         try:
             _run(session, b"START TRANSACTION")
             if _run(session, self._move(following)) != 1:
                 raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
+            for record in work.also:
+                _run(session, record)
             # Behind the checkpoint's lock: nobody applies held changes meanwhile.
             last = store.last_seqs(session, settings.who, (change.at for change in waiting))
             self._check_held(waiting, last, refused)
-            for statement, keys in self._statements(_Work(rest, work.unkeyed, ())):
+            for statement, keys in self._statements(_Work(rest, work.unkeyed, (), {})):
                 try:
                     affected = _run(session, statement.sql)
                 except pymysql.MySQLError as refusal:
                     raise self._refused(session, statement, keys, refusal) from refusal
                 self._check(session, statement, keys, affected)
             reasons = {key: Reason.of(one.error, one.errno) for key, one in refused.items()}
-            held = [change for change in waiting if change.operation != "nothing"]
+            held = [change for change in waiting if change.operation != DROPPED]
             for record in store.insert_statements(
                 settings.who, held, last, reasons, following.relay_id, following.offset
             ):
-                _run(session, record)
-            for record in work.also:
                 _run(session, record)
             hooks.reach(f"lane{self._lane}.before_commit")
             _run(session, b"COMMIT")
@@ -242,6 +286,7 @@ class TargetWriter:
             raise
         self._exact_for = max(self._exact_for - 1, 0)
         self._say_held(refused)
+        self._held |= {change.at for change in held}
         return time.time()
 
     def _check_held(
@@ -250,8 +295,7 @@ class TargetWriter:
         """Whether what is to wait has to, and may: raises _Released, QUARANTINE_FULL."""
         released = {change.at for change in waiting} - last.keys() - refused.keys()
         if released:
-            self._held -= released
-            raise _Released
+            raise _Released(frozenset(released))
         count = len(self._held | refused.keys())
         if not refused or count <= MOST_HELD:
             return
@@ -269,7 +313,6 @@ class TargetWriter:
         )
 
     def _say_held(self, refused: Mapping[HeldKey, Culprit]) -> None:
-        self._held |= refused.keys()
         self.held_keys += len(refused)
         for key, one in refused.items():
             log.warning(

@@ -33,7 +33,6 @@ from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.frames import Frames
 from worker.replicate.placement import Bucket
 from worker.replicate.reporter import LanePhase, Reporter, tell_failure
-from worker.replicate.skipped import insert_statements
 from worker.replicate.skips import SkippedRow, Skips, located, named_in, own_part
 from worker.rows import RowChange
 from worker.snapshot.handover import Handover
@@ -380,11 +379,7 @@ class _Lane:
         began_at = time.monotonic()
         hooks.reach(f"lane{self._index}.commit")
         following = replace(self._next, seq=self._committed.seq + 1)
-        apply = self._spec.apply
-        who = (apply.meta_schema, apply.task, apply.source)
-        applied_at = self._writer.commit(
-            self._batch, following, tuple(insert_statements(who, self._index, self._skipped))
-        )
+        applied_at = self._writer.commit(self._batch, following, self._skipped)
         self._say_skipped()
         self._reporter.committed(following, self._batch.changes, applied_at, self._writer.held_keys)
         self._committed = self._next = following

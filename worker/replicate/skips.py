@@ -15,7 +15,7 @@ from worker.binlog.events import EventType
 from worker.plan import TablePlan
 from worker.position import SourcePosition
 from worker.replicate.placement import Bucket, crc_seed, lane_of
-from worker.rows import Literals, RowChange
+from worker.rows import Joined, Literals, RowChange
 
 Skips = frozenset[tuple[str, int]]
 """Places (file, end) of row events to pass over."""
@@ -59,7 +59,8 @@ class SkippedRow:
     """One row, or a lane's side of one, that was passed over.
 
     ``operation``: insert, update, delete. ``before``, ``after``: its images as text, "" for none; ``note``: why there
-    are none. ``position``: of its event.
+    are none. ``position``: of its event. ``went``, ``came``: the key that the row leaves, or has from then on; b"" for
+    none, and for an update that keeps its key.
     """
 
     plan: TablePlan
@@ -68,6 +69,8 @@ class SkippedRow:
     after: str
     note: str
     position: SourcePosition
+    went: Joined = b""
+    came: Joined = b""
 
 
 def own_part(change: RowChange, position: SourcePosition, bucket: Bucket) -> SkippedRow | None:
@@ -84,7 +87,14 @@ def own_part(change: RowChange, position: SourcePosition, bucket: Bucket) -> Ski
         if not before and not after:
             return None
     operation = change.kind.name.lower()
-    return SkippedRow(plan, operation, image_text(plan, before), image_text(plan, after), "", position)
+    went, came = _key(plan, before), _key(plan, after)
+    if went == came:
+        went = came = b""
+    return SkippedRow(plan, operation, image_text(plan, before), image_text(plan, after), "", position, went, came)
+
+
+def _key(plan: TablePlan, image: Literals) -> Joined:
+    return b",".join(image[index] for index in plan.key) if image else b""
 
 
 def _is_own(plan: TablePlan, image: Literals, bucket: Bucket) -> bool:

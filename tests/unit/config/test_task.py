@@ -75,7 +75,7 @@ def test_own_blocks_win_over_dms() -> None:
         "snapshot: {threads: 3, chunk-rows: 7, position: watermark, rows-per-second: 20, bytes-per-second: 30, "
         "max-threads-running: 40, max-replica-lag: 50}\n"
         "load: {defer-indexes: false}\n"
-        "replicate: {lanes: 9, batch-rows: 5, batch-bytes: 6}\n"
+        "replicate: {lanes: 9, batch-rows: 5, batch-bytes: 6, on-row-error: quarantine}\n"
     )
     one, _ = task(TASK + own).to_subtasks()
     assert one.snapshot == pb.SnapshotConfig(
@@ -88,7 +88,7 @@ def test_own_blocks_win_over_dms() -> None:
         max_replica_lag=50,
     )
     assert not one.load.defer_indexes
-    assert one.replicate == pb.ReplicateConfig(lanes=9, batch_rows=5, batch_bytes=6)
+    assert one.replicate == pb.ReplicateConfig(lanes=9, batch_rows=5, batch_bytes=6, quarantine=True)
 
 
 @pytest.mark.parametrize(
