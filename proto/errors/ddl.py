@@ -335,6 +335,7 @@ SCHEMA_TABLE_CHANGES = _define(
     message="source {source}, task {task}: {table} keeps changing its structure while it is read",
     workaround="Wait until the DDL of it is done, then try again.",
     retryable=True,
+)
 HELD_ROWS = _define(
     50170,
     "ddl-of-held-rows",
