@@ -104,7 +104,7 @@ class Run:
     def locked(self, found: locked.Locked) -> None:
         for name, lags in (("locked", found.under), ("unlocked", found.without)):
             self.lag(lags, f"lag_{name}")
-        self.more["lag_unlocked_p50_ms"] = found.without.p50
+            self.values[f"lag_{name}_largest_ms"] = lags.largest
         self.more["lag_locked_rows_waited"] = found.waited
         self.more["lag_locked_replayed_seconds"] = found.replayed_seconds
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The benchmark: a full merge, the drain of a backlog, lags, decoder, relay, memory, beside what the target alone can do.
 #
-#   bash tests/benchmarks/run.sh                 everything (about 15 minutes on 2 cores)
+#   bash tests/benchmarks/run.sh                 everything (about 18 minutes on 2 cores)
 #   bash tests/benchmarks/run.sh --quick         fewer rows, under 3 minutes
 #   bash tests/benchmarks/run.sh --only drain,decode --profile /var/tmp/profile
 #   bash tests/benchmarks/run.sh --help
