@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from proto import common_pb2, errors
+from proto import common_pb2, errors, worker_pb2
 from proto import master_pb2 as pb
 from proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CheckResult
 from tests.support import canned_master as canned
@@ -126,6 +126,51 @@ def test_query_status_in_a_pipe_is_json_with_dm_names(master: CannedMaster) -> N
     subtask = ran.json["sources"][0]["subTaskStatus"][0]
     assert (subtask["stage"], subtask["unit"], subtask["sync"]["synced"]) == ("Running", "Sync", True)
     assert master.requests[-1] == pb.QueryStatusRequest(name="merge", sources=["mysql-01", "mysql-02", "x"])
+
+
+def test_recorded_structures(master: CannedMaster, task_file: Path, tmp_path: Path) -> None:
+    shown = pb.SourceSchema(
+        result=True, source="mysql-01", worker="w1", msg="CREATE TABLE `d`.`a` (x)", target="`d`.`t`"
+    )
+    master.answer("OperateSchema", pb.OperateSchemaResponse(result=True, sources=[shown]))
+    file = tmp_path / "a.sql"
+    file.write_text("CREATE TABLE a (x INT)")
+    by_file = {"task": "merge", "database": "d", "table": "a", "sources": ["mysql-01"]}
+    op = worker_pb2.SchemaOp
+    for arguments, wanted in (
+        (("binlog-schema", "list", str(task_file), "d", "a"), {"op": op.SCHEMA_OP_LIST}),
+        (("binlog-schema", "delete", "merge", "d", "a"), {"op": op.SCHEMA_OP_DELETE}),
+        (("binlog-schema", "update", "merge", "d", "a", "--from-source"), {"from_source": True}),
+        (("binlog-schema", "update", "merge", "d", "a", "--from-target", "--sync"), {"from_target": True}),
+        (("binlog-schema", "update", "merge", "d", "a", str(file), "--flush"), {"schema": file.read_text()}),
+        (("operate-schema", "get", "merge", "-d", "d", "-t", "a"), {"op": op.SCHEMA_OP_LIST}),
+        (("operate-schema", "remove", str(task_file), "-d", "d", "-t", "a"), {"op": op.SCHEMA_OP_DELETE}),
+        (
+            ("operate-schema", "set", "merge", "-d", "d", "-t", "a", str(file), "--flush", "--sync"),
+            {"schema": file.read_text()},
+        ),
+    ):
+        ran = dmctl(*arguments, "-s", "mysql-01", address=master.address)
+        _no_error(ran)
+        assert ran.json["sources"][0]["msg"] == shown.msg
+        request = pb.OperateSchemaRequest(**{"op": op.SCHEMA_OP_UPDATE, **by_file, **wanted})  # type: ignore[arg-type]
+        assert master.requests[-1] == request
+    count = len(master.requests)
+    for arguments in (
+        ("binlog-schema", "update", "merge", "d", "a"),
+        ("binlog-schema", "update", "merge", "d", "a", str(file), "--from-target"),
+        ("binlog-schema", "update", "merge", "d", "a", "--from-source", "--from-target"),
+        ("binlog-schema", "list", "merge", "d"),
+        ("operate-schema", "set", "merge", "-d", "d", "-t", "a"),
+        ("operate-schema", "get", "merge", "-d", "d", "-t", "a", str(file)),
+        ("operate-schema", "get", "merge", "-d", "d"),
+    ):
+        ran = dmctl(*arguments, address=master.address)
+        assert ran.code == 2
+        assert ran.error.startswith("error: [80001 "), ran.err
+    missing = dmctl("binlog-schema", "update", "merge", "d", "a", "none.sql", address=master.address)
+    assert missing.error.startswith(f"error: [{errors.ctl.FILE_NOT_FOUND.code} ")
+    assert len(master.requests) == count
 
 
 def test_more_without_a_task_asks_for_all_sources(master: CannedMaster) -> None:

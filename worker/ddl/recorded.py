@@ -113,12 +113,7 @@ class Recorded:
         after = self.rules.plan(number, self.who[2], tracked.table)
         if _key(before) != _key(after):
             self._check_key(session, before, after)
-        companions = [
-            plan
-            for plan in self.plans.values()
-            if plan.target == after.target and plan.shard != number and plan.shard not in self.forgotten
-        ]
-        compare_target(session, [*companions, after])
+        compare_target(session, [after])
         names = frozenset(column.name.lower() for column in tracked.table.columns)
 
         def also(inner: Session) -> None:
