@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import pymysql
 import pytest
+from pymysql.constants import ER
 
 from proto import errors
 from proto import worker_pb2 as pb
@@ -357,6 +359,11 @@ def test_a_retry_is_killed(rig: LaneRig, hooks: Hooks, moment: str) -> None:
     retrying = multiprocessing.get_context("spawn").Process(target=_retry_alone, args=(endpoint(rig.target),))
     retrying.start()
     hooks.reached(moment)
+    if moment == "quarantine.before_commit":
+        for lane in (0, 1):
+            with pytest.raises(pymysql.MySQLError) as caught:  # no lane can move its checkpoint meanwhile
+                rig.target.execute(f"SELECT 1 FROM {META}.lane_checkpoint WHERE lane = {lane} FOR UPDATE NOWAIT")
+            assert caught.value.args[0] == ER.LOCK_WAIT_TIMEOUT
     rig.source.execute("UPDATE shard_1.t SET v = 'meanwhile' WHERE id IN (1, 11)")
     assert retrying.pid is not None
     os.kill(retrying.pid, signal.SIGKILL)
