@@ -198,9 +198,13 @@ class Comparison:
     def _with_held(self, told: list[pb.ComparedTable]) -> list[pb.ComparedTable]:
         """With how many keys of each are held: they differ."""
         context = self._context
-        with session_until(self._stop, context.target_endpoint, Side.TARGET, name="target") as session:
+
+        def count(session: Session) -> None:
             for table, answer in zip(self._compared, told, strict=True):
                 answer.held_keys = count_keys(session, context.who, (table.plan.shard,))
+
+        # Not until ``stop``: that is set by now.
+        context.at_target(count)
         return told
 
     def _everyone(self, session: Session) -> list[TablePlan] | str:
