@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.kills import LOCKED, at_each, kill_while_locked
+from tests.support.kills import LET_GO, LOCKED, at_each, kill_while_locked
 from tests.support.world import World
 
 # All victims meet all moments in `bash tests/run.sh grid`; here each moment is met by one of them.
@@ -34,6 +34,16 @@ def test_kill_at_moments_of_a_lock(world: World) -> None:
 
 
 @pytest.mark.grid
-@pytest.mark.parametrize("victim", ["tasks", "master", "etcd", "target", "worker", "jvm"])
+@pytest.mark.parametrize("victim", ["tasks", "master", "etcd", "target", "worker", "both workers", "jvm"])
 def test_kill_at_every_moment_of_a_lock(world: World, victim: str) -> None:
-    kill_while_locked(world, victim, at_each(victim, LOCKED))
+    kill_while_locked(world, _label(victim), at_each(victim, LOCKED))
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("victim", ["tasks", "master", "etcd", "worker", "both workers", "jvm"])
+def test_kill_at_every_moment_of_a_lock_that_another_owns(world: World, victim: str) -> None:
+    kill_while_locked(world, _label(f"other {victim}"), at_each(victim, LET_GO), owner=False)
+
+
+def _label(text: str) -> str:
+    return text.replace(" ", "_")

@@ -25,6 +25,14 @@ def _kill_machine(world: World) -> None:
     world.cluster.worker_of("mysql-01").restart()
 
 
+def _kill_both(world: World) -> None:
+    for worker in world.cluster.workers:
+        worker.kill()
+    for worker in world.cluster.workers:
+        until(lambda worker=worker: not worker.session(), "what a killed worker has started ends by itself", 300)
+        worker.start()
+
+
 def _kill_jvm(world: World) -> None:
     worker = world.cluster.worker_of("mysql-01")
     jvm, pid = worker.jvm_pid(), worker.pid
@@ -85,6 +93,7 @@ def _kill_source(world: World) -> None:
 
 VICTIMS: dict[str, Callable[[World], None]] = {
     "worker": _kill_worker,
+    "both workers": _kill_both,
     "machine": _kill_machine,
     "jvm": _kill_jvm,
     "tasks": _kill_spark_tasks,
@@ -200,13 +209,10 @@ def kill_while_joining(world: World, label: str, kills: Kills) -> None:
 PARKING = ("ddl.before_passing", "ddl.passing", "ddl.passed")
 """Of a sharding DDL: a shard table comes to wait."""
 
+_OF_OWNER = ("lock.executing", "ddl.begun", "ddl.run", "lock.executed", "lock.told")
 LOCKED = (
     *PARKING,
-    "lock.executing",
-    "ddl.begun",
-    "ddl.run",
-    "lock.executed",
-    "lock.told",
+    *_OF_OWNER,
     "lock.before_release",
     "lock.released",
     "replay.beginning",
@@ -219,21 +225,27 @@ LOCKED = (
 """From there on to the last shard table that is the lanes' own again; as they come at the owner."""
 
 
-def kill_while_locked(world: World, label: str, kills: Kills) -> None:
-    """At moments of a sharding DDL, with load on (I1, I5, I6); nobody unlocks anything."""
+LET_GO = tuple(moment for moment in LOCKED if moment not in _OF_OWNER)
+"""Those that come at the others too."""
+
+
+def kill_while_locked(world: World, label: str, kills: Kills, *, owner: bool = True) -> None:
+    """At moments of a sharding DDL, with load on (I1, I5, I6); nobody unlocks anything. ``owner``: whether these are
+    moments of the worker that runs the statement."""
     name = f"lock_{label}"
     family = world.family(name, tables=2)
     shards = family.create(300)
     with Writer(shards, seed=29) as writer:
         world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
         world.cluster.wait_replicating(name)
-        own = world.sources[0][1].connect
+        here = [shard for shard in shards if shard.connect == world.sources[0][1].connect]
         parking = {moment: victim for moment, victim in kills.items() if moment in PARKING}
         locked = {moment: victim for moment, victim in kills.items() if moment not in PARKING}
-        _give(world, parking, [shard for shard in shards if shard.connect == own])
         # The source whose tables came first owns the lock.
+        first, last = (here, _but(shards, here)) if owner else (_but(shards, here), here)
+        _give(world, parking if owner else {}, first)
         until(lambda: locks_of(world, name), "there is a lock", 300)
-        _give(world, locked, [shard for shard in shards if shard.connect != own])
+        _give(world, locked if owner else kills, last)
         until(lambda: not locks_of(world, name), "there is no lock any more", 400)
         world.cluster.wait_subtasks(
             name, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has all tables in its own lanes"
@@ -242,6 +254,10 @@ def kill_while_locked(world: World, label: str, kills: Kills) -> None:
         writer.stop()
     world.judge(family)
     world.cluster.dmctl("stop-task", name)
+
+
+def _but(shards: Sequence[ShardTable], without: Sequence[ShardTable]) -> list[ShardTable]:
+    return [shard for shard in shards if shard not in without]
 
 
 def _give(world: World, kills: Kills, shards: Sequence[ShardTable]) -> None:
