@@ -214,6 +214,17 @@ SWAP_UNCLEAR = _define(
     workaround='The task stands right before the swap. `dmctl binlog replace {task} "ALTER TABLE …" -s {source}` '
     f"says what changes at the target; or {_SKIP}. The structure of its rows is taken from the source in any case.",
 )
+ZONE_VARIES = _define(
+    50017,
+    "ddl-in-varying-zone",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} was given in the source's own time zone "
+    "(SYSTEM), and no one offset from UTC is right for all of it: {reason}: {statement}",
+    workaround="The task stands right before the statement. "
+    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, one for each offset, with moments in the source's local time as of when the "
+    "statement was given, and for values that were converted `dmctl compare {task} --repair`. A session with a "
+    "time_zone of its own, as '+00:00', has no such trouble.",
+)
 PREVIEW_STATEMENT = _define(
     50150,
     "preview-statement",

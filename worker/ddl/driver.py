@@ -26,6 +26,7 @@ from worker.ddl.by_word import act_by_word, actions_by_word
 from worker.ddl.dialect import Dialect
 from worker.ddl.digests import Printed
 from worker.ddl.everyone import everyone
+from worker.ddl.given import given_session
 from worker.ddl.online import records as online_records
 from worker.ddl.online.step import Course, read_step, with_away
 from worker.ddl.online.swap import Meant, OnlineChanges
@@ -36,7 +37,6 @@ from worker.ddl.records import StatementPlace
 from worker.ddl.renames import forget_marks
 from worker.ddl.routed import RoutedScope, shown, touched
 from worker.ddl.scope import classify
-from worker.ddl.session import StatementSession, system_zone
 from worker.ddl.statement import Ddl, parse_ddl
 from worker.ddl.structure import Structures
 from worker.ddl.tracker import open_tracker
@@ -292,18 +292,14 @@ class StatementDriver:
             is_view,
         )
 
-    def _given(self, met: _Met) -> StatementSession:
-        """The session in which the statement was given."""
-        event = met.queried.event
-        zone = ""
-        if event.variables.time_zone == "SYSTEM":
-            with self._context.at_source(met.stop) as source_session:
-                zone = system_zone(source_session, event.second)
-        return StatementSession.of(event, zone)
-
     def _actor(self, met: _Met, meant: Meant, going: frozenset[int]) -> Actor:
         context, session = self._context, met.session
-        given = meant.given or self._given(met)
+        given = meant.given
+        if given is None:
+            # What an operator runs in its place names its moments by itself.
+            ddl = None if met.word is not None and not met.word.own else met.ddl
+            plans = self.standing.plans.values()
+            given = given_session(context, met.statement, ddl, met.queried, plans, met.stop)
         tracker = open_tracker(session, context.who, self._stream.name, context.epoch)
         work = Work(context, meant.statement, meant.ddl, given, session, met.passing, met.stop, self._tell, going)
         dialect = Dialect(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pymysql
 
 from worker.binlog.events import QueryEvent
-from worker.connection import TARGET_MODES, Session, execute, quote_text, rows
+from worker.connection import TARGET_MODES, Session, execute, quote_text
 
 _SHARED_MODES = sum(1 << bit for bit in (0, 1, 2, 3, 5, 6, *range(18, 28), 29, 30, 31))
 """Bits of sql_mode that MySQL 8 and MariaDB 10 take and mean alike (MySQL sql/system_variables.h, MariaDB
@@ -31,7 +31,7 @@ class StatementSession:
 
     @staticmethod
     def of(event: QueryEvent, system_zone: str) -> StatementSession:
-        """``system_zone``: what the source's SYSTEM time zone is now, as an offset."""
+        """``system_zone``: what the source's SYSTEM time zone is for the statement, as an offset."""
         variables = event.variables
         zone = variables.time_zone
         return StatementSession(
@@ -72,12 +72,3 @@ def _explicit(session: Session) -> list[tuple[int]]:
 
 PLAIN = StatementSession(0, "DEFAULT", "", None)
 """Of a statement whose own session is not known."""
-
-
-def system_zone(session: Session, second: int) -> str:
-    """What the SYSTEM time zone of ``session``'s server was at a Unix time, as "+02:00". Raises
-    ``pymysql.MySQLError``."""
-    execute(session, f"SET SESSION time_zone = 'SYSTEM', timestamp = {second}")
-    [(minutes,)] = rows(session, "SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), NOW())")
-    hours, rest = divmod(abs(int(minutes)), 60)
-    return f"{'-' if int(minutes) < 0 else '+'}{hours:02d}:{rest:02d}"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.ddl.join_model import altered, shape_of
-from worker.ddl.online.meaning import NotTold, difference, drawn_by_tool, is_like, said_of
+from worker.ddl.online.meaning import NotTold, converted_by_tool, difference, drawn_by_tool, is_like, said_of
 from worker.ddl.online.records import Kept
 from worker.ddl.session import PLAIN, StatementSession
 from worker.ddl.statement import AlterTable, parse_ddl
@@ -140,3 +140,13 @@ def test_values_that_the_tool_has_drawn(column: str, drawn: str) -> None:
     assert isinstance(renamed, AlterTable)
     before = shape_of(ID, A, column.replace("`x`", "`w`"), KEY)
     assert drawn_by_tool(before, shape_of(ID, A, column, KEY), renamed) == ""
+
+
+def test_values_that_the_tool_has_converted() -> None:
+    ddl = parse_ddl("ALTER TABLE t CHANGE a b TIMESTAMP NULL", "d", 0)
+    assert isinstance(ddl, AlterTable)
+    stamp, date = "`b` timestamp NULL DEFAULT NULL", "`a` datetime DEFAULT NULL"
+    assert converted_by_tool(shape_of(ID, date, KEY), shape_of(ID, stamp, KEY), ddl) == "b"
+    assert converted_by_tool(shape_of(ID, KEY), shape_of(ID, stamp, KEY), ddl) == ""
+    assert converted_by_tool(shape_of(ID, stamp.replace("b", "a", 1), KEY), shape_of(ID, stamp, KEY), ddl) == ""
+    assert converted_by_tool(shape_of(ID, date, KEY), shape_of(ID, date.replace("a", "b", 1), KEY), ddl) == ""

@@ -109,6 +109,17 @@ def difference(before: Shape, after: Shape, source: Shape, *, forced: bool) -> t
     return tuple(clauses)
 
 
+def converted_by_tool(before: Shape, after: Shape, ddl: Changing) -> str:
+    """A column whose values became TIMESTAMPs, or ceased to be: in the time zone of the tool's session (gh-ost's is
+    UTC), not in the statement's; "" for none."""
+    former = renamed_of(ddl)
+    for column in after.columns:
+        was = before.column(former.get(column.key, column.key))
+        if was is not None and was.type.base != column.type.base and "timestamp" in (was.type.base, column.type.base):
+            return column.name
+    return ""
+
+
 def drawn_by_tool(before: Shape, after: Shape, ddl: Changing) -> str:
     """A column that is new in ``after`` and whose values in the rows that are there depend on when and in which order
     the tool copied them; "" for none."""

@@ -201,8 +201,7 @@ class OnlineChanges:
             return NotTold(f"what was said of its shadow table does not fit it: {error}")
         except UnreadableCreateTable as error:
             return NotTold(str(error))
-        if column := meaning.drawn_by_tool(before, after, ddl):
-            raise self.work.refusal(errors.ddl.VALUES_DRAWN, table=plan.table.full_name, column=column)
+        self._check_values(plan, before, after, ddl)
         return said
 
     def _now(self, plan: TablePlan, why: str, *, forced: bool) -> Kept | NotTold | _Same:
@@ -226,11 +225,19 @@ class OnlineChanges:
             return _Same()
         text = unwrapped(meaning.alter_table((table.schema, table.name), clauses), STRICT.sql_mode, self.server)
         ddl = parse_ddl(text, table.schema, STRICT.sql_mode)
-        if not forced and isinstance(ddl, AlterTable) and (column := meaning.drawn_by_tool(before, after, ddl)):
-            raise work.refusal(errors.ddl.VALUES_DRAWN, table=table.full_name, column=column)
+        if not forced and isinstance(ddl, AlterTable):
+            self._check_values(plan, before, after, ddl)
         return Kept(text, table.schema, STRICT.sql_mode, replace(work.given, sql_mode=STRICT.sql_mode))
 
     # --- parts
+
+    def _check_values(self, plan: TablePlan, before: Shape, after: Shape, ddl: AlterTable) -> None:
+        """Whether the tool's rows have the values that the statement gives them."""
+        if column := meaning.drawn_by_tool(before, after, ddl):
+            raise self.work.refusal(errors.ddl.VALUES_DRAWN, table=plan.table.full_name, column=column)
+        if column := meaning.converted_by_tool(before, after, ddl):
+            reason = f"values of column `{column}` were converted in a time zone of the tool's own"
+            raise self._unclear(plan.table.full_name, reason)
 
     def _behind(
         self,

@@ -1,0 +1,82 @@
+"""Statements of a source whose clock has summer time: the target's values are the source's (I1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster
+from tests.support.database import Database
+from tests.support.judge import Shard, Target, compare
+from tests.support.mariadb import MariaDB
+from tests.support.pair import KINDS
+
+_CENTRAL_EUROPE = "CET-1CEST,M3.5.0,M10.5.0/3"
+_IN_WINTER = "SET SESSION timestamp = 1700000000"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_moments_of_both_halves_of_a_year(
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make_server: Callable[..., MariaDB],
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    monkeypatch.setenv("TZ", _CENTRAL_EUROPE)
+    source = KINDS[kind](tmp_path / "local", 77).start()
+    monkeypatch.delenv("TZ")
+    try:
+        _follow(source, make_server("target"), make_cluster(workers=1))
+    finally:
+        source.stop()
+
+
+def _follow(source: Database, target: MariaDB, cluster: Cluster) -> None:
+    source.execute(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY, dt DATETIME)",
+        "INSERT INTO d.t VALUES (1, '2020-01-01 12:00:00'), (2, '2020-07-01 12:00:00')",
+    )
+    cluster.create_source("mysql-01", source)
+    cluster.start_task(
+        "name: one\ntask-mode: all\nmeta-schema: dm_meta\n"
+        f"target-database: {{host: {target.host}, port: {target.port}, user: root, password: ''}}\n"
+        "mysql-instances:\n  - source-id: mysql-01\n    block-allow-list: one\n"
+        "block-allow-list:\n  one: {do-dbs: [d]}\n"
+    )
+    cluster.wait_replicating("one")
+
+    def judged() -> None:
+        cluster.wait_caught_up("one", {"mysql-01": source})
+        verdict = compare([Shard(source.connect, "d", "t")], Target(target.connect, "d", "t"))
+        assert verdict.differences == 0 and verdict.rows >= 2, verdict
+
+    source.execute(
+        _IN_WINTER,
+        "ALTER TABLE d.t ADD a TIMESTAMP NOT NULL DEFAULT '2000-01-01 12:00:00'",
+        "ALTER TABLE d.t ADD b TIMESTAMP NOT NULL DEFAULT '2000-07-01 12:00:00'",
+        "ALTER TABLE d.t ADD n TIMESTAMP NOT NULL DEFAULT NOW()",
+        "INSERT INTO d.t (id, b) VALUES (3, '2000-07-02 00:00:00')",
+    )
+    judged()
+    source.execute(
+        _IN_WINTER,
+        "ALTER TABLE d.t ADD x TIMESTAMP NOT NULL DEFAULT '2000-01-01', ADD y TIMESTAMP NOT NULL DEFAULT '2000-07-01'",
+        "INSERT INTO d.t (id) VALUES (4)",
+    )
+    _stands(cluster, "+01:00 at '2000-01-01', +02:00 at '2000-07-01'")
+    one, other = "ADD x TIMESTAMP NOT NULL DEFAULT '2000-01-01'", "ADD y TIMESTAMP NOT NULL DEFAULT '2000-06-30 23:00'"
+    cluster.dmctl("binlog", "replace", "one", f"ALTER TABLE d.t {one}; ALTER TABLE d.t {other}")
+    cluster.dmctl("resume-task", "one")
+    judged()
+    source.execute("ALTER TABLE d.t MODIFY dt TIMESTAMP NULL")
+    _stands(cluster, "values of column `dt` are converted, at offsets from +01:00 to +02:00")
+
+
+def _stands(cluster: Cluster, says: str) -> None:
+    (sub,) = cluster.wait_paused("one").values()
+    [(code, message)] = sub.errors
+    assert code == 50017 and says in message, message
