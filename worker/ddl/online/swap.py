@@ -119,6 +119,8 @@ class OnlineChanges:
         try:
             tracked = self.structures.made(Make(change.name, ddl, None))
         except ShardmergeError as error:
+            if error.spec.retryable:
+                raise
             return Unclear(str(error))
         return Shadow(tracked.table, tracked.creation)
 
@@ -137,6 +139,8 @@ class OnlineChanges:
         try:
             tracked = self._behind(shadow.table, shadow.creation, text, work.statement, change.ddl, work.given)
         except ShardmergeError as error:
+            if error.spec is not errors.ddl.STRUCTURE_REFUSES:
+                raise
             return Unclear(str(error))
         return Shadow(tracked.table, tracked.creation, (*shadow.kept, kept))
 
@@ -147,7 +151,7 @@ class OnlineChanges:
         work, shown = self.work, ".".join(swap.shard.name)
         plan = work.plans[swap.shard.number]
         if isinstance(shadow, Shadow):
-            found = self._said(plan, shadow)
+            found = self._said(plan, shadow, forced=forced)
             if isinstance(found, NotTold) and forced:
                 found = self._now(plan, found.why, forced=True)
         else:
@@ -173,7 +177,7 @@ class OnlineChanges:
             raise self._unclear(shown, f"it comes to {found.text}, which is not understood")
         return Meant(statement, ddl, found.given)
 
-    def _said(self, plan: TablePlan, shadow: Shadow) -> Kept | NotTold | _Same:
+    def _said(self, plan: TablePlan, shadow: Shadow, *, forced: bool) -> Kept | NotTold | _Same:
         """By what was said of the shadow table, which must make of the table what the shadow table is."""
         try:
             creation = self.structures.creation(plan)
@@ -201,7 +205,8 @@ class OnlineChanges:
             return NotTold(f"what was said of its shadow table does not fit it: {error}")
         except UnreadableCreateTable as error:
             return NotTold(str(error))
-        self._check_values(plan, before, after, ddl)
+        if not forced:
+            self._check_values(plan, before, after, ddl)
         return said
 
     def _now(self, plan: TablePlan, why: str, *, forced: bool) -> Kept | NotTold | _Same:
