@@ -120,10 +120,16 @@ def test_statements_on_other_tables_do_not_matter(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _make(source)
-    with Rig(source, target, tmp_path, subtask_config(target, threads=1, position="watermark")) as rig:
-        moments = _counting(
-            monkeypatch, lambda: source.execute("TRUNCATE TABLE other.t", "INSERT INTO shard.t VALUES (1000, 1)")
-        )
+    config = subtask_config(target, threads=1, position="watermark")
+    config.online_ddl.shadow_tables.append("^_(.+)_gho$")
+    statements = (
+        "TRUNCATE TABLE other.t",
+        "CREATE TABLE shard._t_gho LIKE shard.t",
+        "ALTER TABLE shard._t_gho ADD x INT",
+        "INSERT INTO shard.t VALUES (1000, 1)",
+    )
+    with Rig(source, target, tmp_path, config) as rig:
+        moments = _counting(monkeypatch, lambda: source.execute(*statements))
         assert rig.run() == Finished()
         assert len(moments) == 1
     assert target.query("SELECT COUNT(*) FROM shard.t") == [(301,)]

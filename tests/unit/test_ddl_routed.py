@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from proto import config_pb2
@@ -10,6 +12,7 @@ from worker.ddl.tables import TableScope
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import Statement
 from worker.rules import Rules
+from worker.rules.online import OnlineNames
 
 AT = RelayOffset(1, 4)
 
@@ -79,3 +82,19 @@ def test_messages_name_the_tables_as_they_are_written(text: str, expected: str) 
 def test_messages_show_a_statement_in_one_line() -> None:
     assert shown(_statement("TRUNCATE\n  TABLE\tt")) == "TRUNCATE TABLE t"
     assert len(shown(_statement("DROP TABLE t" * 1000))) == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "beside"),
+    [
+        ("CREATE TABLE shard1._t1_gho LIKE shard1.t1", True),
+        ("DROP TABLE shard1._T1_gho", True),
+        ("ALTER TABLE shard1._u1_gho ADD x INT", False),
+    ],
+)
+def test_statements_of_tables_beside_others_are_for_those_who_ask(text: str, beside: bool) -> None:
+    rules = _rules(case_sensitive=True)
+    online = config_pb2.OnlineDdl(shadow_tables=["^_(.+)_gho$"])
+    rules = replace(rules, online=OnlineNames.from_config("merge", online))
+    assert RoutedScope(TableScope(rules), beside=True)(_statement(text)) is beside
+    assert not RoutedScope(TableScope(rules))(_statement(text))

@@ -138,7 +138,7 @@ class StatementDriver:
             work: Work | None = None
             # What has waited before the statement has been through all that it takes. What still waits for a later one
             # has been through this one too: its rows here were applied before.
-            is_ours = not passing.entered and RoutedScope(self.standing.scope)(statement)
+            is_ours = not passing.entered and RoutedScope(self.standing.scope, beside=True)(statement)
             if is_ours and (ddl is not None or word is not None):
                 work = self._act(_Met(statement, queried, ddl, word, session, passing, stop), held)
                 if stop.is_set:

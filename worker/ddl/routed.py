@@ -12,18 +12,20 @@ class RoutedScope:
 
     Names count as they are written and in lower case: a server with ``lower_case_table_names=1`` logs a statement
     with the names as they were typed, while its tables, and so the rules, have them in lower case. Calling raises
-    what :meth:`TableScope.concerns` raises.
+    what :meth:`TableScope.holds` raises.
     """
 
-    def __init__(self, scope: TableScope) -> None:
+    def __init__(self, scope: TableScope, *, beside: bool = False) -> None:
+        """``beside``: also for one that touches a table that an online schema change makes beside one of them."""
         self._tables = scope
+        self._is_ours = scope.concerns if beside else scope.holds
 
     def __call__(self, statement: Statement) -> bool:
         return touches(_scope(statement), self._routes, self._may_hold)
 
     def _routes(self, schema: str, table: str) -> bool:
         names = {(schema, table), (schema.lower(), table.lower())}
-        return any(self._tables.concerns(*name) for name in names)
+        return any(self._is_ours(*name) for name in names)
 
     def _may_hold(self, schema: str) -> bool:
         return any(map(self._tables.may_hold, {schema, schema.lower()}))

@@ -226,7 +226,7 @@ class ReplicateUnit:
         def in_scope(statement: Statement) -> bool:
             is_passed = passed is not None and passed.covers(statement)
             scope = replace(self._driver.standing.statements, rules=lanes.rules)
-            return not is_passed and RoutedScope(scope)(statement)
+            return not is_passed and RoutedScope(scope, beside=True)(statement)
 
         self._service.register_board(RunningReplicate(board, in_scope, self._limit, self._meets_at))
         threading.Thread(target=board.watch, name="lane-watch", daemon=True).start()
