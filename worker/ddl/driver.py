@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from proto import config_pb2, errors, hooks
-from proto.errors import ShardmergeError
+from proto.errors import ErrorSpec, ShardmergeError
 from proto.log import get_logger
 from proto.state_pb2 import BinlogOp
 from worker import meta
@@ -223,10 +223,7 @@ class StatementDriver:
         shards = frozenset(number for action in actions for number in shards_of(action))
         count = quarantine.count_keys(session, self._context.who, shards) if shards else 0
         if count:
-            _, task, source = self._context.who
-            raise errors.ddl.HELD_ROWS(
-                source=source, task=task, count=count, position=statement.position, statement=shown(statement)
-            )
+            raise self._refusal(errors.ddl.HELD_ROWS, statement, count=count)
 
     def _word(self, statement: Statement) -> Word | None:
         ops = self._ops()
@@ -247,16 +244,9 @@ class StatementDriver:
         return read, self._parsed(read)
 
     def _parsed(self, statement: Statement) -> Ddl | None:
-        _, task, source = self._context.who
-        given = {
-            "source": source,
-            "task": task,
-            "position": statement.position,
-            "statement": shown(statement),
-        }
         scope = classify(statement.text, statement.schema, statement.sql_mode)
         if scope.kind == "dml":
-            raise errors.ddl.ROWS_BY_STATEMENT(tables=touched(statement), **given)
+            raise self._refusal(errors.ddl.ROWS_BY_STATEMENT, statement, tables=touched(statement))
         if scope.kind == "ignored":
             return None
         ddl = parse_ddl(statement.text, statement.schema, statement.sql_mode)
@@ -308,10 +298,11 @@ class StatementDriver:
         return Actor(work, Structures(work, tracker, dialect), dialect, self._printed)
 
     def _not_understood(self, statement: Statement) -> ShardmergeError:
+        return self._refusal(errors.ddl.STATEMENT_UNKNOWN, statement)
+
+    def _refusal(self, spec: ErrorSpec, statement: Statement, **more: object) -> ShardmergeError:
         _, task, source = self._context.who
-        return errors.ddl.STATEMENT_UNKNOWN(
-            source=source, task=task, position=statement.position, statement=shown(statement)
-        )
+        return spec(source=source, task=task, position=statement.position, statement=shown(statement), **more)
 
     def _tell(self, waits_for: str) -> None:
         self._waits_for = waits_for
