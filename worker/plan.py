@@ -72,7 +72,8 @@ class TablePlan:
     ``columns``: the columns that are written, in source order (generated ones are absent).
     ``key``: indexes into ``columns`` of the identifying key; () for a table without a key.
     ``one_lane``: the target has a further unique key, so order between its rows matters.
-    ``shard``: a number unique among this subtask's plans, to tell owners of a key apart.
+    ``shard``: a number unique among this subtask's plans, to tell owners of a key apart. ``loose``: changes of the
+    table may be passed over by rules, so that it is not known which of its keys the target holds.
     """
 
     shard: int
@@ -83,6 +84,7 @@ class TablePlan:
     columns: tuple[ColumnPlan, ...]
     key: tuple[int, ...]
     one_lane: bool = False
+    loose: bool = False
 
     @property
     def target(self) -> TargetTable:

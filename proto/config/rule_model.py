@@ -1,12 +1,14 @@
-"""The rules of a task file: block-allow lists, routes, column mappings."""
+"""The rules of a task file: block-allow lists, routes, filters, column mappings, transforms."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from proto import config_pb2 as pb
+from proto.config.finding import nearest
 from proto.config.model import FileModel
 from proto.config.pattern import PatternError, compile_pattern
 
@@ -48,19 +50,52 @@ class BlockAllow(FileModel):
         )
 
 
+def _groups(text: str) -> str:
+    try:
+        found = re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        reason = error.msg if isinstance(error, re.error) else "too large"
+        raise ValueError(f"not a regular expression: {reason}") from error
+    if not found.groups:
+        raise ValueError("needs a group (…), which matches what is to stand in the column")
+    return text
+
+
+def _expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        reason = error.msg if isinstance(error, re.error) else "too large"
+        raise ValueError(f"not a regular expression: {reason}") from error
+    return text
+
+
+GroupsText = Annotated[str, AfterValidator(_groups)]
+ExpressionText = Annotated[str, AfterValidator(_expression)]
+
+
 class ExtractTable(FileModel):
-    table_regexp: str = ""
-    target_column: str = ""
+    table_regexp: GroupsText
+    target_column: Identifier
+
+    def to_proto(self) -> pb.ExtractColumn:
+        return pb.ExtractColumn(pattern=self.table_regexp, target_column=self.target_column)
 
 
 class ExtractSchema(FileModel):
-    schema_regexp: str = ""
-    target_column: str = ""
+    schema_regexp: GroupsText
+    target_column: Identifier
+
+    def to_proto(self) -> pb.ExtractColumn:
+        return pb.ExtractColumn(pattern=self.schema_regexp, target_column=self.target_column)
 
 
 class ExtractSource(FileModel):
-    source_regexp: str = ""
-    target_column: str = ""
+    source_regexp: GroupsText
+    target_column: Identifier
+
+    def to_proto(self) -> pb.ExtractColumn:
+        return pb.ExtractColumn(pattern=self.source_regexp, target_column=self.target_column)
 
 
 class Route(FileModel):
@@ -81,6 +116,181 @@ class Route(FileModel):
             table_pattern=self.table_pattern,
             target_schema=self.target_schema,
             target_table=self.target_table,
+            extract_table=self.extract_table and self.extract_table.to_proto(),
+            extract_schema=self.extract_schema and self.extract_schema.to_proto(),
+            extract_source=self.extract_source and self.extract_source.to_proto(),
+        )
+
+
+EVENTS = frozenset(
+    {
+        "all",
+        "all ddl",
+        "all dml",
+        "none",
+        "none ddl",
+        "none dml",
+        "insert",
+        "update",
+        "delete",
+        "create database",
+        "create schema",
+        "drop database",
+        "drop schema",
+        "alter database",
+        "alter schema",
+        "create table",
+        "drop table",
+        "truncate table",
+        "rename table",
+        "alter table",
+        "recover table",
+        "create index",
+        "drop index",
+        "create view",
+        "drop view",
+        "incompatible ddl changes",
+        "add table partition",
+        "drop table partition",
+        "truncate table partition",
+        "reorganize table partition",
+        "rebuild table partition",
+        "coalesce table partition",
+        "split table partition",
+        "exchange table partition",
+        "alter table partitioning",
+        "remove table partitioning",
+        "add foreign key",
+        "drop foreign key",
+        "add primary key",
+        "drop primary key",
+        "drop unique key",
+        "add column",
+        "drop column",
+        "modify column",
+        "rename column",
+        "rename index",
+        "alter index visibility",
+        "value range decrease",
+        "precision decrease",
+        "modify default value",
+        "set default value",
+        "modify constraint",
+        "modify columns order",
+        "modify charset",
+        "modify collation",
+        "modify schema charset and collate",
+        "modify table charset and collate",
+        "modify table comment",
+        "modify storage engine",
+        "remove auto increment",
+        "rebase auto id",
+        "alter ttl info",
+        "alter ttl remove",
+        "multi schema change",
+    }
+)
+"""Names of events in a filter (DM docs: "Binlog Event Filter"; tidb pkg/util/filter)."""
+
+
+def _event(text: str) -> str:
+    name = " ".join(text.lower().split())
+    if name not in EVENTS:
+        near = nearest(name, EVENTS)
+        raise ValueError(f"unknown event {text}" + (f"; did you mean {near}?" if near else ""))
+    return name
+
+
+EventName = Annotated[str, AfterValidator(_event)]
+
+_ACTIONS = {"do": pb.FILTER_ACTION_DO, "ignore": pb.FILTER_ACTION_IGNORE, "error": pb.FILTER_ACTION_ERROR}
+
+
+def _action(text: str) -> str:
+    if text.lower() not in _ACTIONS:
+        raise ValueError("must be one of Do, Ignore, Error")
+    return text.lower()
+
+
+class EventFilter(FileModel):
+    """A rule of ``filters``. ``sql_pattern``: of the text of DDL, whatever the case."""
+
+    schema_pattern: PatternText
+    table_pattern: OptionalPattern = ""
+    events: tuple[EventName, ...] = ()
+    sql_pattern: tuple[ExpressionText, ...] = ()
+    action: Annotated[str, AfterValidator(_action)]
+
+    @model_validator(mode="after")
+    def _says_which(self) -> EventFilter:
+        if not self.events and not self.sql_pattern:
+            raise ValueError("needs events or sql-pattern")
+        return self
+
+    def to_proto(self, name: str) -> pb.EventFilter:
+        return pb.EventFilter(
+            name=name,
+            schema_pattern=self.schema_pattern,
+            table_pattern=self.table_pattern,
+            events=self.events,
+            sql_patterns=self.sql_pattern,
+            action=_ACTIONS[self.action],
+        )
+
+
+class ExpressionFilter(FileModel):
+    """A rule of ``expression-filter``: for one table by its exact name, one kind of change."""
+
+    schema_: Annotated[Identifier, Field(alias="schema")]
+    table: Identifier
+    insert_value_expr: str = ""
+    update_old_value_expr: str = ""
+    update_new_value_expr: str = ""
+    delete_value_expr: str = ""
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> ExpressionFilter:
+        update = bool(self.update_old_value_expr or self.update_new_value_expr)
+        kinds = [bool(self.insert_value_expr), update, bool(self.delete_value_expr)]
+        if sum(kinds) != 1:
+            raise ValueError(
+                "needs one of insert-value-expr, delete-value-expr, update-old-value-expr with update-new-value-expr"
+            )
+        return self
+
+    def to_proto(self, name: str) -> pb.ExpressionFilter:
+        return pb.ExpressionFilter(
+            name=name,
+            schema=self.schema_,
+            table=self.table,
+            insert_value=self.insert_value_expr,
+            update_old_value=self.update_old_value_expr,
+            update_new_value=self.update_new_value_expr,
+            delete_value=self.delete_value_expr,
+        )
+
+
+class Transform(FileModel):
+    """Our own: a rule of ``transforms``. ``projection``: a SELECT list in Spark SQL; ``filter``: a condition in it."""
+
+    schema_pattern: PatternText
+    table_pattern: OptionalPattern = ""
+    projection: str = ""
+    filter: str = ""
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Transform:
+        if not self.projection.strip() and not self.filter.strip():
+            raise ValueError("needs a projection or a filter")
+        return self
+
+    def to_proto(self, name: str) -> pb.Transform:
+        return pb.Transform(
+            name=name,
+            schema_pattern=self.schema_pattern,
+            table_pattern=self.table_pattern,
+            projection=self.projection,
+            filter=self.filter,
         )
 
 

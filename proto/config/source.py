@@ -15,6 +15,7 @@ from proto.config.database import Database, check_database
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.model import FileModel, UInt32, validate
 from proto.config.note import notes_of
+from proto.config.rule_model import EventFilter
 from proto.config.yamlfile import Document, read
 from proto.errors import config
 
@@ -69,7 +70,7 @@ class SourceModel(FileModel):
     server_id: UInt32 = 0
     tracer: dict[str, object] = Field(default_factory=dict[str, object])
     case_sensitive: bool = False
-    filters: tuple[object, ...] = ()
+    filters: tuple[EventFilter, ...] = ()
 
 
 _NOTES = {
@@ -147,5 +148,6 @@ def _to_proto(model: SourceModel, environ: Mapping[str, str] | None) -> pb.Sourc
         ),
         case_sensitive=model.case_sensitive,
         enable_gtid=model.enable_gtid,
+        filters=[rule.to_proto(f"filters[{index}]") for index, rule in enumerate(model.filters)],
         **{"from": model.from_.to_proto(environ)},
     )

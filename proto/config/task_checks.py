@@ -116,6 +116,7 @@ def _references(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
         "filters": task.filters,
         "column-mappings": task.column_mappings,
         "expression-filter": task.expression_filter,
+        "transforms": task.transforms,
         lists_key: task.block_allow_lists(),
         "mydumpers": task.mydumpers,
         "loaders": task.loaders,
@@ -147,6 +148,7 @@ def _uses(instance: Instance, lists_key: str) -> Iterator[tuple[str, str, tuple[
     yield "filter-rules", "filters", instance.filter_rules
     yield "column-mapping-rules", "column-mappings", instance.column_mapping_rules
     yield "expression-filters", "expression-filter", instance.expression_filters
+    yield "transform-rules", "transforms", instance.transform_rules
     single = (
         ("block-allow-list", lists_key, instance.block_allow_list),
         ("black-white-list", lists_key, "" if instance.block_allow_list else instance.black_white_list),
@@ -179,6 +181,8 @@ def _not_supported(document: Document, task: TaskModel) -> Iterator[ConfigFindin
         yield refuse(("filters", name), "event filters are not supported yet")
     for name in task.expression_filter:
         yield refuse(("expression-filter", name), "expression filters are not supported yet")
+    for name in task.transforms:
+        yield refuse(("transforms", name), "transforms are not supported yet")
     for name, route in task.routes.items():
         extracts = {
             "extract-table": route.extract_table,

@@ -13,7 +13,15 @@ from pydantic import AfterValidator, Field, model_validator
 from proto.config.database import Database
 from proto.config.model import Count, FileModel, OrDefaults, UInt32
 from proto.config.point import start_at, stop_at
-from proto.config.rule_model import BlockAllow, ColumnMapping, Identifier, Route
+from proto.config.rule_model import (
+    BlockAllow,
+    ColumnMapping,
+    EventFilter,
+    ExpressionFilter,
+    Identifier,
+    Route,
+    Transform,
+)
 from proto.config.source import SourceId, TaskName
 from proto.errors import ShardmergeError
 
@@ -133,6 +141,7 @@ class Instance(FileModel):
     column_mapping_rules: Names = ()
     route_rules: Names = ()
     expression_filters: Names = ()
+    transform_rules: Names = ()
     block_allow_list: str = ""
     black_white_list: str = ""
     mydumper_config_name: str = ""
@@ -208,15 +217,16 @@ class TaskModel(FileModel):
     shadow_table_rules: Names = ()
     trash_table_rules: Names = ()
     routes: dict[str, Route] = Field(default_factory=dict[str, Route])
-    filters: dict[str, Blank] = Field(default_factory=dict[str, Blank])
+    filters: dict[str, EventFilter] = Field(default_factory=dict[str, EventFilter])
     column_mappings: dict[str, ColumnMapping] = Field(default_factory=dict[str, ColumnMapping])
-    expression_filter: dict[str, Blank] = Field(default_factory=dict[str, Blank])
+    expression_filter: dict[str, ExpressionFilter] = Field(default_factory=dict[str, ExpressionFilter])
     black_white_list: dict[str, OrDefaults[BlockAllow]] = Field(default_factory=dict[str, BlockAllow])
     block_allow_list: dict[str, OrDefaults[BlockAllow]] = Field(default_factory=dict[str, BlockAllow])
     mydumpers: dict[str, OrDefaults[Mydumper]] = Field(default_factory=dict[str, Mydumper])
     loaders: dict[str, OrDefaults[Loader]] = Field(default_factory=dict[str, Loader])
     syncers: dict[str, OrDefaults[Syncer]] = Field(default_factory=dict[str, Syncer])
     validators: dict[str, OrDefaults[Validator]] = Field(default_factory=dict[str, Validator])
+    transforms: dict[str, Transform] = Field(default_factory=dict[str, Transform])
     clean_dump_file: bool = True
     ansi_quotes: bool = False
     remove_meta: bool = False

@@ -250,11 +250,19 @@ def test_all_findings_are_reported_at_once() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("name: merge", "name: merge\nfilters: {f: {events: [delete]}}", "filters.f: event filters"),
-        ("name: merge", "name: merge\nexpression-filter: {e: {schema: s}}", "expression-filter.e: expression"),
+        (
+            "name: merge",
+            "name: merge\nfilters: {f: {schema-pattern: s, events: [delete], action: Ignore}}",
+            "filters.f: event filters",
+        ),
+        (
+            "name: merge",
+            "name: merge\nexpression-filter: {e: {schema: s, table: t, insert-value-expr: a = 1}}",
+            "expression-filter.e: expression",
+        ),
         ("    rows: 1000", "    where: id > 5", "mydumpers.global.where: a row filter"),
         ("    rows: 1000", '    extra-args: "--consistency none --filter a.b"', "--filter is not supported yet"),
-        ("    target-table: t\n", "    target-table: t\n    extract-table: {table-regexp: t, target-column: c}\n",
+        ("    target-table: t\n", "    target-table: t\n    extract-table: {table-regexp: (t), target-column: c}\n",
          "routes.r1.extract-table"),
         ("  port: 4000", "  port: 4000\n  security: {ssl-ca-bytes: PEM}", "ssl-ca-bytes: certificates are read"),
         ("task-mode: all", "task-mode: dump", "task-mode: dump is not supported yet"),
