@@ -1,8 +1,8 @@
 """Patterns of schema and table names, as TiDB DM writes them (docs: "Table Routing", "Block and Allow Lists").
 
-``~`` and a regular expression (searched anywhere in the name), or a name with wildcards: ``?`` one
-character, ``[a-z_]`` one of these, ``[!a-z]`` one that is none of these, ``*`` any characters, only at
-the end. A ``[`` that is never closed, and ``[!]``'s ``!``, stand for themselves.
+``~`` and a regular expression (:mod:`proto.config.regex`, searched anywhere in the name), or a name with
+wildcards: ``?`` one character, ``[a-z_]`` one of these, ``[!a-z]`` one that is none of these, ``*`` any
+characters, only at the end. A ``[`` that is never closed, and ``[!]``'s ``!``, stand for themselves.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+
+from proto.config.regex import Regex, RegexError, compile_regex
 
 
 class PatternError(ValueError):
@@ -31,13 +33,13 @@ class Pattern:
     """A compiled pattern. ``elements`` ends with END unless the pattern ends with ``*``; () for a regex."""
 
     text: str
-    expression: re.Pattern[str]
+    expression: re.Pattern[str] | Regex
     elements: tuple[Element, ...]
 
     def matches(self, name: str) -> bool:
-        if self.elements:
-            return self.expression.fullmatch(name) is not None
-        return self.expression.search(name) is not None
+        if isinstance(self.expression, Regex):
+            return self.expression.matches(name)
+        return self.expression.fullmatch(name) is not None
 
     @property
     def exact(self) -> bool:
@@ -63,13 +65,12 @@ def compile_pattern(text: str, case_sensitive: bool) -> Pattern:
     """Compile ``text``; names then match with or without regard to case. Raises :class:`PatternError`."""
     if not text:
         raise PatternError("must not be empty")
-    flags = re.DOTALL if case_sensitive else re.DOTALL | re.IGNORECASE
     if text.startswith("~"):
         try:
-            return Pattern(text, re.compile(text[1:], flags & ~re.DOTALL), ())
-        except (re.error, OverflowError, RecursionError) as error:
-            reason = error.msg if isinstance(error, re.error) else "too large"
-            raise PatternError(f"not a regular expression: {reason}") from error
+            return Pattern(text, compile_regex(text[1:], ignore_case=not case_sensitive), ())
+        except RegexError as error:
+            raise PatternError(str(error)) from error
+    flags = re.DOTALL if case_sensitive else re.DOTALL | re.IGNORECASE
     expression, elements = _wildcard(text)
     return Pattern(text if case_sensitive else text.lower(), re.compile(expression, flags), elements)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -11,6 +10,7 @@ from proto import config_pb2 as pb
 from proto.config.finding import nearest
 from proto.config.model import FileModel
 from proto.config.pattern import PatternError, compile_pattern
+from proto.config.regex import compile_regex
 
 INSTANCE_BITS, SCHEMA_BITS, TABLE_BITS = 4, 7, 8
 """Widths of ``partition id``'s parts (docs of tidb-tools' column mapping)."""
@@ -51,22 +51,13 @@ class BlockAllow(FileModel):
 
 
 def _groups(text: str) -> str:
-    try:
-        found = re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        reason = error.msg if isinstance(error, re.error) else "too large"
-        raise ValueError(f"not a regular expression: {reason}") from error
-    if not found.groups:
+    if not compile_regex(text).group_count:
         raise ValueError("needs a group (…), which matches what is to stand in the column")
     return text
 
 
 def _expression(text: str) -> str:
-    try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        reason = error.msg if isinstance(error, re.error) else "too large"
-        raise ValueError(f"not a regular expression: {reason}") from error
+    compile_regex(text)
     return text
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 
 from proto.config.database import check_database
 from proto.config.finding import ConfigFinding, KeyPath, nearest
 from proto.config.names import SYSTEM_SCHEMAS
+from proto.config.regex import RegexError, compile_regex
 from proto.config.task_model import Instance, Mydumper, TaskModel
 from proto.config.yamlfile import Document
 from proto.errors import config
@@ -84,10 +84,10 @@ def _top_level(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
 def _unfit(text: str) -> str:
     """Why a rule cannot tell a table's own name; "" when it can."""
     try:
-        found = re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        return f"not a regular expression: {error.msg if isinstance(error, re.error) else 'too large'}"
-    return "" if found.groups else "needs a group (…), which matches the name of the table itself"
+        found = compile_regex(text)
+    except RegexError as error:
+        return str(error)
+    return "" if found.group_count else "needs a group (…), which matches the name of the table itself"
 
 
 def _instances(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:

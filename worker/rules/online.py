@@ -7,10 +7,10 @@ trash table (gh-ost, "doc/cheatsheet.md": ``_t_gho``, ``_t_ghc``, ``_t_del``; pt
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from proto import config_pb2 as pb
+from proto.config.regex import Regex, RegexError, compile_regex
 from proto.errors import config
 
 
@@ -18,8 +18,8 @@ from proto.errors import config
 class OnlineNames:
     """``shadow``, ``trash``: what such names match, the table's own in the first group; () for none. Picklable."""
 
-    shadow: tuple[re.Pattern[str], ...] = ()
-    trash: tuple[re.Pattern[str], ...] = ()
+    shadow: tuple[Regex, ...] = ()
+    trash: tuple[Regex, ...] = ()
 
     @staticmethod
     def from_config(task: str, message: pb.OnlineDdl) -> OnlineNames:
@@ -47,17 +47,16 @@ class OnlineNames:
         return self.shadow_of(table) or self.trash_of(table)
 
 
-def _compiled(task: str, key: str, text: str) -> re.Pattern[str]:
+def _compiled(task: str, key: str, text: str) -> Regex:
     try:
-        found = re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
+        return compile_regex(text)
+    except RegexError as error:
         raise config.PATTERN(task=task, rule=key, pattern=text, reason=error) from error
-    return found
 
 
-def _own(rules: tuple[re.Pattern[str], ...], table: str) -> str:
+def _own(rules: tuple[Regex, ...], table: str) -> str:
     for rule in rules:
-        found = rule.search(table)
-        if found is not None and found.lastindex is not None and found.group(1):
-            return found.group(1)
+        found = rule.groups(table)
+        if found and found[0]:
+            return found[0]
     return ""
