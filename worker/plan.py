@@ -73,7 +73,10 @@ class TablePlan:
     ``key``: indexes into ``columns`` of the identifying key; () for a table without a key.
     ``one_lane``: the target has a further unique key, so order between its rows matters.
     ``shard``: a number unique among this subtask's plans, to tell owners of a key apart. ``loose``: changes of the
-    table may be passed over by rules, so that it is not known which of its keys the target holds.
+    table may be passed over by rules, so that it is not known which of its keys the target holds. ``own_keys``: no
+    other shard table can have a row under one of its keys: a loose table may replace what it finds there.
+    ``passed_over``, ``stops``: the kinds of row changes that an event filter drops, or stops before: the bits
+    ``1 << ChangeKind``.
     """
 
     shard: int
@@ -85,6 +88,9 @@ class TablePlan:
     key: tuple[int, ...]
     one_lane: bool = False
     loose: bool = False
+    own_keys: bool = False
+    passed_over: int = 0
+    stops: int = 0
 
     @property
     def target(self) -> TargetTable:

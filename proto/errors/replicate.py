@@ -312,3 +312,11 @@ QUARANTINE_FULL = _define(
     workaround="Nothing is lost: the task stands before these rows. So many refusals have one cause: mend the target, "
     "`dmctl quarantine retry`, then resume-task.",
 )
+ROWS_FILTERED = _define(
+    40070,
+    "rows-stopped-by-filter",
+    scope=Scope.CONFIG,
+    message="source {source}: an event filter stops the task before {event} of {schema}.{table} at {position}",
+    workaround="Pass the rows over with `binlog skip -b {position}`, or let the filter pass them with update-task; "
+    "then resume-task.",
+)

@@ -22,9 +22,12 @@ from worker.replicate import checkpoint as checkpoints
 from worker.replicate.apply import ApplySettings, TargetWriter
 from worker.replicate.batch import Batch
 from worker.replicate.checkpoint import Checkpoint
+from worker.rows import ChangeKind, RowChange
 
 PLAN = table_plan((integer(), text("v")), (0,))
 ONE_LANE = table_plan((integer(), text("v")), (0,), one_lane=True)
+LOOSE = replace(PLAN, loose=True)
+OWN = replace(ONE_LANE, loose=True, own_keys=True)
 WHO = ("dm_meta", "apply", "mysql-01")
 ROWS = [(number, f"v{number}") for number in range(1, 7)]
 
@@ -231,3 +234,84 @@ def test_hundreds_of_composite_keys_go_in_short_lists(target: Database) -> None:
     writer.commit(batch, at.moved(RelayOffset(1, 200), 0, SourcePosition("mysql-bin.000001", 200), 0.0))
     assert target.query("SELECT COUNT(*) FROM shop.pairs") == [(0,)]
     assert _written_by(target)["Com_delete"] - before == 5
+
+
+@pytest.mark.parametrize("plan", [LOOSE, OWN], ids=["keys of anyone", "own keys"])
+def test_a_loose_table_changes_and_loses_only_rows_that_are_there(target: Database, plan: TablePlan) -> None:
+    batch = Batch(0, 1, "mysql-bin.000001")
+    for key, value in ((2, "x"), (99, "lost"), (3, "v3")):
+        batch.add(RowChange(0, 0, ChangeKind.UPDATE, plan, _row(key, "?"), _row(key, value)), 100)
+    for key in (5, 98):
+        batch.add(RowChange(0, 0, ChangeKind.DELETE, plan, _row(key, "?"), ()), 100)
+    batch.add(RowChange(0, 0, ChangeKind.UPDATE, plan, _row(6, "?"), _row(7, "moved")), 100)
+    batch.add(RowChange(0, 0, ChangeKind.UPDATE, plan, _row(97, "?"), _row(8, "came")), 100)
+    Lane(target, plan).commit(batch)
+    assert _rows(target) == [
+        (1, "v1", 7),
+        (2, "x", 7),
+        (3, "v3", 7),
+        (4, "v4", 7),
+        (7, "moved", 7),
+        (8, "came", 7),
+    ]
+
+
+def test_a_loose_table_replaces_a_row_under_a_key_of_its_own(target: Database) -> None:
+    batch = Batch(0, 1, "mysql-bin.000001")
+    for key in (1, 9):
+        batch.add(RowChange(0, 0, ChangeKind.INSERT, OWN, (), _row(key, "new")), 100)
+    Lane(target, OWN).commit(batch)
+    assert _rows(target)[0] == (1, "new", 7)
+    assert _rows(target)[-1] == (9, "new", 7)
+
+
+def test_a_row_of_anyone_is_not_replaced(target: Database) -> None:
+    before = _rows(target)
+    batch = Batch(0, 1, "mysql-bin.000001")
+    batch.add(RowChange(0, 0, ChangeKind.UPDATE, LOOSE, _row(2, "?"), _row(2, "x")), 100)
+    batch.add(RowChange(0, 0, ChangeKind.INSERT, LOOSE, (), _row(1, "new")), 200)
+    with pytest.raises(ShardmergeError) as caught:
+        Lane(target, LOOSE).commit(batch)
+    assert caught.value.spec is errors.replicate.COLLISION
+    assert "`id` = 1" in caught.value.message
+    assert _rows(target) == before
+
+
+def test_a_key_in_other_letters_is_the_same_key(target: Database) -> None:
+    """A row that goes in the batch is gone when its key is asked for, whatever its bytes."""
+    made = table_plan((text("v"), integer("n")), (0,), name="words")
+    plan = replace(made, target_table="words", loose=True)
+    target.execute(
+        "CREATE TABLE shop.words (v VARCHAR(9) PRIMARY KEY, n BIGINT)", "INSERT INTO shop.words VALUES ('a', 1)"
+    )
+    batch = Batch(0, 1, "mysql-bin.000001")
+    batch.add(RowChange(0, 0, ChangeKind.DELETE, plan, (b"'a'", b"1"), ()), 100)
+    batch.add(RowChange(0, 0, ChangeKind.UPDATE, plan, (b"'A'", b"1"), (b"'A'", b"2")), 100)
+    Lane(target, plan).commit(batch)
+    assert target.query("SELECT v, n FROM shop.words") == []
+
+
+def test_a_loose_table_without_a_key_changes_only_what_is_there(target: Database) -> None:
+    plan = replace(table_plan((integer(), text("v")), ()), loose=True)
+    batch = Batch(0, 1, "mysql-bin.000001")
+    batch.add(RowChange(0, 0, ChangeKind.UPDATE, plan, _row(1, "v1"), _row(1, "x")), 100)
+    batch.add(RowChange(0, 0, ChangeKind.UPDATE, plan, _row(2, "other"), _row(2, "x")), 100)
+    batch.add(RowChange(0, 0, ChangeKind.DELETE, plan, _row(99, "?"), ()), 100)
+    batch.add(RowChange(0, 0, ChangeKind.DELETE, plan, _row(3, "v3"), ()), 100)
+    Lane(target, plan).commit(batch)
+    assert [found[:2] for found in _rows(target)] == [(1, "x"), (2, "v2"), (4, "v4"), (5, "v5"), (6, "v6")]
+
+
+def test_many_keys_are_asked_for_in_few_statements(target: Database) -> None:
+    target.execute(
+        "INSERT INTO shop.orders (id, v) VALUES " + ", ".join(f"({number}, 'w')" for number in range(1000, 1400, 2))
+    )
+    batch = Batch(0, 1, "mysql-bin.000001")
+    for number in range(1000, 1400):
+        batch.add(RowChange(0, 0, ChangeKind.UPDATE, LOOSE, _row(number, "?"), _row(number, "x")), 100)
+    Lane(target, LOOSE).commit(batch)
+    assert target.query("SELECT COUNT(*), SUM(v = 'x') FROM shop.orders WHERE id >= 1000") == [(200, 200)]
+
+
+def _row(key: int, value: str) -> tuple[bytes, bytes]:
+    return b"%d" % key, f"'{value}'".encode()

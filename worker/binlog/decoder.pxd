@@ -15,6 +15,8 @@ cdef class _Mapped:
 cdef class BlockDecoder:
     cdef object _resolve
     cdef bint _source_keys
+    cdef bint _filters
+    cdef bint _trying
     cdef str _source
     cdef object _bucket
     cdef object _format

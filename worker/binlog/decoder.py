@@ -117,13 +117,21 @@ class BlockDecoder:
 
     ``resolve`` is asked once per table map that is new since the last format description: a server gives a table
     another id whenever its structure changes. ``source_keys``: give the key columns before mapping too. ``source``
-    names the source in errors. ``bucket``: whose rows :meth:`pick` keeps. After an error the decoder is of no
-    further use but for ``event_end``, where the row event looked at last ends.
+    names the source in errors. ``bucket``: whose rows :meth:`pick` keeps. ``filters``: event filters count: what they
+    pass over is left out, and ROWS_FILTERED raised at what they stop before; without it every change is given. After an
+    error the decoder is of no further use but for ``event_end``, where the row event looked at last ends.
     """
 
     def __init__(
-        self, resolve: Resolve, source_keys: bool = False, source: str = "", bucket: Bucket = ONLY_LANE
+        self,
+        resolve: Resolve,
+        source_keys: bool = False,
+        source: str = "",
+        bucket: Bucket = ONLY_LANE,
+        filters: bool = False,
     ) -> None:
+        self._filters = filters
+        self._trying = False
         self._resolve = resolve
         self._source_keys = source_keys
         self._source = source
@@ -423,6 +431,14 @@ class BlockDecoder:
         images: bytes = events
         if mapped is not None and mapped.reader is not None:
             reader = mapped.reader
+            if self._filters and (reader.passed_over | reader.stops) >> kinds[code] & 1:
+                if reader.passed_over >> kinds[code] & 1:
+                    if self._ends_statement:
+                        self._stamp += 1
+                    return 0
+                if not skipped and _u32(data, at + 13) not in self.passed_over and not self._trying:
+                    self.event_end = _u32(data, at + 13)
+                    raise self._stopped(mapped, code, _u32(data, at + 13))
             self._changed = mapped
             self.event_end = _u32(data, at + 13)
             if not mapped.transactional:
@@ -464,6 +480,7 @@ class BlockDecoder:
     ) -> None:
         """The rows of an event that is to be passed over: all of them, or why they cannot be read."""
         passed_over, self.passed_over = self.passed_over, frozenset()
+        self._trying = True
         before = len(rows)
         position = int.from_bytes(events[at + 13 : at + 17], "little")
         try:
@@ -473,6 +490,17 @@ class BlockDecoder:
             self.unread.append((position, reader.plan, error))
         finally:
             self.passed_over = passed_over
+            self._trying = False
+
+    def _stopped(self, mapped: _Mapped, code: int, position: int) -> errors.ShardmergeError:
+        """An event filter says Error."""
+        return errors.replicate.ROWS_FILTERED(
+            source=self._source,
+            schema=mapped.head.schema,
+            table=mapped.head.table,
+            event=ChangeKind(_KINDS[code]).name.lower(),
+            position=position,
+        )
 
     def _uncompressed(self, events: bytes, at: int, end: int, code: int, position: int) -> bytes:
         """Column count and bitmaps as they are, and the images behind them uncompressed."""

@@ -7,6 +7,9 @@ from worker.rows cimport RowChange
 cdef class ImageReader:
     cdef object plan
     cdef object shard
+    cdef bint loose
+    cdef int passed_over
+    cdef int stops
     cdef list values
     cdef list codecs
     cdef list written
@@ -26,6 +29,10 @@ cdef class ImageReader:
         list[RowChange] rows
     )
     cdef int pick(self, bytes events, Py_ssize_t at, Py_ssize_t end, int kind, long long pos, Batch batch)
+    cdef int _loose_move(
+        self, Batch batch, dict[bytes, KeyState] keys, bytes old, bytes new, bint was_mine, unsigned char* data,
+        long long pos
+    )
     cdef int _pick_unkeyed(
         self, bytes events, Py_ssize_t end, int kind, long long pos, Batch batch, Py_ssize_t first, Py_ssize_t second
     )

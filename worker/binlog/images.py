@@ -65,11 +65,15 @@ class ImageReader:
     ``codecs``: one bound codec per column of the source's table. ``keys``: how many key columns :meth:`read` is to give
     unmapped; 0 when not asked for. ``bucket``: the lane whose rows :meth:`pick` keeps. ``partial``: the events are
     PARTIAL_UPDATE_ROWS, whose after images may hold changes instead of JSON values; set before each event.
+    ``passed_over``, ``stops``: of the plan.
     """
 
     def __init__(self, plan: TablePlan, codecs: list[ColumnCodec], keys: int, bucket: Bucket) -> None:
         self.plan = plan
         self.shard = plan.shard
+        self.loose = plan.loose
+        self.passed_over = plan.passed_over
+        self.stops = plan.stops
         self.codecs = codecs
         self.keys = keys
         self.at = 0
@@ -183,14 +187,20 @@ class ImageReader:
                     if keys is None:
                         keys = batch.keys_of(plan, self.shard)
                     new = self._cut(size)
-                    batch.put_in(keys, plan, new, self._joined(data), pos)
+                    if self.loose:
+                        batch.loose_in(keys, plan, new, self._joined(data), False, pos)
+                    else:
+                        batch.put_in(keys, plan, new, self._joined(data), pos)
             elif kind == _DELETE:
                 self._scan(data, end, first, first_present)
                 size = self._key(data)
                 if self._mine():
                     if keys is None:
                         keys = batch.keys_of(plan, self.shard)
-                    batch.remove_in(keys, plan, self._cut(size), pos)
+                    if self.loose:
+                        batch.loose_in(keys, plan, self._cut(size), None, True, pos)
+                    else:
+                        batch.remove_in(keys, plan, self._cut(size), pos)
             else:
                 self._scan(data, end, first, first_present)
                 size = self._key(data)
@@ -203,13 +213,18 @@ class ImageReader:
                         if keys is None:
                             keys = batch.keys_of(plan, self.shard)
                         new = self._cut(size)
-                        batch.replace_in(keys, plan, new, self._joined(data), pos)
+                        if self.loose:
+                            batch.loose_in(keys, plan, new, self._joined(data), True, pos)
+                        else:
+                            batch.replace_in(keys, plan, new, self._joined(data), pos)
                 else:
                     if keys is None:
                         keys = batch.keys_of(plan, self.shard)
                     old = self._cut(size)
                     new = self._cut(self._key(data))
-                    if old == new:
+                    if self.loose:
+                        self._loose_move(batch, keys, old, new, mine, data, pos)
+                    elif old == new:
                         if mine:
                             batch.replace_in(keys, plan, new, self._joined(data), pos)
                     else:
@@ -220,6 +235,28 @@ class ImageReader:
                             batch.put_in(keys, plan, new, self._joined(data), pos)
             if self.at == start:
                 raise BadImage("a row image without a byte")
+        return 0
+
+    @cython.cfunc
+    def _loose_move(
+        self,
+        batch: Batch,
+        keys: dict[bytes, KeyState],
+        old: bytes,
+        new: bytes,
+        was_mine: cython.bint,
+        data: cython.p_uchar,
+        pos: cython.longlong,
+    ) -> cython.int:
+        """An update of a loose table whose key's bytes changed; the key written last is ``new``."""
+        if old == new:
+            if was_mine:
+                batch.loose_in(keys, self.plan, new, self._joined(data), True, pos)
+            return 0
+        if was_mine:
+            batch.loose_in(keys, self.plan, old, None, True, pos)
+        if self._mine():
+            batch.loose_in(keys, self.plan, new, self._joined(data), False, pos)
         return 0
 
     @cython.cfunc

@@ -172,7 +172,7 @@ class Absent:
         for row in skipped:
             if row.went:
                 keys.discard(HeldKey(row.plan.target, row.plan.shard, row.went))
-            if row.came:
+            if row.came and not row.plan.loose:
                 keys.add(HeldKey(row.plan.target, row.plan.shard, row.came))
         return Absent(frozenset(keys))
 
@@ -185,7 +185,7 @@ class Absent:
         for _, keys in groups:
             for key, state in keys.items():
                 at = held_key(key, state)
-                if at in concerned:
+                if at in concerned and not state.loose:
                     place = state.position.file_order()
                     before = [row for row in skipped if row.position.file_order() < place]
                     if at in self.behind(before).keys:

@@ -144,6 +144,25 @@ def last_seqs(session: Session, who: Who, keys: Iterable[HeldKey]) -> dict[HeldK
     return found
 
 
+def last_images(session: Session, who: Who, keys: Iterable[HeldKey]) -> dict[HeldKey, bool]:
+    """Of those of ``keys`` that are held: whether a row is to be there behind the last change that waits; inside the
+    caller's transaction, which holds a checkpoint's lock."""
+    schema, task, source = who
+    by_digest = {key.digest: key for key in keys}
+    left = iter(by_digest)
+    found: dict[HeldKey, bool] = {}
+    while part := list(islice(left, _MOST_DIGESTS)):
+        with session.cursor() as cursor:
+            cursor.execute(
+                f"SELECT `digest`, `image` IS NOT NULL FROM {quote_name(schema)}.`{NAME}` "
+                f"WHERE `task` = %s AND `source` = %s AND `digest` IN ({', '.join(['%s'] * len(part))}) "
+                "ORDER BY `digest`, `seq` FOR UPDATE",
+                (task, source, *part),
+            )
+            found |= {by_digest[str(digest)]: bool(is_there) for digest, is_there in cursor.fetchall()}
+    return found
+
+
 def insert_statements(
     who: Who,
     changes: Sequence[HeldChange],

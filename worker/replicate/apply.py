@@ -36,6 +36,7 @@ from worker.replicate import skipped as skipped_records
 from worker.replicate.batch import Batch, Keys, KeyState, RowOperation, collision, diverged
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.culprits import Culprit, Group, find_culprits, statements_of
+from worker.replicate.loose import as_strict, needs_look, rows_at, settled
 from worker.replicate.refusal import is_of_row
 from worker.replicate.skips import SkippedRow
 from worker.replicate.statements import (
@@ -44,6 +45,7 @@ from worker.replicate.statements import (
     InsertRows,
     ReplaceRows,
     Statement,
+    UpdateRow,
     count_sql,
     unkeyed_statements,
 )
@@ -253,11 +255,12 @@ class TargetWriter:
         """:meth:`_commit` of what is not held, with the record of what is. Raises _Released too."""
         settings = self._settings
         session = self._connection()
-        rest, waiting = split(work.groups, self._held | refused.keys() | work.absent.keys())
         try:
             _run(session, b"START TRANSACTION")
-            if _run(session, self._move(following)) != 1:
-                raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
+            self._check_moved(_run(session, self._move(following)))
+            waits = self._held | refused.keys() | work.absent.keys()
+            rest, waiting = split(self._made_strict(session, work.groups, waits), waits)
+            rest = settled(session, rest)
             for record in work.also:
                 _run(session, record)
             # Behind the checkpoint's lock: nobody applies held changes meanwhile.
@@ -288,6 +291,28 @@ class TargetWriter:
         self._say_held(refused)
         self._held |= {change.at for change in held}
         return time.time()
+
+    def _made_strict(self, session: Session, groups: Sequence[Group], held: frozenset[HeldKey]) -> tuple[Group, ...]:
+        """With what loose tables change of ``held`` keys by whether their row is there: behind the changes that are
+        held already, else at the target."""
+        loose = [
+            (held_key(key, state), key, state)
+            for _, keys in groups
+            for key, state in keys.items()
+            if state.loose and held_key(key, state) in held
+        ]
+        if not loose:
+            return tuple(groups)
+        last = store.last_images(session, self._settings.who, (at for at, _, _ in loose))
+        strict: dict[HeldKey, KeyState | None] = {}
+        for at, key, state in loose:
+            there = last[at] if at in last else bool(rows_at(session, state.plan, (key,)))
+            strict[at] = as_strict(state, there=there)
+        left: list[Group] = []
+        for name, keys in groups:
+            now = {key: strict.get(held_key(key, state), state) for key, state in keys.items()}
+            left.append((name, {key: state for key, state in now.items() if state is not None}))
+        return tuple((name, keys) for name, keys in left if keys)
 
     def _check_held(
         self, waiting: Sequence[HeldChange], last: Mapping[HeldKey, int], refused: Mapping[HeldKey, Culprit]
@@ -409,20 +434,25 @@ class TargetWriter:
             _run(session, b"ROLLBACK")
 
     def _commit(self, work: _Work, following: Checkpoint) -> float:
-        settings = self._settings
         session = self._connection()
         # First, for its row lock makes a zombie wait and then see the newer epoch.
-        move = self._move(following)
-        together, rest = _split(self._statements(work), _TOGETHER_BYTES)
+        opening = (b"START TRANSACTION", self._move(following))
         try:
-            answers, error = _run_together(session, (b"START TRANSACTION", move, *(item.sql for item, _ in together)))
-            if len(answers) > 1 and answers[1] != 1:
-                raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
-            for (statement, keys), affected in zip(together, answers[2:], strict=False):
+            if needs_look(work.groups):
+                _run(session, b"START TRANSACTION")
+                self._check_moved(_run(session, self._move(following)))
+                work = replace(work, groups=settled(session, work.groups))
+                opening = ()
+            first = len(opening)
+            together, rest = _split(self._statements(work), _TOGETHER_BYTES)
+            answers, error = _run_together(session, (*opening, *(item.sql for item, _ in together)))
+            if first and len(answers) > 1:
+                self._check_moved(answers[1])
+            for (statement, keys), affected in zip(together, answers[first:], strict=False):
                 self._check(session, statement, keys, affected)
             if error is not None:
-                if len(answers) >= 2:
-                    raise self._refused(session, *together[len(answers) - 2], error) from error
+                if len(answers) >= first:
+                    raise self._refused(session, *together[len(answers) - first], error) from error
                 raise error
             for statement, keys in rest:
                 try:
@@ -439,6 +469,11 @@ class TargetWriter:
             raise
         self._exact_for = max(self._exact_for - 1, 0)
         return time.time()
+
+    def _check_moved(self, affected: int) -> None:
+        settings = self._settings
+        if affected != 1:
+            raise errors.replicate.FENCED(task=settings.task, source=settings.source, epoch=self._epoch)
 
     def _move(self, following: Checkpoint) -> bytes:
         settings = self._settings
@@ -465,7 +500,7 @@ class TargetWriter:
             return error
         _run(session, b"ROLLBACK")
         if errno_of(error) == ER.DUP_ENTRY and isinstance(statement, InsertRows):
-            fresh = tuple(key for key in statement.keys if not keys[key].existed)
+            fresh = tuple(key for key in statement.keys if not (keys[key].existed or keys[key].loose))
             found = _find(session, statement.plan, fresh, present=True) if fresh else None
             if found is not None:
                 # What the statement's rows have in common is the target; each is of a shard table of its own.
@@ -475,8 +510,8 @@ class TargetWriter:
     def _check(self, session: Session, statement: Statement, keys: Keys, affected: int) -> None:
         """Whether a statement did what it should: raises DIVERGED, TARGET_REJECTED, _Ambiguous."""
         match statement:
-            case DeleteKeys(plan=plan, keys=wanted):
-                if affected != len(wanted) and not self._settings.safe_mode:
+            case DeleteKeys(plan=plan, keys=wanted, loose=loose):
+                if affected != len(wanted) and not self._settings.safe_mode and not loose:
                     _run(session, b"ROLLBACK")
                     missing = _find(session, plan, wanted, present=False) or wanted[0]
                     state = keys[missing]
@@ -494,13 +529,15 @@ class TargetWriter:
                         errno=0,
                     )
             case DeleteRow(operation=operation):
-                if affected != 1:
+                if affected != 1 and not operation.plan.loose:
                     raise diverged(operation.plan, 1, b"", operation.position)
+            case UpdateRow():
+                pass
 
 
 def _expect_all_present(keys: Keys) -> None:
     for state in keys.values():
-        state.existed = True
+        state.existed = not state.loose
 
 
 def _find(session: Session, plan: TablePlan, keys: tuple[Joined, ...], *, present: bool) -> Joined | None:
@@ -532,6 +569,8 @@ def _run_together(session: Session, statements: Sequence[bytes]) -> tuple[list[i
     The server executes none behind one that fails (MySQL Reference Manual, C API "Multiple Statement Execution").
     """
     answers: list[int] = []
+    if not statements:
+        return answers, None
     try:
         answers.append(_run(session, b";".join(statements)))
         for _ in statements[1:]:

@@ -1,5 +1,6 @@
 cdef class KeyState:
     cdef public bint existed
+    cdef public bint loose
     cdef public object plan
     cdef public bytes image
     cdef public str file
@@ -21,5 +22,8 @@ cdef class Batch:
     cdef int put_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)
     cdef int replace_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)
     cdef int remove_in(self, dict[bytes, KeyState] keys, object plan, bytes key, long long pos)
+    cdef int loose_in(
+        self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, bint existing, long long pos
+    )
     cdef KeyState _state(self, bint existed, object plan, bytes key, bytes image, long long pos)
     cdef bytes _owned(self, KeyState state, object plan, bytes key, long long pos)

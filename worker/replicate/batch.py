@@ -5,6 +5,12 @@ Because every event arrives exactly once, a batch knows of each key whether it m
 target before the batch (its first event is UPDATE or DELETE) or must not (INSERT). It deletes the
 former, inserts the last images plainly, and the counts prove both: no row of one shard evicts a row of
 another (I8), and a changed target is noticed.
+
+Of a loose table (TablePlan.loose) not every event arrives, so that its events do not tell what the target holds. One by
+one they mean: an INSERT puts the row there (in the place of one with the same key only if the key can be no other
+shard's, TablePlan.own_keys), an UPDATE changes the row if it is there, a DELETE removes it if it is there, and an
+UPDATE that changes the key is a DELETE and an INSERT. A batch keeps what they come to as a function of whether the
+target holds the row; worker/replicate/loose.py asks it that within the transaction.
 """
 
 from __future__ import annotations
@@ -29,10 +35,15 @@ class KeyState:
 
     ``existed``: the target held it before. ``image``: the row to be there afterwards, None for no row. ``plan``: of
     the shard table whose event came last, the key's owner; (``file``, ``pos``): that event's end at the source.
+    ``loose``: whether the target held it is not known. ``existed`` then says that ``image`` replaces a row that is
+    there, and comes to nothing where none is; else it is put there in any case.
     """
 
-    def __init__(self, existed: bool, plan: TablePlan, image: Joined | None, file: str, pos: int) -> None:
+    def __init__(
+        self, existed: bool, plan: TablePlan, image: Joined | None, file: str, pos: int, loose: bool = False
+    ) -> None:
         self.existed = existed
+        self.loose = loose
         self.plan = plan
         self.image = image
         self.file = file
@@ -92,6 +103,9 @@ class Batch:
             if crc_seed(plan) % self.lanes == self.lane:
                 self.operate(plan, change.before, change.after, pos)
             return
+        if plan.loose:
+            self._add_loose(change, pos)
+            return
         kind = change.kind
         before = tuple([change.before[index] for index in plan.key]) if change.before else ()
         after = tuple([change.after[index] for index in plan.key]) if change.after else ()
@@ -104,6 +118,21 @@ class Batch:
             self.remove(plan, b",".join(before), pos)
         if after and self._mine(plan, after):
             self.put(plan, b",".join(after), b",".join(change.after), pos)
+
+    def _add_loose(self, change: RowChange, pos: int) -> None:
+        """:meth:`add` of a loose table with a key."""
+        plan = change.plan
+        keys = self.keys_of(plan, plan.shard)
+        before = tuple([change.before[index] for index in plan.key]) if change.before else ()
+        after = tuple([change.after[index] for index in plan.key]) if change.after else ()
+        if before == after:
+            if self._mine(plan, after):
+                self.loose_in(keys, plan, b",".join(after), b",".join(change.after), True, pos)
+            return
+        if before and self._mine(plan, before):
+            self.loose_in(keys, plan, b",".join(before), None, True, pos)
+        if after and self._mine(plan, after):
+            self.loose_in(keys, plan, b",".join(after), b",".join(change.after), False, pos)
 
     def _mine(self, plan: TablePlan, key: Literals) -> bool:
         return self.lanes == 1 or lane_of(plan, key, self.lanes) == self.lane
@@ -143,6 +172,8 @@ class Batch:
         if state.image is not None:
             raise collision(plan, key, SourcePosition(self.file, pos), state.plan)
         self.size += len(image)
+        if state.loose:
+            state.existed = False  # a loose table's row has gone from there, if there was one
         state.plan = plan
         state.image = image
         state.file = self.file
@@ -182,6 +213,55 @@ class Batch:
         return 0
 
     @cython.cfunc
+    def loose_in(
+        self,
+        keys: dict[bytes, KeyState],
+        plan: TablePlan,
+        key: bytes,
+        image: bytes | None,
+        existing: cython.bint,
+        pos: cython.longlong,
+    ) -> cython.int:
+        """A loose table's change, of keys found before. ``image``: None for a row that goes. ``existing``: only a row
+        that is there is touched; else ``image`` is put there. Raises COLLISION."""
+        state: KeyState | None = keys.get(key)
+        held: bytes | None
+        self.changes += 1
+        if state is None:
+            state = keys[key] = self._state(existing, plan, key, image, pos)
+            # A key that may be another shard's is put there as a strict table's is: what holds it stops it.
+            state.loose = existing or bool(plan.own_keys)
+            return 0
+        held = state.image
+        if held is not None and state.plan is not plan and state.plan.shard != plan.shard:
+            raise collision(plan, key, SourcePosition(self.file, pos), state.plan)
+        if existing:
+            if held is None:
+                return 0  # by now there is no row
+        elif held is not None:
+            if plan.own_keys:
+                state.loose = True
+                state.existed = False
+            elif state.loose and state.existed:
+                # An update of a row that might be there: if it is, the new one meets it.
+                state.loose = False
+                state.existed = False
+            else:
+                raise collision(plan, key, SourcePosition(self.file, pos), state.plan)
+        elif state.loose:
+            state.existed = False
+        elif plan.own_keys and not state.existed:
+            state.loose = True
+        self.size += (0 if image is None else len(image)) - (0 if held is None else len(held))
+        if image is None and state.loose:
+            state.existed = True
+        state.plan = plan
+        state.image = image
+        state.file = self.file
+        state.pos = pos
+        return 0
+
+    @cython.cfunc
     def _state(
         self, existed: cython.bint, plan: TablePlan, key: bytes, image: bytes | None, pos: cython.longlong
     ) -> KeyState:
@@ -193,6 +273,7 @@ class Batch:
         # Without the constructor, whose arguments would become Python objects.
         state: KeyState = KeyState.__new__(KeyState)
         state.existed = existed
+        state.loose = False
         state.plan = plan
         state.image = image
         state.file = self.file

@@ -20,6 +20,7 @@ from worker.connection import Session, errno_of
 from worker.plan import TablePlan
 from worker.position import SourcePosition
 from worker.replicate.batch import Keys, KeyState, RowOperation, collision, diverged, key_text
+from worker.replicate.loose import settled
 from worker.replicate.refusal import is_of_row
 from worker.replicate.statements import (
     DeleteKeys,
@@ -76,7 +77,7 @@ def find_culprits(
     """
     _run(session, b"START TRANSACTION")
     try:
-        return culprits_in(session, groups, unkeyed, max_bytes, safe_mode=safe_mode)
+        return culprits_in(session, settled(session, groups), unkeyed, max_bytes, safe_mode=safe_mode)
     finally:
         _run(session, b"ROLLBACK")
 
@@ -102,7 +103,7 @@ def culprits_in(
 def _deleted(session: Session, statement: DeleteKeys, keys: Keys, *, safe_mode: bool) -> Iterator[Culprit]:
     _run(session, f"SAVEPOINT {_SAVED}".encode())
     affected = _run(session, statement.sql)
-    if affected == len(statement.keys) or safe_mode:
+    if affected == len(statement.keys) or safe_mode or statement.loose:
         return
     _run(session, f"ROLLBACK TO {_SAVED}".encode())
     missing = frozenset(_missing(session, statement.plan, statement.keys))
@@ -187,7 +188,7 @@ def _operated(session: Session, operation: RowOperation) -> None:
             if not is_of_row(errno_of(error)):
                 raise
             raise refused_row(operation.plan, operation.position, "(no key)", error) from error
-        if isinstance(statement, DeleteRow) and affected != 1:
+        if isinstance(statement, DeleteRow) and affected != 1 and not operation.plan.loose:
             raise diverged(operation.plan, 1, b"", operation.position)
 
 

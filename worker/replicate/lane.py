@@ -134,6 +134,7 @@ class _Lane:
             source_keys=spec.handover is not None,
             source=source,
             bucket=Bucket(index, spec.lanes),
+            filters=True,
         )
         self._batch = self._new_batch()
         self._skipped: list[SkippedRow] = []

@@ -14,11 +14,12 @@ from worker.table import ValueKind
 
 @dataclass(frozen=True, slots=True)
 class DeleteKeys:
-    """Must affect exactly ``len(keys)`` rows."""
+    """Must affect exactly ``len(keys)`` rows, unless it is of ``loose`` tables."""
 
     sql: bytes
     plan: TablePlan
     keys: tuple[Joined, ...]
+    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,21 @@ class InsertRows:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRow:
-    """Of a table without a key: must affect exactly one row."""
+    """Of a table without a key: must affect exactly one row, unless the table is loose."""
 
     sql: bytes
     operation: RowOperation
 
 
-Statement = DeleteKeys | ReplaceRows | InsertRows | DeleteRow
+@dataclass(frozen=True, slots=True)
+class UpdateRow:
+    """Of a loose table without a key: may affect no row."""
+
+    sql: bytes
+    operation: RowOperation
+
+
+Statement = DeleteKeys | ReplaceRows | InsertRows | DeleteRow | UpdateRow
 
 
 def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator[Statement]:
@@ -61,9 +70,11 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
     Deleting first lets a unique value move from one row to another inside the batch. ``overwrite``: rows that exist
     and stay are overwritten in place where the target has no other unique key, for that costs the target a third
     less than deleting and inserting them. Keys go in ascending order (of integers that is the order of their rows'
-    pages), which costs the target a quarter less where they lie close together.
+    pages), which costs the target a quarter less where they lie close together. A change of a loose table that only
+    counts where its row is there has been settled before (worker/replicate/loose.py).
     """
     gone: list[Joined] = []
+    maybe: list[Joined] = []
     forms: dict[tuple[str, ...], _Form] = {}
     of_shard: dict[int, tuple[_Form, bool]] = {}
     plan: TablePlan | None = None
@@ -81,7 +92,11 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
             known = of_shard[plan.shard] = (form, overwrite and not plan.one_lane)
         form, in_place = known
         image = state.image
-        if state.existed:
+        if state.loose:
+            if image is not None and state.existed:
+                raise ValueError("a change of a loose table was not settled")
+            maybe.append(key)
+        elif state.existed:
             if in_place and image is not None:
                 form.staying.append(image)
                 continue
@@ -91,9 +106,9 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
             form.coming.append(image)
     if plan is None:
         return
-    for start, end in _cuts(gone, max_bytes, _MAX_ITEMS if len(plan.key) == 1 else _MAX_TUPLES):
-        part = gone[start:end]
-        yield DeleteKeys(delete_sql(plan, part), plan, tuple(part))
+    for loose, some in ((False, gone), (True, maybe)):
+        for part in parts_of(some, keys, max_bytes):
+            yield DeleteKeys(delete_sql(plan, part), plan, tuple(part), loose)
     for form in forms.values():
         for start, end in _cuts(form.staying, max_bytes, _MAX_ITEMS):
             yield ReplaceRows(write_sql(b"REPLACE", form.plan, form.staying[start:end]), form.plan, end - start)
@@ -101,6 +116,14 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
         for start, end in _cuts(form.coming, max_bytes, _MAX_ITEMS):
             sql = write_sql(b"INSERT", form.plan, form.coming[start:end])
             yield InsertRows(sql, form.plan, tuple(form.keys[start:end]), end - start)
+
+
+def parts_of(some: Sequence[Joined], keys: Keys, max_bytes: int) -> Iterator[Sequence[Joined]]:
+    """``some`` of ``keys`` in parts for one condition each."""
+    if some:
+        most = _MAX_ITEMS if len(keys[some[0]].plan.key) == 1 else _MAX_TUPLES
+        for start, end in _cuts(some, max_bytes, most):
+            yield some[start:end]
 
 
 class _Form:
@@ -114,8 +137,12 @@ class _Form:
 
 
 def unkeyed_statements(operations: Sequence[RowOperation]) -> Iterator[Statement]:
-    """Tables without a key: one statement per side of a change, in order."""
+    """Tables without a key: one statement per side of a change, in order; an update of a loose table is one, for it
+    does nothing where its row is not there."""
     for operation in operations:
+        if operation.plan.loose and operation.before and operation.after:
+            yield UpdateRow(update_row_sql(operation), operation)
+            continue
         if operation.before:
             yield DeleteRow(delete_row_sql(operation), operation)
         if operation.after:
@@ -139,6 +166,11 @@ def count_sql(plan: TablePlan, keys: Sequence[Joined]) -> bytes:
     return b"SELECT COUNT(*) FROM " + plan.target_name.encode() + b" WHERE " + key_condition(plan, keys)
 
 
+def counts_sql(plan: TablePlan, keys: Sequence[Joined]) -> bytes:
+    """How many rows each of ``keys`` has, as columns of one row."""
+    return b"SELECT " + b",".join(b"(" + count_sql(plan, (key,)) + b")" for key in keys)
+
+
 def write_sql(verb: bytes, plan: TablePlan, images: Sequence[Joined]) -> bytes:
     """``verb``: INSERT or REPLACE."""
     columns = b",".join(quote_name(item.target_name).encode() for item in plan.columns)
@@ -147,6 +179,18 @@ def write_sql(verb: bytes, plan: TablePlan, images: Sequence[Joined]) -> bytes:
 
 
 def delete_row_sql(operation: RowOperation) -> bytes:
+    """Of one row that is equal to the one before the change."""
+    return b"DELETE FROM " + operation.plan.target_name.encode() + _one_row(operation)
+
+
+def update_row_sql(operation: RowOperation) -> bytes:
+    """Of one row that is equal to the one before the change."""
+    values = zip(operation.plan.columns, operation.after, strict=True)
+    changes = b",".join(quote_name(item.target_name).encode() + b" = " + value for item, value in values)
+    return b"UPDATE " + operation.plan.target_name.encode() + b" SET " + changes + _one_row(operation)
+
+
+def _one_row(operation: RowOperation) -> bytes:
     """One row equal in every written column, compared as bytes: a collation would take a row that only looks alike."""
     conditions: list[bytes] = []
     for item, value in zip(operation.plan.columns, operation.before, strict=True):
@@ -164,8 +208,7 @@ def delete_row_sql(operation: RowOperation) -> bytes:
             conditions.append(b"BINARY " + name + b" = " + value)  # MySQL does not compare vectors
         else:
             conditions.append(name + b" = " + value)
-    where = b" AND ".join(conditions)
-    return b"DELETE FROM " + operation.plan.target_name.encode() + b" WHERE " + where + b" LIMIT 1"
+    return b" WHERE " + b" AND ".join(conditions) + b" LIMIT 1"
 
 
 _MAX_ITEMS = 2000
@@ -174,7 +217,7 @@ _MAX_ITEMS = 2000
 _MAX_TUPLES = 200
 
 
-def _cuts(items: list[bytes], max_bytes: int, most: int) -> Iterator[tuple[int, int]]:
+def _cuts(items: Sequence[bytes], max_bytes: int, most: int) -> Iterator[tuple[int, int]]:
     """Where consecutive parts begin and end, each of at most ``max_bytes`` (but one item at least) and ``most`` items.
 
     What stands between items counts with the longest form, `),(` and a space.

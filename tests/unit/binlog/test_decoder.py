@@ -137,7 +137,9 @@ def test_byte_and_event_say_where_a_change_stands() -> None:
 def contents(batch: Batch) -> object:
     """All that a batch holds."""
     keys = {
-        name: {key: (item.existed, item.image, item.plan.shard, item.position) for key, item in keys.items()}
+        name: {
+            key: (item.existed, item.loose, item.image, item.plan.shard, item.position) for key, item in keys.items()
+        }
         for name, keys in batch.targets()
     }
     return keys, batch.unkeyed, batch.changes, batch.size
@@ -164,6 +166,75 @@ def test_a_lanes_share_is_what_all_changes_give_it(lanes: int, keyed: bool) -> N
             assert count == len(list(split(events)))
             shares += short.changes
     assert shares >= len(EXPECTED) + 9
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_lanes_share_of_a_loose_table_is_what_all_changes_give_it(lanes: int, own: bool) -> None:
+    plan = replace(SMALL, loose=True, own_keys=own)
+    events = b"".join(
+        (
+            table_map(),
+            rows_event(EventType.UPDATE_ROWS_V1, *(image(at) for at in (1, 2, 2, 3, 9, 9, 5, 9000))),
+            table_map(),
+            rows_event(EventType.DELETE_ROWS_V1, image(4), image(9), image(7)),
+            table_map(),
+            insert(4, 5, 11),
+            table_map(),
+            rows_event(EventType.UPDATE_ROWS_V1, image(4), image(4, b"other"), image(11), image(12)),
+            XID,
+        )
+    )
+    for lane in range(lanes):
+        short, long = Batch(lane, lanes, "f"), Batch(lane, lanes, "f")
+        decoder = BlockDecoder(only(plan), source="s1", bucket=Bucket(lane, lanes))
+        decoder.open(BINLOG.format_description)
+        decoder.pick(events, 0, "f", short)
+        for change in decode(replace(BINLOG, events=events), plan):
+            long.add(change, int.from_bytes(events[change.byte + 13 : change.byte + 17], "little"))
+        assert contents(short) == contents(long)
+        assert any(state.loose for _, keys in short.targets() for state in keys.values())
+
+
+CHANGES = table_map() + insert(1) + table_map() + rows_event(EventType.UPDATE_ROWS_V1, image(1), image(1, b"y"))
+CHANGES += table_map() + rows_event(EventType.DELETE_ROWS_V1, image(1)) + table_map() + insert(2) + XID
+
+
+@pytest.mark.parametrize("mask", range(8))
+def test_filtered_kinds_of_changes_are_left_out(mask: int) -> None:
+    kinds = [kind for kind in ChangeKind if not mask << 1 >> kind & 1]
+    decoder = BlockDecoder(only(replace(SMALL, passed_over=mask << 1, loose=True)), source="s1", filters=True)
+    decoder.open(BINLOG.format_description)
+    left = decoder.decode(CHANGES)
+    expected = [ChangeKind.INSERT, ChangeKind.UPDATE, ChangeKind.DELETE, ChangeKind.INSERT]
+    assert [change.kind for change in left] == [kind for kind in expected if kind in kinds]
+    batch = Batch(0, 1)
+    assert decoder.pick(CHANGES, 0, "f", batch) == 9
+    assert batch.changes == len(left)
+
+
+def test_a_chunk_sees_filtered_changes() -> None:
+    """It is state: without them its rows would not be those at its high watermark (I4)."""
+    assert len(decode(replace(BINLOG, events=CHANGES), replace(SMALL, passed_over=0b1110))) == 4
+
+
+@pytest.mark.parametrize("kind", list(ChangeKind))
+def test_a_filter_may_stop_before_a_kind_of_change(kind: ChangeKind) -> None:
+    def filtered() -> BlockDecoder:
+        decoder = BlockDecoder(only(replace(SMALL, stops=1 << kind)), source="s1", filters=True)
+        decoder.open(BINLOG.format_description)
+        return decoder
+
+    error = fails(filtered(), CHANGES)
+    assert error.spec is errors.replicate.ROWS_FILTERED
+    assert kind.name.lower() in error.message
+    # An operator who names its place passes it over, with its rows on record.
+    ends = {int(error.values["position"])}
+    changes, unread = filtered().decode_around(CHANGES[: -len(insert(2)) - len(XID) - len(table_map())], 0, frozenset(ends))
+    assert not unread
+    assert kind in [change.kind for change in changes]
+    # What was committed before a restart is no matter any more.
+    assert len(filtered().decode(CHANGES, skip_events=8)) == 0
 
 
 def test_a_rolled_back_group_never_reaches_a_batch() -> None:

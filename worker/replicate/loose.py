@@ -1,0 +1,109 @@
+"""Changes of loose tables (see worker/replicate/batch.py), asked of the target within their transaction.
+
+Only an update needs to know whether its row is there: what puts a row in its key's place, and what removes it, do
+without. Rows that go are deleted before the question: a key may be equal to another one in other bytes ('a', 'A').
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, cast
+
+from worker.connection import Session
+from worker.plan import TablePlan
+from worker.replicate.batch import Keys, KeyState
+from worker.replicate.statements import count_sql, counts_sql, delete_sql, parts_of
+from worker.rows import Joined
+
+_STATEMENT_BYTES = 1 << 20
+_AT_ONCE = 64
+"""Keys asked for one by one in a statement."""
+
+
+def only_if_there(state: KeyState) -> bool:
+    """Whether the change comes to nothing where the target has no such row."""
+    return state.loose and state.existed and state.image is not None
+
+
+def needs_look(groups: Sequence[tuple[str, Keys]]) -> bool:
+    """Whether the target has to be asked before the groups' statements can be made."""
+    return any(only_if_there(state) for _, keys in groups for state in keys.values())
+
+
+def settled(session: Session, groups: Sequence[tuple[str, Keys]]) -> tuple[tuple[str, Keys], ...]:
+    """``groups``, of which no change depends on what the target holds any more. Inside the caller's transaction, in
+    which the rows that loose tables remove are gone then. Raises ``pymysql.MySQLError``."""
+    return settled_by(
+        groups,
+        lambda plan, keys: _run(session, delete_sql(plan, keys)),
+        lambda plan, keys: rows_at(session, plan, keys),
+    )
+
+
+def settled_by(
+    groups: Sequence[tuple[str, Keys]],
+    delete: Callable[[TablePlan, Sequence[Joined]], object],
+    find: Callable[[TablePlan, Sequence[Joined]], frozenset[Joined]],
+) -> tuple[tuple[str, Keys], ...]:
+    """:func:`settled`, with what it does at the target."""
+    if not needs_look(groups):
+        return tuple(groups)
+    left: list[tuple[str, Keys]] = []
+    for name, same in groupby(groups, key=lambda group: group[0]):
+        of_target = [keys for _, keys in same]
+        for keys in of_target:
+            gone = [key for key, state in keys.items() if state.loose and state.image is None]
+            for part in _parts(keys, gone):
+                delete(keys[part[0]].plan, part)
+        for keys in of_target:
+            asked = [key for key, state in keys.items() if only_if_there(state)]
+            there = {key for part in _parts(keys, asked) for key in find(keys[part[0]].plan, part)}
+            rest = {
+                key: _put(state) if key in there else state
+                for key, state in keys.items()
+                if key in there or not (state.loose and (state.image is None or only_if_there(state)))
+            }
+            left.append((name, rest))
+    return tuple((name, keys) for name, keys in left if keys)
+
+
+def rows_at(session: Session, plan: TablePlan, keys: Sequence[Joined]) -> frozenset[Joined]:
+    """Those of ``keys`` under which the target has a row."""
+    count = _numbers(session, count_sql(plan, keys))[0]
+    if count == 0:
+        return frozenset()
+    if count == len(keys):
+        return frozenset(keys)
+    there: set[Joined] = set()
+    for start in range(0, len(keys), _AT_ONCE):
+        part = keys[start : start + _AT_ONCE]
+        numbers = _numbers(session, counts_sql(plan, part))
+        there.update(key for key, number in zip(part, numbers, strict=True) if number)
+    return frozenset(there)
+
+
+def as_strict(state: KeyState, *, there: bool) -> KeyState | None:
+    """A loose change where it is known whether a row is there; None: it comes to nothing."""
+    if not there and state.existed:
+        return None
+    return KeyState(there, state.plan, state.image, state.file, state.pos)
+
+
+def _put(state: KeyState) -> KeyState:
+    return KeyState(False, state.plan, state.image, state.file, state.pos, loose=True)
+
+
+def _parts(keys: Keys, some: Sequence[Joined]) -> Iterator[Sequence[Joined]]:
+    # In ascending order, as all statements have them.
+    return parts_of(sorted(some, key=lambda key: (len(key), key)), keys, _STATEMENT_BYTES)
+
+
+def _run(session: Session, statement: bytes) -> int:
+    return int(cast("Any", session).query(statement))
+
+
+def _numbers(session: Session, statement: bytes) -> tuple[int, ...]:
+    with session.cursor() as cursor:
+        cast("Any", cursor).execute(statement)
+        return tuple(int(str(value)) for value in cursor.fetchone() or ())
