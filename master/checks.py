@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from master.key_checks import KeyChecks
 from master.state import State
 from master.workers import Workers
 from proto import config_pb2 as config
@@ -39,9 +40,13 @@ def check_subtasks(
     seconds: float,
     *,
     as_recorded: bool = False,
+    family: Sequence[config.SubTaskConfig] = (),
+    keys: bool = True,
+    prove_keys: bool = False,
 ) -> Checks:
     """Run every check of every subtask on the worker its source is bound to, all at the same time. ``as_recorded``:
-    they go on from their records, if there are any.
+    they go on from their records, if there are any. ``family``: the subtasks of all of the task's sources, if there are
+    more. ``keys``: the item `duplicate_keys` too; ``prove_keys``: all keys of the shard tables are read for it.
 
     Raises ``errors.master.SOURCE_UNKNOWN``. A source without a live worker, or a worker that does not
     answer within ``seconds``, is a failed check with the error's code.
@@ -49,6 +54,8 @@ def check_subtasks(
     for subtask in subtasks:
         if subtask.source_id not in state.sources:
             raise errors.master.SOURCE_UNKNOWN(source=subtask.source_id)
+
+    everyone = family or subtasks
 
     def check(subtask: config.SubTaskConfig) -> list[pb.CheckResult]:
         if ALL_ITEMS in subtask.ignore_checking_items:
@@ -59,13 +66,22 @@ def check_subtasks(
             return [as_result(errors.master.SOURCE_UNBOUND(source=source), source)]
         try:
             answer = workers.check_subtask(
-                holder, state.sources[source].value.config, subtask, seconds, as_recorded=as_recorded
+                holder,
+                state.sources[source].value.config,
+                subtask,
+                seconds,
+                as_recorded=as_recorded,
+                family=everyone,
+                together=[one.source_id for one in subtasks],
             )
         except ShardmergeError as error:
             return [as_result(error, source)]
         return flattened(answer, source)
 
-    return Checks(tuple(one for results in workers.for_each(subtasks, check) for one in results))
+    results = [one for some in workers.for_each(subtasks, check) for one in some]
+    if keys:
+        results += KeyChecks(state, workers, seconds).run(subtasks, everyone, proven=prove_keys)
+    return Checks(tuple(results))
 
 
 def flattened(answer: pb.CheckResponse, source: str) -> list[pb.CheckResult]:

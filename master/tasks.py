@@ -82,9 +82,17 @@ class Tasks:
     check_seconds: float
 
     def check(self, request: pb.CheckTaskRequest) -> pb.CheckTaskResponse:
-        """Every pre-check of every source of the file; changes nothing."""
+        """Every pre-check of every source of the file, as start-task makes them without --remove-meta; changes
+        nothing."""
         file = with_ends(parse_task(request.file.content, request.file.name), request.start_time, request.stop_at)
-        checks = check_subtasks(file.to_subtasks(), self.store.read(), self.workers, self.check_seconds)
+        checks = check_subtasks(
+            file.to_subtasks(),
+            self.store.read(),
+            self.workers,
+            self.check_seconds,
+            as_recorded=True,
+            prove_keys=request.prove_keys,
+        )
         verdict = _PASSED if not checks.failed else _refusal(file.name, checks)
         return pb.CheckTaskResponse(
             result=not checks.failed, msg="\n".join((verdict, *file.notes)), check_result=checks.results
@@ -96,7 +104,12 @@ class Tasks:
         with self.store.deciding() as state:
             selection = select(file, request.sources, state)
         checks = check_subtasks(
-            selection.new, state, self.workers, self.check_seconds, as_recorded=not request.remove_meta
+            selection.new,
+            state,
+            self.workers,
+            self.check_seconds,
+            as_recorded=not request.remove_meta,
+            family=file.to_subtasks(),
         )
         if checks.failed:
             return pb.StartTaskResponse(result=False, msg=_refusal(file.name, checks), check_result=checks.notable())

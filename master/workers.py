@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence, Set
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -50,9 +51,34 @@ class Workers:
         seconds: float,
         *,
         as_recorded: bool = False,
+        family: Sequence[config.SubTaskConfig] = (),
+        together: Sequence[str] = (),
     ) -> pb.CheckResponse:
-        request = pb.CheckSubTaskRequest(source=source, subtask=subtask, as_recorded=as_recorded)
+        """``family``: the subtasks of all of the task's sources; ``together``: the sources that are started now."""
+        request = pb.CheckSubTaskRequest(
+            source=source,
+            subtask=subtask,
+            as_recorded=as_recorded,
+            family=family,
+            together=together,
+            master_clock=time.time(),
+        )
         return self._ask(worker, lambda stub: stub.CheckSubTask(request, timeout=seconds))
+
+    def check_keys(
+        self, worker: state.WorkerRecord, request: pb.CheckKeysRequest, seconds: float
+    ) -> pb.CheckKeysResponse:
+        return self._ask(worker, lambda stub: stub.CheckKeys(request, timeout=seconds))
+
+    def read_keys(self, worker: state.WorkerRecord, request: pb.ReadKeysRequest) -> Iterator[pb.KeyBatch]:
+        """Without a deadline: a source may have to sort all of its keys first."""
+        batches = self._ask(worker, lambda stub: stub.ReadKeys(request))
+        try:
+            yield from batches
+        except grpc.RpcError as error:
+            raise coded_from_rpc(error, _peer(worker)) from error
+        finally:
+            batches.cancel()
 
     def preview_update(
         self,
@@ -114,10 +140,14 @@ class Workers:
             connected = self._channels.get(worker.address)
             if connected is None:
                 connected = self._channels[worker.address] = channel(worker.address)
-        peer = f"worker {worker.name} ({worker.address})"
+        peer = _peer(worker)
         try:
             return send(WorkerStub(connected))
         except grpc.RpcError as error:
             raise coded_from_rpc(error, peer) from error
         except ValueError as error:  # the channel was closed meanwhile: the worker is gone
             raise errors.master.PEER_UNREACHABLE(peer=peer, reason="it has left") from error
+
+
+def _peer(worker: state.WorkerRecord) -> str:
+    return f"worker {worker.name} ({worker.address})"

@@ -14,6 +14,7 @@ from proto.config.daemon import WorkerFile
 from proto.errors import ShardmergeError
 from proto.etcd import Etcd, Snapshot
 from proto.log import get_logger
+from worker.check import SparkRoom, WorkerView
 from worker.compare.service import CompareService
 from worker.lane_service import LaneService
 from worker.leased_server_id import LeasedServerId
@@ -112,6 +113,12 @@ class Daemon:
             answer.relay.CopyFrom(relay)
             answer.subtasks.extend(subtasks)
         return answer
+
+    def view(self, task: str, source: str) -> WorkerView:
+        self._spark.check()
+        room = SparkRoom(self._spark.total_slots, self._spark.free_slots, self._spark.lost)
+        runs = self._subtask(task, source) is not None
+        return WorkerView(self._config.name, room, Path(self._config.relay_dir), runs)
 
     def purge_relay(self, request: worker_pb2.WorkerPurgeRelayRequest) -> worker_pb2.WorkerPurgeRelayResponse:
         return self._bound(request.source).purge_before(request.filename, request.sub_dir)

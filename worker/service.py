@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import grpc
 
 from proto import worker_pb2, worker_pb2_grpc
-from worker.check import check_source, check_subtask
+from worker.check import WorkerView, check_keys, check_source, check_subtask, question_of, read_keys
 from worker.connection import Session
 from worker.context import at_target, who_of
 from worker.ddl.preview import preview_ddl
@@ -23,6 +24,10 @@ class Reporter(Protocol):
     """What the daemon tells about itself."""
 
     def report(self, task: str) -> worker_pb2.WorkerStatusResponse: ...
+
+    def view(self, task: str, source: str) -> WorkerView:
+        """What a pre-check of this subtask is to know of the worker."""
+        ...
 
     def purge_relay(self, request: worker_pb2.WorkerPurgeRelayRequest) -> worker_pb2.WorkerPurgeRelayResponse:
         """Raises NOT_BOUND for another source than its own, and what Relay.purge_before raises."""
@@ -53,9 +58,18 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     def CheckSubTask(
         self, request: worker_pb2.CheckSubTaskRequest, context: grpc.ServicerContext
     ) -> worker_pb2.CheckResponse:
-        return worker_pb2.CheckResponse(
-            results=check_subtask(request.source, request.subtask, as_recorded=request.as_recorded)
-        )
+        question = question_of(request, self._daemon.view(request.subtask.task, request.source.source_id))
+        return worker_pb2.CheckResponse(results=check_subtask(request.source, request.subtask, question))
+
+    def CheckKeys(
+        self, request: worker_pb2.CheckKeysRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.CheckKeysResponse:
+        return check_keys(request)
+
+    def ReadKeys(
+        self, request: worker_pb2.ReadKeysRequest, context: grpc.ServicerContext
+    ) -> Iterator[worker_pb2.KeyBatch]:
+        return read_keys(request)
 
     def PreviewUpdate(
         self, request: worker_pb2.PreviewUpdateRequest, context: grpc.ServicerContext

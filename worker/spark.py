@@ -119,6 +119,17 @@ class SparkRunner:
         return self._lost.is_set()
 
     @property
+    def total_slots(self) -> int:
+        """How many tasks run at once."""
+        return self._total_slots
+
+    @property
+    def free_slots(self) -> int:
+        """How many of them nobody has taken now."""
+        with self._lock:
+            return self._total_slots - self._used_slots
+
+    @property
     def ui_url(self) -> str:
         """Address of Spark's UI, "" when it is off or the session is remote."""
         try:

@@ -43,7 +43,7 @@ _EXACT_KINDS = frozenset(
 _NO_SUCH_SCHEMA = 1049
 _TABLE_EXISTS = 1050
 _NO_SUCH_TABLE = 1146
-_NO_SUCH_COLLATION = (1115, 1253, 1273)  # unknown charset, collation of another charset, unknown collation
+NO_SUCH_COLLATION = (1115, 1253, 1273)  # unknown charset, collation of another charset, unknown collation
 _SHOWN_TABLES = 3
 
 
@@ -219,7 +219,7 @@ def _has_collation(target: Session, collation: str) -> bool:
     try:
         rows(target, f"SELECT CONVERT('' USING {charset}) COLLATE {collation}")
     except pymysql.MySQLError as error:
-        if errno_of(error) not in _NO_SUCH_COLLATION:
+        if errno_of(error) not in NO_SUCH_COLLATION:
             raise
         return False
     return True

@@ -15,11 +15,19 @@ from proto import master_pb2 as pb
 @click.argument("file", metavar="FILE")
 @click.option("-e", "--error", "max_errors", type=click.IntRange(0), default=10, help="show so many failures  [10]")
 @click.option("-w", "--warn", "max_warnings", type=click.IntRange(0), default=10, help="show so many warnings  [10]")
+@click.option(
+    "--prove-keys",
+    is_flag=True,
+    help="read all keys of the shard tables, not a sample of them: no two rows of a target have one key (see "
+    "--rpc-timeout)",
+)
 @ends
 @shared()
-def check_task(file: str, max_errors: int, max_warnings: int, start_time: str, stop_at: str) -> int:
+def check_task(
+    file: str, max_errors: int, max_warnings: int, start_time: str, stop_at: str, *, prove_keys: bool
+) -> int:
     """Run every pre-check of a task file; nothing is started. Exit code 1 if a check fails."""
-    request = pb.CheckTaskRequest(file=config_file(file), start_time=start_time, stop_at=stop_at)
+    request = pb.CheckTaskRequest(file=config_file(file), start_time=start_time, stop_at=stop_at, prove_keys=prove_keys)
     session = Session.current()
     answer = session.call("check-task", lambda master: master.CheckTask, request)
     return session.show(

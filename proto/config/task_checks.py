@@ -40,10 +40,18 @@ CHECKING_ITEMS = frozenset(
         "free_space",
         "downstream_mutex_features",
         "downstream_table_empty",
+        "binlog_retention",
+        "clock_skew",
+        "collation",
+        "duplicate_keys",
+        "gtid_gaps",
+        "local_infile",
+        "relay_disk",
+        "spark",
+        "sql_mode",
     }
 )
-"""Values of ``ignore-checking-items``: the names of the worker's checks and the rest of DM's, whose checks
-never run here."""
+"""Values of ``ignore-checking-items``: "all", and the names of the worker's checks (worker/check/findings.py)."""
 
 _HARMLESS_ARGUMENTS = ("--consistency", "--no-locks", "--skip-tz-utc", "--params", "--status-addr", "--loglevel")
 

@@ -7,7 +7,21 @@ An error is raised by calling its constant with the message's placeholders::
 Retry decisions ask ``error.spec.retryable`` or the code, never the text.
 """
 
-from proto.errors import check, compare, config, ctl, ddl, decode, master, relay, replicate, snapshot, worker
+from proto.errors import (
+    check,
+    check_data,
+    check_room,
+    compare,
+    config,
+    ctl,
+    ddl,
+    decode,
+    master,
+    relay,
+    replicate,
+    snapshot,
+    worker,
+)
 from proto.errors.spec import CATALOGUE, ErrorSpec, Level, Scope, ShardmergeError
 
 __all__ = [
@@ -17,6 +31,8 @@ __all__ = [
     "Scope",
     "ShardmergeError",
     "check",
+    "check_data",
+    "check_room",
     "compare",
     "config",
     "ctl",

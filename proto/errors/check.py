@@ -1,4 +1,4 @@
-"""Pre-check errors: codes 12001–12999."""
+"""Pre-check errors: codes 12001–12999; those about rows are in check_data.py, about room in check_room.py."""
 
 from __future__ import annotations
 
@@ -97,8 +97,9 @@ NO_KEY = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="source {source}: without a primary or unique NOT NULL key: {tables}",
-    workaround="They are copied as one chunk and kept by comparing whole rows, which is slow for large tables. Add a "
-    "primary key at the source.",
+    workaround="They are copied as one chunk and kept by comparing whole rows, which is slow for large tables; all "
+    "their changes go through one lane, equal rows are told apart by their number alone, and `dmctl compare` leaves "
+    "them out. Add a primary key at the source.",
 )
 CASCADES = _define(
     12013,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import grpc
@@ -25,6 +26,9 @@ class Behaviour:
     paused_with: ErrorDetail | None = None
     check_results: list[pb.CheckResult] = field(default_factory=list[pb.CheckResult])
     check_errors: list[ErrorDetail] = field(default_factory=list[ErrorDetail])
+    key_shards: list[pb.KeyShard] = field(default_factory=list[pb.KeyShard])
+    key_clashes: list[pb.KeyClash] = field(default_factory=list[pb.KeyClash])
+    key_batches: list[pb.KeyBatch] = field(default_factory=list[pb.KeyBatch])
     table_changes: list[pb.TableChange] = field(default_factory=list[pb.TableChange])
     deaf: bool = False
 
@@ -125,6 +129,12 @@ class FakeWorker(WorkerServicer):
     def CheckSubTask(self, request: pb.CheckSubTaskRequest, context: grpc.ServicerContext) -> pb.CheckResponse:
         self.checked.append(request)
         return pb.CheckResponse(results=self.behaviour.check_results, errors=self.behaviour.check_errors)
+
+    def CheckKeys(self, request: pb.CheckKeysRequest, context: grpc.ServicerContext) -> pb.CheckKeysResponse:
+        return pb.CheckKeysResponse(shards=self.behaviour.key_shards, clashes=self.behaviour.key_clashes)
+
+    def ReadKeys(self, request: pb.ReadKeysRequest, context: grpc.ServicerContext) -> Iterator[pb.KeyBatch]:
+        return iter(self.behaviour.key_batches)
 
     def PreviewUpdate(
         self, request: pb.PreviewUpdateRequest, context: grpc.ServicerContext

@@ -31,10 +31,24 @@ SUBTASK_ITEMS = [
     "dump_privilege",
     "online_ddl",
     "table_schema",
+    "primary_key",
     "auto_increment_ID",
+    "gtid_gaps",
+    "binlog_retention",
     "target_connection",
+    "downstream_version",
     "target_privilege",
     "schema_of_shard_tables",
+    "downstream_table_empty",
+    "collation",
+    "sql_mode",
+    "free_space",
+    "conn_number",
+    "clock_skew",
+    "local_infile",
+    "empty_region",
+    "region_distribution",
+    "downstream_mutex_features",
 ]
 
 
@@ -159,7 +173,7 @@ def test_every_missing_privilege_has_its_grant_and_the_grants_suffice(fresh: Dat
         "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'dm'@'127.0.0.%';"
     )
     assert bad["dump_privilege"].instruction == (
-        "GRANT SELECT ON `shard\\_1`.* TO 'dm'@'127.0.0.%'; GRANT SELECT ON `shard\\_2`.* TO 'dm'@'127.0.0.%';"
+        "GRANT SELECT ON `shard\\_1`.* TO 'dm'@'127.0.0.%';\nGRANT SELECT ON `shard\\_2`.* TO 'dm'@'127.0.0.%';"
     )
     assert "SELECT on shard_1.t_1, shard_2.t_2" in bad["dump_privilege"].error_msg
     # The statements are meant to be run as they stand.
@@ -267,16 +281,18 @@ def test_tables_that_cannot_be_merged(fresh: Database) -> None:
         "CREATE TABLE shard_1.t_6 (id bigint PRIMARY KEY) WITH SYSTEM VERSIONING",
         "CREATE TABLE shard_1.t_x (id bigint PRIMARY KEY)",
     )
-    results = [r for r in check_subtask(source_of(fresh), subtask_of(fresh)) if r.name == "table_schema"]
+    checked = check_subtask(source_of(fresh), subtask_of(fresh))
+    results = [r for r in checked if r.name == "table_schema"]
     assert [(result.code, result.state == pb.CHECK_STATE_FAIL) for result in results] == [
         (12010, True),
         (12011, True),
         (12016, True),
         (12013, True),
         (12014, True),
-        (12012, False),
     ]
-    compressed, versioned, rules, cascade, engine, keyless = results
+    [keyless] = [r for r in checked if r.name == "primary_key"]
+    assert (keyless.code, keyless.state) == (12012, pb.CHECK_STATE_WARN)
+    compressed, versioned, rules, cascade, engine = results
     assert "shard_1.t_2.v has type varchar(20)" in compressed.error_msg
     assert "shard_1.t_6" in versioned.error_msg
     assert "t_x" in rules.error_msg
@@ -303,11 +319,11 @@ def test_ids_that_do_not_fit_their_mapping(fresh: Database) -> None:
     highest = (1 << 44) - 1
     fresh.execute(f"INSERT INTO shard_1.t_1 (id) VALUES (1), ({highest})", "INSERT INTO shard_2.t_2 (id) VALUES (-1)")
     results = [r for r in check_subtask(source_of(fresh), subtask_of(fresh)) if r.name == "auto_increment_ID"]
-    assert [result.code for result in results] == [12020]
+    assert [result.code for result in results] == [12020, 12022]
     assert f"shard_2.t_2.id (0 to {highest}), which holds -1 to -1" in results[0].error_msg
     fresh.execute(f"INSERT INTO shard_1.t_1 (id) VALUES ({highest + 1})", "DELETE FROM shard_2.t_2")
     results = [r for r in check_subtask(source_of(fresh), subtask_of(fresh)) if r.name == "auto_increment_ID"]
-    assert [result.code for result in results] == [12020]
+    assert [result.code for result in results] == [12020, 12022]
     assert f"holds 1 to {highest + 1}" in results[0].error_msg
 
 
@@ -366,12 +382,13 @@ def test_what_mysql_cannot_merge(fresh: Database) -> None:
         " REFERENCES shard_1.t_1 (id) ON DELETE CASCADE)",
         "CREATE TABLE shard_1.t_5 (id bigint PRIMARY KEY) ENGINE=MyISAM",
     )
-    results = [r for r in check_subtask(source_of(fresh), subtask_of(fresh)) if r.name == "table_schema"]
+    checked = check_subtask(source_of(fresh), subtask_of(fresh))
+    results = [r for r in checked if r.name == "table_schema"]
+    assert warnings(checked)["primary_key"].error_msg.endswith(": shard_1.t_3")
     assert [(result.code, result.state == pb.CHECK_STATE_FAIL) for result in results] == [
         (12010, True),
         (12013, True),
         (12014, True),
-        (12012, False),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pymysql
@@ -11,9 +11,12 @@ from proto import errors
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
 from worker.connection import Session, errno_of, rows, text_of
-from worker.trouble import reason_of
+from worker.trouble import Trouble, reason_of, trouble
 
 SHOWN_TABLES = 10
+
+READ_SECONDS = 120
+"""How long one question of a check may take."""
 
 DESCRIPTIONS = {
     "connection": "the source can be reached and logged in to",
@@ -23,24 +26,57 @@ DESCRIPTIONS = {
     "binlog_format": "binlog_format is ROW",
     "binlog_row_image": "row events hold every column",
     "binlog_db": "no filter keeps routed schemas out of the binary log",
+    "binlog_retention": "the source keeps its binary logs for longer than the copy takes",
+    "gtid_gaps": "the source's GTID set and the start's have no holes",
+    "meta_position": "the start position is still in the binary log",
     "replication_privilege": "the source's user may read the binary log",
     "dump_privilege": "the source's user may read the tables",
+    "conn_number": "source and target allow the connections that the task opens",
     "online_ddl": "no online schema change is under way",
     "table_schema": "the tables can be merged",
-    "auto_increment_ID": "ids fit their mapping and do not collide",
-    "meta_position": "the start position is still in the binary log",
+    "primary_key": "every table has a primary or unique NOT NULL key",
+    "auto_increment_ID": "ids fit their mapping and their column, and counters do not collide",
+    "duplicate_keys": "no two shard tables of a target have rows of the same key",
     "target_connection": "the target can be reached and logged in to",
+    "downstream_version": "the target's version is supported",
     "target_privilege": "the target's user may do what the task does",
     "schema_of_shard_tables": "target tables hold their shard tables",
+    "downstream_table_empty": "target tables hold no rows but the task's own",
+    "collation": "the target tells keys apart that a source tells apart",
+    "sql_mode": "statements mean the same at source and target",
+    "free_space": "the target has room for the tables",
+    "local_infile": "the target takes rows in the form in which they are sent",
+    "empty_region": "TiDB has few empty regions",
+    "region_distribution": "TiDB's regions are spread evenly",
+    "downstream_mutex_features": "TiDB runs no PITR and no CDC beside a physical import",
+    "clock_skew": "the clocks of source, target, worker and master agree",
+    "spark": "the worker's Spark has slots for lanes and chunk readers",
+    "relay_disk": "the worker has room for the relay log",
 }
 """Every item by its name: DM's name where DM has the item."""
+
+NOT_HERE = {
+    "local_infile": "rows are sent as INSERT statements, never by LOAD DATA LOCAL",
+    "empty_region": "it concerns TiDB's physical import; rows are written here by SQL alone",
+    "region_distribution": "it concerns TiDB's physical import; rows are written here by SQL alone",
+    "downstream_mutex_features": "it concerns TiDB's physical import; rows are written here by SQL alone",
+}
+"""Items that have nothing to look at: they pass, and say why."""
 
 EVERY_ITEM = "all"
 """In `ignore-checking-items`: run none."""
 
 
-def passed(item: str, source: str) -> pb.CheckResult:
-    return pb.CheckResult(name=item, desc=DESCRIPTIONS[item], state=pb.CHECK_STATE_PASS, source=source)
+def passed(item: str, source: str, told: str = "") -> pb.CheckResult:
+    """``told``: what was found, for people."""
+    desc = f"{DESCRIPTIONS[item]}: {told}" if told else DESCRIPTIONS[item]
+    return pb.CheckResult(name=item, desc=desc, state=pb.CHECK_STATE_PASS, source=source)
+
+
+def not_here(item: str, source: str) -> pb.CheckResult:
+    """Of an item of NOT_HERE."""
+    desc = f"does not apply here: {NOT_HERE[item]}"
+    return pb.CheckResult(name=item, desc=desc, state=pb.CHECK_STATE_PASS, source=source)
 
 
 def failed(item: str, source: str, error: ShardmergeError) -> pb.CheckResult:
@@ -85,18 +121,32 @@ class Checklist:
     def wants(self, item: str) -> bool:
         return EVERY_ITEM not in self.ignored and item not in self.ignored
 
-    def run(self, item: str, find: Finder) -> None:
+    def run(self, item: str, find: Finder, *, privilege_of: str = "") -> None:
+        """``privilege_of``: the item that tells which privilege ``find`` needs: where that is missing, this one only
+        warns that it could not look."""
         if not self.wants(item):
             return
         found: list[pb.CheckResult] = []
         try:
             found.extend(find())
         except pymysql.MySQLError as error:
-            found.append(failed(item, self.source, broken(self.source, error)))
+            if privilege_of and trouble(errno_of(error)) is Trouble.PRIVILEGE:
+                reason = f"{reason_of(error)} (errno {errno_of(error)})"
+                found.append(warned(item, self.source, _unseen(self.source, reason, privilege_of)))
+            else:
+                found.append(failed(item, self.source, broken(self.source, error)))
         except ShardmergeError as error:
-            reason, way_out = str(error), error.workaround
-            found.append(failed(item, self.source, errors.check.RULES(reason=reason, way_out=way_out)))
+            if privilege_of and error.spec is errors.relay.PRIVILEGE_MISSING:
+                found.append(warned(item, self.source, _unseen(self.source, str(error), privilege_of)))
+            else:
+                reason, way_out = str(error), error.workaround
+                found.append(failed(item, self.source, errors.check.RULES(reason=reason, way_out=way_out)))
         self.results.extend(found or [passed(item, self.source)])
+
+
+def _unseen(source: str, reason: str, item: str) -> ShardmergeError:
+    server = "target" if item == "target_privilege" else f"source {source}"
+    return errors.check.CHECK_BROKEN(server=server, reason=reason, way_out=f"Grant what item {item} names.")
 
 
 def broken(source: str, error: pymysql.MySQLError) -> ShardmergeError:
@@ -114,7 +164,7 @@ def variable(session: Session, name: str) -> str | None:
     return text_of(found[0][1]) if found else None
 
 
-def some(names: list[str]) -> str:
+def some(names: Sequence[str]) -> str:
     """A list for a message: the first few names and how many more."""
     more = len(names) - SHOWN_TABLES
     return ", ".join(names[:SHOWN_TABLES]) + (f" and {more} more" if more > 0 else "")

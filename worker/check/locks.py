@@ -63,7 +63,7 @@ def check_locks(checklist: Checklist, reads: Reads, target: Session | None) -> N
         server=f"source {checklist.source}",
         user=reads.grants.account,
         missing=f"{_LOCK}, which reading {some(names)} at one position takes",
-        grant=" ".join(reads.grants.schema_statement([_LOCK], schema) for schema in locked),
+        grant="\n".join(reads.grants.schema_statement([_LOCK], schema) for schema in locked),
     )
     checklist.results.append(failed(_ITEM, checklist.source, missing))
 

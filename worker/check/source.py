@@ -12,8 +12,9 @@ from proto import errors
 from proto import worker_pb2 as pb
 from worker.check.findings import Checklist, failed, some, variable, warned
 from worker.check.grants import Grants, parse_grants
-from worker.connection import ServerInfo, Session, position_statement, rows, server_info, text_of
+from worker.connection import Endpoint, ServerInfo, Session, position_statement, rows, server_info, text_of
 from worker.position import SourcePosition
+from worker.relay.source_state import source_state
 from worker.trouble import Trouble, errno_of, reason_of, trouble
 
 _OLDEST = {"mysql": (5, 7, 0), "mariadb": (10, 2, 0)}
@@ -224,6 +225,11 @@ def _position(view: SourceView, position: SourcePosition, key: str) -> Iterator[
         )
         if text_of(purged):
             reason = f"transactions {text_of(purged)} are purged"
+    else:
+        state = source_state(view.session, view.info, view.source_id, Endpoint.from_proto(getattr(view.config, "from")))
+        missing = state.missing_behind(position.gtid_set)
+        if missing:
+            reason = f"transactions from {missing} on are purged"
     if reason:
         names = list(logs) or ["none"]
         yield failed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pymysql
@@ -13,7 +13,7 @@ from proto.errors import ErrorSpec, ShardmergeError
 from worker.check.findings import Checklist, failed, some, warned
 from worker.check.source import SourceView
 from worker.connection import quote_name, rows, text_of
-from worker.plan import ColumnPlan, PartitionId, TablePlan
+from worker.plan import TablePlan
 from worker.rules import Rules, check_partitions
 from worker.schema import inspect_tables, list_tables
 from worker.table import Table
@@ -73,7 +73,7 @@ def check_tables(checklist: Checklist, view: SourceView, tables: TablesView, *, 
     checklist.run("dump_privilege", lambda: _dump_privilege(view, tables))
     checklist.run("online_ddl", lambda: _online_ddl(view, tables))
     checklist.run("table_schema", lambda: _table_schema(view, tables, snapshot))
-    checklist.run("auto_increment_ID", lambda: _ids(view, tables))
+    checklist.run("primary_key", lambda: _primary_key(view, tables))
 
 
 def _online_ddl(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
@@ -103,7 +103,7 @@ def _dump_privilege(view: SourceView, tables: TablesView) -> Iterator[pb.CheckRe
                 server=f"source {source}",
                 user=grants.account,
                 missing=f"SELECT on {some(names)}",
-                grant=" ".join(grants.schema_statement(["SELECT"], schema) for schema in unreadable),
+                grant="\n".join(grants.schema_statement(["SELECT"], schema) for schema in unreadable),
             ),
         )
     # information_schema shows only tables of which one may do something: a schema read table by table
@@ -117,7 +117,7 @@ def _dump_privilege(view: SourceView, tables: TablesView) -> Iterator[pb.CheckRe
                 source=source,
                 user=grants.account,
                 schemas=some(partly),
-                grant=" ".join(grants.schema_statement(["SELECT"], schema) for schema in partly),
+                grant="\n".join(grants.schema_statement(["SELECT"], schema) for schema in partly),
             ),
         )
 
@@ -145,16 +145,19 @@ def _table_schema(view: SourceView, tables: TablesView, snapshot: bool) -> Itera
     cascading = _cascading(view, tables)
     if cascading:
         yield failed("table_schema", source, _listed(errors.check.CASCADES, source, cascading))
-    plain = [_name(table) for table in tables.tables if table.engine.lower() in _NOT_TRANSACTIONAL]
+    plain = [table_name(table) for table in tables.tables if table.engine.lower() in _NOT_TRANSACTIONAL]
     if plain:
         report = failed if snapshot else warned
         yield report("table_schema", source, _listed(errors.check.NOT_TRANSACTIONAL, source, plain))
-    keyless = [_name(plan.table) for plan in tables.plans if not plan.key]
+
+
+def _primary_key(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+    keyless = [table_name(plan.table) for plan in tables.plans if not plan.key]
     if keyless:
-        yield warned("table_schema", source, _listed(errors.check.NO_KEY, source, keyless))
+        yield warned("primary_key", view.source_id, _listed(errors.check.NO_KEY, view.source_id, keyless))
 
 
-def _name(table: Table) -> str:
+def table_name(table: Table) -> str:
     return f"{table.schema}.{table.name}"
 
 
@@ -187,59 +190,3 @@ def _cascading(view: SourceView, tables: TablesView) -> list[str]:
     return [
         f"{schema}.{table} ({constraint})" for schema, table, constraint in sorted(names) if (schema, table) in routed
     ]
-
-
-def _ids(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
-    for plan in tables.plans:
-        for column in plan.columns:
-            if isinstance(column.mapping, PartitionId):
-                yield from _id_range(view, plan, column, column.mapping)
-    by_target: dict[str, list[TablePlan]] = {}
-    for plan in tables.plans:
-        by_target.setdefault(plan.target_name, []).append(plan)
-    for target, plans in by_target.items():
-        risky = [_name(plan.table) for plan in plans if _counts_by_itself(plan)]
-        if len(risky) > 1:
-            yield warned(
-                "auto_increment_ID",
-                view.source_id,
-                errors.check.ID_COLLISION_RISK(
-                    source=view.source_id, count=len(risky), target=target, tables=some(risky)
-                ),
-            )
-
-
-def _counts_by_itself(plan: TablePlan) -> bool:
-    """Whether the key is a counter of its own table that goes to the target as it is."""
-    key: Sequence[ColumnPlan] = [plan.columns[index] for index in plan.key]
-    return len(key) == 1 and key[0].column.auto_increment and key[0].mapping is None
-
-
-def _id_range(view: SourceView, plan: TablePlan, column: ColumnPlan, mapping: PartitionId) -> Iterator[pb.CheckResult]:
-    table, name = plan.table, column.column.name
-    leading = {unique[0] for unique in table.unique_keys}
-    if name not in leading:
-        return  # it would take a full scan; the copy checks every value anyway
-    [(low, high)] = rows(
-        view.session,
-        f"SELECT MIN({quote_name(name)}), MAX({quote_name(name)}) "
-        f"FROM {quote_name(table.schema)}.{quote_name(table.name)}",
-    )
-    if low is None:
-        return
-    highest = (1 << mapping.bits) - 1
-    if int(low) < 0 or int(high) > highest:
-        yield failed(
-            "auto_increment_ID",
-            view.source_id,
-            errors.check.ID_RANGE(
-                source=view.source_id,
-                bits=mapping.bits,
-                schema=table.schema,
-                table=table.name,
-                column=name,
-                highest=highest,
-                low=low,
-                high=high,
-            ),
-        )

@@ -70,7 +70,7 @@ def _privileges(
             "target_privilege",
             source,
             errors.check.PRIVILEGE(
-                server="target", user=grants.account, missing="; ".join(missing), grant=" ".join(statements)
+                server="target", user=grants.account, missing="; ".join(missing), grant="\n".join(statements)
             ),
         )
 

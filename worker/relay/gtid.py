@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from itertools import pairwise
 
 from worker.binlog.gtids import SetPart
 from worker.relay.stretch import Free
@@ -144,6 +145,17 @@ class GtidSet:
             if self._latest.get((domain, server), 0) < number:
                 return f"{domain}-{server}-{number}"
         return "" if other._domains else self.lacks(other)
+
+    def holes(self) -> list[str]:
+        """What a MySQL set lacks between its first and its last number of a server: "uuid:6-8". MariaDB's sets name
+        last numbers alone and have none."""
+        found: list[str] = []
+        for source in sorted(self._intervals):
+            spans = self._intervals[source]
+            for (_, last), (first, _) in pairwise(spans):
+                gap = f"{last + 1}" if first == last + 2 else f"{last + 1}-{first - 1}"
+                found.append(f"{_name(source)}:{gap}")
+        return found
 
     def common(self, other: GtidSet) -> GtidSet:
         """What both sets hold."""

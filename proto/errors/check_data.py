@@ -1,0 +1,92 @@
+"""Pre-check errors about the rows themselves: keys, ids, texts, what the target holds. See proto/errors/check.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from proto.errors.spec import Level, Scope, define
+
+_define = partial(define, error_class="check")
+ID_NEAR_LIMIT = _define(
+    12022,
+    "auto-increment-near-limit",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: the next AUTO_INCREMENT id of a table has come to {percent} % or more of what there is "
+    "room for: {tables}",
+    workaround='Widen the column at the source and at the target, or give the mapping\'s original id more bits ("" for '
+    "an unused part of `partition id`), before the ids are used up: an id that does not fit stops the task.",
+)
+DUPLICATE_KEYS = _define(
+    12023,
+    "duplicate-keys",
+    scope=Scope.SOURCE,
+    message="{target}: key ({columns}) has the same value in several rows: {found}{more}",
+    workaround="One of the rows would evict the other, so that the task would stop there. Map the key with `partition "
+    "id` (or add prefix, add suffix), route the tables to different targets, or change the rows at a source.",
+)
+KEYS_NOT_COMPARED = _define(
+    12024,
+    "keys-not-compared",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="{target}: whether key ({columns}) has the same value in several shard tables is not known: {reason}",
+    workaround="{way_out}",
+)
+KEY_RANGES_OVERLAP = _define(
+    12025,
+    "partition-ranges-overlap",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="{target}: `partition id` gives ids of {column} out of one range to several shard tables: {tables}",
+    workaround="Give each source an instance number of its own (the mapping's first argument), and each schema and "
+    "table a number of its own.",
+)
+TARGET_NOT_EMPTY = _define(
+    12037,
+    "target-table-not-empty",
+    scope=Scope.TARGET,
+    message="{target} holds rows that the task has no record of: {found}",
+    workaround="The copy stops at the first row whose key is there already. Empty the table, or route to another one. "
+    "Rows that are known to share no key with the shard tables may stay: ignore-checking-items: "
+    "[downstream_table_empty]. For a target that was loaded by other means: task-mode: incremental.",
+)
+TARGET_ROWS_OVERWRITTEN = _define(
+    12038,
+    "target-rows-overwritten",
+    scope=Scope.TARGET,
+    level=Level.MEDIUM,
+    message="{target} holds rows that the task has no record of: {found}; with safe-mode the stream writes over those "
+    "of the same keys",
+    workaround="Nothing to do if they are an older state of the same rows that the copy does not come to. The copy "
+    "itself writes over nothing, safe-mode or not: it stops at the first row whose key is there already.",
+)
+TARGET_ROWS_BESIDE = _define(
+    12039,
+    "target-rows-beside",
+    scope=Scope.TARGET,
+    level=Level.LOW,
+    message="{target} holds rows of which the task has no record, outside of the ids that `partition id` gives to the "
+    "shard tables of this source",
+    workaround="Nothing to do if another source or another task writes them: they do not collide with this source's. "
+    "`dmctl compare` may call them extra.",
+)
+COLLATION_COARSER = _define(
+    12061,
+    "collation-tells-less-apart",
+    scope=Scope.TARGET,
+    level=Level.MEDIUM,
+    message="{target}: in a unique key the target may take two texts for one that a source tells apart: {columns}",
+    workaround="Give the target's column the source's collation (or the character set's _bin) before the task starts: "
+    "the task stops at the first two rows that become one key.",
+)
+SQL_MODE_DIFFERS = _define(
+    12062,
+    "sql-mode-differs",
+    scope=Scope.TARGET,
+    level=Level.LOW,
+    message="source {source}: the global sql_mode of source and target differ in what statements mean: {differences}",
+    workaround="Copied rows do not depend on it: the task's sessions set their own sql_mode, and each DDL runs under "
+    "the one that it had at the source. Applications that move to the target do: SET GLOBAL sql_mode there as at the "
+    "source.",
+)

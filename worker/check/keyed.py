@@ -1,0 +1,204 @@
+"""The unique keys of a target table as its shard tables have them: how they are read, mapped, compared.
+
+A key travels between workers as one text per column, as it will stand at the target (mapped): numbers and times as the
+server prints them, texts and labels as the hex of their UTF-8, binary as hex. Kinds of which equal values may have
+several texts (FLOAT, SET, JSON …) have no form and are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from proto import worker_pb2 as pb
+from worker.connection import Session, quote_name
+from worker.plan import AddPrefix, AddSuffix, ColumnPlan, PartitionId, TablePlan
+from worker.table import Column, Table, ValueKind
+from worker.target_table import find_target
+
+_WORDS = {
+    ValueKind.INTEGER: "number",
+    ValueKind.YEAR: "number",
+    ValueKind.DECIMAL: "decimal",
+    ValueKind.DATE: "date",
+    ValueKind.DATETIME: "time",
+    ValueKind.TIMESTAMP: "time",
+    ValueKind.STRING: "text",
+    ValueKind.ENUM: "text",
+    ValueKind.BINARY: "bytes",
+}
+_HEXED = frozenset({"text", "bytes"})
+_PLAIN = frozenset({"number", "decimal"})
+_SCALED = frozenset({"decimal", "time"})  # of another scale the same value has another text
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of the key: ``item`` as the shard table has it, ``collation`` what the target compares it by ("" for
+    what is no text)."""
+
+    item: ColumnPlan
+    collation: str
+
+    @property
+    def word(self) -> str:
+        """Its form; "" when it has none."""
+        word = _WORDS.get(self.item.column.kind, "")
+        return f"{word} {self.item.column.type_text}" if word in _SCALED else word
+
+    @property
+    def _kind(self) -> str:
+        return _WORDS[self.item.column.kind]
+
+    @property
+    def name(self) -> str:
+        """At the source, quoted."""
+        return quote_name(self.item.column.name)
+
+    @property
+    def read(self) -> str:
+        """An expression for its unmapped text."""
+        column = self.item.column
+        match self._kind:
+            case "text":
+                return f"HEX(CONVERT({self.name} USING utf8mb4))"
+            case "bytes":
+                return f"HEX(CAST({self.name} AS BINARY{f'({column.length})' if column.length else ''}))"
+            case _:
+                return f"CAST({self.name} AS CHAR)"
+
+    def mapped(self, text: str) -> str:
+        """As it will stand at the target."""
+        match self.item.mapping:
+            case PartitionId(prefix=prefix):
+                return str(int(text) + prefix)
+            case AddPrefix(text=affix):
+                return affix.encode().hex().upper() + text
+            case AddSuffix(text=affix):
+                return text + affix.encode().hex().upper()
+            case None:
+                return text
+
+    def unmapped(self, text: str) -> str | None:
+        """None when the mapping makes no such value."""
+        match self.item.mapping:
+            case PartitionId(prefix=prefix, bits=bits):
+                original = int(text) - prefix
+                return str(original) if 0 <= original < 1 << bits else None
+            case AddPrefix(text=affix):
+                put = affix.encode().hex().upper()
+                return text[len(put) :] if text.startswith(put) else None
+            case AddSuffix(text=affix):
+                put = affix.encode().hex().upper()
+                return text[: len(text) - len(put)] if text.endswith(put) else None
+            case None:
+                return text
+
+    def literal(self, text: str) -> str:
+        """SQL of an unmapped text, to be compared with the column by its index."""
+        match self._kind:
+            case "text":
+                column = self.item.column
+                return f"CONVERT(_utf8mb4 X'{text}' USING {column.charset}) COLLATE {column.collation}"
+            case "bytes":
+                return f"X'{text}'"
+            case "number" | "decimal":
+                return text
+            case _:
+                return f"'{text}'"
+
+    def shown(self, text: str) -> str:
+        """For people."""
+        if self._kind == "text":
+            return repr(bytes.fromhex(text).decode("utf-8", "replace"))
+        return f"X'{text}'" if self._kind == "bytes" else text
+
+
+@dataclass(frozen=True, slots=True)
+class MergedKey:
+    """``names``: the key's columns at the target, in lower case. ``unique``: the shard table's own rows are told apart
+    by them, too."""
+
+    plan: TablePlan
+    names: tuple[str, ...]
+    columns: tuple[KeyColumn, ...]
+    unique: bool
+
+    @property
+    def form(self) -> str:
+        """ "" when some column has none."""
+        words = [column.word for column in self.columns]
+        return ", ".join(words) if all(words) else ""
+
+    @property
+    def full_name(self) -> str:
+        return f"{quote_name(self.plan.table.schema)}.{quote_name(self.plan.table.name)}"
+
+    @property
+    def not_null(self) -> str:
+        """Condition of the rows that a unique key keeps apart."""
+        return " AND ".join(f"{column.name} IS NOT NULL" for column in self.columns if column.item.column.nullable)
+
+    def mapped(self, values: Iterable[object]) -> tuple[str, ...]:
+        return tuple(column.mapped(str(value)) for column, value in zip(self.columns, values, strict=True))
+
+    def shown(self, values: Sequence[str]) -> str:
+        return ", ".join(column.shown(value) for column, value in zip(self.columns, values, strict=True))
+
+    def to_proto(self) -> pb.KeyShard:
+        """Without range and samples."""
+        table = self.plan.table
+        lacking = [column.item.column for column in self.columns if not column.word]
+        return pb.KeyShard(
+            source=self.plan.source,
+            schema=table.schema,
+            table=table.name,
+            target_schema=self.plan.target_schema,
+            target_table=self.plan.target_table,
+            columns=self.names,
+            form=self.form,
+            unique=self.unique,
+            why=f"column {lacking[0].name} of {table.schema}.{table.name} is {lacking[0].type_text}" if lacking else "",
+        )
+
+
+def merged_keys(target: Session | None, plans: Sequence[TablePlan]) -> list[MergedKey]:
+    """All unique keys of all target tables, as the shard tables have them. A shard table without all of a key's columns
+    has no part in it. Raises ``pymysql.MySQLError``.
+
+    A target table that is missing will have the first shard table's keys. ``target`` None: as if all were missing.
+    """
+    groups: dict[str, list[TablePlan]] = {}
+    for plan in plans:
+        groups.setdefault(plan.target_name, []).append(plan)
+    found: list[MergedKey] = []
+    for group in groups.values():
+        merged = None if target is None else find_target(target, group[0])
+        keys, columns = _of_target(merged) if merged is not None else _of_first(group[0])
+        for key in keys:
+            found += (made for plan in group if (made := _as_of(plan, key, columns)) is not None)
+    return found
+
+
+def _of_target(table: Table) -> tuple[list[tuple[str, ...]], Mapping[str, Column]]:
+    by_name = {column.name.lower(): column for column in table.columns}
+    return [tuple(name.lower() for name in key) for key in table.unique_keys], by_name
+
+
+def _of_first(plan: TablePlan) -> tuple[list[tuple[str, ...]], Mapping[str, Column]]:
+    to_target = {item.column.name: item.target_name.lower() for item in plan.columns}
+    keys = [
+        tuple(to_target[name] for name in key)
+        for key in plan.table.unique_keys
+        if all(name in to_target for name in key)
+    ]
+    return keys, {item.target_name.lower(): item.column for item in plan.columns}
+
+
+def _as_of(plan: TablePlan, key: tuple[str, ...], merged: Mapping[str, Column]) -> MergedKey | None:
+    by_name = {item.target_name.lower(): item for item in plan.columns}
+    if not all(name in by_name and name in merged for name in key):
+        return None
+    columns = tuple(KeyColumn(by_name[name], merged[name].collation) for name in key)
+    own = frozenset(column.item.column.name for column in columns)
+    return MergedKey(plan, key, columns, any(frozenset(unique) <= own for unique in plan.table.unique_keys))
