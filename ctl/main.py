@@ -14,12 +14,14 @@ from ctl.commands.binlog import binlog, handle_error
 from ctl.commands.binlog_schema import binlog_schema, operate_schema
 from ctl.commands.check_task import check_task
 from ctl.commands.compare import compare
+from ctl.commands.config import config, get_config
 from ctl.commands.list_member import list_member
 from ctl.commands.operate_source import operate_source
 from ctl.commands.operate_task import pause_task, resume_task, stop_task
 from ctl.commands.purge_relay import purge_relay
 from ctl.commands.quarantine import quarantine
 from ctl.commands.query_status import query_status
+from ctl.commands.rules import rules
 from ctl.commands.shard_ddl import shard_ddl
 from ctl.commands.shard_ddl_lock import shard_ddl_lock, show_ddl_locks, unlock_ddl_lock
 from ctl.commands.start_task import start_task
@@ -32,9 +34,7 @@ from proto.errors import ShardmergeError
 
 _LATER = frozenset(
     {
-        "config",
         "encrypt",
-        "get-config",
         "offline-member",
         "operate-leader",
         "pause-relay",
@@ -102,6 +102,7 @@ def help_command(context: click.Context, command: str | None) -> int:
 for _command in (
     operate_source,
     check_task,
+    rules,
     start_task,
     update_task,
     query_status,
@@ -120,9 +121,12 @@ for _command in (
     shard_ddl_lock,
     show_ddl_locks,
     unlock_ddl_lock,
+    config,
+    get_config,
     help_command,
 ):
     dmctl.add_command(_command)
+dmctl.add_command(get_config, "get-task-config")
 
 
 def run(arguments: list[str]) -> int:

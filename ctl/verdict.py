@@ -30,6 +30,7 @@ Answer = (
     | pb.PreviewDDLResponse
     | pb.OperateSchemaResponse
     | pb.QuarantineResponse
+    | pb.ExplainRulesResponse
 )
 
 
@@ -54,6 +55,7 @@ def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
             | pb.UpdateTaskResponse()
             | pb.OperateSchemaResponse()
             | pb.QuarantineResponse()
+            | pb.ExplainRulesResponse()
         ):
             return tuple(
                 SourceFailure(part.source or part.worker, part.error if part.HasField("error") else None, part.msg)

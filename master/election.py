@@ -28,11 +28,12 @@ class Election:
     Start it when the gRPC server answers: the record tells others where to go.
     """
 
-    def __init__(self, etcd: Etcd, name: str, address: str, ttl: float) -> None:
+    def __init__(self, etcd: Etcd, name: str, address: str, ttl: float, settings: str = "") -> None:
         self._etcd = etcd
         self._name = name
         self._address = address
         self._ttl = ttl
+        self._settings = settings
         self._stop = threading.Event()
         self._lead: _Lead | None = None
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
@@ -124,7 +125,7 @@ class Election:
                 get_logger(master=self._name).warning("cannot join", error=str(taken))
                 return False
         condition = KeyIs(key, record.mod_revision) if record else KeyAbsent(key)
-        value = keys.encode(pb.MasterRecord(name=self._name, address=self._address))
+        value = keys.encode(pb.MasterRecord(name=self._name, address=self._address, settings=self._settings))
         return self._etcd.txn([condition], [Put(key, value, lease.id)]).ok
 
     def _campaign(self, lease: Lease) -> None:

@@ -13,7 +13,7 @@ import click
 
 from master.server import Master
 from master.settings import Settings
-from proto.config.daemon import load_master
+from proto.config.daemon import load_master, shown
 from proto.errors import ShardmergeError
 from proto.log import configure, get_logger
 
@@ -59,6 +59,7 @@ def main(
                 member_ttl=file.worker_ttl,
                 rpc_timeout=file.rpc_timeout,
                 lock_alert=file.lock_alert_seconds,
+                shown=shown(file),
             )
         )
     except ShardmergeError as error:

@@ -8,10 +8,12 @@ import threading
 from master import compare
 from master.binlog_ops import BinlogOps
 from master.compare import CompareService
+from master.configs import Configs
 from master.ddl_lock_commands import DdlLockCommands
 from master.ddl_locks import DdlLocks
 from master.ddl_preview import DdlPreviews
 from master.election import Election
+from master.explain import Explanations
 from master.quarantine import Quarantines
 from master.relays import Relays
 from master.scheduler import Scheduler
@@ -43,7 +45,7 @@ class Master:
         self._ending = threading.Event()
         self._etcd = Etcd(settings.etcd)
         self._workers = Workers()
-        self._election = Election(self._etcd, settings.name, settings.advertise, settings.member_ttl)
+        self._election = Election(self._etcd, settings.name, settings.advertise, settings.member_ttl, settings.shown)
         self._store = Store(self._etcd, self._election)
         self._scheduler = Scheduler(self._etcd, self._store, self._election, self._workers)
         self._locks = DdlLocks(self._etcd, self._store, self._election, settings.lock_alert)
@@ -60,6 +62,8 @@ class Master:
             DdlPreviews(self._store, self._workers, settings.rpc_timeout),
             Schemas(self._store, self._workers, settings.rpc_timeout),
             Quarantines(self._store, self._workers),
+            Explanations(self._store, self._workers, settings.rpc_timeout),
+            Configs(self._store),
         )
         self._server = make_server(_THREADS, (SERVICE, compare.SERVICE), f"dm-master {settings.name}")
         add_MasterServicer_to_server(service, self._server)

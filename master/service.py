@@ -5,8 +5,10 @@ from __future__ import annotations
 import grpc
 
 from master.binlog_ops import BinlogOps
+from master.configs import Configs
 from master.ddl_lock_commands import DdlLockCommands
 from master.ddl_preview import DdlPreviews
+from master.explain import Explanations
 from master.members import list_members
 from master.quarantine import Quarantines
 from master.relays import Relays
@@ -38,6 +40,8 @@ class Service(MasterServicer):
         previews: DdlPreviews,
         schemas: Schemas,
         quarantines: Quarantines,
+        explanations: Explanations,
+        configs: Configs,
     ) -> None:
         self._store = store
         self._sources = sources
@@ -50,6 +54,8 @@ class Service(MasterServicer):
         self._previews = previews
         self._schemas = schemas
         self._quarantines = quarantines
+        self._explanations = explanations
+        self._configs = configs
 
     def OperateSource(
         self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
@@ -90,6 +96,12 @@ class Service(MasterServicer):
         self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext
     ) -> pb.UnlockDDLLockResponse:
         return self._locks.unlock(request)
+
+    def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> pb.GetConfigResponse:
+        return self._configs.get(request)
+
+    def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ExplainRulesResponse:
+        return self._explanations.explain(request)
 
     def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
         return self._previews.preview(request)

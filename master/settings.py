@@ -12,7 +12,7 @@ class Settings:
     ``member_ttl``: lease behind leadership and membership; a dead leader is followed by another one after
     that long. ``rpc_timeout``: how long a command waits for workers. ``drain``: how long a stop may take to
     finish answers under way. ``lock_alert``: age at which the lock of a sharding DDL is told in the log, and the time
-    until it is told again.
+    until it is told again. ``shown``: what the process was told, as YAML without secrets.
     """
 
     name: str
@@ -23,3 +23,4 @@ class Settings:
     rpc_timeout: float = 60.0
     drain: float = 10.0
     lock_alert: float = 300.0
+    shown: str = ""

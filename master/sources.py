@@ -53,9 +53,9 @@ class Sources:
         if request.worker and len(request.files) > 1:
             raise errors.master.BAD_REQUEST(reason="a worker holds one source: give one file with --worker")
         configs = [parse_source(file.content, file.name) for file in request.files]
-        return [self._create_one(one, request.worker) for one in configs]
+        return [self._create_one(file, one, request.worker) for file, one in zip(request.files, configs, strict=True)]
 
-    def _create_one(self, source: config.SourceConfig, wanted: str) -> pb.SourceResult:
+    def _create_one(self, file: pb.ConfigFile, source: config.SourceConfig, wanted: str) -> pb.SourceResult:
         source_id = source.source_id
         try:
             with self.store.deciding() as state:
@@ -66,7 +66,7 @@ class Sources:
                 holder = wanted or next(iter(_free(state)), "")
                 if wanted:
                     _refuse_busy(wanted, state)
-                revision = self.store.add_source(source, holder)
+                revision = self.store.add_source(source, holder, file.name, file.content)
         except ShardmergeError as error:
             return failed(source_id, wanted, error)
         if not holder:

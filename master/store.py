@@ -67,11 +67,15 @@ class Store:
             case Unbind():
                 self._commit(f"the binding of source {step.source}", [as_read], [Delete(key)])
 
-    def add_source(self, source: config.SourceConfig, worker: str) -> int:
-        """Store a new source and bind it to a live, free ``worker`` ("": to none yet); the revision."""
+    def add_source(self, source: config.SourceConfig, worker: str, file_name: str = "", yaml: str = "") -> int:
+        """Store a new source and bind it to a live, free ``worker`` ("": to none yet); the revision.
+
+        ``file_name``, ``yaml``: of its file, as it was given.
+        """
+        record = pb.SourceRecord(config=source, file_name=file_name, yaml=yaml)
         key = keys.source(source.source_id)
         conditions: list[Condition] = [KeyAbsent(key), KeyAbsent(keys.bound(source.source_id))]
-        operations: list[Operation] = [Put(key, keys.encode(pb.SourceRecord(config=source)))]
+        operations: list[Operation] = [Put(key, keys.encode(record))]
         if worker:
             conditions.append(KeyPresent(keys.worker(worker)))
             operations.append(_binding(source.source_id, worker))

@@ -19,6 +19,8 @@ from proto.config.task import TaskFile, parse_task, with_ends
 
 _Op = pb.OperateTaskRequest.Op
 
+_EXPECTED = {Goal.PAUSED: common_pb2.STAGE_PAUSED, Goal.RUNNING: common_pb2.STAGE_RUNNING}
+
 _PASSED = "pre-check is passed"
 
 
@@ -99,7 +101,8 @@ class Tasks:
         )
 
     def start(self, request: pb.StartTaskRequest) -> pb.StartTaskResponse:
-        """Check, store, wait until the workers run it."""
+        """Check, store, wait until the workers run it, or hold it if it is to begin paused."""
+        goal = Goal.PAUSED if request.paused else Goal.RUNNING
         file = with_ends(parse_task(request.file.content, request.file.name), request.start_time, request.stop_at)
         with self.store.deciding() as state:
             selection = select(file, request.sources, state)
@@ -113,6 +116,8 @@ class Tasks:
         )
         if checks.failed:
             return pb.StartTaskResponse(result=False, msg=_refusal(file.name, checks), check_result=checks.notable())
+        if request.check_only:
+            return pb.StartTaskResponse(result=True, msg=_PASSED, check_result=checks.notable())
         # The checks took their time: what was selected must still be what there is to start.
         with self.store.deciding() as state:
             selection = select(file, request.sources, state)
@@ -124,12 +129,11 @@ class Tasks:
             )
             token = uuid.uuid4().hex if request.remove_meta else ""
             records = [
-                state_pb.SubTaskRecord(config=one, expected=common_pb2.STAGE_RUNNING, meta_token=token)
-                for one in selection.new
+                state_pb.SubTaskRecord(config=one, expected=_EXPECTED[goal], meta_token=token) for one in selection.new
             ]
             revision = self.store.add_subtasks(merged_task(task, state), records, state)
         pairs = [(file.name, one.source_id) for one in selection.new]
-        results = self.waiter.subtasks(Goal.RUNNING, pairs, revision)
+        results = self.waiter.subtasks(goal, pairs, revision)
         results += [
             pb.SourceResult(result=True, msg="runs already", source=source, worker=state.bound_name(source))
             for source in selection.running

@@ -105,6 +105,11 @@ class Workers:
     ) -> pb.WorkerQuarantineResponse:
         return self._ask(worker, lambda stub: stub.Quarantine(request, timeout=seconds))
 
+    def explain_rules(
+        self, worker: state.WorkerRecord, request: pb.WorkerExplainRulesRequest, seconds: float
+    ) -> pb.WorkerExplainRulesResponse:
+        return self._ask(worker, lambda stub: stub.ExplainRules(request, timeout=seconds))
+
     def preview_ddl(
         self, worker: state.WorkerRecord, request: pb.WorkerPreviewDDLRequest, seconds: float
     ) -> pb.WorkerPreviewDDLResponse:

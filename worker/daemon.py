@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from proto import compare_pb2_grpc, errors, keys, relay_pb2_grpc, rpc, state_pb2, worker_pb2, worker_pb2_grpc
-from proto.config.daemon import WorkerFile
+from proto.config.daemon import WorkerFile, shown
 from proto.errors import ShardmergeError
 from proto.etcd import Etcd, Snapshot
 from proto.log import get_logger
@@ -45,7 +45,9 @@ class Daemon:
         self._lane_service = LaneService(self._relay)
         self._server = rpc.make_server(_RPC_THREADS, _SERVICES, "dm-worker")
         self._etcd = Etcd(config.etcd)
-        self._registration = Registration(self._etcd, config.name, config.advertise_addr, float(config.keepalive_ttl))
+        self._registration = Registration(
+            self._etcd, config.name, config.advertise_addr, float(config.keepalive_ttl), shown(config)
+        )
         self._shards = EtcdShardDesk(self._etcd)
         self._runner: SourceRunner | None = None
         self._seen = 0  # revision of the records last read and handed on

@@ -33,12 +33,14 @@ class Written:
 class Registration:
     """Owner of ``worker/<name>``. A newer process of the same name takes the record over."""
 
-    def __init__(self, etcd: Etcd, name: str, address: str, ttl: float) -> None:
+    def __init__(self, etcd: Etcd, name: str, address: str, ttl: float, settings: str = "") -> None:
         self._etcd = etcd
         self.name = name
         self._ttl = ttl
         self.incarnation = uuid.uuid4().hex
-        self._record = state_pb2.WorkerRecord(name=name, address=address, incarnation=self.incarnation)
+        self._record = state_pb2.WorkerRecord(
+            name=name, address=address, incarnation=self.incarnation, settings=settings
+        )
         self._lock = threading.Lock()
         self._held: _Held | None = None
 

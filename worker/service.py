@@ -12,6 +12,7 @@ from worker.check import WorkerView, check_keys, check_source, check_subtask, qu
 from worker.connection import Session
 from worker.context import at_target, who_of
 from worker.ddl.preview import preview_ddl
+from worker.explain_rules import explain_rules
 from worker.join.preview import preview
 from worker.quarantine import desk
 from worker.quarantine.desk import Choice
@@ -75,6 +76,11 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self, request: worker_pb2.PreviewUpdateRequest, context: grpc.ServicerContext
     ) -> worker_pb2.PreviewUpdateResponse:
         return preview(request.source, request.subtask)
+
+    def ExplainRules(
+        self, request: worker_pb2.WorkerExplainRulesRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerExplainRulesResponse:
+        return explain_rules(request)
 
     def PreviewDDL(
         self, request: worker_pb2.WorkerPreviewDDLRequest, context: grpc.ServicerContext

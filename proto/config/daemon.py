@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, Field
 
 from proto.config.finding import ConfigFinding, error_of
+from proto.config.masking import without_secrets
 from proto.config.model import Count, FileModel, validate
 from proto.config.source import file_safe
 from proto.config.yamlfile import Document, Place, Tree, read, read_file
@@ -120,6 +121,14 @@ def load_master(path: Path | None, flags: Mapping[str, str] | None = None) -> Ma
 def load_worker(path: Path | None, flags: Mapping[str, str] | None = None) -> WorkerFile:
     """:func:`parse_worker` of a file; None: defaults and flags only. Raises ``config.*``."""
     return parse_worker(read_file(path) if path else "", str(path or "defaults"), flags)
+
+
+def shown(file: MasterFile | WorkerFile) -> str:
+    """What a daemon was told, defaults and flags included, as a file of its kind; secrets are ``******``."""
+    settings = file.model_dump(by_alias=True, mode="json")
+    if isinstance(file, WorkerFile):
+        settings["spark"] = {"master": DEFAULT_SPARK_MASTER, **file.spark}
+    return without_secrets(settings)
 
 
 def _with_flags(document: Document, flags: Mapping[str, str]) -> Document:

@@ -48,6 +48,19 @@ def stop_at(text: str) -> pb.StopAt:
     raise config.STOP_UNREADABLE(given=text)
 
 
+def shown_start(start: pb.StartAt) -> str:
+    """As it is written; "" for none."""
+    match start.WhichOneof("at"):
+        case "time":
+            return start.time
+        case "earliest":
+            return EARLIEST
+        case "latest":
+            return LATEST
+        case _:
+            return ""
+
+
 def shown(stop: pb.StopAt) -> str:
     """As it is written; "" for none."""
     match stop.WhichOneof("at"):

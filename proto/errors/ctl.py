@@ -136,3 +136,51 @@ INTERNAL = _define(
     message="dmctl met a situation it was not made for: {kind}: {reason}",
     workaround="Run the command again with --debug and report what it prints.",
 )
+EXPORT_INTO = _define(
+    80017,
+    "export-directory",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="config export: cannot write to {path}: {reason}",
+    workaround="Give a directory that is not there yet, or an empty one, with -p.",
+)
+IMPORT_FILE = _define(
+    80018,
+    "import-file",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="config import: {path}: {reason}",
+    workaround="Mend the file, or take it away; nothing was sent to the master.",
+)
+IMPORT_DIFFERS = _define(
+    80019,
+    "import-differs",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="config import: {what} is there already, by another file than {path}",
+    workaround="Nothing was changed. Take the file away, or bring the two together first (update-task for a task, "
+    "operate-source for a source); `config task` and `config source` show what is stored.",
+)
+IMPORT_FAILED = _define(
+    80020,
+    "import-failed",
+    scope=Scope.CONFIG,
+    message="config import: {path} was refused: {reason}. {state}",
+    workaround="{instruction}",
+)
+WRITE_FAILED = _define(
+    80021,
+    "file-not-written",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="{path} cannot be written: {reason}",
+    workaround="Give a path where this user may write a file.",
+)
+TABLE_NAME = _define(
+    80022,
+    "table-name",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="{given} does not name one table",
+    workaround="Write it as schema.table; a name that holds a point or a backtick in backticks: `my.schema`.`table`.",
+)

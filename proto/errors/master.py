@@ -1,7 +1,8 @@
 """Master and etcd errors: codes 60001–60999.
 
 60001–60099 etcd · 60101–60199 masters and members · 60201–60299 sources and placement ·
-60301–60399 tasks · 60801–60899 gRPC between the programs · 60901 the unexpected.
+60301–60399 tasks · 60401–60499 stored configurations ·
+60801–60899 gRPC between the programs · 60901 the unexpected.
 """
 
 from __future__ import annotations
@@ -264,6 +265,22 @@ BINLOG_NAME_PLACE = _define(
     level=Level.LOW,
     message="task {task}, source {source} stands before rows, not before a statement: {error}",
     workaround="Rows are skipped only by their exact place: say `-b {place}` if the rows of that event are to be lost.",
+)
+
+MASTER_UNKNOWN = _define(
+    60401,
+    "master-unknown",
+    scope=Scope.CONFIG,
+    message="master {master} is not registered",
+    workaround="list-member --master shows the masters that are alive.",
+)
+CONFIG_NOT_KEPT = _define(
+    60402,
+    "config-not-kept",
+    scope=Scope.CONFIG,
+    message="what {kind} {name} was given was not kept by the version that recorded it",
+    workaround="A task: update-task with its file keeps it. A source: stop and create it with its file. A daemon: "
+    "start it with this version.",
 )
 
 PEER_UNREACHABLE = _define(

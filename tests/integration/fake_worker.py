@@ -141,6 +141,15 @@ class FakeWorker(WorkerServicer):
     ) -> pb.PreviewUpdateResponse:
         return pb.PreviewUpdateResponse(tables=self.behaviour.table_changes)
 
+    def ExplainRules(
+        self, request: pb.WorkerExplainRulesRequest, context: grpc.ServicerContext
+    ) -> pb.WorkerExplainRulesResponse:
+        tables = [
+            pb.TableRules(source=request.source.source_id, schema=each.schema, table=each.table)
+            for each in request.tables
+        ]
+        return pb.WorkerExplainRulesResponse(tables=tables)
+
     def PreviewDDL(
         self, request: pb.WorkerPreviewDDLRequest, context: grpc.ServicerContext
     ) -> pb.WorkerPreviewDDLResponse:

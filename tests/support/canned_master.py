@@ -95,6 +95,12 @@ class CannedMaster(MasterServicer):
     def Quarantine(self, request: pb.QuarantineRequest, context: grpc.ServicerContext) -> Any:
         return self._next("Quarantine", request)
 
+    def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("GetConfig", request)
+
+    def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("ExplainRules", request)
+
     def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> Any:
         return self._next("PreviewDDL", request)
 

@@ -10,6 +10,14 @@ from worker.rules.selector import Selector, compiled, selector
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a table takes part, and the key and entry of the file that decided, as a phrase."""
+
+    passes: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class BlockAllow:
     """MySQL's replication filter rules, as DM applies them (docs: "Block and Allow Table Lists")."""
 
@@ -17,6 +25,7 @@ class BlockAllow:
     ignore_dbs: tuple[Pattern, ...] = ()
     do_tables: tuple[Selector, ...] = ()
     ignore_tables: tuple[Selector, ...] = ()
+    name: str = ""
 
     @staticmethod
     def from_config(task: str, message: pb.BlockAllowList, case_sensitive: bool) -> BlockAllow:
@@ -34,29 +43,43 @@ class BlockAllow:
             schemas(list(message.ignore_dbs)),
             tables(list(message.do_tables)),
             tables(list(message.ignore_tables)),
+            message.name,
         )
 
     def passes(self, schema: str, table: str) -> bool:
-        """Whether the table takes part.
+        """Whether the table takes part."""
+        return self.judge(schema, table).passes
+
+    def judge(self, schema: str, table: str) -> Verdict:
+        """Whether the table takes part, and why.
 
         First the schema: with do-dbs it must be in one of them, else it must be in no ignore-dbs. Then the
         table: in do-tables yes, else in ignore-tables no, else only if there are no do-tables.
         """
-        if not self._schema_passes(schema):
-            return False
-        if any(rule.matches(schema, table) for rule in self.do_tables):
-            return True
-        if any(rule.matches(schema, table) for rule in self.ignore_tables):
-            return False
-        return not self.do_tables
+        of_schema = self._judge_schema(schema)
+        if not of_schema.passes:
+            return of_schema
+        for rule in self.do_tables:
+            if rule.matches(schema, table):
+                return Verdict(True, f"do-tables has {rule.text}")
+        for rule in self.ignore_tables:
+            if rule.matches(schema, table):
+                return Verdict(False, f"ignore-tables has {rule.text}")
+        return Verdict(False, "no entry of do-tables matches") if self.do_tables else of_schema
 
     def may_pass(self, schema: str) -> bool:
         """Whether some table of the schema could take part; True when in doubt."""
-        if not self._schema_passes(schema):
+        if not self._judge_schema(schema).passes:
             return False
         return not self.do_tables or any(rule.schema.matches(schema) for rule in self.do_tables)
 
-    def _schema_passes(self, schema: str) -> bool:
+    def _judge_schema(self, schema: str) -> Verdict:
         if self.do_dbs:
-            return any(pattern.matches(schema) for pattern in self.do_dbs)
-        return not any(pattern.matches(schema) for pattern in self.ignore_dbs)
+            for pattern in self.do_dbs:
+                if pattern.matches(schema):
+                    return Verdict(True, f"do-dbs has {pattern.text}")
+            return Verdict(False, "no entry of do-dbs matches")
+        for pattern in self.ignore_dbs:
+            if pattern.matches(schema):
+                return Verdict(False, f"ignore-dbs has {pattern.text}")
+        return Verdict(True, "nothing leaves it out")

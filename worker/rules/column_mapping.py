@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proto import config_pb2 as pb
 from proto.config.rule_model import INSTANCE_BITS, SCHEMA_BITS, TABLE_BITS
 from proto.errors import config
 from worker.plan import AddPrefix, AddSuffix, Mapping, PartitionId
-from worker.rules.selector import Selector, most_specific, selector
+from worker.rules.selector import Ranked, Selector, ranked, selector
 from worker.table import Column, Table, ValueKind
 
 _ID_BITS = 63
@@ -60,27 +60,43 @@ class ColumnMapper:
     def mappings(self, table: Table) -> dict[int, Mapping]:
         """The mapping of each mapped column, by its index in the table.
 
-        Per column the most specific rule holds. Raises ``config.AMBIGUOUS_MAPPING``,
-        ``config.MAPPED_COLUMN_MISSING``, ``config.MAPPED_COLUMN_TYPE`` or ``config.PARTITION_NAME``.
+        Raises what :meth:`chosen` raises, ``config.MAPPED_COLUMN_MISSING``, ``config.MAPPED_COLUMN_TYPE`` or
+        ``config.PARTITION_NAME``.
         """
         found: dict[int, Mapping] = {}
+        for rules in self.chosen(table.schema, table.name):
+            index = self._column(rules.best[0], table)
+            found[index] = self._mapping(rules.best[0], table, table.columns[index])
+        return found
+
+    def chosen(self, schema: str, table: str) -> Iterator[Ranked[MappingRule]]:
+        """The rules of each mapped column: the most specific one holds, the first of several that agree.
+
+        Raises ``config.AMBIGUOUS_MAPPING``.
+        """
         # Column names have no case on any server (MySQL manual, "Identifier Case Sensitivity").
         for name in dict.fromkeys(rule.column.lower() for rule in self.rules):
-            rules = [rule for rule in self.rules if rule.column.lower() == name]
-            best = most_specific(rules, table.schema, table.name)
-            if not best:
+            rules = ranked([rule for rule in self.rules if rule.column.lower() == name], schema, table)
+            if not rules.best:
                 continue
-            if len({(rule.expression, rule.arguments) for rule in best}) > 1:
+            if len({(rule.expression, rule.arguments) for rule in rules.best}) > 1:
                 raise config.AMBIGUOUS_MAPPING(
                     source=self.source,
-                    schema=table.schema,
-                    table=table.name,
-                    column=best[0].column,
-                    rules=", ".join(sorted(rule.name for rule in best)),
+                    schema=schema,
+                    table=table,
+                    column=rules.best[0].column,
+                    rules=", ".join(sorted(rule.name for rule in rules.best)),
                 )
-            index = self._column(best[0], table)
-            found[index] = self._mapping(best[0], table, table.columns[index])
-        return found
+            yield rules
+
+    def numbers(self, rule: MappingRule, schema: str, table: str) -> PartitionLayout:
+        """What ``partition id`` puts before the ids of a table. Raises ``config.PARTITION_NAME``."""
+        try:
+            return partition_layout(schema, table, rule.arguments, self.case_sensitive)
+        except ValueError as error:
+            raise config.PARTITION_NAME(
+                source=self.source, rule=rule.name, schema=schema, table=table, reason=error
+            ) from error
 
     def _column(self, rule: MappingRule, table: Table) -> int:
         for index, column in enumerate(table.columns):
@@ -106,15 +122,40 @@ class ColumnMapper:
             return AddPrefix(rule.arguments[0])
         if rule.expression == "add suffix":
             return AddSuffix(rule.arguments[0])
-        try:
-            return partition_id(table.schema, table.name, rule.arguments, self.case_sensitive)
-        except ValueError as error:
-            raise config.PARTITION_NAME(
-                source=self.source, rule=rule.name, schema=table.schema, table=table.name, reason=error
-            ) from error
+        return self.numbers(rule, table.schema, table.name).partition_id
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPart:
+    """``what``: "instance", "schema" or "table"."""
+
+    what: str
+    number: int
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLayout:
+    """The numbers before an id, from bit 62 down, and the ``id_bits`` that are left to it."""
+
+    parts: tuple[PartitionPart, ...]
+    id_bits: int
+
+    @property
+    def partition_id(self) -> PartitionId:
+        prefix, bits = 0, _ID_BITS
+        for part in self.parts:
+            bits -= part.bits
+            prefix |= part.number << bits
+        return PartitionId(prefix, bits)
 
 
 def partition_id(schema: str, table: str, arguments: Sequence[str], case_sensitive: bool) -> PartitionId:
+    """As :func:`partition_layout`, in the form that is executed per row."""
+    return partition_layout(schema, table, arguments, case_sensitive).partition_id
+
+
+def partition_layout(schema: str, table: str, arguments: Sequence[str], case_sensitive: bool) -> PartitionLayout:
     """The ``partition id`` of one table's rows.
 
     ``arguments``: instance number, schema prefix, table prefix and optionally a separator. From bit 62 down:
@@ -122,19 +163,16 @@ def partition_id(schema: str, table: str, arguments: Sequence[str], case_sensiti
     layout is DM's (docs: "Column Mapping", partition id). Raises ValueError saying what does not fit.
     """
     instance, schema_prefix, table_prefix, separator = (*arguments, "", "", "", "")[:4]
-    prefix, bits = 0, _ID_BITS
+    parts: list[PartitionPart] = []
     if instance:
-        bits -= INSTANCE_BITS
-        prefix |= _number("instance", instance, INSTANCE_BITS) << bits
+        parts.append(PartitionPart("instance", _number("instance", instance, INSTANCE_BITS), INSTANCE_BITS))
     if schema_prefix:
-        bits -= SCHEMA_BITS
         number = _name_number("schema", schema, schema_prefix, separator, SCHEMA_BITS, case_sensitive)
-        prefix |= number << bits
+        parts.append(PartitionPart("schema", number, SCHEMA_BITS))
     if table_prefix:
-        bits -= TABLE_BITS
         number = _name_number("table", table, table_prefix, separator, TABLE_BITS, case_sensitive)
-        prefix |= number << bits
-    return PartitionId(prefix, bits)
+        parts.append(PartitionPart("table", number, TABLE_BITS))
+    return PartitionLayout(tuple(parts), _ID_BITS - sum(part.bits for part in parts))
 
 
 def _name_number(what: str, name: str, prefix: str, separator: str, bits: int, case_sensitive: bool) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from proto import config_pb2 as pb
 from proto.errors import config
-from worker.rules.selector import Selector, most_specific, selector
+from worker.rules.selector import Ranked, Selector, ranked, selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,14 @@ class RouteRule:
 
     def route(self, table: str) -> Route:
         return Route(self.target_schema, self.target_table or table)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """``rules``: who decided for ``route``; no best one: the table keeps its name."""
+
+    route: Route
+    rules: Ranked[RouteRule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +68,19 @@ class Router:
         )
 
     def route(self, schema: str, table: str) -> Route:
-        """The target of a table; a table that no rule matches keeps its schema and name.
+        """The target of a table; raises ``config.AMBIGUOUS_ROUTE``."""
+        return self.choose(schema, table).route
+
+    def choose(self, schema: str, table: str) -> Chosen:
+        """The target of a table, and by which rules; a table that no rule matches keeps its schema and name.
 
         Rules of equal rank that agree on the target are no conflict. Raises ``config.AMBIGUOUS_ROUTE``.
         """
-        best = most_specific(self.rules, schema, table)
-        routes = {rule.route(table) for rule in best}
+        rules = ranked(self.rules, schema, table)
+        routes = {rule.route(table) for rule in rules.best}
         if not routes:
-            return Route(schema, table)
+            return Chosen(Route(schema, table), rules)
         if len(routes) > 1:
-            names = ", ".join(sorted(rule.name for rule in best))
+            names = ", ".join(sorted(rule.name for rule in rules.best))
             raise config.AMBIGUOUS_ROUTE(source=self.source, schema=schema, table=table, rules=names)
-        return routes.pop()
+        return Chosen(routes.pop(), rules)

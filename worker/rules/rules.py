@@ -9,7 +9,7 @@ from proto import config_pb2 as pb
 from proto.config.names import SYSTEM_SCHEMAS
 from proto.errors import config
 from worker.plan import ColumnPlan, PartitionId, TablePlan
-from worker.rules.block_allow import BlockAllow
+from worker.rules.block_allow import BlockAllow, Verdict
 from worker.rules.column_mapping import ColumnMapper
 from worker.rules.online import OnlineNames
 from worker.rules.router import Route, Router
@@ -38,15 +38,25 @@ class Rules:
         )
 
     def route(self, schema: str, table: str) -> Route | None:
-        """Where the table's rows go; None when it takes no part.
+        """Where the table's rows go; None when it takes no part. Raises ``config.AMBIGUOUS_ROUTE``."""
+        return self.router.route(schema, table) if self.judge(schema, table).passes else None
+
+    def judge(self, schema: str, table: str) -> Verdict:
+        """Whether the table takes part, and why.
 
         The server's own schemas never take part, nor does a schema named like the task's meta schema: on
         a server that is the target of another task it holds that task's checkpoints. Nor do tables that
-        are made beside others by a tool for online schema changes. Raises ``config.AMBIGUOUS_ROUTE``.
+        are made beside others by a tool for online schema changes.
         """
-        if self._reserved(schema) or self.online.own(table) or not self.block_allow.passes(schema, table):
-            return None
-        return self.router.route(schema, table)
+        if self._reserved(schema):
+            return Verdict(False, "a schema of the server itself, or of this program's records")
+        beside = self.online.shadow_of(table)
+        if beside:
+            return Verdict(False, f"the shadow table of an online schema change of {beside}")
+        beside = self.online.trash_of(table)
+        if beside:
+            return Verdict(False, f"left over from an online schema change of {beside}")
+        return self.block_allow.judge(schema, table)
 
     def may_hold(self, schema: str) -> bool:
         """Whether a table of the schema, present or future, could take part; True when in doubt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from proto.config.pattern import Pattern, PatternError, compile_pattern
 from proto.errors import config
@@ -16,6 +16,11 @@ class Selector:
 
     schema: Pattern
     table: Pattern | None
+
+    @property
+    def text(self) -> str:
+        """The patterns as a rule gives them; a rule for schemas has one."""
+        return self.schema.text if self.table is None else f"{self.schema.text}.{self.table.text}"
 
     def matches(self, schema: str, table: str) -> bool:
         return self.schema.matches(schema) and (self.table is None or self.table.matches(table))
@@ -47,12 +52,20 @@ class _Rule(Protocol):
 R = TypeVar("R", bound=_Rule)
 
 
-def most_specific(rules: Iterable[R], schema: str, table: str) -> list[R]:
-    """The matching rules that no other matching rule beats; more than one: they cannot be compared."""
+@dataclass(frozen=True, slots=True)
+class Ranked(Generic[R]):
+    """The rules that match a table. ``best``: those that no other one beats; more than one: they cannot be
+    compared. ``beaten``: the others."""
+
+    best: tuple[R, ...]
+    beaten: tuple[R, ...]
+
+
+def ranked(rules: Iterable[R], schema: str, table: str) -> Ranked[R]:
+    """Which of ``rules`` hold for the table."""
     matching = [rule for rule in rules if rule.selector.matches(schema, table)]
-    return [
-        rule for rule in matching if not any(other.selector.more_specific_than(rule.selector) for other in matching)
-    ]
+    lost = [rule for rule in matching if any(other.selector.more_specific_than(rule.selector) for other in matching)]
+    return Ranked(tuple(rule for rule in matching if rule not in lost), tuple(lost))
 
 
 def compiled(task: str, rule: str, text: str, case_sensitive: bool) -> Pattern:

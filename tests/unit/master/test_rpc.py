@@ -49,6 +49,12 @@ class _Master(MasterServicer):
     def Quarantine(self, request: pb.QuarantineRequest, context: grpc.ServicerContext) -> pb.QuarantineResponse:
         raise NotImplementedError
 
+    def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> pb.GetConfigResponse:
+        raise NotImplementedError
+
+    def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ExplainRulesResponse:
+        raise NotImplementedError
+
     def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
         raise NotImplementedError
 

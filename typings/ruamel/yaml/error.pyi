@@ -1,6 +1,7 @@
 class StringMark:
     line: int
     column: int
+    index: int
 
 class YAMLError(Exception): ...
 

@@ -3,6 +3,8 @@ from ruamel.yaml.error import StringMark
 class Node:
     tag: str
     start_mark: StringMark
+    end_mark: StringMark
+    anchor: str | None
 
 class ScalarNode(Node):
     value: str

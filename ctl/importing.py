@@ -1,0 +1,222 @@
+"""`config import`: what is to be done to bring a directory into a cluster, and the doing of it.
+
+Everything that can refuse is asked before the first task is started: all files are read, nothing of other content may
+be there under the same name, the sources are created (which checks them), every task's pre-checks are run. Up to there
+a refusal takes back what was created. What is there already by the same file is passed over, so that an import that
+was cut off is given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ctl.export import Directory, SourceFile, SubTask, TaskFile
+from ctl.session import Session
+from proto import errors
+from proto import master_pb2 as pb
+from proto.errors import ShardmergeError
+
+_COMMAND = "config import"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start-task: a task on those of its sources that are to begin alike."""
+
+    task: TaskFile
+    how: SubTask
+    sources: tuple[str, ...]
+
+    def request(self, *, check_only: bool) -> pb.StartTaskRequest:
+        return pb.StartTaskRequest(
+            file=pb.ConfigFile(name=self.task.path, content=self.task.text),
+            sources=self.sources,
+            start_time=self.how.start_time,
+            stop_at=self.how.stop_at,
+            paused=self.how.stage == "Paused",
+            check_only=check_only,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``there``: what is passed over, in words."""
+
+    sources: tuple[SourceFile, ...]
+    starts: tuple[Start, ...]
+    there: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Progress:
+    """What was done so far: a line each."""
+
+    done: list[str] = field(default_factory=list[str])
+
+
+def plan(directory: Directory, sources: Iterable[pb.StoredConfig], tasks: Iterable[pb.StoredConfig]) -> Plan:
+    """What is left to do where ``sources`` and ``tasks`` are. Pure. Raises IMPORT_DIFFERS, IMPORT_FILE.
+
+    ``sources``: all there are; the text of those alone counts that are in the directory.
+    """
+    known = {one.name: one for one in sources}
+    running = {one.name: one for one in tasks}
+    there: list[str] = []
+    new: list[SourceFile] = []
+    for file in directory.sources:
+        stored = known.get(file.source)
+        if stored is None:
+            new.append(file)
+        elif stored.cfg == file.text:
+            there.append(f"source {file.source}: is there already")
+        else:
+            raise errors.ctl.IMPORT_DIFFERS(what=f"source {file.source}", path=file.path)
+    reachable = {*known, *(file.source for file in directory.sources)}
+    starts: list[Start] = []
+    for task in directory.tasks:
+        for source in task.subtasks:
+            if source not in reachable:
+                raise errors.ctl.IMPORT_FILE(path=task.path, reason=f"source {source} is neither here nor there")
+        starts.extend(_starts(task, running.get(task.name), there))
+    return Plan(tuple(new), tuple(starts), tuple(there))
+
+
+def _starts(task: TaskFile, stored: pb.StoredConfig | None, there: list[str]) -> list[Start]:
+    if stored is not None and stored.cfg != task.text:
+        raise errors.ctl.IMPORT_DIFFERS(what=f"task {task.name}", path=task.path)
+    present = {one.source: one for one in stored.subtasks} if stored is not None else {}
+    groups: dict[SubTask, list[str]] = {}
+    for source, how in task.subtasks.items():
+        one = present.get(source)
+        if one is None:
+            groups.setdefault(how, []).append(source)
+        elif (one.start_time, one.stop_at) != (how.start_time, how.stop_at):
+            raise errors.ctl.IMPORT_DIFFERS(what=f"task {task.name} on source {source}", path=task.path)
+        else:
+            there.append(f"task {task.name} on source {source}: is there already")
+    return [Start(task, how, tuple(sources)) for how, sources in groups.items()]
+
+
+def run(session: Session, directory: Directory, progress: Progress) -> None:
+    """Do it; ``progress`` tells what was done, also when this raises.
+
+    Raises what :func:`plan` raises, IMPORT_FAILED, and what the connection to the master raises.
+    """
+    wanted = _present(session, directory)
+    progress.done.extend(wanted.there)
+    try:
+        _create(session, wanted.sources)
+        for start in wanted.starts:
+            _start(session, start, check_only=True)
+    except ShardmergeError as error:
+        _take_back(session, wanted.sources, error)
+        raise
+    progress.done.extend(f"source {file.source}: created" for file in wanted.sources)
+    for start in wanted.starts:
+        _start(session, start, check_only=False)
+        stage = "is there, paused" if start.how.stage == "Paused" else "started"
+        progress.done.append(f"task {start.task.name} on {', '.join(start.sources)}: {stage}")
+
+
+def _present(session: Session, directory: Directory) -> Plan:
+    kinds = pb.GetConfigRequest
+
+    def ask(kind: pb.GetConfigRequest.Kind, mine: set[str]) -> list[pb.StoredConfig]:
+        """All names, with the texts of ``mine``."""
+
+        def get(names: list[str], *, names_only: bool) -> list[pb.StoredConfig]:
+            request = kinds(kind=kind, names=names, names_only=names_only, with_secrets=True)
+            return list(session.call(_COMMAND, lambda master: master.GetConfig, request).configs)
+
+        every = get([], names_only=True)
+        both = [one.name for one in every if one.name in mine]
+        return [*(one for one in every if one.name not in mine), *(get(both, names_only=False) if both else [])]
+
+    return plan(
+        directory,
+        ask(kinds.KIND_SOURCE, {file.source for file in directory.sources}),
+        ask(kinds.KIND_TASK, {file.name for file in directory.tasks}),
+    )
+
+
+def _create(session: Session, files: tuple[SourceFile, ...]) -> None:
+    if not files:
+        return
+    request = pb.OperateSourceRequest(
+        op=pb.OperateSourceRequest.OP_CREATE,
+        files=[pb.ConfigFile(name=file.path, content=file.text) for file in files],
+    )
+    answer = session.call(_COMMAND, lambda master: master.OperateSource, request)
+    paths = {file.source: file.path for file in files}
+    for part in answer.sources:
+        if not part.result:
+            raise _refused(paths.get(part.source, part.source), part.error.message or part.msg)
+
+
+def _start(session: Session, start: Start, *, check_only: bool) -> None:
+    answer = session.call(_COMMAND, lambda master: master.StartTask, start.request(check_only=check_only))
+    if answer.result:
+        return
+    failed = [check for check in answer.check_result if check.error_msg]
+    reason = f"{answer.msg}: {failed[0].name}: {failed[0].error_msg}" if failed else answer.msg
+    if check_only:
+        raise _refused(start.task.path, reason)
+    raise errors.ctl.IMPORT_FAILED(
+        path=start.task.path,
+        reason=reason,
+        state="What was done before stays",
+        instruction=f"Look at `dmctl query-status {start.task.name}`. The same import goes on where this one ended.",
+    )
+
+
+def _refused(path: str, reason: str) -> ShardmergeError:
+    return errors.ctl.IMPORT_FAILED(
+        path=path,
+        reason=reason,
+        state="Nothing was started, and what was created was taken back",
+        instruction="Mend it (`dmctl check-task` tells more of a task) and give the import again.",
+    )
+
+
+def _take_back(session: Session, files: tuple[SourceFile, ...], why: ShardmergeError) -> None:
+    """Stop the sources that were created; what cannot be taken back is said.
+
+    Whatever the answer to their creation was: one that failed late may be stored. A source that somebody else created
+    meanwhile by the same name has a task or another text only if they were quick; it is told by its text.
+    """
+    if not files:
+        return
+    kinds = pb.GetConfigRequest
+    mine = {file.source: file.text for file in files}
+    try:
+        names = [
+            one.name
+            for one in session.call(
+                _COMMAND, lambda master: master.GetConfig, kinds(kind=kinds.KIND_SOURCE, names_only=True)
+            ).configs
+            if one.name in mine
+        ]
+        if not names:
+            return
+        texts = session.call(
+            _COMMAND, lambda master: master.GetConfig, kinds(kind=kinds.KIND_SOURCE, names=names, with_secrets=True)
+        ).configs
+        stop = [one.name for one in texts if one.cfg == mine[one.name]]
+        if not stop:
+            return
+        request = pb.OperateSourceRequest(op=pb.OperateSourceRequest.OP_STOP, source_ids=stop)
+        left = [
+            part.source
+            for part in session.call(_COMMAND, lambda master: master.OperateSource, request).sources
+            if not part.result
+        ]
+    except ShardmergeError as error:
+        left, why = list(mine), error
+    if left:
+        raise errors.ctl.IMPORT_FAILED(
+            path=", ".join(left),
+            reason=why.message,
+            state="Nothing was started; these sources could not be taken back",
+            instruction="Look at `dmctl operate-source show`, and stop what is not wanted with operate-source stop.",
+        ) from why

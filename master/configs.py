@@ -1,0 +1,94 @@
+"""config, get-config: tasks and sources as their files were given, and what the daemons were told. Pure but for the
+one read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from master.state import State
+from master.store import Store
+from proto import config_pb2 as config
+from proto import errors
+from proto import master_pb2 as pb
+from proto.config import point
+from proto.config.masking import masked
+from proto.config.task import parse_task
+from proto.errors import ShardmergeError
+
+_Kind = pb.GetConfigRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Configs:
+    store: Store
+
+    def get(self, request: pb.GetConfigRequest) -> pb.GetConfigResponse:
+        """Raises what :func:`stored` raises."""
+        return stored(request, self.store.read())
+
+
+def stored(request: pb.GetConfigRequest, state: State) -> pb.GetConfigResponse:
+    """What ``request`` names, or all of its kind.
+
+    Raises BAD_REQUEST, TASK_UNKNOWN, SOURCE_UNKNOWN, MASTER_UNKNOWN, WORKER_UNKNOWN, and CONFIG_NOT_KEPT for what was
+    recorded by a version that did not keep it.
+    """
+    texts, unknown = _of_kind(request.kind, state)
+    for name in request.names:
+        if name not in texts:
+            raise unknown(name)
+    answer = pb.GetConfigResponse(result=True)
+    for name in dict.fromkeys(request.names) or sorted(texts):
+        answer.configs.append(pb.StoredConfig(name=name) if request.names_only else _one(name, texts, request, state))
+    return answer
+
+
+def _one(name: str, texts: Mapping[str, str], request: pb.GetConfigRequest, state: State) -> pb.StoredConfig:
+    text = texts[name]
+    if not text:
+        raise errors.master.CONFIG_NOT_KEPT(kind=_Kind.Kind.Name(request.kind).removeprefix("KIND_").lower(), name=name)
+    of_file = request.kind in (_Kind.KIND_TASK, _Kind.KIND_SOURCE)
+    found = pb.StoredConfig(name=name, cfg=masked(text) if of_file and not request.with_secrets else text)
+    if request.kind == _Kind.KIND_TASK:
+        found.subtasks.extend(_subtasks(name, text, state))
+    return found
+
+
+def _of_kind(kind: pb.GetConfigRequest.Kind, state: State) -> tuple[dict[str, str], Callable[[str], ShardmergeError]]:
+    """Texts by name, and what is said of a name that is not among them."""
+    match kind:
+        case _Kind.KIND_TASK:
+            tasks = {name: entry.value.yaml for name, entry in state.tasks.items()}
+            return tasks, lambda name: errors.master.TASK_UNKNOWN(task=name)
+        case _Kind.KIND_SOURCE:
+            sources = {name: entry.value.yaml for name, entry in state.sources.items()}
+            return sources, lambda name: errors.master.SOURCE_UNKNOWN(source=name)
+        case _Kind.KIND_MASTER:
+            masters = {name: entry.value.settings for name, entry in state.masters.items()}
+            return masters, lambda name: errors.master.MASTER_UNKNOWN(master=name)
+        case _Kind.KIND_WORKER:
+            workers = {name: entry.value.settings for name, entry in state.workers.items()}
+            return workers, lambda name: errors.master.WORKER_UNKNOWN(worker=name)
+        case _:
+            raise errors.master.BAD_REQUEST(reason="config: of a task, a source, a master or a worker?")
+
+
+def _subtasks(task: str, text: str, state: State) -> list[pb.StoredSubTask]:
+    """How the task stands at each of its sources; a start and an end are told that the file does not say."""
+    of_file = {one.source_id: one for one in parse_task(text, task, None).to_subtasks()}
+    found: list[pb.StoredSubTask] = []
+    for source in state.sources_of(task):
+        record = state.subtasks[task, source].value
+        said = of_file.get(source, config.SubTaskConfig())
+        start, stop = point.shown_start(record.config.start_at), point.shown(record.config.stop_at)
+        found.append(
+            pb.StoredSubTask(
+                source=source,
+                expected=record.expected,
+                start_time=start if start != point.shown_start(said.start_at) else "",
+                stop_at=stop if stop != point.shown(said.stop_at) else "",
+                binlog_ops=len(record.binlog_ops),
+            )
+        )
+    return found

@@ -1,0 +1,82 @@
+"""Configuration for people to read: the text as it was written, without its secrets.
+
+DM shows a password as ``******`` (docs: "Manage Upstream Database Configurations", ``config source``).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+MASK = "******"
+
+_SECRET_KEYS = frozenset(
+    {"password", *(f"ssl-{part}-{form}" for part in ("ca", "cert", "key") for form in ("bytes", "base64"))}
+)
+# As Spark hides its own settings (docs: "Configuration", spark.redaction.regex).
+_SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+
+
+def masked(text: str) -> str:
+    """A valid task or source file with ``******`` in the place of each password; all else as it was written.
+
+    Stays: an empty password, and one that only names an environment variable. An anchor that stands at a password is
+    masked wherever it is used. Comments are not looked at.
+    """
+    secrets = _secrets(text)
+    shown = text
+    for node in sorted(secrets, key=lambda node: node.start_mark.index, reverse=True):
+        start, end = node.start_mark.index, node.end_mark.index
+        written = text[start:end]
+        # A block scalar (| or >) ends behind its last line break.
+        tail = written[len(written.rstrip("\r\n")) :] if written[:1] in "|>" else ""
+        anchor = f"&{node.anchor} " if node.anchor and written.startswith("&") else ""
+        shown = f'{shown[:start]}{anchor}"{MASK}"{tail}{shown[end:]}'
+    return shown
+
+
+def holds_secrets(text: str) -> bool:
+    """Whether a valid file has a password in plain text."""
+    return bool(_secrets(text))
+
+
+def _secrets(text: str) -> tuple[ScalarNode, ...]:
+    root = YAML(typ="safe", pure=True).compose(text)
+    found = {id(node): node for node in _secret_nodes(root, set())} if root is not None else {}
+    return tuple(node for node in found.values() if node.value and not _REFERENCE.fullmatch(node.value))
+
+
+def _secret_nodes(node: Node, seen: set[int]) -> Iterator[ScalarNode]:
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, SequenceNode):
+        for item in node.value:
+            yield from _secret_nodes(item, seen)
+    elif isinstance(node, MappingNode):
+        for key, value in node.value:
+            if isinstance(key, ScalarNode) and key.value in _SECRET_KEYS and isinstance(value, ScalarNode):
+                yield value
+            yield from _secret_nodes(value, seen)
+
+
+def without_secrets(settings: Mapping[str, Any]) -> str:
+    """Settings as YAML; the value of a key whose name speaks of a secret is ``******``."""
+    text = io.StringIO()
+    YAML(typ="rt").dump(_hidden(settings), text)
+    return text.getvalue()
+
+
+def _hidden(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {
+            key: MASK if _SECRET_NAME.search(key) and inner else _hidden(inner)
+            for key, inner in cast("Mapping[str, object]", value).items()
+        }
+    return value
