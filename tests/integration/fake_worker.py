@@ -21,10 +21,12 @@ from proto.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
 
 @dataclass
 class Behaviour:
-    """What a test wants of the worker. ``paused_with``: every subtask that is to run pauses with it."""
+    """What a test wants of the worker. ``paused_with``: every subtask that is to run pauses with it.
+    ``subtask_results``: of checks of subtasks alone."""
 
     paused_with: ErrorDetail | None = None
     check_results: list[pb.CheckResult] = field(default_factory=list[pb.CheckResult])
+    subtask_results: list[pb.CheckResult] = field(default_factory=list[pb.CheckResult])
     check_errors: list[ErrorDetail] = field(default_factory=list[ErrorDetail])
     key_shards: list[pb.KeyShard] = field(default_factory=list[pb.KeyShard])
     key_clashes: list[pb.KeyClash] = field(default_factory=list[pb.KeyClash])
@@ -128,7 +130,8 @@ class FakeWorker(WorkerServicer):
 
     def CheckSubTask(self, request: pb.CheckSubTaskRequest, context: grpc.ServicerContext) -> pb.CheckResponse:
         self.checked.append(request)
-        return pb.CheckResponse(results=self.behaviour.check_results, errors=self.behaviour.check_errors)
+        results = [*self.behaviour.check_results, *self.behaviour.subtask_results]
+        return pb.CheckResponse(results=results, errors=self.behaviour.check_errors)
 
     def CheckKeys(self, request: pb.CheckKeysRequest, context: grpc.ServicerContext) -> pb.CheckKeysResponse:
         return pb.CheckKeysResponse(shards=self.behaviour.key_shards, clashes=self.behaviour.key_clashes)

@@ -1,0 +1,136 @@
+"""Why a table's rows go where they go: told by what decides."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proto import config_pb2 as pb
+from proto import errors
+from proto.errors import ShardmergeError
+from tests.unit.rules.test_rules import PATTERNS, ROUTES, mapping, rules, table
+from worker.plan import PartitionId
+from worker.rules import Applied, Rules, explain
+
+TABLE = st.builds(pb.TableName, schema=PATTERNS, table=PATTERNS)
+LISTS = st.builds(
+    pb.BlockAllowList,
+    name=st.just("some"),
+    do_dbs=st.lists(PATTERNS, max_size=2),
+    ignore_dbs=st.lists(PATTERNS, max_size=2),
+    do_tables=st.lists(TABLE, max_size=2),
+    ignore_tables=st.lists(TABLE, max_size=2),
+)
+
+
+def said(some: Rules, schema: str, name: str, kind: str) -> Applied:
+    [found] = [rule for rule in explain(some, schema, name).rules if rule.kind == kind]
+    return found
+
+
+@given(ROUTES, LISTS, st.sampled_from(["ab", "ac", "b", "sys"]), st.sampled_from(["ab", "ac", "b", "_b_gho"]))
+def test_an_explanation_is_what_happens(
+    routes: list[tuple[str, str, str, str]], block: pb.BlockAllowList, schema: str, name: str
+) -> None:
+    some = rules(routes, block)
+    told = explain(some, schema, name)
+    try:
+        route = some.route(schema, name)
+    except ShardmergeError as error:
+        assert told.takes_part
+        assert told.target is None
+        assert told.error is not None
+        assert told.error.message == error.message
+        return
+    assert told.error is None
+    assert told.target == route
+    assert told.takes_part is (route is not None)
+    if route is None:
+        return
+    [by] = [rule for rule in told.rules if rule.kind == "route-rules"]
+    won = [number for number in range(len(routes)) if f"r{number}" in by.name.split(", ")]
+    assert {(routes[at][2], routes[at][3]) for at in won} <= {(route.target_schema, route.target_table)}
+    # Without those that are said to have won, another one decides or the table keeps its name.
+    left = [each for at, each in enumerate(routes) if at not in won]
+    alone = rules(left).router.choose(schema, name) if won and not by.beaten else None
+    assert alone is None or not alone.rules.best
+
+
+def test_who_won_over_whom() -> None:
+    some = rules([("s_*", "", "all", ""), ("s_*", "t_*", "s", "t"), ("s_*", "t_1*", "s", "ones")])
+    assert said(some, "s_1", "t_12", "route-rules") == Applied("route-rules", "r2", "matches s_*.t_1*", ("r0", "r1"))
+    assert said(some, "s_1", "x", "route-rules") == Applied("route-rules", "r0", "matches s_*", ())
+    assert said(some, "other", "x", "route-rules") == Applied("route-rules", "", "no route: it keeps its name")
+
+
+@pytest.mark.parametrize(
+    ("block", "schema", "name", "takes_part", "why"),
+    [
+        ({}, "s", "t", True, "nothing leaves it out"),
+        ({"do_dbs": ["a*", "s*"]}, "s", "t", True, "do-dbs has s*"),
+        ({"do_dbs": ["a*"]}, "s", "t", False, "no entry of do-dbs matches"),
+        ({"ignore_dbs": ["~^s$"]}, "s", "t", False, "ignore-dbs has ~^s$"),
+        ({"do_tables": [pb.TableName(schema="s", table="t*")]}, "s", "t", True, "do-tables has s.t*"),
+        ({"do_tables": [pb.TableName(schema="s", table="u*")]}, "s", "t", False, "no entry of do-tables matches"),
+        ({"ignore_tables": [pb.TableName(schema="s", table="t")]}, "s", "t", False, "ignore-tables has s.t"),
+        ({}, "sys", "t", False, "a schema of the server itself, or of this program's records"),
+    ],
+)
+def test_which_entry_decides(
+    block: dict[str, list[object]], schema: str, name: str, takes_part: bool, why: str
+) -> None:
+    some = rules(block=pb.BlockAllowList(name="users", **block))  # pyright: ignore[reportArgumentType]
+    told = explain(some, schema, name)
+    assert told.takes_part is takes_part
+    assert said(some, schema, name, "block-allow-list") == Applied("block-allow-list", "users", why)
+
+
+def test_tables_of_an_online_schema_change_say_whose_they_are() -> None:
+    some = Rules.from_config(
+        pb.SubTaskConfig(
+            task="t",
+            source_id="src",
+            online_ddl=pb.OnlineDdl(shadow_tables=["^_(.+)_gho$"], trash_tables=["^_(.+)_del$"]),
+        )
+    )
+    assert (
+        said(some, "s", "_cart_gho", "block-allow-list").text == "the shadow table of an online schema change of cart"
+    )
+    assert said(some, "s", "_cart_del", "block-allow-list").text == "left over from an online schema change of cart"
+
+
+def test_partition_id_tells_its_numbers_and_bits() -> None:
+    some = rules(
+        [("s_*", "t_*", "s", "t")],
+        mappings=[
+            mapping("wide", "id", "partition id", ["1", "s_", "t_"], tables="*"),
+            mapping("ids", "id", "partition id", ["9", "", "t_"]),
+            mapping("who", "name", "add prefix", ["s1-"]),
+        ],
+    )
+    ids, who = (rule for rule in explain(some, "s_2", "t_3").rules if rule.kind == "column-mapping-rules")
+    assert (ids.name, ids.beaten) == ("ids", ("wide",))
+    assert (who.name, who.text) == ("who", "name: add prefix 's1-'")
+    numbers = re.fullmatch(
+        r"id: partition id, instance (\d+) in (\d+) bits, table (\d+) in (\d+) bits, the id in (\d+)", ids.text
+    )
+    assert numbers is not None, ids.text
+    instance, instance_bits, number, bits, left = map(int, numbers.groups())
+    done = some.plan(0, "src", table("s_2", "t_3")).columns[0].mapping
+    assert done == PartitionId(instance << (63 - instance_bits) | number << (63 - instance_bits - bits), left)
+
+
+def test_what_a_task_would_refuse() -> None:
+    some = rules([("s_*", "t_*", "s", "t")], mappings=[mapping("m", "nope", "add prefix", ["x"])])
+    assert explain(some, "s_1", "t_1").error is None, "its columns are not known"
+    error = explain(some, "s_1", "t_1", table("s_1", "t_1")).error
+    assert error is not None
+    assert error.spec is errors.config.MAPPED_COLUMN_MISSING
+    numbers = rules(mappings=[mapping("m", "id", "partition id", ["1", "s_", "t_"])])
+    told = explain(numbers, "s_x", "t_1")
+    assert told.error is not None
+    assert told.error.spec is errors.config.PARTITION_NAME
+    assert told.target is not None
