@@ -22,6 +22,30 @@ def operate_source(answer: pb.OperateSourceResponse) -> RenderableType:
     """Sources with the workers they are bound to."""
     if not answer.sources and answer.result:
         return Text("There is no source yet: dmctl operate-source create <file>", style="dim")
+    parts: list[RenderableType] = []
+    if answer.changes:
+        made = look.table("source", "key", "before", "after", "takes effect")
+        for change in answer.changes:
+            made.add_row(
+                look.cell(change.source, "bold"),
+                look.cell(change.key),
+                look.cell(change.before or "–"),
+                look.cell(change.after or "–"),
+                look.cell(change.effect),
+            )
+        parts.append(made)
+    if answer.dry_run:
+        parts.append(Text("This was a dry run: nothing was changed.", style="dim"))
+    return Group(*parts, _by_source(answer, answer.sources))
+
+
+def transfer_source(answer: pb.TransferSourceResponse) -> RenderableType:
+    """The source with the worker that has it now."""
+    return _by_source(answer, answer.sources)
+
+
+def operate_relay(answer: pb.OperateRelayResponse) -> RenderableType:
+    """Per source: what became of its relay log."""
     return _by_source(answer, answer.sources)
 
 

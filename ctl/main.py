@@ -16,6 +16,7 @@ from ctl.commands.check_task import check_task
 from ctl.commands.compare import compare
 from ctl.commands.config import config, get_config
 from ctl.commands.list_member import list_member
+from ctl.commands.operate_relay import pause_relay, resume_relay, start_relay, stop_relay
 from ctl.commands.operate_source import operate_source
 from ctl.commands.operate_task import pause_task, resume_task, stop_task
 from ctl.commands.purge_relay import purge_relay
@@ -25,6 +26,7 @@ from ctl.commands.rules import rules
 from ctl.commands.shard_ddl import shard_ddl
 from ctl.commands.shard_ddl_lock import shard_ddl_lock, show_ddl_locks, unlock_ddl_lock
 from ctl.commands.start_task import start_task
+from ctl.commands.transfer_source import transfer_source
 from ctl.commands.update_task import update_task
 from ctl.options import Line, shared, with_two_dashes
 from ctl.report import Report
@@ -37,11 +39,6 @@ _LATER = frozenset(
         "encrypt",
         "offline-member",
         "operate-leader",
-        "pause-relay",
-        "resume-relay",
-        "start-relay",
-        "stop-relay",
-        "transfer-source",
         "validation",
     }
 )
@@ -101,6 +98,7 @@ def help_command(context: click.Context, command: str | None) -> int:
 
 for _command in (
     operate_source,
+    transfer_source,
     check_task,
     rules,
     start_task,
@@ -116,6 +114,10 @@ for _command in (
     binlog_schema,
     operate_schema,
     quarantine,
+    start_relay,
+    stop_relay,
+    pause_relay,
+    resume_relay,
     purge_relay,
     shard_ddl,
     shard_ddl_lock,

@@ -31,6 +31,8 @@ Answer = (
     | pb.OperateSchemaResponse
     | pb.QuarantineResponse
     | pb.ExplainRulesResponse
+    | pb.TransferSourceResponse
+    | pb.OperateRelayResponse
 )
 
 
@@ -56,6 +58,8 @@ def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
             | pb.OperateSchemaResponse()
             | pb.QuarantineResponse()
             | pb.ExplainRulesResponse()
+            | pb.TransferSourceResponse()
+            | pb.OperateRelayResponse()
         ):
             return tuple(
                 SourceFailure(part.source or part.worker, part.error if part.HasField("error") else None, part.msg)

@@ -100,18 +100,29 @@ class BinlogOps:
             if everyone:
                 return []
             raise errors.master.BINLOG_NO_ERROR(task=request.task, source=source)
+        server = self._server(request.task, source, state)
         with self.store.deciding() as now:
             entry = now.subtasks.get((request.task, source))
             if entry is None:
                 raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=source)
             record = state_pb.SubTaskRecord()
             record.CopyFrom(entry.value)
-            left = [op for op in record.binlog_ops if (op.file, op.pos) != (place.file, place.pos)]
+            left = [
+                op
+                for op in record.binlog_ops
+                if (op.file, op.pos) != (place.file, place.pos) or (kind is not None and op.server not in ("", server))
+            ]
             if kind is None and len(left) == len(record.binlog_ops):
                 raise errors.master.BINLOG_NOTHING_SAID(task=request.task, source=source, position=place)
             if kind is not None:
                 left.append(
-                    state_pb.BinlogOp(kind=kind, file=place.file, pos=place.pos, statements=request.sqls.strip())
+                    state_pb.BinlogOp(
+                        kind=kind,
+                        file=place.file,
+                        pos=place.pos,
+                        statements=request.sqls.strip(),
+                        server=server,
+                    )
                 )
             del record.binlog_ops[:]
             record.binlog_ops.extend(left[-_ENTRIES:])
@@ -119,6 +130,15 @@ class BinlogOps:
         word = _WORDS[kind] if kind is not None else "revert"
         log.info("operator on the binlog", task=request.task, source=source, op=word, place=str(place))
         return [pb.SourceResult(result=True, msg=f"{word} at {place}", source=source, worker=state.bound_name(source))]
+
+    def _server(self, task: str, source: str, state: State) -> str:
+        """Whose binlog a place of now is meant in: that which the task reads next; "" when nobody can tell."""
+        worker = state.worker_of(source)
+        try:
+            found = self.workers.status(worker, task).subtasks if worker is not None else ()
+        except ShardmergeError:
+            return ""
+        return next((one.sync.next_server for one in found if one.name == task), "")
 
     def _stands_at(self, task: str, source: str, state: State) -> Place | None:
         """The place of the error that has paused the subtask; None: no error names one."""

@@ -1,23 +1,72 @@
-"""purge-relay: asks the worker of each source; nothing of it is stored."""
+"""purge-relay asks the worker of each source, nothing of it is stored; start-, stop-, pause- and resume-relay."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from master.stages import Waiter, failed
 from master.state import State
 from master.store import Store
 from master.workers import Workers
 from proto import errors
 from proto import master_pb2 as pb
+from proto import state_pb2 as state_pb
 from proto import worker_pb2 as worker
 from proto.errors import ShardmergeError
 from proto.rpc import error_to_proto
+
+_Op = pb.OperateRelayRequest
+_ON = "the relay log is always on: nothing had to be started"
+_PAUSED = "nothing more is fetched; tasks apply what is there"
+_RESUMED = "it fetches again"
+_LATER = "stored; no live worker holds the source now"
 
 
 @dataclass(frozen=True, slots=True)
 class Relays:
     store: Store
     workers: Workers
+    waiter: Waiter
+
+    def operate(self, request: pb.OperateRelayRequest) -> pb.OperateRelayResponse:
+        """Each source stands for itself. Raises BAD_REQUEST, NOT_LEADER, NO_LEADER."""
+        if not request.sources or request.op == _Op.OP_UNSPECIFIED:
+            raise errors.master.BAD_REQUEST(reason="relay: which operation, and on which source?")
+        with self.store.deciding():
+            pass
+        sources = tuple(dict.fromkeys(request.sources))
+        results = self.workers.for_each(sources, lambda source: self._operate_one(source, request.op))
+        bad = next((one.msg for one in results if not one.result), "")
+        return pb.OperateRelayResponse(result=not bad, msg=bad, sources=results)
+
+    def _operate_one(self, source: str, op: pb.OperateRelayRequest.Op) -> pb.SourceResult:
+        holder = ""
+        try:
+            with self.store.deciding() as state:
+                entry = state.sources.get(source)
+                if entry is None:
+                    raise errors.master.SOURCE_UNKNOWN(source=source)
+                if op == _Op.OP_STOP:
+                    raise errors.master.RELAY_ALWAYS_ON(source=source)
+                holder = state.bound_name(source)
+                pause = op == _Op.OP_PAUSE
+                revision = state.revision
+                if entry.value.relay_paused != pause:
+                    record = state_pb.SourceRecord()
+                    record.CopyFrom(entry.value)
+                    record.relay_paused = pause
+                    revision = self.store.update_source(record, (), "", state)
+                elif op == _Op.OP_START:
+                    return pb.SourceResult(result=True, msg=_ON, source=source, worker=holder)
+                reachable = state.worker_of(source) is not None
+        except ShardmergeError as error:
+            return failed(source, holder, error)
+        if not reachable:
+            return pb.SourceResult(result=True, msg=_LATER, source=source, worker=holder)
+        [result] = self.waiter.taken_up([source], revision)
+        if result.result:
+            result.msg = _PAUSED if pause else _RESUMED
+        return result
 
     def purge(self, request: pb.PurgeRelayRequest) -> pb.PurgeRelayResponse:
         """What went at each source; each stands for itself. Raises BAD_REQUEST without sources or file."""

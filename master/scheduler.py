@@ -45,7 +45,7 @@ class Scheduler:
     def reconcile(self) -> None:
         """Place once."""
         with self._store.deciding() as state:
-            sources, workers, bindings = frozenset(state.sources), frozenset(state.workers), state.bindings()
+            sources, workers, bindings = state.enabled(), frozenset(state.workers), state.bindings()
             steps = place(sources, workers, bindings)
             broken = violations(sources, workers, after(bindings, steps))
             if broken:

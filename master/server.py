@@ -25,6 +25,7 @@ from master.stages import Waiter
 from master.status import Status
 from master.store import Store
 from master.tasks import Tasks
+from master.transfer import Transfers
 from master.update import Updates
 from master.workers import Workers
 from proto.compare_pb2_grpc import add_CompareServicer_to_server
@@ -56,7 +57,7 @@ class Master:
             Tasks(self._store, self._workers, waiter, settings.rpc_timeout),
             Updates(self._store, self._workers, waiter, settings.rpc_timeout),
             Status(self._store, self._workers),
-            Relays(self._store, self._workers),
+            Relays(self._store, self._workers, waiter),
             DdlLockCommands(self._store),
             BinlogOps(self._store, self._workers),
             DdlPreviews(self._store, self._workers, settings.rpc_timeout),
@@ -64,6 +65,7 @@ class Master:
             Quarantines(self._store, self._workers),
             Explanations(self._store, self._workers, settings.rpc_timeout),
             Configs(self._store),
+            Transfers(self._store, self._workers, waiter, settings.rpc_timeout),
         )
         self._server = make_server(_THREADS, (SERVICE, compare.SERVICE), f"dm-master {settings.name}")
         add_MasterServicer_to_server(service, self._server)

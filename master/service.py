@@ -17,6 +17,7 @@ from master.sources import Sources
 from master.status import Status
 from master.store import Store
 from master.tasks import Tasks
+from master.transfer import Transfers
 from master.update import Updates
 from proto import master_pb2 as pb
 from proto.master_pb2_grpc import MasterServicer
@@ -42,6 +43,7 @@ class Service(MasterServicer):
         quarantines: Quarantines,
         explanations: Explanations,
         configs: Configs,
+        transfers: Transfers,
     ) -> None:
         self._store = store
         self._sources = sources
@@ -56,11 +58,20 @@ class Service(MasterServicer):
         self._quarantines = quarantines
         self._explanations = explanations
         self._configs = configs
+        self._transfers = transfers
 
     def OperateSource(
         self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
     ) -> pb.OperateSourceResponse:
         return self._sources.operate(request)
+
+    def TransferSource(
+        self, request: pb.TransferSourceRequest, context: grpc.ServicerContext
+    ) -> pb.TransferSourceResponse:
+        return self._transfers.transfer(request)
+
+    def OperateRelay(self, request: pb.OperateRelayRequest, context: grpc.ServicerContext) -> pb.OperateRelayResponse:
+        return self._relays.operate(request)
 
     def StartTask(self, request: pb.StartTaskRequest, context: grpc.ServicerContext) -> pb.StartTaskResponse:
         return self._tasks.start(request)

@@ -1,12 +1,12 @@
-"""operate-source: create, show, stop."""
+"""operate-source: create, update, show, stop."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from master.checks import first_failure, flattened
 from master.placement import free_workers
+from master.source_update import SourceUpdates, check_answer
 from master.stages import Waiter, failed
 from master.state import State
 from master.store import Store
@@ -22,6 +22,7 @@ from proto.rpc import error_from_proto
 _Request = pb.OperateSourceRequest
 _NOT_LEADING = frozenset({errors.master.NOT_LEADER.code, errors.master.NO_LEADER.code})
 _UNBOUND = "the source is stored, but no worker is free to take it; start another dm-worker"
+_DISABLED = "the source is stored; it is disabled, so no worker takes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,13 @@ class Sources:
     check_seconds: float
 
     def operate(self, request: _Request) -> pb.OperateSourceResponse:
+        changes: tuple[pb.SourceChange, ...] = ()
         match request.op:
             case _Request.OP_CREATE:
                 results = self._create(request)
+            case _Request.OP_UPDATE:
+                updates = SourceUpdates(self.store, self.workers, self.waiter, self.check_seconds)
+                results, changes = updates.update(request)
             case _Request.OP_STOP:
                 results = self._stop(request)
             case _Request.OP_SHOW:
@@ -44,7 +49,13 @@ class Sources:
         if results and all(one.error.code in _NOT_LEADING for one in results):
             raise error_from_proto(results[0].error)  # nothing was done: dmctl may ask the leader
         bad = next((one.msg for one in results if not one.result), "")
-        return pb.OperateSourceResponse(result=all(one.result for one in results), msg=bad, sources=results)
+        return pb.OperateSourceResponse(
+            result=all(one.result for one in results),
+            msg=bad,
+            sources=results,
+            changes=changes,
+            dry_run=request.dry_run,
+        )
 
     def _create(self, request: _Request) -> list[pb.SourceResult]:
         """All files are read before anything is stored; then each source stands for itself."""
@@ -53,6 +64,8 @@ class Sources:
         if request.worker and len(request.files) > 1:
             raise errors.master.BAD_REQUEST(reason="a worker holds one source: give one file with --worker")
         configs = [parse_source(file.content, file.name) for file in request.files]
+        if request.worker and configs[0].disabled:
+            raise errors.master.BAD_REQUEST(reason="a disabled source is bound to no worker: leave --worker out")
         return [self._create_one(file, one, request.worker) for file, one in zip(request.files, configs, strict=True)]
 
     def _create_one(self, file: pb.ConfigFile, source: config.SourceConfig, wanted: str) -> pb.SourceResult:
@@ -60,28 +73,18 @@ class Sources:
         try:
             with self.store.deciding() as state:
                 asked = _checker(source_id, wanted, state)
-            self._check(source, asked)
+            check_answer(self.workers.check_source(asked, source, self.check_seconds), source_id)
             with self.store.deciding() as state:
                 _refuse_known(source_id, state)
-                holder = wanted or next(iter(_free(state)), "")
+                holder = "" if source.disabled else wanted or next(iter(_free(state)), "")
                 if wanted:
                     _refuse_busy(wanted, state)
                 revision = self.store.add_source(source, holder, file.name, file.content)
         except ShardmergeError as error:
             return failed(source_id, wanted, error)
         if not holder:
-            return pb.SourceResult(result=True, msg=_UNBOUND, source=source_id)
+            return pb.SourceResult(result=True, msg=_DISABLED if source.disabled else _UNBOUND, source=source_id)
         return self.waiter.taken_up([source_id], revision)[0]
-
-    def _check(self, source: config.SourceConfig, asked: state_pb.WorkerRecord) -> None:
-        answer = self.workers.check_source(asked, source, self.check_seconds)
-        failure = first_failure(flattened(answer, source.source_id))
-        if failure is not None:
-            raise errors.master.SOURCE_CHECK_FAILED(
-                source=source.source_id,
-                reason=f"[{failure.code}] {failure.name}: {failure.error_msg}",
-                instruction=failure.instruction or "Mend it and give the command again.",
-            )
 
     def _stop(self, request: _Request) -> list[pb.SourceResult]:
         named = [*(parse_source(file.content, file.name).source_id for file in request.files), *request.source_ids]
@@ -144,4 +147,6 @@ def _shown(source_id: str, state: State) -> pb.SourceResult:
         return failed(source_id, "", errors.master.SOURCE_UNKNOWN(source=source_id))
     name = state.bound_name(source_id)
     msg = "" if state.worker_of(source_id) else f"worker {name} is offline" if name else "bound to no worker"
+    if source_id not in state.enabled():
+        msg = "disabled"
     return pb.SourceResult(result=True, msg=msg, source=source_id, worker=name)

@@ -57,6 +57,10 @@ class State:
         bound = self.bounds.get(source)
         return bound.value.worker if bound else ""
 
+    def enabled(self) -> frozenset[str]:
+        """The sources that are to be bound to workers."""
+        return frozenset(name for name, entry in self.sources.items() if not entry.value.config.disabled)
+
     def source_of(self, worker: str) -> str:
         """The source bound to ``worker``; "" for none."""
         return next((source for source, entry in self.bounds.items() if entry.value.worker == worker), "")

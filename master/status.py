@@ -59,6 +59,8 @@ class Status:
                 raise errors.master.SOURCE_UNKNOWN(source=source)
             if task and task not in tasks:
                 raise errors.master.SUBTASK_UNKNOWN(task=task, source=source)
+            if source not in state.enabled():
+                raise errors.master.SOURCE_DISABLED(source=source)
             holder = state.worker_of(source)
             if holder is None:
                 raise errors.master.SOURCE_UNBOUND(source=source)

@@ -52,20 +52,20 @@ class Store:
 
     # --- transactions
 
-    def place(self, step: Step, state: State) -> None:
-        """Do one step of the placement."""
+    def place(self, step: Step, state: State) -> int:
+        """Do one step of the placement; the revision."""
         key = keys.bound(step.source)
         bound = state.bounds.get(step.source)
         as_read = KeyIs(key, bound.revision) if bound else KeyAbsent(key)
         match step:
             case Bind():
-                self._commit(
+                return self._commit(
                     f"the binding of source {step.source}",
                     [as_read, KeyPresent(keys.worker(step.worker)), KeyPresent(keys.source(step.source))],
                     [_binding(step.source, step.worker)],
                 )
             case Unbind():
-                self._commit(f"the binding of source {step.source}", [as_read], [Delete(key)])
+                return self._commit(f"the binding of source {step.source}", [as_read], [Delete(key)])
 
     def add_source(self, source: config.SourceConfig, worker: str, file_name: str = "", yaml: str = "") -> int:
         """Store a new source and bind it to a live, free ``worker`` ("": to none yet); the revision.
@@ -80,6 +80,32 @@ class Store:
             conditions.append(KeyPresent(keys.worker(worker)))
             operations.append(_binding(source.source_id, worker))
         return self._commit(f"source {source.source_id}", conditions, operations)
+
+    def update_source(
+        self, source: pb.SourceRecord, subtasks: Sequence[pb.SubTaskRecord], worker: str, state: State
+    ) -> int:
+        """Put ``source`` in the place of the existing record, and ``subtasks`` in that of existing ones; the revision.
+
+        ``worker``: who is to hold an unbound source from now on ("": nobody). A disabled source loses its binding.
+        """
+        source_id = source.config.source_id
+        key, bound = keys.source(source_id), keys.bound(source_id)
+        held = state.bounds.get(source_id)
+        conditions: list[Condition] = [
+            KeyIs(key, state.sources[source_id].revision),
+            KeyIs(bound, held.revision) if held else KeyAbsent(bound),
+        ]
+        operations: list[Operation] = [Put(key, keys.encode(source))]
+        for one in subtasks:
+            pair = one.config.task, one.config.source_id
+            conditions.append(KeyIs(keys.subtask(*pair), state.subtasks[pair].revision))
+            operations.append(Put(keys.subtask(*pair), keys.encode(one)))
+        if source.config.disabled:
+            operations.append(Delete(bound))
+        elif worker:
+            conditions.append(KeyPresent(keys.worker(worker)))
+            operations.append(_binding(source_id, worker))
+        return self._commit(f"source {source_id}", conditions, operations)
 
     def drop_source(self, source_id: str, state: State) -> int:
         """Delete a source with its binding; the revision."""

@@ -35,8 +35,8 @@ class Selection:
 def select(file: TaskFile, wanted: Sequence[str], state: State) -> Selection:
     """Pick the subtasks to start; ``wanted`` empty: all of the file. Pure.
 
-    Raises SOURCE_NOT_IN_TASK, SOURCE_UNKNOWN, TASK_EXISTS when every chosen source has the task already,
-    TASK_DIFFERS when one that has it was started from another configuration: starting the rest would leave
+    Raises SOURCE_NOT_IN_TASK, SOURCE_UNKNOWN, SOURCE_DISABLED, TASK_EXISTS when every chosen source has the task
+    already, TASK_DIFFERS when one that has it was started from another configuration: starting the rest would leave
     a task whose file tells the truth about some sources only.
     """
     subtasks = file.to_subtasks()
@@ -47,6 +47,8 @@ def select(file: TaskFile, wanted: Sequence[str], state: State) -> Selection:
     for one in chosen:
         if one.source_id not in state.sources:
             raise errors.master.SOURCE_UNKNOWN(source=one.source_id)
+        if one.source_id not in state.enabled():
+            raise errors.master.SOURCE_DISABLED(source=one.source_id)
     new = tuple(one for one in chosen if (file.name, one.source_id) not in state.subtasks)
     running = tuple(one.source_id for one in chosen if one not in new)
     if not new:

@@ -34,7 +34,7 @@ def settings_changed(before: config.SubTaskConfig, after: config.SubTaskConfig) 
 
     Raises UPDATE_FIXED for what a running task cannot change.
     """
-    old, new = _flat(json_format.MessageToDict(before)), _flat(json_format.MessageToDict(after))
+    old, new = flat(json_format.MessageToDict(before)), flat(json_format.MessageToDict(after))
     changes: list[pb.SettingChange] = []
     for key in sorted(old.keys() | new.keys()):
         was, now = old.get(key, ""), new.get(key, "")
@@ -71,11 +71,12 @@ _RECONNECT = frozenset({"target.user", "target.password"})
 """How the target is reached may change, not which server it is: the checkpoints live there."""
 
 
-def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+def flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    """A message's JSON without nesting: values by their paths."""
     found: dict[str, str] = {}
     for key, content in value.items():
         if isinstance(content, Mapping):
-            found |= _flat(content, f"{prefix}{key}.")  # pyright: ignore[reportUnknownArgumentType]
+            found |= flat(content, f"{prefix}{key}.")  # pyright: ignore[reportUnknownArgumentType]
         else:
             found[f"{prefix}{key}"] = str(content)
     return found

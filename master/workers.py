@@ -120,6 +120,20 @@ class Workers:
     ) -> pb.WorkerSchemaResponse:
         return self._ask(worker, lambda stub: stub.OperateSchema(request, timeout=seconds))
 
+    def check_switch(
+        self, worker: state.WorkerRecord, request: pb.CheckSwitchRequest, seconds: float
+    ) -> pb.CheckSwitchResponse:
+        return self._ask(worker, lambda stub: stub.CheckSwitch(request, timeout=seconds))
+
+    def relay_needs(self, worker: state.WorkerRecord, source: str) -> pb.RelayNeedsResponse:
+        request = pb.RelayNeedsRequest(source=source)
+        return self._ask(worker, lambda stub: stub.RelayNeeds(request, timeout=STATUS_SECONDS))
+
+    def check_move(
+        self, worker: state.WorkerRecord, request: pb.CheckMoveRequest, seconds: float
+    ) -> pb.CheckMoveResponse:
+        return self._ask(worker, lambda stub: stub.CheckMove(request, timeout=seconds))
+
     def for_each(self, items: Sequence[Item], work: Callable[[Item], T]) -> list[T]:
         """``work`` on the items at the same time, results in their order; ``work`` must end by itself.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from proto import compare_pb2_grpc, errors, keys, relay_pb2_grpc, rpc, state_pb2, worker_pb2, worker_pb2_grpc
+from proto import compare_pb2_grpc, errors, hooks, keys, relay_pb2_grpc, rpc, state_pb2, worker_pb2, worker_pb2_grpc
 from proto.config.daemon import WorkerFile, shown
 from proto.errors import ShardmergeError
 from proto.etcd import Etcd, Snapshot
@@ -128,6 +128,12 @@ class Daemon:
     def operate_schema(self, request: worker_pb2.WorkerSchemaRequest) -> worker_pb2.WorkerSchemaResponse:
         return self._bound(request.source).operate_schema(request)
 
+    def check_switch(self, request: worker_pb2.CheckSwitchRequest) -> worker_pb2.CheckSwitchResponse:
+        return self._bound(request.source.source_id).check_switch(request)
+
+    def relay_needs(self, source: str) -> worker_pb2.RelayNeedsResponse:
+        return self._bound(source).relay_needs()
+
     def _bound(self, source: str) -> SourceRunner:
         runner = self._runner
         if runner is None or runner.config.source_id != source:
@@ -165,11 +171,14 @@ class Daemon:
     def _reconcile(self, snapshot: Snapshot) -> None:
         source = self._bound_source(snapshot)
         runner = self._runner
-        if runner is not None and (source is None or source.config != runner.config):
+        if runner is not None and (
+            source is None or (source.config != runner.config and not runner.adopt(source.config))
+        ):
             log.info("source released", source=runner.config.source_id)
             self._runner = None
             runner.stop(float(self._config.drain_seconds))
             runner = None
+            hooks.reach("source.released")
         if source is not None and runner is None:
             log.info("source bound", source=source.config.source_id)
             config, directory = source.config, Path(self._config.relay_dir) / source.config.source_id
@@ -183,8 +192,11 @@ class Daemon:
                 self._registration,
                 lambda: self._registration.alive,
                 self._shards,
+                relay_paused=source.relay_paused,
             )
             self._runner = runner
+        elif source is not None and runner is not None:
+            runner.relay.pause(paused=source.relay_paused)
         self._shards.see(snapshot)
         if runner is not None:
             runner.reconcile(_decisions(snapshot, runner.config.source_id))

@@ -9,13 +9,15 @@ import grpc
 
 from proto import worker_pb2, worker_pb2_grpc
 from worker.check import WorkerView, check_keys, check_source, check_subtask, question_of, read_keys
-from worker.connection import Session
+from worker.connection import Endpoint, Session
 from worker.context import at_target, who_of
 from worker.ddl.preview import preview_ddl
 from worker.explain_rules import explain_rules
 from worker.join.preview import preview
+from worker.position import SourcePosition
 from worker.quarantine import desk
 from worker.quarantine.desk import Choice
+from worker.relay.switch import check_reach
 from worker.replicate import skipped
 
 _RETRY_SECONDS = 300.0  # one answer of the target: a statement may wait for a lock
@@ -36,6 +38,14 @@ class Reporter(Protocol):
 
     def operate_schema(self, request: worker_pb2.WorkerSchemaRequest) -> worker_pb2.WorkerSchemaResponse:
         """Raises NOT_BOUND for another source than its own, and what SourceRunner.operate_schema raises."""
+        ...
+
+    def check_switch(self, request: worker_pb2.CheckSwitchRequest) -> worker_pb2.CheckSwitchResponse:
+        """Raises NOT_BOUND for another source than its own, and what SourceRunner.check_switch raises."""
+        ...
+
+    def relay_needs(self, source: str) -> worker_pb2.RelayNeedsResponse:
+        """Raises NOT_BOUND for another source than its own, and errors of the relay log."""
         ...
 
 
@@ -119,3 +129,20 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self, request: worker_pb2.WorkerSchemaRequest, context: grpc.ServicerContext
     ) -> worker_pb2.WorkerSchemaResponse:
         return self._daemon.operate_schema(request)
+
+    def CheckSwitch(
+        self, request: worker_pb2.CheckSwitchRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.CheckSwitchResponse:
+        return self._daemon.check_switch(request)
+
+    def RelayNeeds(
+        self, request: worker_pb2.RelayNeedsRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.RelayNeedsResponse:
+        return self._daemon.relay_needs(request.source)
+
+    def CheckMove(
+        self, request: worker_pb2.CheckMoveRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.CheckMoveResponse:
+        endpoint = Endpoint.from_proto(getattr(request.source, "from"))
+        check_reach(request.source.source_id, endpoint, SourcePosition.from_proto(request.needed))
+        return worker_pb2.CheckMoveResponse()

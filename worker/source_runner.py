@@ -25,6 +25,7 @@ from worker.relay.relay import Relay
 from worker.shard_desk import ShardDesk
 from worker.spark import SparkRunner
 from worker.subtask import Decision, SubTask
+from worker.switch import check_switch
 from worker.unit import StopSignal
 
 log = get_logger()
@@ -94,6 +95,8 @@ class SourceRunner:
         epochs: Epochs,
         run_allowed: Callable[[], bool],
         shards: ShardDesk,
+        *,
+        relay_paused: bool,
     ) -> None:
         self.config = config
         endpoint = Endpoint.from_proto(getattr(config, "from"))
@@ -116,7 +119,33 @@ class SourceRunner:
             config, self.relay, self._clock, epochs, spark, service, lane_address, self._needed_by_others, shards
         )
         self.relay.set_needed(self._needed)
+        self.relay.pause(paused=relay_paused)
         self.relay.start()
+
+    def adopt(self, config: config_pb2.SourceConfig) -> bool:
+        """Obey another configuration; False when all must begin anew for it."""
+        same = config_pb2.SourceConfig()
+        same.CopyFrom(config)
+        same.purge.CopyFrom(self.config.purge)
+        if same != self.config:
+            return False
+        self.config.purge.CopyFrom(config.purge)
+        self.relay.set_purge(PurgePolicy.from_proto(config.purge))
+        return True
+
+    def check_switch(self, request: worker_pb2.CheckSwitchRequest) -> worker_pb2.CheckSwitchResponse:
+        """See :func:`worker.switch.check_switch`."""
+        return check_switch(self.relay, request.source, request.subtasks)
+
+    def relay_needs(self) -> worker_pb2.RelayNeedsResponse:
+        """From where on the subtasks may need the relay log; as long as one cannot say: from its beginning."""
+        answer = worker_pb2.RelayNeedsResponse()
+        needed = self._needed()
+        if needed is not None and self.relay.relay_id:
+            first = self.relay.first()
+            place = first.position if needed <= first.offset else self.relay.position_at(needed)
+            answer.needed.CopyFrom(place.to_proto())
+        return answer
 
     def reconcile(self, decisions: dict[str, Decision]) -> None:
         """Make the subtasks what the records say: start new ones, decide, end those without a record."""
@@ -229,6 +258,7 @@ class SourceRunner:
             head=head.offset.to_proto(),
             bytes_on_disk=state.bytes_on_disk,
             relay_sub_dir=state.relay_id,
+            paused=self.relay.is_paused,
         )
         if state.error is not None:
             status.result.CopyFrom(rpc.error_to_proto(state.error))

@@ -8,12 +8,12 @@ from ctl import as_table
 from ctl.files import config_file, is_file_argument
 from ctl.options import shared
 from ctl.session import Session
-from proto import errors
 from proto import master_pb2 as pb
 
 SAMPLE = """\
 # A source: one MySQL or MariaDB server whose tables are merged.
 # Create it with:  dmctl operate-source create <this file>
+# Change it with:  dmctl operate-source update <this file>
 
 source-id: mysql-01           # unique; at most 32 characters; tasks name the source by it
 
@@ -25,6 +25,7 @@ from:
 
 flavor: auto                  # auto, mysql or mariadb
 server-id: 0                  # 0: a free one is picked
+enable: true                  # false: stored, but no worker reads it
 enable-gtid: false            # true: positions are followed by GTID
 case-sensitive: false
 
@@ -40,16 +41,21 @@ purge:
 """
 
 
-@click.command("operate-source", short_help="create, show or stop sources")
-@click.argument("op", metavar="create|show|stop|update", required=False)
+@click.command("operate-source", short_help="create, update, show or stop sources")
+@click.argument("op", metavar="create|update|stop|show", required=False)
 @click.argument("items", metavar="[FILE|ID]…", nargs=-1)
 @click.option("-w", "--worker", default="", metavar="NAME", help="create: bind the source to this worker")
 @click.option("-p", "--print-sample-config", is_flag=True, help="print a source file to start from")
+@click.option("--dry-run", is_flag=True, help="update: only tell what would change")
 @shared()
-def operate_source(op: str | None, items: tuple[str, ...], worker: str, *, print_sample_config: bool) -> int:
-    """Create, show or stop sources.
+def operate_source(
+    op: str | None, items: tuple[str, ...], worker: str, *, print_sample_config: bool, dry_run: bool
+) -> int:
+    """Create, update, stop or show sources.
 
-    create takes one file per source; stop takes files or source ids; show takes source ids or nothing.
+    create and update take one file per source; stop takes files or source ids; show takes source ids, files or nothing.
+
+    Example: dmctl operate-source update mysql-01.yaml
     """
     if print_sample_config:
         print(SAMPLE, end="")
@@ -74,17 +80,24 @@ def operate_source(op: str | None, items: tuple[str, ...], worker: str, *, print
                 source_ids=[*names, *ids],
             )
         case "show":
-            request = pb.OperateSourceRequest(op=pb.OperateSourceRequest.OP_SHOW, source_ids=[*items, *ids])
+            files = [item for item in items if is_file_argument(item)]
+            request = pb.OperateSourceRequest(
+                op=pb.OperateSourceRequest.OP_SHOW,
+                files=[config_file(item) for item in files],
+                source_ids=[*(item for item in items if item not in files), *ids],
+            )
         case "update":
-            raise errors.ctl.NOT_SUPPORTED(
-                what="operate-source update",
-                instead="Stop the source's tasks, then operate-source stop and create it with the new file; "
-                "the tasks go on from their checkpoints.",
+            if not items:
+                raise click.UsageError("operate-source update needs at least one source file")
+            request = pb.OperateSourceRequest(
+                op=pb.OperateSourceRequest.OP_UPDATE, files=[config_file(item) for item in items], dry_run=dry_run
             )
         case None:
-            raise click.UsageError("operate-source needs one of create, show, stop")
+            raise click.UsageError("operate-source needs one of create, update, stop, show")
         case _:
-            raise click.UsageError(f"operate-source knows create, show, stop; not {op!r}")
+            raise click.UsageError(f"operate-source knows create, update, stop, show; not {op!r}")
+    if dry_run and op != "update":
+        raise click.UsageError("--dry-run goes with operate-source update only")
     if worker and op != "create":
         raise click.UsageError("--worker goes with operate-source create only")
     command = f"operate-source {op}"

@@ -118,10 +118,6 @@ def parse_source(text: str, file_name: str, environ: Mapping[str, str] | None = 
 
 def _check(document: Document, model: SourceModel, environ: Mapping[str, str] | None) -> list[ConfigFinding]:
     findings = check_database(document, ("from",), model.from_, environ)
-    if not model.enable:
-        findings.append(
-            document.finding(("enable",), "a disabled source is not supported yet", spec=config.NOT_SUPPORTED)
-        )
     if model.filters:
         findings.append(
             document.finding(
@@ -149,5 +145,6 @@ def _to_proto(model: SourceModel, environ: Mapping[str, str] | None) -> pb.Sourc
         case_sensitive=model.case_sensitive,
         enable_gtid=model.enable_gtid,
         filters=[rule.to_proto(f"filters[{index}]") for index, rule in enumerate(model.filters)],
+        disabled=not model.enable,
         **{"from": model.from_.to_proto(environ)},
     )

@@ -149,6 +149,38 @@ BAD_PLACEMENT = _define(
     message="a placement was not carried out because it would break a rule: {reason}",
     workaround="This is a bug: please report it with the output of list-member. Bound sources go on.",
 )
+SOURCE_UPDATE_FIXED = _define(
+    60220,
+    "source-update-fixed-key",
+    scope=Scope.CONFIG,
+    message="source {source}: {key} cannot change from {before} to {after} while the source has tasks: {tasks}",
+    workaround="Nothing was changed. Put it back, or stop those tasks on this source first (stop-task -s {source}), "
+    "update the source, and start them again.",
+)
+SOURCE_DISABLED = _define(
+    60221,
+    "source-disabled",
+    scope=Scope.CONFIG,
+    message="source {source} is disabled (`enable: false` in its file)",
+    workaround="Put `enable: true` into its file and give operate-source update.",
+)
+SOURCE_SWITCH_LOCKED = _define(
+    60222,
+    "source-switch-while-locked",
+    scope=Scope.CONFIG,
+    message="source {source} cannot be read from another server while shard tables wait before sharding DDLs: {locks}",
+    workaround="Nothing was changed. Let them go on first: shard-ddl-lock shows for whom they wait, shard-ddl-lock "
+    "unlock lets them go without those; then operate-source update.",
+)
+RELAY_ALWAYS_ON = _define(
+    60223,
+    "relay-always-on",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="the relay log of source {source} cannot be stopped: every task of the source reads the binlog from it",
+    workaround="pause-relay -s {source} ends the fetching until resume-relay; purge-relay makes room; to use no source "
+    "at all, stop-task and operate-source stop, or `enable: false` in its file.",
+)
 
 TASK_EXISTS = _define(
     60301,

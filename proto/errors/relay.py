@@ -367,6 +367,51 @@ SESSION_VARIABLE = _define(
     message="{host}:{port} refuses session variable {variable} = {value}: {reason} (errno {errno})",
     workaround="Correct or remove the variable under `session` in the configuration file.",
 )
+SWITCH_OTHER_BINLOG = _define(
+    20050,
+    "source-switch-other-binlog",
+    scope=Scope.SOURCE,
+    message="source {source}: {host}:{port} says that it is {server}, from which the relay log was read up to "
+    "{position}, but its binlog does not go on there: {reason}",
+    workaround="Nothing was changed. It is a copy with another history, or was reset: point the source's file to the "
+    "server that it was, or stop the source's tasks and start them with a new snapshot (start-task --remove-meta).",
+)
+SWITCH_ERRANT = _define(
+    20051,
+    "source-switch-errant-transaction",
+    scope=Scope.SOURCE,
+    message="source {source}: {host}:{port} has transaction {errant} of its own in the midst of those that were read "
+    "from {before}: {behind} comes behind it",
+    workaround="Nothing was changed. Its rows are not those of the server before, so nobody can say what the merged "
+    "tables should hold: point the source's file to a replica without writes of its own, or stop the source's "
+    "tasks and start them with a new snapshot (start-task --remove-meta).",
+)
+SWITCH_BUSY = _define(
+    20052,
+    "source-switch-while-busy",
+    scope=Scope.CONFIG,
+    message="source {source} cannot be read from another server now: task {task} {doing}",
+    workaround="Nothing was changed. Wait until query-status {task} shows that it replicates all of its tables, then "
+    "give operate-source update again; or stop the task on this source (stop-task {task} -s {source}), update, and start "
+    "it with a new snapshot (start-task --remove-meta).",
+)
+SWITCH_UNPROVEN = _define(
+    20053,
+    "source-switch-unproven",
+    scope=Scope.SOURCE,
+    message="source {source}: it cannot be proven that {host}:{port} goes on where {before} was left: {reason}",
+    workaround="Nothing was changed. Mend what is named and give operate-source update again; or stop the source's "
+    "tasks and start them with a new snapshot (start-task --remove-meta).",
+)
+MOVE_WOULD_LOSE = _define(
+    20054,
+    "source-move-would-lose",
+    scope=Scope.SOURCE,
+    message="source {source}: {host}:{port} no longer has what follows {position}, which its tasks need and only the "
+    "relay log of the worker at hand still holds: {reason}",
+    workaround="Nothing was moved. Let the tasks catch up there (query-status; resume paused ones) and give the "
+    "command again.",
+)
 NO_BINLOG = _define(
     20109,
     "source-writes-no-binlog",

@@ -33,6 +33,11 @@ class Behaviour:
     key_batches: list[pb.KeyBatch] = field(default_factory=list[pb.KeyBatch])
     table_changes: list[pb.TableChange] = field(default_factory=list[pb.TableChange])
     deaf: bool = False
+    switch: pb.CheckSwitchResponse = field(default_factory=pb.CheckSwitchResponse)
+    switch_error: ShardmergeError | None = None
+    needed: str = ""
+    move_error: ShardmergeError | None = None
+    next_server: str = ""
 
 
 class FakeWorker(WorkerServicer):
@@ -40,6 +45,8 @@ class FakeWorker(WorkerServicer):
         self.name = name
         self.behaviour = Behaviour()
         self.checked: list[pb.CheckSubTaskRequest] = []
+        self.switches: list[pb.CheckSwitchRequest] = []
+        self.moves: list[pb.CheckMoveRequest] = []
         self._etcd = Etcd((endpoint,))
         self._ttl = ttl
         self._lock = threading.Lock()
@@ -109,6 +116,8 @@ class FakeWorker(WorkerServicer):
     def _obey_subtask(self, record: state.SubTaskRecord, status: pb.SubTaskStatus) -> None:
         wanted: Stage = record.expected
         status.unit = common_pb2.UNIT_SNAPSHOT
+        if self.behaviour.next_server:
+            status.sync.next_server = self.behaviour.next_server
         if wanted == common_pb2.STAGE_RUNNING and self.behaviour.paused_with is not None:
             status.stage = common_pb2.STAGE_PAUSED
             status.result.errors.append(self.behaviour.paused_with)
@@ -160,6 +169,24 @@ class FakeWorker(WorkerServicer):
 
     def OperateSchema(self, request: pb.WorkerSchemaRequest, context: grpc.ServicerContext) -> pb.WorkerSchemaResponse:
         raise NotImplementedError
+
+    def CheckSwitch(self, request: pb.CheckSwitchRequest, context: grpc.ServicerContext) -> pb.CheckSwitchResponse:
+        self.switches.append(request)
+        if self.behaviour.switch_error is not None:
+            raise self.behaviour.switch_error
+        return self.behaviour.switch
+
+    def RelayNeeds(self, request: pb.RelayNeedsRequest, context: grpc.ServicerContext) -> pb.RelayNeedsResponse:
+        answer = pb.RelayNeedsResponse()
+        if self.behaviour.needed:
+            answer.needed.file = self.behaviour.needed
+        return answer
+
+    def CheckMove(self, request: pb.CheckMoveRequest, context: grpc.ServicerContext) -> pb.CheckMoveResponse:
+        self.moves.append(request)
+        if self.behaviour.move_error is not None:
+            raise self.behaviour.move_error
+        return pb.CheckMoveResponse()
 
     def ListSkipped(self, request: pb.WorkerSkippedRequest, context: grpc.ServicerContext) -> pb.WorkerSkippedResponse:
         return pb.WorkerSkippedResponse()

@@ -229,12 +229,41 @@ def test_operate_source(master: CannedMaster, tmp_path: Path) -> None:
         kinds(op=kinds.OP_SHOW),
         kinds(op=kinds.OP_STOP, files=[sent], source_ids=["mysql-02"]),
     ]
-    ran = dmctl("operate-source", "update", str(file), address=master.address)
-    assert (ran.code, len(master.requests)) == (1, 3)
-    assert "not supported" in ran.error
+    change = pb.SourceChange(source="mysql-01", key="from.port", before="3306", after="3307", effect="goes on there")
+    master.answer("OperateSource", pb.OperateSourceResponse(result=True, sources=[OK], changes=[change]))
+    ran = dmctl(
+        "--output", "table", "operate-source", "update", str(file), str(file), "--dry-run", address=master.address
+    )
+    _no_error(ran)
+    assert master.requests[-1] == kinds(op=kinds.OP_UPDATE, files=[sent, sent], dry_run=True)
+    assert all(word in ran.out for word in ("from.port", "3306", "3307", "goes on there"))
+    _no_error(dmctl("operate-source", "show", str(file), "mysql-02", address=master.address))
+    assert master.requests[-1] == kinds(op=kinds.OP_SHOW, files=[sent], source_ids=["mysql-02"])
     ran = dmctl("operate-source", "-p")
     _no_error(ran)
     assert "source-id:" in ran.out
+
+
+def test_transfer_source(master: CannedMaster) -> None:
+    master.answer("TransferSource", pb.TransferSourceResponse(result=True, sources=[OK]))
+    _no_error(dmctl("transfer-source", "mysql-01", "w2", address=master.address))
+    assert master.requests == [pb.TransferSourceRequest(source="mysql-01", worker="w2")]
+
+
+def test_the_relay_commands(master: CannedMaster) -> None:
+    kinds = pb.OperateRelayRequest
+    master.answer("OperateRelay", pb.OperateRelayResponse(result=True, sources=[OK]))
+    for command, op in (
+        ("start-relay", kinds.OP_START),
+        ("stop-relay", kinds.OP_STOP),
+        ("pause-relay", kinds.OP_PAUSE),
+        ("resume-relay", kinds.OP_RESUME),
+    ):
+        workers = ["w1", "w2"] if command in ("start-relay", "stop-relay") else []
+        _no_error(dmctl(command, "-s", "mysql-01,mysql-02", *workers, address=master.address))
+        assert master.requests[-1] == kinds(op=op, sources=["mysql-01", "mysql-02"])
+        ran = dmctl(command, address=master.address)
+        assert (ran.code, "needs at least one source" in ran.error) == (2, True)
 
 
 def test_check_task(master: CannedMaster, task_file: Path) -> None:

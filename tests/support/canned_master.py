@@ -107,6 +107,12 @@ class CannedMaster(MasterServicer):
     def OperateSchema(self, request: pb.OperateSchemaRequest, context: grpc.ServicerContext) -> Any:
         return self._next("OperateSchema", request)
 
+    def TransferSource(self, request: pb.TransferSourceRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("TransferSource", request)
+
+    def OperateRelay(self, request: pb.OperateRelayRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("OperateRelay", request)
+
     def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> Any:
         return self._next("ListMember", request)
 

@@ -24,6 +24,8 @@ class Word:
 def word_on(ops: tuple[BinlogOp, ...], begin: SourcePosition, end: SourcePosition, sql_mode: int) -> Word | None:
     """What was said of the statement whose event group lies from ``begin`` to ``end``; None: nothing. Pure."""
     for op in ops:
+        if op.server and begin.server and op.server != begin.server:
+            continue  # a place of another server's binlog, from before or behind a switch
         if op.file == begin.file and begin.pos <= op.pos < max(end.pos, begin.pos + 1):
             return Word(tuple(split(op.statements, sql_mode)), op.kind == BinlogOp.KIND_INJECT)
     return None

@@ -22,11 +22,13 @@ class Part:
     ``server``: ServerInfo.identity, "" until first connected. ``floor``: from this place on, in the order of that
     server's files, the log holds every transaction: what lies before may have come from another server or was
     known by its GTID, so a place there cannot be found by file and position. NOWHERE: no place can.
+    ``executed``: what MariaDB had written and applied when it was first read, by its servers; "": not known.
     """
 
     server: str
     segment: int
     floor: SourcePosition
+    executed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ class Generation:
     def connected(self, server: str, floor: SourcePosition, settling: str | None) -> Generation:
         """The first connection was made: there is nothing but the begin yet."""
         return replace(self, parts=(Part(server, self.first, floor),), settling=settling)
+
+    def with_executed(self, executed: str) -> Generation:
+        """The newest part's, unless that is known."""
+        last = self.parts[-1]
+        return self if last.executed else replace(self, parts=(*self.parts[:-1], replace(last, executed=executed)))
 
     def switched(self, relay_id: str, part: Part, settling: str) -> Generation:
         """From ``part.segment`` on, which is yet to come, the log is written from another server."""
@@ -101,7 +108,8 @@ def load(directory: Path, source: str) -> Generation | None:
 
 
 def _part(fields: dict[str, Any]) -> Part:
-    return Part(str(fields["server"]), int(fields["segment"]), _position(fields["floor"]))
+    executed = str(fields.get("executed", ""))
+    return Part(str(fields["server"]), int(fields["segment"]), _position(fields["floor"]), executed)
 
 
 def _position(fields: dict[str, Any]) -> SourcePosition:

@@ -173,6 +173,13 @@ class RelayLog:
         self._store(self.require().switched(uuid.uuid4().hex, part, settling))
         self._reopened = False
 
+    def executed(self, gtid_set: str) -> None:
+        """What the server at hand had when it was first read; see Part."""
+        generation = self.require()
+        known = generation.with_executed(gtid_set)
+        if known is not generation:
+            self._store(known)
+
     def renamed(self) -> bool:
         """Whether a tail may have been lost that does not come back at the same offsets: then it is another log now."""
         reopened, self._reopened = self._reopened, False

@@ -64,6 +64,18 @@ def group_end_behind(log: RelayLog, relay_id: str, offset: RelayOffset, head: He
     return RelayOffset(segment.number, bound) if bound > offset.byte else head.offset
 
 
+def server_behind(log: RelayLog, offset: RelayOffset) -> str:
+    """From whose binlog what follows ``offset`` came, or will come; "" when it is not known."""
+    generation = log.generation
+    if generation is None:
+        return ""
+    number, byte = offset.segment, offset.byte
+    for segment in log.segments():
+        if segment.number == number and segment.end is not None and byte >= segment.end.byte:
+            number, byte = number + 1, FIRST_BYTE
+    return generation.part_of(number).server
+
+
 def reaches_back(log: RelayLog, position: SourcePosition) -> bool:
     """Whether the log begins at or before ``position``, as far as the two can be compared."""
     by_file = any(

@@ -8,7 +8,7 @@ import uuid
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
-from proto import errors
+from proto import errors, hooks
 from proto.common_pb2 import Stage
 from proto.errors import ShardmergeError
 from proto.log import get_logger
@@ -252,6 +252,9 @@ class Reader:
                 )
             case _:
                 pass
+        if dump.info.is_mariadb:
+            log.executed(state.executed)
+        hooks.reach("relay.connected")
         if not isinstance(plan.start, FromFile):
             if not empty and not isinstance(plan, Switches):
                 log.renamed()

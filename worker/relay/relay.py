@@ -33,7 +33,7 @@ from worker.relay.model import (
 )
 from worker.relay.oldest import first_commit_behind
 from worker.relay.passing import first_end_holding
-from worker.relay.positions import Ends, end_at, group_end_behind, locate, reaches_back, wait_for
+from worker.relay.positions import Ends, end_at, group_end_behind, locate, reaches_back, server_behind, wait_for
 from worker.relay.purge import (
     OldSegment,
     Purged,
@@ -48,6 +48,7 @@ from worker.relay.reader import Reader, ReaderState
 from worker.relay.segment import read_description
 from worker.relay.server_id import ServerIdOf
 from worker.relay.subscription import Limit, subscribe
+from worker.relay.switch import Proof, prove
 from worker.unit import StopSignal
 
 __all__ = [
@@ -107,10 +108,14 @@ class Relay:
         self._keeper: threading.Thread | None = None
         self._sync_error: ShardmergeError | None = None
         self._stranded_at: RelayOffset | None = None
+        self._paused = False
 
     def start(self) -> None:
-        """Begin to fetch, or fetch again after an error that does not mend itself. Running already: nothing."""
+        """Begin to fetch, or fetch again after an error that does not mend itself. Running or paused: nothing."""
         with self._lock:
+            if self._paused:
+                self._keep_up()
+                return
             if self._reader is not None:
                 if self._reader.is_running:
                     return
@@ -118,10 +123,42 @@ class Relay:
                 self._reader.stop()
             self._reader = Reader(self._log, self._endpoint, self._server_id)
             self._reader.start()
-            if self._keeper is None:
-                self._ended.clear()
-                self._keeper = threading.Thread(target=self._keep, name=f"relay-keep-{self.source_id}", daemon=True)
-                self._keeper.start()
+            self._keep_up()
+
+    def _keep_up(self) -> None:
+        if self._keeper is None:
+            self._ended.clear()
+            self._keeper = threading.Thread(target=self._keep, name=f"relay-keep-{self.source_id}", daemon=True)
+            self._keeper.start()
+
+    def pause(self, *, paused: bool) -> None:
+        """End the fetching until told otherwise, or go on; what is there is served."""
+        with self._lock:
+            if paused == self._paused:
+                return
+            self._paused = paused
+            if not paused:
+                self.start()
+            elif self._reader is not None:
+                self._remember_stranding()
+                self._reader.stop()
+                self._reader = None
+
+    @property
+    def is_paused(self) -> bool:
+        return self._paused
+
+    def set_purge(self, policy: PurgePolicy) -> None:
+        """From now on; the next look is a whole interval from now at most."""
+        self._purge = policy
+
+    def prove_switch(self, endpoint: Endpoint, lowest: SourcePosition | None) -> Proof:
+        """See :func:`worker.relay.switch.prove`."""
+        return prove(self._log, lowest, endpoint)
+
+    def server_behind(self, offset: RelayOffset) -> str:
+        """From whose binlog what follows ``offset`` came, or will come; "" when it is not known."""
+        return server_behind(self._log, offset)
 
     def stop(self) -> None:
         """End all threads; what was published stays readable."""
@@ -212,7 +249,7 @@ class Relay:
     @property
     def _reader_state(self) -> ReaderState:
         reader = self._reader
-        return reader.state if reader else ReaderState(Stage.STAGE_STOPPED)
+        return reader.state if reader else ReaderState(Stage.STAGE_PAUSED if self._paused else Stage.STAGE_STOPPED)
 
     def ensure_from(self, position: SourcePosition, *, fresh: bool = False) -> bool:
         """Make the log reach back to ``position``; True when that needed a new generation.
@@ -468,15 +505,15 @@ class Relay:
     def _keep(self) -> None:
         """The thread that brings bytes to disk every second and purges in its time."""
         synced: Head | None = None
-        purge_at = time.monotonic() + self._purge.interval_seconds
+        looked_at = time.monotonic()
         while not self._ended.wait(_SYNC_SECONDS):
             head = self._log.head()
             if head is not synced and head.offset.byte > FIRST_BYTE:
                 synced = head if self._sync(head) else synced
             state = self._reader_state
-            out_of_space = state.stage == Stage.STAGE_PAUSED and not state.final
-            if time.monotonic() >= purge_at or out_of_space:
-                purge_at = time.monotonic() + self._purge.interval_seconds
+            out_of_space = state.stage == Stage.STAGE_PAUSED and not state.final and not self._paused
+            if time.monotonic() >= looked_at + self._purge.interval_seconds or out_of_space:
+                looked_at = time.monotonic()
                 try:
                     self.purge_now()
                 except ShardmergeError as error:

@@ -40,6 +40,10 @@ class SourceState:
             return ""
         return GtidSet(gtid_set).lacks(GtidSet(self.purged))
 
+    def never_had(self, gtid_set: str) -> str:
+        """A GTID of a set that the source never had; "" if it had all of them."""
+        return GtidSet(self.executed).never_had(GtidSet(gtid_set))
+
 
 @dataclass(frozen=True, slots=True)
 class FromFile:
@@ -100,14 +104,14 @@ def plan_start(
         if position.file and same and not (known and state.executed and _is_mysql(known)):
             return Begins(FromFile(position, seed=state.gtids and not known), _at(position, state), None)
         if known:
-            _check(source, state, known, position)
+            check_goes_on(source, state, known, position)
             # A set that came with a place was read before it: all of it lies before that place.
             floor = _at(position, state) if position.file and same else state.end or NOWHERE
             return Begins(FromGtids(known), floor, known)
     elif same and generation.settling is None:
         return Goes(FromFile(position, seed=state.gtids and not known))
     elif known:
-        _check(source, state, known, position)
+        check_goes_on(source, state, known, position)
         return Goes(FromGtids(known)) if same else Switches(FromGtids(known), state.end or NOWHERE)
     raise errors.relay.SOURCE_CHANGED(
         source=source,
@@ -127,8 +131,10 @@ def _is_mysql(gtid_set: str) -> bool:
     return ":" in gtid_set
 
 
-def _check(source: str, state: SourceState, known: str, position: SourcePosition) -> None:
-    lacked = GtidSet(state.executed).never_had(GtidSet(known))
+def check_goes_on(source: str, state: SourceState, known: str, position: SourcePosition) -> None:
+    """Whether a server can go on behind ``known``, which was read up to ``position`` of another. Raises
+    SOURCE_LACKS_GTIDS (retryable), SOURCE_GTIDS_GONE."""
+    lacked = state.never_had(known)
     if lacked:
         raise errors.relay.SOURCE_LACKS_GTIDS(
             source=source,

@@ -260,7 +260,7 @@ class _Lane:
             # A restart inside a large group: its first events were committed before.
             skip = self._next.skip_events - block.first_event
         file = block.end_position.file
-        passed_over = named_in(self._spec.skips, file, events)
+        passed_over = named_in(self._spec.skips, SourcePosition.from_proto(block.end_position), events)
         if passed_over and block.place_at:
             places = ", ".join(str(SourcePosition(file, pos)) for pos in sorted(passed_over))
             raise errors.replicate.SKIP_AMBIGUOUS(source=self._spec.apply.source, position=places)

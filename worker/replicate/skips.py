@@ -17,8 +17,8 @@ from worker.position import SourcePosition
 from worker.replicate.placement import Bucket, crc_seed, lane_of
 from worker.rows import Joined, Literals, RowChange
 
-Skips = frozenset[tuple[str, int]]
-"""Places (file, end) of row events to pass over."""
+Skips = frozenset[tuple[str, str, int]]
+"""Places (server, file, end) of row events to pass over; server "": of whichever has the place."""
 
 _HEADER = 19
 _TYPE_AT = 4
@@ -37,12 +37,17 @@ _ROWS = frozenset(
 def skips_of(ops: Iterable[BinlogOp]) -> Skips:
     """What of the operator's words may be about row events. (A skip of a statement names its group: no row event ends
     where a group begins.)"""
-    return frozenset((op.file, op.pos) for op in ops if op.kind == BinlogOp.KIND_SKIP)
+    return frozenset((op.server, op.file, op.pos) for op in ops if op.kind == BinlogOp.KIND_SKIP)
 
 
-def named_in(skips: Skips, file: str, events: bytes) -> frozenset[int]:
-    """The ends of those of ``events``, of ``file``, that are to be passed over, if they are of rows."""
-    wanted = frozenset(pos for name, pos in skips if name == file and pos.to_bytes(8, "little")[:4] in events)
+def named_in(skips: Skips, place: SourcePosition, events: bytes) -> frozenset[int]:
+    """The ends of those of ``events``, of the file of ``place``, that are to be passed over, if they are of rows."""
+    wanted = frozenset(
+        pos
+        for server, name, pos in skips
+        if name == place.file and (not server or not place.server or server == place.server)
+        if pos.to_bytes(8, "little")[:4] in events
+    )
     if not wanted:
         return wanted
     ends: set[int] = set()

@@ -317,6 +317,8 @@ class ReplicateUnit:
         )
         status = sync_status(board.views(), around, self._held.keys)
         status.stop_at = self._stop_at
+        lowest = board.lowest()
+        status.next_server = "" if lowest is None else relay.server_behind(lowest)
         return status
 
     def _begun_to_hold(self) -> int:

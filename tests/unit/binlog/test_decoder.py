@@ -230,7 +230,9 @@ def test_a_filter_may_stop_before_a_kind_of_change(kind: ChangeKind) -> None:
     assert kind.name.lower() in error.message
     # An operator who names its place passes it over, with its rows on record.
     ends = {int(error.values["position"])}
-    changes, unread = filtered().decode_around(CHANGES[: -len(insert(2)) - len(XID) - len(table_map())], 0, frozenset(ends))
+    changes, unread = filtered().decode_around(
+        CHANGES[: -len(insert(2)) - len(XID) - len(table_map())], 0, frozenset(ends)
+    )
     assert not unread
     assert kind in [change.kind for change in changes]
     # What was committed before a restart is no matter any more.

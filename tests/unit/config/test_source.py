@@ -31,8 +31,13 @@ def test_defaults() -> None:
     config = parse_source("source-id: a\nfrom: {host: h, port: 1, user: u}\n", "s.yaml", {})
     assert config.flavor == "auto"
     assert config.server_id == 0
+    assert not config.disabled
     assert not config.relay_start.file
     assert config.purge == pb.PurgeConfig(interval_seconds=3600, remain_space_gib=15)
+
+
+def test_a_disabled_source() -> None:
+    assert parse_source("enable: false\nsource-id: a\nfrom: {host: h, port: 1, user: u}\n", "s.yaml", {}).disabled
 
 
 def test_dm_keys_without_effect_are_noted() -> None:
@@ -48,7 +53,6 @@ def test_dm_keys_without_effect_are_noted() -> None:
     [
         ("flavr: x", errors.config.INVALID, "s.yaml:11:1: flavr: unknown key; did you mean flavor?"),
         ("server-id: 4294967296", errors.config.INVALID, "s.yaml:11:12: server-id: must be at most 4294967295"),
-        ("enable: false", errors.config.NOT_SUPPORTED, "s.yaml:11:9: enable: a disabled source"),
         (
             "filters: [{schema-pattern: s, events: [delete], action: Ignore}]",
             errors.config.NOT_SUPPORTED,

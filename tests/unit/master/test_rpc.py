@@ -40,6 +40,14 @@ class _Master(MasterServicer):
     def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> pb.PurgeRelayResponse:
         return pb.PurgeRelayResponse()
 
+    def TransferSource(
+        self, request: pb.TransferSourceRequest, context: grpc.ServicerContext
+    ) -> pb.TransferSourceResponse:
+        raise NotImplementedError
+
+    def OperateRelay(self, request: pb.OperateRelayRequest, context: grpc.ServicerContext) -> pb.OperateRelayResponse:
+        raise NotImplementedError
+
     def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> pb.UpdateTaskResponse:
         raise NotImplementedError
 

@@ -21,6 +21,7 @@ COLUMNS = (integer(), text("v"))
 PLAN = table_plan(COLUMNS, (0,))
 NO_KEY = table_plan(COLUMNS, (), shard=1, name="log_01")
 AT = SourcePosition("bin.000001", 700)
+_IN_FIRST = SourcePosition("bin.000001", 900, server="a")
 
 keys = st.integers(-50, 50)
 
@@ -44,7 +45,7 @@ def test_only_skips_are_words_about_rows() -> None:
         BinlogOp(kind=kind, file="bin.000001", pos=pos)
         for pos, kind in enumerate((BinlogOp.KIND_SKIP, BinlogOp.KIND_REPLACE, BinlogOp.KIND_INJECT))
     ]
-    assert skips_of(ops) == {("bin.000001", 0)}
+    assert skips_of(ops) == {("", "bin.000001", 0)}
 
 
 def test_only_the_row_event_that_ends_there_is_named() -> None:
@@ -59,11 +60,13 @@ def test_only_the_row_event_that_ends_there_is_named() -> None:
     )
     for end in range(90, 510):
         expected = frozenset({end} & {300, 400})
-        assert named_in(frozenset({("bin.000001", end)}), "bin.000001", events) == expected, end
-    both = frozenset({("bin.000001", 300), ("bin.000001", 400), ("bin.000001", 500)})
-    assert named_in(both, "bin.000001", events) == {300, 400}
-    assert named_in(both, "bin.000002", events) == frozenset()
-    assert named_in(frozenset({("bin.000001", 300 + (1 << 32))}), "bin.000001", events) == frozenset()
+        assert named_in(frozenset({("", "bin.000001", end)}), _IN_FIRST, events) == expected, end
+    both = frozenset({("a", "bin.000001", 300), ("", "bin.000001", 400), ("", "bin.000001", 500)})
+    assert named_in(both, _IN_FIRST, events) == {300, 400}
+    assert named_in(both, SourcePosition("bin.000002", 900, server="a"), events) == frozenset()
+    assert named_in(frozenset({("", "bin.000001", 300 + (1 << 32))}), _IN_FIRST, events) == frozenset()
+    other = SourcePosition("bin.000001", 900, server="b")
+    assert named_in(both, other, events) == {400}, "a place of another server's binlog"
 
 
 @given(keys, keys, st.integers(1, 7), st.sampled_from(ChangeKind))

@@ -1,0 +1,92 @@
+"""What another source file changes, key by key, and how each change takes effect. Pure.
+
+A key that is a rule for the source's tables also needs a new ``update_token`` in each subtask of the source, which
+:meth:`master.store.Store.update_source` takes along: then tables are planned anew at a barrier, as with update-task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from google.protobuf import json_format
+
+from master.update import flat
+from proto import config_pb2 as config
+from proto import errors
+from proto import master_pb2 as pb
+
+_SWITCH = "goes on at that address, if it is provably the same server or a replica that goes on by GTID"
+_LOGIN = "relay and tasks connect anew: a moment without progress"
+_AT_ONCE = "at once, nothing is interrupted"
+
+_KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "from.host": ("from.host", _SWITCH),
+        "from.port": ("from.port", _SWITCH),
+        "from.user": ("from.user", _LOGIN),
+        "from.password": ("from.password", _LOGIN),
+        "from.tls.ca": ("from.security.ssl-ca", _LOGIN),
+        "from.tls.cert": ("from.security.ssl-cert", _LOGIN),
+        "from.tls.key": ("from.security.ssl-key", _LOGIN),
+        "from.tls.allowedCn": ("from.security.cert-allowed-cn", _LOGIN),
+        "serverId": ("server-id", _LOGIN),
+        "purge.intervalSeconds": ("purge.interval", _AT_ONCE),
+        "purge.expiresHours": ("purge.expires", _AT_ONCE),
+        "purge.remainSpaceGib": ("purge.remain-space", _AT_ONCE),
+        "enableGtid": ("enable-gtid", "for tasks that begin from now on"),
+        "relayStart.file": ("relay-binlog-name", "checked; the relay log begins where the tasks need it"),
+        "relayStart.gtidSet": ("relay-binlog-gtid", "checked; the relay log begins where the tasks need it"),
+        "flavor": ("flavor", _LOGIN),
+        "caseSensitive": ("case-sensitive", "for tasks that begin from now on"),
+        "disabled": ("enable", ""),
+    }
+)
+"""By the name in a stored SourceConfig's JSON: the key of the file, and how a change takes effect."""
+
+_SESSION = "from.session."
+_IMPLIED = ("relayStart.pos", "sourceId")
+_SECRET = "from.password"  # noqa: S105 - a key's name
+_ANY_FLAVOR = ("", "auto")
+
+
+def source_changes(before: config.SourceConfig, after: config.SourceConfig) -> tuple[pb.SourceChange, ...]:
+    """The keys that have another value; a password's value is not told."""
+    old, new = flat(json_format.MessageToDict(before)), flat(json_format.MessageToDict(after))
+    changes: list[pb.SourceChange] = []
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name, ""), new.get(name, "")
+        if was == now or name in _IMPLIED:
+            continue
+        key, effect = (name, _LOGIN) if name.startswith(_SESSION) else _KEYS.get(name, (name, _LOGIN))
+        if name == _SECRET:
+            was = now = "(not shown)"
+        if name == "disabled":
+            was, now = ("false", "true") if was else ("true", "false")
+            effect = "its tasks go on" if now == "true" else "its tasks stand until it is enabled again"
+        changes.append(pb.SourceChange(source=after.source_id, key=key, before=was, after=now, effect=effect))
+    return tuple(changes)
+
+
+def check_changeable(before: config.SourceConfig, after: config.SourceConfig, tasks: Sequence[str]) -> None:
+    """Raises SOURCE_UPDATE_FIXED for what must not change under ``tasks``."""
+    fixed: list[tuple[str, str, str]] = []
+    if before.case_sensitive != after.case_sensitive:
+        fixed.append(("case-sensitive", str(before.case_sensitive).lower(), str(after.case_sensitive).lower()))
+    if before.flavor != after.flavor and not {before.flavor, after.flavor}.intersection(_ANY_FLAVOR):
+        fixed.append(("flavor", before.flavor, after.flavor))
+    if tasks and fixed:
+        key, was, now = fixed[0]
+        raise errors.master.SOURCE_UPDATE_FIXED(
+            source=after.source_id, key=key, before=was, after=now, tasks=", ".join(tasks)
+        )
+
+
+def moves_away(changes: Sequence[pb.SourceChange]) -> bool:
+    """Whether the source is to be read from another address."""
+    return any(one.effect == _SWITCH for one in changes)
+
+
+def asks_the_source(changes: Sequence[pb.SourceChange], after: config.SourceConfig) -> bool:
+    """Whether it must be tried how the source answers: not for one that is only disabled, it may be gone."""
+    return not (after.disabled and [one.key for one in changes] == ["enable"])

@@ -1,0 +1,236 @@
+"""operate-source update, transfer-source and the relay commands against a real etcd, with workers that move no data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proto import errors, keys
+from proto import master_pb2 as pb
+from proto import state_pb2 as state
+from proto import worker_pb2 as worker
+from tests.integration.test_master import World, codes, refused, source_file, task_file
+from tests.support.wait import until
+
+_Source = pb.OperateSourceRequest
+_Relay = pb.OperateRelayRequest
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+def _update(world: World, *files: pb.ConfigFile, dry_run: bool = False) -> pb.OperateSourceResponse:
+    return world.ask.OperateSource(_Source(op=_Source.OP_UPDATE, files=files, dry_run=dry_run))
+
+
+def _changed(source: str, *pairs: tuple[str, str], extra: str = "") -> pb.ConfigFile:
+    file = source_file(source)
+    for old, new in pairs:
+        assert old in file.content
+        file.content = file.content.replace(old, new)
+    file.content += extra
+    return file
+
+
+def _stored(world: World, source: str) -> state.SourceRecord:
+    with world.etcd.client() as client:
+        record = client.get(keys.source(source))
+    assert record is not None
+    return keys.decode(state.SourceRecord, record.value, record.key)
+
+
+def _transfer(world: World, source: str, name: str) -> pb.TransferSourceResponse:
+    return world.ask.TransferSource(pb.TransferSourceRequest(source=source, worker=name))
+
+
+def _relay(world: World, op: pb.OperateRelayRequest.Op, *sources: str) -> pb.OperateRelayResponse:
+    return world.ask.OperateRelay(_Relay(op=op, sources=sources))
+
+
+def test_a_new_login_is_tried_before_it_is_stored(world: World) -> None:
+    world.leader()
+    w1 = world.worker("w1")
+    assert world.create("s1").result
+    assert world.start(task_file("t", "s1")).result
+    before = _stored(world, "s1")
+    wrong = _changed("s1", ('"p"', '"wrong"'))
+    w1.behaviour.check_results = [
+        worker.CheckResult(name="connection", state=worker.CHECK_STATE_FAIL, error_msg="access denied")
+    ]
+    answer = _update(world, wrong)
+    assert codes(list(answer.sources)) == [errors.master.SOURCE_CHECK_FAILED.code]
+    assert "access denied" in answer.msg
+    assert _stored(world, "s1") == before
+    w1.behaviour.check_results = []
+    right = _changed("s1", ('"p"', '"right"'))
+    dry = _update(world, right, dry_run=True)
+    assert dry.result and dry.dry_run and _stored(world, "s1") == before
+    answer = _update(world, right)
+    assert answer.result, answer
+    assert [(one.key, one.before, one.after) for one in answer.changes] == [
+        ("from.password", "(not shown)", "(not shown)")
+    ]
+    assert getattr(_stored(world, "s1").config, "from").password == "right"
+    assert w1.switches == [], "the address is the same"
+    again = _update(world, right)
+    assert again.result and "nothing changes" in again.sources[0].msg and not again.changes
+    assert codes(list(_update(world, source_file("s9")).sources)) == [errors.master.SOURCE_UNKNOWN.code]
+    refused(lambda: _update(world, right, right), errors.master.BAD_REQUEST)
+    refused(lambda: _update(world), errors.master.BAD_REQUEST)
+
+
+def test_each_file_stands_for_itself_and_fixed_keys_are_refused(world: World) -> None:
+    world.leader()
+    world.worker("w1")
+    world.worker("w2")
+    assert world.create("s1", "s2").result
+    assert world.start(task_file("t", "s1")).result
+    extra = "case-sensitive: true\nserver-id: 77\n"
+    answer = _update(world, _changed("s1", extra=extra), _changed("s2", extra=extra))
+    assert codes(list(answer.sources)) == [errors.master.SOURCE_UPDATE_FIXED.code, 0]
+    assert _stored(world, "s1").config.server_id == 0
+    assert (_stored(world, "s2").config.server_id, _stored(world, "s2").config.case_sensitive) == (77, True)
+
+
+def test_another_address_is_asked_of_the_worker_that_has_the_relay_log(world: World) -> None:
+    world.leader()
+    w1 = world.worker("w1")
+    assert world.create("s1").result
+    moved = _changed("s1", ("3306", "3307"))
+    assert _update(world, moved).result
+    assert w1.switches == [], "without tasks nothing can be lost"
+    assert world.start(task_file("t", "s1")).result
+    ask = pb.HandleBinlogRequest(
+        op=pb.HandleBinlogRequest.OP_SKIP, task="t", binlog_pos="bin.000001:44", sources=["s1"]
+    )
+    assert world.ask.HandleBinlog(ask).result
+    back = source_file("s1")
+    w1.behaviour.switch_error = errors.relay.SWITCH_BUSY(source="s1", task="t", doing="copies its snapshot")
+    assert codes(list(_update(world, back).sources)) == [errors.relay.SWITCH_BUSY.code]
+    assert getattr(_stored(world, "s1").config, "from").port == 3307
+    w1.behaviour.switch_error = None
+    w1.behaviour.switch = worker.CheckSwitchResponse(server="uuid-1", same_server=True, proof="the same")
+    answer = _update(world, back)
+    assert answer.result and answer.sources[0].msg == "the same"
+    assert [one.task for one in w1.switches[-1].subtasks] == ["t"]
+    assert [op.server for op in world.record("t", "s1").binlog_ops] == [""]
+    w1.behaviour.switch = worker.CheckSwitchResponse(server="uuid-1", proof="another")
+    assert _update(world, moved).result
+    assert [op.server for op in world.record("t", "s1").binlog_ops] == ["uuid-1"], "meant for the server before"
+    w1.behaviour.next_server = "uuid-2"
+    until(lambda: _status(world).sub_task_status[0].sync.next_server == "uuid-2", "the worker tells of it")
+    assert world.ask.HandleBinlog(ask).result
+    assert [(op.file, op.server) for op in world.record("t", "s1").binlog_ops] == [
+        ("bin.000001", "uuid-1"),
+        ("bin.000001", "uuid-2"),
+    ]
+
+
+def _status(world: World) -> pb.SourceSubTasks:
+    return world.ask.QueryStatus(pb.QueryStatusRequest(name="t")).sources[0]
+
+
+def test_another_address_is_refused_while_shard_tables_wait_or_nobody_can_prove_it(world: World) -> None:
+    world.leader()
+    w1 = world.worker("w1")
+    assert world.create("s1").result
+    assert world.start(task_file("t", "s1")).result
+    moved = _changed("s1", ("3306", "3307"))
+    waiting = state.ShardTable(schema="a", table="b", parked=state.ParkedAt(statement="ALTER"))
+    told = state.ShardRecord(targets=[state.ShardTarget(schema="m", table="n", tables=[waiting])])
+    with world.etcd.client() as client:
+        client.put(keys.shard("t", "s1"), keys.encode(told))
+        answer = _update(world, moved)
+        assert codes(list(answer.sources)) == [errors.master.SOURCE_SWITCH_LOCKED.code]
+        client.put(keys.shard("t", "s1"), keys.encode(state.ShardRecord()))
+    world.workers.remove(w1)
+    w1.stop()
+    until(lambda: codes(list(_update(world, moved).sources)) == [errors.master.NO_WORKER.code], "nobody is there")
+    assert getattr(_stored(world, "s1").config, "from").port == 3306
+
+
+def test_a_disabled_source_has_no_worker_until_it_is_enabled(world: World) -> None:
+    world.leader()
+    w1 = world.worker("w1")
+    off = _changed("s1", extra="enable: false\n")
+    created = world.ask.OperateSource(_Source(op=_Source.OP_CREATE, files=[off]))
+    assert created.result and "disabled" in created.sources[0].msg and not created.sources[0].worker
+    shown = world.ask.OperateSource(_Source(op=_Source.OP_SHOW))
+    assert [(one.source, one.worker, one.msg) for one in shown.sources] == [("s1", "", "disabled")]
+    refused(lambda: world.start(task_file("t", "s1")), errors.master.SOURCE_DISABLED)
+    assert _update(world, source_file("s1")).result
+    assert w1.source == "s1"
+    assert world.start(task_file("t", "s1")).result
+    # One that no longer answers can still be disabled.
+    w1.behaviour.check_results = [worker.CheckResult(name="connection", state=worker.CHECK_STATE_FAIL)]
+    answer = _update(world, off)
+    assert answer.result, answer
+    assert w1.source == ""
+    assert _status(world).error.code == errors.master.SOURCE_DISABLED.code
+    # Another source takes the worker; the disabled one waits for nobody.
+    w1.behaviour.check_results = []
+    assert world.create("s2").result
+    assert w1.source == "s2"
+    answer = _update(world, source_file("s1"))
+    assert answer.result and "no live worker" in answer.sources[0].msg
+    w2 = world.worker("w2")
+    until(lambda: w2.source == "s1", "the source is taken up")
+    until(lambda: bool(_status(world).sub_task_status), "its task with it")
+
+
+def test_a_source_moves_to_a_free_worker(world: World) -> None:
+    world.leader()
+    w1, w2 = world.worker("w1"), world.worker("w2")
+    assert world.create("s1").result
+    assert world.start(task_file("t", "s1")).result
+    assert w1.source == "s1"
+    for source, name, spec in (
+        ("s9", "w2", errors.master.SOURCE_UNKNOWN),
+        ("s1", "w9", errors.master.WORKER_UNKNOWN),
+    ):
+        answer = _transfer(world, source, name)
+        assert (answer.result, codes(list(answer.sources))) == (False, [spec.code])
+    there = _transfer(world, "s1", "w1")
+    assert there.result and "already" in there.msg
+    w1.behaviour.needed = "bin.000003"
+    w2.behaviour.move_error = errors.relay.MOVE_WOULD_LOSE(
+        source="s1", host="h", port=1, position="bin.000003", reason="purged"
+    )
+    assert codes(list(_transfer(world, "s1", "w2").sources)) == [errors.relay.MOVE_WOULD_LOSE.code]
+    assert [one.needed.file for one in w2.moves] == ["bin.000003"]
+    assert w1.source == "s1"
+    w2.behaviour.move_error = None
+    moved = _transfer(world, "s1", "w2")
+    assert moved.result and "w1" in moved.msg
+    assert w2.source == "s1"
+    until(lambda: w1.source == "", "the worker before has let go")
+    assert world.create("s2").result
+    assert codes(list(_transfer(world, "s1", "w1").sources)) == [errors.master.WORKER_NOT_FREE.code]
+    off = _changed("s1", extra="enable: false\n")
+    assert _update(world, off).result
+    assert codes(list(_transfer(world, "s1", "w2").sources)) == [errors.master.SOURCE_DISABLED.code]
+
+
+def test_the_relay_is_paused_not_stopped(world: World) -> None:
+    world.leader()
+    world.worker("w1")
+    assert world.create("s1").result
+    assert _relay(world, _Relay.OP_START, "s1").result
+    stopped = _relay(world, _Relay.OP_STOP, "s1", "s9")
+    assert codes(list(stopped.sources)) == [errors.master.RELAY_ALWAYS_ON.code, errors.master.SOURCE_UNKNOWN.code]
+    assert _relay(world, _Relay.OP_PAUSE, "s1").result
+    assert _stored(world, "s1").relay_paused
+    assert _update(world, _changed("s1", extra="server-id: 5\n")).result
+    assert _stored(world, "s1").relay_paused, "an update is not about that"
+    assert _relay(world, _Relay.OP_RESUME, "s1").result
+    assert not _stored(world, "s1").relay_paused
+    assert _relay(world, _Relay.OP_PAUSE, "s1").result
+    assert _relay(world, _Relay.OP_START, "s1").result
+    assert not _stored(world, "s1").relay_paused
+    refused(lambda: _relay(world, _Relay.OP_PAUSE), errors.master.BAD_REQUEST)
