@@ -56,9 +56,8 @@ class Pair:
     def fill(self, first: str, second: str) -> None:
         for number, (server, rows) in enumerate(zip(self.servers, (first, second), strict=True), 1):
             if rows:
-                server.execute(
-                    f"INSERT INTO shard_{number}.t_{number} {server.spelt(rows.replace('FROM seq', f'FROM shard_{number}.seq'))}"
-                )
+                counted = server.spelt(rows.replace("FROM seq", f"FROM shard_{number}.seq"))
+                server.execute(f"INSERT INTO shard_{number}.t_{number} {counted}")
 
     def subtasks(self, column: str = "id") -> list[config.SubTaskConfig]:
         made: list[config.SubTaskConfig] = []
