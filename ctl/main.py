@@ -10,10 +10,12 @@ from importlib.metadata import version
 
 import click
 
+from ctl import completion
 from ctl.commands.binlog import binlog, handle_error
 from ctl.commands.binlog_schema import binlog_schema, operate_schema
 from ctl.commands.check_task import check_task
 from ctl.commands.compare import compare
+from ctl.commands.completion import completion as completion_command
 from ctl.commands.config import config, get_config
 from ctl.commands.list_member import list_member
 from ctl.commands.operate_relay import pause_relay, resume_relay, start_relay, stop_relay
@@ -76,6 +78,11 @@ def dmctl(context: click.Context, *, show_version: bool) -> int:
     if show_version:
         print(f"dmctl {version('shardmerge')}")
     elif context.invoked_subcommand is None:
+        line = context.find_object(Line) or Line()
+        if sys.stdin.isatty() and sys.stdout.isatty() and not line.at_prompt:
+            from ctl import prompt  # takes as long to import as a command to run
+
+            return prompt.converse(dmctl, lambda words: run(words, Line(line.given, at_prompt=True)), line.given)
         print(context.get_help())
     return 0
 
@@ -125,15 +132,20 @@ for _command in (
     unlock_ddl_lock,
     config,
     get_config,
+    completion_command,
     help_command,
 ):
     dmctl.add_command(_command)
 dmctl.add_command(get_config, "get-task-config")
+completion.attach(dmctl)
 
 
-def run(arguments: list[str]) -> int:
-    """One command; the exit code: 0 done, 1 failed, 2 not understood, 130 interrupted."""
-    line = Line()
+def run(arguments: list[str], line: Line | None = None) -> int:
+    """One command; the exit code: 0 done, 1 failed, 2 not understood, 130 interrupted.
+
+    ``line``: what holds already, of a line of the prompt.
+    """
+    line = line or Line()
     try:
         with dmctl.make_context("dmctl", with_two_dashes(arguments), obj=line) as context:
             return int(dmctl.invoke(context) or 0)
@@ -164,4 +176,6 @@ def main() -> None:
     """The console script."""
     # gRPC's core writes lines of its own to stderr otherwise.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if completion.VARIABLE in os.environ:
+        sys.exit(completion.answer(dmctl, os.environ[completion.VARIABLE]))
     sys.exit(run(sys.argv[1:]))

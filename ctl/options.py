@@ -19,9 +19,11 @@ ONE_DASH = ("version", "config", "master-addr", "rpc-timeout", "ssl-ca", "ssl-ce
 
 @dataclass(slots=True)
 class Line:
-    """What was read of the command line so far; lives in the outermost click context."""
+    """What was read of the command line so far; lives in the outermost click context. ``at_prompt``: of a line of the
+    interactive prompt."""
 
     given: Given = field(default_factory=Given)
+    at_prompt: bool = False
 
 
 def with_two_dashes(arguments: list[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -13,6 +14,7 @@ from ctl.commands.operate_source import operate_source
 from ctl.commands.update_task import update_task
 from ctl.export import write_private
 from ctl.files import task_name
+from ctl.groups import NameOrCommand
 from ctl.options import shared
 from ctl.session import Session
 from ctl.settings import Output
@@ -56,25 +58,13 @@ def _put(session: Session, text: str, path: str) -> int:
     return 0
 
 
-class _NameOrCommand(click.Group):
-    """What is no command behind the word is a name whose configuration is wanted."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if self.get_command(ctx, args[0]) is None:
-            command = _NAMED[self.name or ""]
-            return command.name, command, args
-        return super().resolve_command(ctx, args)
-
-
 @click.group("config", short_help="show, export and import configurations")
 def config() -> None:
     """Show what is stored of tasks and sources, and what masters and workers were told; export and import it."""
 
 
 @config.group(
-    "task", cls=_NameOrCommand, invoke_without_command=True, short_help="a task's file", subcommand_metavar="[TASK]"
+    "task", cls=NameOrCommand, invoke_without_command=True, short_help="a task's file", subcommand_metavar="[TASK]"
 )
 @shared()
 @click.pass_context
@@ -93,7 +83,7 @@ def task(context: click.Context) -> int:
 
 @config.group(
     "source",
-    cls=_NameOrCommand,
+    cls=NameOrCommand,
     invoke_without_command=True,
     short_help="a source's file",
     subcommand_metavar="[SOURCE]",
@@ -184,7 +174,8 @@ def _source_named(name: str, path: str) -> int:
     return _show(_Kind.KIND_SOURCE, name, path)
 
 
-_NAMED = {"task": _task_named, "source": _source_named}
+cast("NameOrCommand", task).named = _task_named
+cast("NameOrCommand", source).named = _source_named
 
 
 @task.command("update", hidden=True)

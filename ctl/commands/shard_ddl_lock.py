@@ -9,6 +9,7 @@ import click
 
 from ctl import lock_table
 from ctl.files import task_name
+from ctl.groups import NameOrCommand
 from ctl.options import shared
 from ctl.session import Session
 from proto import master_pb2 as pb
@@ -58,17 +59,6 @@ def _unlock_options(command: Command) -> Command:
     return command
 
 
-class _TaskOrCommand(click.Group):
-    """What is no command behind the name is a task whose locks are wanted."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if self.get_command(ctx, args[0]) is None:
-            return show_ddl_locks.name, show_ddl_locks, args
-        return super().resolve_command(ctx, args)
-
-
 @click.command("show-ddl-locks", short_help="show the locks of sharding DDLs", hidden=True)
 @click.argument("task", metavar="[TASK|FILE]", required=False)
 @shared()
@@ -89,7 +79,7 @@ def unlock_ddl_lock(
 
 @click.group(
     "shard-ddl-lock",
-    cls=_TaskOrCommand,
+    cls=NameOrCommand,
     invoke_without_command=True,
     short_help="show the locks of sharding DDLs, or decide about one",
     subcommand_metavar="[TASK|FILE] | unlock LOCK-ID …",
@@ -104,6 +94,9 @@ def shard_ddl_lock(context: click.Context) -> int:
         dmctl shard-ddl-lock merge
     """
     return _show(None) if context.invoked_subcommand is None else 0
+
+
+shard_ddl_lock.named = show_ddl_locks
 
 
 @shard_ddl_lock.command("unlock", short_help="let a DDL run without waiting for the rest, or go on without it")

@@ -1,0 +1,101 @@
+"""What may stand where the cursor is: for the shells and for the prompt.
+
+Commands, options and choices are click's business (https://click.palletsprojects.com, "Shell Completion"). Names of
+tasks, sources, workers and masters are asked of the master, with a short deadline; without an answer there are none,
+and nothing is said of it. Which argument takes what is told by its metavar, the word that its help shows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import click
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class, shell_complete
+
+from ctl.groups import NameOrCommand
+from ctl.options import Line
+from ctl.settings import settle
+from proto import master_pb2 as pb
+
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_DMCTL_COMPLETE"
+
+_SECONDS = 1.0
+_WORD = re.compile(r"[A-Z][A-Z-]*")
+_NAMES = {
+    "TASK": pb.GetConfigRequest.KIND_TASK,
+    "ID": pb.GetConfigRequest.KIND_SOURCE,
+    "SOURCE": pb.GetConfigRequest.KIND_SOURCE,
+    "SOURCE-ID": pb.GetConfigRequest.KIND_SOURCE,
+    "WORKER": pb.GetConfigRequest.KIND_WORKER,
+    "WORKER-ID": pb.GetConfigRequest.KIND_WORKER,
+    "MASTER": pb.GetConfigRequest.KIND_MASTER,
+}
+_FILES = {"FILE": "file", "SCHEMA-FILE": "file", "DIRECTORY": "dir"}
+
+
+class _Named(click.types.StringParamType):
+    """Text as before, that can be completed. ``words``: of the metavar; ``listed``: several with commas between."""
+
+    def __init__(self, words: tuple[str, ...], *, listed: bool) -> None:
+        self._words = words
+        self._listed = listed
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, begun = incomplete.rpartition(",") if self._listed else ("", "", incomplete)
+        # Files first: click's script for bash forgets what came before them.
+        found = [CompletionItem(incomplete, type=_FILES[word]) for word in self._words if word in _FILES]
+        for kind in dict.fromkeys(_NAMES[word] for word in self._words if word in _NAMES):
+            found += [CompletionItem(f"{before}{comma}{name}") for name in _names(ctx, kind) if name.startswith(begun)]
+        return found
+
+
+class _Bash(BashComplete):
+    """A name with a blank in it is one word."""
+
+    def format_completion(self, item: CompletionItem) -> str:
+        value = re.sub(r"([^\w@%+=:,./-])", r"\\\1", str(item.value)) if item.type == "plain" else item.value
+        return f"{item.type},{value}"
+
+
+def attach(command: click.Command) -> None:
+    """Let the arguments and options of a command, and of all below it, be completed."""
+    for each in _all(command):
+        for param in each.params:
+            metavar = "WORKER" if param.name == "worker" else param.metavar or ""
+            words = tuple(word for word in _WORD.findall(metavar) if word in _NAMES or word in _FILES)
+            if words and ":" not in metavar and type(param.type) is click.types.StringParamType:
+                param.type = _Named(words, listed="," in metavar)
+
+
+def _all(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    if isinstance(command, NameOrCommand):
+        yield from _all(command.named)
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            yield from _all(each)
+
+
+def answer(command: click.Command, instruction: str) -> int:
+    """What a shell's script asks by its variable: prints candidates, or nothing at all."""
+    add_completion_class(_Bash)
+    try:
+        return shell_complete(command, {"obj": Line()}, "dmctl", VARIABLE, instruction)
+    except Exception:  # noqa: BLE001 — whoever presses Tab wants no error in the middle of a line
+        return 1
+
+
+def _names(ctx: click.Context, kind: pb.GetConfigRequest.Kind) -> list[str]:
+    try:
+        from ctl.client import MasterClient
+
+        line = ctx.find_object(Line) or Line()
+        settings = settle(line.given, os.environ)
+        request = pb.GetConfigRequest(kind=kind, names_only=True)
+        with MasterClient(settings.addresses, min(settings.timeout, _SECONDS)) as client:
+            return [one.name for one in client.call("completion", lambda master: master.GetConfig, request).configs]
+    except Exception:  # noqa: BLE001 — as above
+        return []
