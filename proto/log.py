@@ -6,22 +6,75 @@ Never pass a password or a connection's arguments to a logger.
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from typing import Any
+import threading
+from pathlib import Path
+from typing import IO, Any
 
 import structlog
 
+from proto.errors import config
+
 Logger = structlog.stdlib.BoundLogger
 
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "fatal": logging.CRITICAL,
+}
 
 
-def configure(program: str, level: str = "info", fmt: str = "text") -> None:
-    """Set up logging of a daemon: ``level`` debug|info|warn|error, ``fmt`` text|json, to stderr.
+class LogFile:
+    """Appends lines to a file. When the file was moved away or removed, as logrotate does, a new one is begun.
 
-    Libraries stay at warning: mysql-replication prints passwords at info.
+    A line that cannot be written goes to stderr: a full disk ends no daemon.
     """
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._file = self._opened()
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            try:
+                if self._moved():
+                    self._file.close()
+                    self._file = self._opened()
+                self._file.write(text)
+            except (OSError, ValueError):
+                sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Every line is written at once."""
+
+    def _opened(self) -> IO[str]:
+        return self._path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
+
+    def _moved(self) -> bool:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return True
+        here = os.fstat(self._file.fileno())
+        return (found.st_dev, found.st_ino) != (here.st_dev, here.st_ino)
+
+
+def configure(program: str, level: str = "info", fmt: str = "text", file: str = "") -> None:
+    """Set up logging of a daemon: ``level`` debug|info|warn|error|fatal, ``fmt`` text|json, to ``file`` or stderr.
+
+    Libraries stay at warning: mysql-replication prints passwords at info. Raises ``config.LOG_FILE``.
+    """
+    try:
+        stream: Any = LogFile(Path(file)) if file else sys.stderr
+    except OSError as error:
+        raise config.LOG_FILE(file=file, reason=error.strerror or "input/output error") from error
+    logging.basicConfig(level=logging.WARNING, stream=stream, format="%(asctime)s %(name)s %(message)s", force=True)
     renderer: Any = (
         structlog.processors.JSONRenderer() if fmt == "json" else structlog.dev.ConsoleRenderer(colors=False)
     )
@@ -34,7 +87,7 @@ def configure(program: str, level: str = "info", fmt: str = "text") -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(program=program)

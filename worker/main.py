@@ -14,7 +14,8 @@ import click
 
 from proto import errors
 from proto import log as logs
-from proto.config.daemon import WorkerFile, load_worker
+from proto.config.daemon import WorkerFile, load_daemon
+from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.daemon import Daemon
@@ -29,22 +30,17 @@ _EXIT_CONFIG = 2
 _EXIT_RUNTIME = 1
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--config", "path", type=click.Path(path_type=Path), help="Configuration file (YAML).")
-@click.option("--name", help="Unique name of this worker.")
-@click.option("--worker-addr", help="Listen here, e.g. 127.0.0.1:8262.")
-@click.option("--advertise-addr", help="Others dial this; default: --worker-addr.")
-@click.option("--etcd", help="Endpoints of etcd, comma separated.")
-@click.option("--relay-dir", help="Where relay logs are kept.")
-@click.option("-L", "--log-level", help="debug, info, warn or error.")
-@click.option("--log-format", help="text or json.")
-def main(path: Path | None, **flags: str | None) -> None:
-    """Hold one source: relay its binlog, take snapshots, replicate through Spark."""
+@flags_of(WorkerFile)
+def command(path: Path | None, **flags: str | None) -> None:
+    """Hold one source: relay its binlog, take snapshots, replicate through Spark. A flag wins over the file's key."""
     try:
-        config = load_worker(path, {key: value for key, value in flags.items() if value is not None})
+        given = load_daemon(WorkerFile, path, given_flags(flags))
+        config = given.model
+        logs.configure("dm-worker", config.log_level, config.log_format, config.log_file)
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
-    logs.configure("dm-worker", config.log_level, config.log_format)
+    for note in given.notes:
+        log.warning("configuration", note=note)
     stop = _catch_signals()
     try:
         lost = _serve(config, stop)
@@ -54,6 +50,11 @@ def main(path: Path | None, **flags: str | None) -> None:
         # A JVM cannot be started twice in one process: begin anew, in place, with the same arguments.
         log.warning("restarting in place")
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own arguments
+
+
+def main() -> None:
+    """The console script."""
+    command(with_two_dashes(sys.argv[1:], flag_names(WorkerFile)), prog_name="dm-worker")
 
 
 def _serve(config: WorkerFile, stop: threading.Event) -> bool:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from proto import config_pb2, errors, hooks
+from proto.config import defaults
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from proto.state_pb2 import BinlogOp
@@ -44,7 +45,7 @@ from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.dealing import Dealing, dealing_of
 from worker.replicate.meeting import Meeting
 from worker.replicate.stream import Stream
-from worker.replicate.unit import LANES_DEFAULT, Part, ReplicateUnit, Standing, first_checkpoints
+from worker.replicate.unit import Part, ReplicateUnit, Standing, first_checkpoints
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
 from worker.snapshot.store import SnapshotStore, read_handover
@@ -419,7 +420,7 @@ class SubTaskRun:
 
     @property
     def _lanes(self) -> int:
-        return self._config.replicate.lanes or LANES_DEFAULT
+        return self._config.replicate.lanes or defaults.LANES
 
     def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool) -> Handover | None:
         """The chunks' high watermarks as offsets of the relay at hand; None when there was no snapshot."""

@@ -10,36 +10,6 @@ from ctl.options import shared
 from ctl.session import Session
 from proto import master_pb2 as pb
 
-SAMPLE = """\
-# A source: one MySQL or MariaDB server whose tables are merged.
-# Create it with:  dmctl operate-source create <this file>
-# Change it with:  dmctl operate-source update <this file>
-
-source-id: mysql-01           # unique; at most 32 characters; tasks name the source by it
-
-from:
-  host: 127.0.0.1
-  port: 3306
-  user: dm                    # needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT
-  password: "${DM_PASSWORD}"  # a word in ${…} is taken from dm-master's environment
-
-flavor: auto                  # auto, mysql or mariadb
-server-id: 0                  # 0: a free one is picked
-enable: true                  # false: stored, but no worker reads it
-enable-gtid: false            # true: positions are followed by GTID
-case-sensitive: false
-
-# Where the relay log begins; without these, where the tasks need it.
-# relay-binlog-name: mysql-bin.000001
-# relay-binlog-gtid: ""
-
-# The relay log is never purged below what a task still needs.
-purge:
-  interval: 3600              # seconds between two looks
-  expires: 0                  # hours to keep what no task needs; 0: no limit
-  remain-space: 15            # GiB of free disk below which it is purged sooner
-"""
-
 
 @click.command("operate-source", short_help="create, update, show or stop sources")
 @click.argument("op", metavar="create|update|stop|show", required=False)
@@ -58,7 +28,10 @@ def operate_source(
     Example: dmctl operate-source update mysql-01.yaml
     """
     if print_sample_config:
-        print(SAMPLE, end="")
+        from proto.config.samples import sample_of  # pydantic takes 0.2 s to import: only when it is needed
+        from proto.config.source import SourceModel
+
+        print(sample_of(SourceModel), end="")
         return 0
     session = Session.current()
     ids = session.settings.sources

@@ -1,36 +1,38 @@
-"""Files of the daemons themselves: dm-master and dm-worker.
+"""Files of the daemons themselves: dm-master and dm-worker, in YAML, or in TOML as DM's are.
 
-Every key is also a command-line flag of the same name; a flag wins over the file. The files are YAML,
-unlike DM's TOML, and the keys are DM's where there is one.
+Every key is also a command-line flag of the same name; a flag wins over the file. The keys are DM's where there is one
+(tiflow, dm/master/config.go and dm/worker/config.go).
 """
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from proto.config import defaults
+from proto.config.amounts import Seconds, Size
 from proto.config.finding import ConfigFinding, error_of
+from proto.config.key import Key
 from proto.config.masking import without_secrets
-from proto.config.model import Count, FileModel, validate
+from proto.config.model import FileModel, UInt32, validate
+from proto.config.note import notes_of, refusals
 from proto.config.source import file_safe
+from proto.config.tomlfile import looks_like_toml, read_toml
 from proto.config.yamlfile import Document, Place, Tree, read, read_file
 from proto.errors import config
 
-DEFAULT_SPARK_MASTER = "local[16]"
-
 _EVERY_INTERFACE = frozenset({"", "0.0.0.0", "[::]"})  # noqa: S104  (compared, not bound)
-
-F = TypeVar("F", bound=BaseModel)
 
 
 def _address(text: str) -> str:
     """``host:port``; ``:port`` listens on every interface; an IPv6 host stands in brackets."""
     host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+    if not colon or not (port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536):
         raise ValueError("must be host:port")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise ValueError("an IPv6 address needs brackets: [::1]:8261")
@@ -43,116 +45,261 @@ def _reachable(text: str) -> str:
     return text
 
 
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
 ListenAddress = Annotated[str, AfterValidator(_address)]
 PeerAddress = Annotated[str, AfterValidator(_address), AfterValidator(_reachable)]
 AdvertisedAddress = Annotated[str, AfterValidator(lambda text: text and _reachable(_address(text)))]
 ProcessName = Annotated[str, Field(max_length=64), AfterValidator(file_safe)]
 
-
-class Daemon(FileModel):
-    """What both daemons are told.
-
-    ``name``: unique among the daemons of its kind; default ``<host>-<port>``. ``advertise_addr``: what
-    others dial; default the listening address, with this host's name when that is every interface.
-    ``etcd``: endpoints, tried in turn.
-    """
-
-    name: ProcessName = ""
-    advertise_addr: AdvertisedAddress = ""
-    etcd: Annotated[tuple[PeerAddress, ...], Field(min_length=1)] = ("127.0.0.1:2379",)
-    log_level: Literal["debug", "info", "warn", "error"] = "info"
-    log_format: Literal["text", "json"] = "text"
+_NO_TLS = (
+    "there is no TLS between the processes of this version, and nothing that should be encrypted is sent in clear "
+    "text: leave it out, and join the machines by a trusted network or a tunnel"
+)
+_ETCD = "no effect: etcd is a server of its own here; give its endpoints as etcd"
 
 
-class MasterFile(Daemon):
-    """dm-master's configuration.
+class ExperimentalFeatures(FileModel):
+    """DM's experiments of dm-master."""
 
-    ``worker_ttl``: seconds of the lease behind leadership and membership. ``rpc_timeout``: seconds for which
-    a command waits until workers have done what was decided. ``lock_alert_seconds``: a sharding DDL that has not
-    come through for so long is told in the log, again and again.
-    """
-
-    master_addr: ListenAddress = "127.0.0.1:8261"
-    worker_ttl: Count = 5
-    rpc_timeout: Count = 60
-    lock_alert_seconds: Count = 300
+    openapi: Annotated[bool, Key("Old place of openapi.", here="no effect: programs use the gRPC interface")] = False
 
 
-class WorkerFile(Daemon):
-    """dm-worker's configuration.
+class DaemonFile(FileModel):
+    """What both daemons are told."""
 
-    ``relay_dir``: parent of one directory per source. ``keepalive_ttl``: seconds without contact to etcd
-    after which the worker is taken for lost and stops its lanes. ``drain_seconds``: how long a stop may
-    take to finish what has begun. ``spark``: settings by their full names, and ``master``, Spark's
-    master URL: ``local[N]`` bounds the lanes and chunk readers that run at once.
-    """
+    name: Annotated[
+        ProcessName, Key("Unique name among the daemons of its kind.", default="<host>-<port>", sample="{name}")
+    ] = ""
+    advertise_addr: Annotated[
+        AdvertisedAddress,
+        Key(
+            "What others dial.",
+            default="the listening address, with this host's name when that is every interface",
+            sample="{address}",
+        ),
+    ] = ""
+    etcd: Annotated[
+        tuple[PeerAddress, ...],
+        Field(min_length=1),
+        Key("Endpoints of etcd, tried in turn; as a flag with commas between.", sample="[127.0.0.1:2379]"),
+    ] = defaults.ETCD
+    secret_key_path: Annotated[
+        str,
+        Key(
+            "File with the key of `dmctl encrypt`: passwords are stored encrypted, and decrypted where a connection is "
+            "made. The same key for all masters and workers.",
+            default="none: passwords are stored as they are",
+        ),
+    ] = ""
+    log_level: Annotated[
+        Literal["debug", "info", "warn", "error", "fatal"],
+        BeforeValidator(_lower),
+        Key("Least level that is logged.", sample="info"),
+    ] = "info"
+    log_format: Annotated[
+        Literal["text", "json"], BeforeValidator(_lower), Key("One line per event, as text or JSON.", sample="text")
+    ] = "text"
+    log_file: Annotated[
+        str,
+        Key("File that the log is appended to; it is opened anew when it was moved away.", default="standard error"),
+    ] = ""
+    log_rotate: Annotated[
+        str, Key("Deprecated in DM.", here="no effect: let logrotate move the file, a new one is begun")
+    ] = ""
+    ssl_ca: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = ""
+    ssl_cert: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = ""
+    ssl_key: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = ""
+    ssl_ca_base64: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = ""
+    ssl_cert_base64: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = ""
+    ssl_key_base64: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = Field(default="", repr=False)
+    cert_allowed_cn: Annotated[tuple[str, ...], Key("TLS between DM's processes.", refused=_NO_TLS)] = ()
 
-    worker_addr: ListenAddress = "127.0.0.1:8262"
-    relay_dir: Annotated[str, Field(min_length=1)] = "relay-dir"
-    keepalive_ttl: Count = 10
-    drain_seconds: Count = 10
-    spark: dict[str, str] = Field(default_factory=dict[str, str])
+    @property
+    def listening(self) -> str:
+        """The address to listen at."""
+        raise NotImplementedError
+
+
+class MasterFile(DaemonFile):
+    """dm-master's configuration."""
+
+    master_addr: Annotated[
+        ListenAddress, Key("Where it listens; :8261 on every interface.", sample=defaults.MASTER_ADDR)
+    ] = defaults.MASTER_ADDR
+    worker_ttl: Annotated[
+        Seconds, Key("Our own: seconds without etcd after which another master leads.", sample="5")
+    ] = defaults.WORKER_TTL_SECONDS
+    rpc_timeout: Annotated[
+        Seconds,
+        Key("Seconds for which a command waits until workers have done what was decided. DM: 30s.", sample="60"),
+    ] = defaults.RPC_TIMEOUT_SECONDS
+    lock_alert_seconds: Annotated[
+        Seconds,
+        Key("Our own: a sharding DDL that waits for longer is told in the log, again and again.", sample="300"),
+    ] = defaults.LOCK_ALERT_SECONDS
+    rpc_rate_limit: Annotated[float, Key("Calls per second.", here="no effect: calls are not limited")] = 10
+    rpc_rate_burst: Annotated[UInt32, Key("Calls at once.", here="no effect: calls are not limited")] = 40
+    openapi: Annotated[
+        bool, Key("DM's HTTP interface.", here="no effect: programs use the gRPC interface (proto/master.proto)")
+    ] = False
+    experimental: Annotated[ExperimentalFeatures, Key("DM's experiments.")] = ExperimentalFeatures()
+    data_dir: Annotated[str, Key("Data of DM's built-in etcd.", here=_ETCD)] = ""
+    peer_urls: Annotated[str, Key("Of DM's built-in etcd.", here=_ETCD)] = ""
+    advertise_peer_urls: Annotated[str, Key("Of DM's built-in etcd.", here=_ETCD)] = ""
+    initial_cluster: Annotated[str, Key("Of DM's built-in etcd.", here=_ETCD)] = ""
+    initial_cluster_state: Annotated[Literal["", "new", "existing"], Key("Of DM's built-in etcd.", here=_ETCD)] = ""
+    join: Annotated[
+        str,
+        Key(
+            "Masters whose cluster to join.",
+            here="no effect: masters that share an etcd are one cluster; give its endpoints as etcd",
+        ),
+    ] = ""
+    max_txn_ops: Annotated[UInt32, Key("Of DM's built-in etcd.", here=_ETCD)] = 2048
+    max_request_bytes: Annotated[Size, Key("Of DM's built-in etcd.", here=_ETCD)] = ""
+    auto_compaction_mode: Annotated[Literal["", "periodic", "revision"], Key("Of DM's built-in etcd.", here=_ETCD)] = (
+        "periodic"
+    )
+    auto_compaction_retention: Annotated[str, Key("Of DM's built-in etcd.", here=_ETCD)] = "1h"
+    quota_backend_bytes: Annotated[Size, Key("Of DM's built-in etcd.", here=_ETCD)] = ""
+    v1_sources_path: Annotated[
+        str,
+        Key(
+            "Sources of DM 1.0 to import.",
+            refused="files of DM 1.0 are not imported: create the sources with operate-source, start the tasks anew",
+        ),
+    ] = ""
+
+    @property
+    def listening(self) -> str:
+        return self.master_addr
+
+
+class WorkerFile(DaemonFile):
+    """dm-worker's configuration."""
+
+    worker_addr: Annotated[
+        ListenAddress, Key("Where it listens; :8262 on every interface.", sample=defaults.WORKER_ADDR)
+    ] = defaults.WORKER_ADDR
+    relay_dir: Annotated[
+        str, Field(min_length=1), Key("Parent of one directory per source.", sample=defaults.RELAY_DIR)
+    ] = defaults.RELAY_DIR
+    keepalive_ttl: Annotated[
+        Seconds,
+        Key("Seconds without etcd after which the worker is taken for lost and stops its lanes. DM: 60.", sample="10"),
+    ] = defaults.KEEPALIVE_TTL_SECONDS
+    drain_seconds: Annotated[
+        Seconds, Key("Our own: how long a stop may take to finish what has begun.", sample="10")
+    ] = defaults.DRAIN_SECONDS
+    spark: Annotated[
+        dict[str, str],
+        Key(
+            "Our own: Spark's settings by their full names, and `master`, Spark's master URL: `local[N]` bounds the "
+            "lanes and chunk readers that run at once.",
+            default=f"{{master: {defaults.SPARK_MASTER}}}",
+            sample=f"{{master: '{defaults.SPARK_MASTER}'}}",
+        ),
+    ] = Field(default_factory=dict[str, str])
+    relay_keepalive_ttl: Annotated[
+        Seconds, Key("keepalive-ttl of a worker with a relay log.", here="no effect: keepalive-ttl always holds")
+    ] = 1800
+    join: Annotated[
+        str,
+        Key("Masters to join.", here="no effect: workers meet the masters in etcd; give its endpoints as etcd"),
+    ] = ""
+    redact_info_log: Annotated[
+        bool,
+        Key(
+            "Keep values of rows out of the log.",
+            refused="errors name the keys of the rows that they are about, in the log too",
+        ),
+    ] = False
+
+    @property
+    def listening(self) -> str:
+        return self.worker_addr
 
     def spark_settings(self) -> dict[str, str]:
         """Every Spark setting of the file; ``spark.master`` is always there."""
         settings = {key: value for key, value in self.spark.items() if key != "master"}
-        return {"spark.master": self.spark.get("master", DEFAULT_SPARK_MASTER), **settings}
+        return {"spark.master": self.spark.get("master", defaults.SPARK_MASTER), **settings}
+
+
+F = TypeVar("F", bound=DaemonFile)
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Generic[F]):
+    """What a daemon was given, file and flags together. ``notes``: accepted keys that do something else here."""
+
+    model: F
+    notes: tuple[str, ...]
+
+
+def read_daemon(kind: type[F], text: str, file_name: str, flags: Mapping[str, str] | None = None) -> Given[F]:
+    """Read a daemon's file; ``flags`` are values of the command line by key. Raises ``config.*``."""
+    document = _with_flags(daemon_document(text, file_name), kind, flags or {})
+    model, findings = check_daemon(document, kind)
+    problem = error_of(findings)
+    if problem is not None:
+        raise problem
+    if model is None:
+        raise config.INVALID(finding=file_name, more="")
+    return Given(model.model_copy(update=_identity(model)), notes_of(document, kind))
+
+
+def check_daemon(document: Document, kind: type[F]) -> tuple[F | None, list[ConfigFinding]]:
+    """The model of a daemon's file, and every finding. Pure."""
+    model, findings = validate(document, kind)
+    if model is not None:
+        findings = list(refusals(document, model))
+    return model, [*findings, *_spark_findings(document)]
+
+
+def daemon_document(text: str, file_name: str) -> Document:
+    """The file, YAML or TOML. Raises ``config.NOT_YAML``, ``config.NOT_TOML`` or ``config.INVALID``."""
+    return read_toml(text, file_name) if looks_like_toml(text, file_name) else read(text, file_name)
+
+
+def load_daemon(kind: type[F], path: Path | None, flags: Mapping[str, str] | None = None) -> Given[F]:
+    """:func:`read_daemon` of a file; None: defaults and flags only. Raises ``config.*``."""
+    return read_daemon(kind, read_file(path) if path else "", str(path or "defaults"), flags)
 
 
 def parse_master(text: str, file_name: str, flags: Mapping[str, str] | None = None) -> MasterFile:
-    """Read a master's file; ``flags`` are values of the command line by key. Raises ``config.*``."""
-    document = _with_flags(read(text, file_name), flags or {})
-    model = _valid(document, MasterFile, [])
-    return model.model_copy(update=_identity(model, model.master_addr))
+    """The configuration of :func:`read_daemon`, without its notes."""
+    return read_daemon(MasterFile, text, file_name, flags).model
 
 
 def parse_worker(text: str, file_name: str, flags: Mapping[str, str] | None = None) -> WorkerFile:
-    """Read a worker's file; ``flags`` are values of the command line by key. Raises ``config.*``."""
-    document = _with_flags(read(text, file_name), flags or {})
-    model = _valid(document, WorkerFile, _spark_findings(document))
-    return model.model_copy(update=_identity(model, model.worker_addr))
-
-
-def load_master(path: Path | None, flags: Mapping[str, str] | None = None) -> MasterFile:
-    """:func:`parse_master` of a file; None: defaults and flags only. Raises ``config.*``."""
-    return parse_master(read_file(path) if path else "", str(path or "defaults"), flags)
-
-
-def load_worker(path: Path | None, flags: Mapping[str, str] | None = None) -> WorkerFile:
-    """:func:`parse_worker` of a file; None: defaults and flags only. Raises ``config.*``."""
-    return parse_worker(read_file(path) if path else "", str(path or "defaults"), flags)
+    """The configuration of :func:`read_daemon`, without its notes."""
+    return read_daemon(WorkerFile, text, file_name, flags).model
 
 
 def shown(file: MasterFile | WorkerFile) -> str:
     """What a daemon was told, defaults and flags included, as a file of its kind; secrets are ``******``."""
     settings = file.model_dump(by_alias=True, mode="json")
     if isinstance(file, WorkerFile):
-        settings["spark"] = {"master": DEFAULT_SPARK_MASTER, **file.spark}
+        settings["spark"] = {"master": defaults.SPARK_MASTER, **file.spark}
     return without_secrets(settings)
 
 
-def _with_flags(document: Document, flags: Mapping[str, str]) -> Document:
-    """The document with the flags laid over it; ``etcd`` takes a comma list."""
+def _with_flags(document: Document, kind: type[DaemonFile], flags: Mapping[str, str]) -> Document:
+    """The document with the flags laid over it; lists take commas."""
     nowhere = Place(0, 0)
+    lists = {field.alias for field in kind.model_fields.values() if isinstance(field.default, tuple)}
     root: dict[str, Tree] = dict(document.root)
     keys, values = dict(document.keys), dict(document.values)
     for key, text in flags.items():
-        if key == "etcd":
-            root[key] = list(text.split(","))
+        if key in lists:
+            root[key] = [part.strip() for part in text.split(",")]
         else:
             root[key] = text
         keys[(key,)] = values[(key,)] = nowhere
     return Document(document.file, root, keys, values)
-
-
-def _valid(document: Document, model: type[F], further: list[ConfigFinding]) -> F:
-    valid, findings = validate(document, model)
-    problem = error_of([*findings, *further])
-    if problem is not None:
-        raise problem
-    if valid is None:
-        raise config.INVALID(finding=document.file, more="")
-    return valid
 
 
 def _spark_findings(document: Document) -> list[ConfigFinding]:
@@ -171,9 +318,9 @@ def _spark_findings(document: Document) -> list[ConfigFinding]:
     return findings
 
 
-def _identity(model: Daemon, listening: str) -> dict[str, str]:
+def _identity(model: DaemonFile) -> dict[str, str]:
     """Name and advertised address where the file gives none."""
-    host, _, port = listening.rpartition(":")
+    host, _, port = model.listening.rpartition(":")
     everywhere = host in _EVERY_INTERFACE
-    advertised = model.advertise_addr or (f"{platform.node()}:{port}" if everywhere else listening)
+    advertised = model.advertise_addr or (f"{platform.node()}:{port}" if everywhere else model.listening)
     return {"name": model.name or f"{platform.node()}-{port}", "advertise_addr": advertised}

@@ -10,51 +10,61 @@ from pydantic import Field
 
 from proto import config_pb2 as pb
 from proto.config.finding import ConfigFinding, KeyPath
-from proto.config.model import FileModel, NameText, Port, kebab
+from proto.config.key import Key
+from proto.config.model import FileModel, NameText, Port
 from proto.config.yamlfile import Document
 from proto.errors import config
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-class Security(FileModel):
-    """DM's TLS keys. ``ssl_*``: PEM files on the machines of the workers.
+_FILES = "certificates are read from files of the worker's machine: ssl-ca, ssl-cert, ssl-key"
 
-    Certificates inside of a file (``*_bytes``, ``*_base64``) parse, and are refused: leaving TLS out silently would
-    send rows in clear text.
+
+class Security(FileModel):
+    """DM's TLS keys: PEM files on the machines of the workers.
+
+    Certificates inside of a file (``*-bytes``, ``*-base64``) are refused: leaving TLS out silently would send rows in
+    clear text.
     """
 
-    ssl_ca: str = ""
-    ssl_cert: str = ""
-    ssl_key: str = Field(default="", repr=False)
-    cert_allowed_cn: tuple[str, ...] = ()
-    ssl_ca_bytes: str = Field(default="", repr=False)
-    ssl_cert_bytes: str = Field(default="", repr=False)
-    ssl_key_bytes: str = Field(default="", repr=False)
-    ssl_ca_base64: str = Field(default="", repr=False)
-    ssl_cert_base64: str = Field(default="", repr=False)
-    ssl_key_base64: str = Field(default="", repr=False)
+    ssl_ca: Annotated[str, Key("The server's certificate must come from this file.")] = ""
+    ssl_cert: Annotated[str, Key("This side's certificate.")] = ""
+    ssl_key: Annotated[str, Key("Its key.")] = Field(default="", repr=False)
+    cert_allowed_cn: Annotated[tuple[str, ...], Key("Common names that the server's certificate may have.")] = ()
+    ssl_ca_bytes: Annotated[str, Key("The certificate itself.", refused=_FILES)] = Field(default="", repr=False)
+    ssl_cert_bytes: Annotated[str, Key("The certificate itself.", refused=_FILES)] = Field(default="", repr=False)
+    ssl_key_bytes: Annotated[str, Key("The key itself.", refused=_FILES)] = Field(default="", repr=False)
+    ssl_ca_base64: Annotated[str, Key("The certificate itself.", refused=_FILES)] = Field(default="", repr=False)
+    ssl_cert_base64: Annotated[str, Key("The certificate itself.", refused=_FILES)] = Field(default="", repr=False)
+    ssl_key_base64: Annotated[str, Key("The key itself.", refused=_FILES)] = Field(default="", repr=False)
 
     def to_proto(self) -> pb.Tls:
         return pb.Tls(ca=self.ssl_ca, cert=self.ssl_cert, key=self.ssl_key, allowed_cn=self.cert_allowed_cn)
 
 
 class Database(FileModel):
-    """One MySQL-protocol server and who logs in.
+    """One MySQL-protocol server and who logs in."""
 
-    ``password`` may be a reference ``${NAME}`` to an environment variable of the process that resolves
-    it. ``session``: variables set on every connection, names as the server knows them.
-    """
-
-    host: NameText
-    port: Port
-    user: NameText
-    password: str = Field(default="", repr=False)
-    max_allowed_packet: int | None = None
-    session: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")], str] = Field(
-        default_factory=dict[str, str]
-    )
-    security: Security | None = None
+    host: Annotated[NameText, Key("Name or address of the server.", sample="127.0.0.1")]
+    port: Annotated[Port, Key("Its port.", sample="3306")]
+    user: Annotated[NameText, Key("Who logs in.", sample="dm")]
+    password: Annotated[
+        str,
+        Key(
+            "The password, a reference `${NAME}` to a variable of dm-master's environment, or what `dmctl encrypt` "
+            "made of it.",
+            sample='"${DM_PASSWORD}"',
+        ),
+    ] = Field(default="", repr=False)
+    max_allowed_packet: Annotated[
+        int | None, Key("Deprecated in DM.", here="no effect: packets are as large as the server takes")
+    ] = None
+    session: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")], str],
+        Key("Variables set on every connection, by the names that the server knows."),
+    ] = Field(default_factory=dict[str, str])
+    security: Annotated[Security | None, Key("TLS; without it encrypted where the server offers it.")] = None
 
     def to_proto(self, environ: Mapping[str, str] | None) -> pb.Endpoint:
         """The endpoint, with a reference in ``password`` resolved from ``environ`` (None: left as it is)."""
@@ -74,22 +84,11 @@ def check_database(
     """Findings that need more than the model: TLS keys, and references to variables that are not set."""
     findings: list[ConfigFinding] = []
     security = database.security
-    if security is not None:
-        for name, value in security:
-            if name.endswith(("_bytes", "_base64")) and value:
-                findings.append(
-                    document.finding(
-                        (*path, "security", kebab(name)),
-                        "certificates are read from files of the worker's machine: ssl-ca, ssl-cert, ssl-key",
-                        at_key=True,
-                        spec=config.NOT_SUPPORTED,
-                    )
-                )
-        if bool(security.ssl_cert) != bool(security.ssl_key):
-            missing, given = ("ssl-key", "ssl-cert") if security.ssl_cert else ("ssl-cert", "ssl-key")
-            findings.append(
-                document.finding((*path, "security", given), f"{given} without {missing}: give both", at_key=True)
-            )
+    if security is not None and bool(security.ssl_cert) != bool(security.ssl_key):
+        missing, given = ("ssl-key", "ssl-cert") if security.ssl_cert else ("ssl-cert", "ssl-key")
+        findings.append(
+            document.finding((*path, "security", given), f"{given} without {missing}: give both", at_key=True)
+        )
     reference = _REFERENCE.fullmatch(database.password)
     if reference and environ is not None and reference.group(1) not in environ:
         findings.append(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import types
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from proto.config.finding import ConfigFinding, KeyPath, nearest
+from proto.config.key import field_at, inner_model
 from proto.config.yamlfile import Document
 
 M = TypeVar("M", bound=BaseModel)
@@ -111,30 +111,15 @@ def _plain(item: ErrorDetails) -> str:
 
 def _keys_at(model: type[BaseModel], path: KeyPath) -> frozenset[str]:
     """The keys allowed in the mapping at ``path``."""
-    here: Any = model
-    for part in path:
-        here = _step(here, part)
-    return known_keys(here) if isinstance(here, type) and issubclass(here, BaseModel) else frozenset()
+    here = _model_at(model, path)
+    return known_keys(here) if here is not None else frozenset()
 
 
-def _step(annotation: Any, part: str | int) -> Any:
-    """What the annotation holds under a key or an index; None when that is no model's business."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        fields = annotation.model_fields.items()
-        return next((_bare(field.annotation) for name, field in fields if (field.alias or name) == part), None)
-    arguments = get_args(annotation)
-    if get_origin(annotation) is dict:
-        return _bare(arguments[1])
-    if get_origin(annotation) is tuple:
-        return _bare(arguments[0])
+def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
+    if not path:
+        return model
+    for cut in (0, 1):  # the path of a block, or of one of many: its last part is a name or an index
+        field = field_at(model, path[: len(path) - cut])
+        if field is not None:
+            return inner_model(field.annotation)
     return None
-
-
-def _bare(annotation: Any) -> Any:
-    """Without Annotated and Optional."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _bare(get_args(annotation)[0])
-    if origin in (Union, types.UnionType):
-        return _bare(next(part for part in get_args(annotation) if part is not type(None)))
-    return annotation

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from proto import config_pb2 as pb
 from proto.config.finding import nearest
+from proto.config.key import Key
 from proto.config.model import FileModel
 from proto.config.pattern import PatternError, compile_pattern
 from proto.config.regex import compile_regex
@@ -29,16 +30,32 @@ OptionalPattern = Annotated[str, AfterValidator(lambda text: text and _pattern(t
 Identifier = Annotated[str, Field(min_length=1, max_length=64)]
 
 
+_SCHEMAS = Key(
+    "Pattern of schemas: wildcards `?`, `[a-z]`, `*` at the end, or `~` and a regular expression.", sample="shard_*"
+)
+_TABLES = Key("Pattern of tables.", default="every table of the schemas", sample="order_*")
+
+
 class TablePattern(FileModel):
-    db_name: PatternText
-    tbl_name: PatternText
+    """Tables of a block-allow list."""
+
+    db_name: Annotated[PatternText, Key("Pattern of schemas.", sample="shard_*")]
+    tbl_name: Annotated[PatternText, Key("Pattern of tables.", sample="order_*")]
 
 
 class BlockAllow(FileModel):
-    do_dbs: tuple[PatternText, ...] = ()
-    ignore_dbs: tuple[PatternText, ...] = ()
-    do_tables: tuple[TablePattern, ...] = ()
-    ignore_tables: tuple[TablePattern, ...] = ()
+    """Which tables take part: first the schema is asked, then the table."""
+
+    do_dbs: Annotated[
+        tuple[PatternText, ...], Key("Patterns of schemas; with any, only these take part.", sample='["shard_*"]')
+    ] = ()
+    ignore_dbs: Annotated[
+        tuple[PatternText, ...], Key("Patterns of schemas that take no part; not looked at beside do-dbs.")
+    ] = ()
+    do_tables: Annotated[
+        tuple[TablePattern, ...], Key("Tables that take part; with any, only these and no others.")
+    ] = ()
+    ignore_tables: Annotated[tuple[TablePattern, ...], Key("Tables that take no part, unless do-tables has them.")] = ()
 
     def to_proto(self, name: str) -> pb.BlockAllowList:
         return pb.BlockAllowList(
@@ -66,24 +83,30 @@ ExpressionText = Annotated[str, AfterValidator(_expression)]
 
 
 class ExtractTable(FileModel):
-    table_regexp: GroupsText
-    target_column: Identifier
+    """A column of the target that tells the table that a row came from."""
+
+    table_regexp: Annotated[GroupsText, Key("Regular expression of the table's name; the column gets its groups.")]
+    target_column: Annotated[Identifier, Key("The target's column.")]
 
     def to_proto(self) -> pb.ExtractColumn:
         return pb.ExtractColumn(pattern=self.table_regexp, target_column=self.target_column)
 
 
 class ExtractSchema(FileModel):
-    schema_regexp: GroupsText
-    target_column: Identifier
+    """A column of the target that tells the schema that a row came from."""
+
+    schema_regexp: Annotated[GroupsText, Key("Regular expression of the schema's name; the column gets its groups.")]
+    target_column: Annotated[Identifier, Key("The target's column.")]
 
     def to_proto(self) -> pb.ExtractColumn:
         return pb.ExtractColumn(pattern=self.schema_regexp, target_column=self.target_column)
 
 
 class ExtractSource(FileModel):
-    source_regexp: GroupsText
-    target_column: Identifier
+    """A column of the target that tells the source that a row came from."""
+
+    source_regexp: Annotated[GroupsText, Key("Regular expression of the source's name; the column gets its groups.")]
+    target_column: Annotated[Identifier, Key("The target's column.")]
 
     def to_proto(self) -> pb.ExtractColumn:
         return pb.ExtractColumn(pattern=self.source_regexp, target_column=self.target_column)
@@ -92,13 +115,15 @@ class ExtractSource(FileModel):
 class Route(FileModel):
     """Without ``table_pattern`` every table of the schemas; without ``target_table`` each keeps its name."""
 
-    schema_pattern: PatternText
-    table_pattern: OptionalPattern = ""
-    target_schema: Identifier
-    target_table: Annotated[str, Field(max_length=64)] = ""
-    extract_table: ExtractTable | None = None
-    extract_schema: ExtractSchema | None = None
-    extract_source: ExtractSource | None = None
+    schema_pattern: Annotated[PatternText, _SCHEMAS]
+    table_pattern: Annotated[OptionalPattern, _TABLES] = ""
+    target_schema: Annotated[Identifier, Key("The target's schema.", sample="shop")]
+    target_table: Annotated[
+        str, Field(max_length=64), Key("The target's table.", default="each table keeps its name", sample="orders")
+    ] = ""
+    extract_table: Annotated[ExtractTable | None, Key("Write (a part of) the table's name into a column.")] = None
+    extract_schema: Annotated[ExtractSchema | None, Key("Write (a part of) the schema's name into a column.")] = None
+    extract_source: Annotated[ExtractSource | None, Key("Write (a part of) the source-id into a column.")] = None
 
     def to_proto(self, name: str) -> pb.RouteRule:
         return pb.RouteRule(
@@ -206,11 +231,17 @@ def _action(text: str) -> str:
 class EventFilter(FileModel):
     """A rule of ``filters``. ``sql_pattern``: of the text of DDL, whatever the case."""
 
-    schema_pattern: PatternText
-    table_pattern: OptionalPattern = ""
-    events: tuple[EventName, ...] = ()
-    sql_pattern: tuple[ExpressionText, ...] = ()
-    action: Annotated[str, AfterValidator(_action)]
+    schema_pattern: Annotated[PatternText, _SCHEMAS]
+    table_pattern: Annotated[OptionalPattern, _TABLES] = ""
+    events: Annotated[tuple[EventName, ...], Key("Names of events, e.g. `delete`, `truncate table`, `all ddl`.")] = ()
+    sql_pattern: Annotated[
+        tuple[ExpressionText, ...], Key("Regular expressions of a DDL's text, whatever the case.")
+    ] = ()
+    action: Annotated[
+        str,
+        AfterValidator(_action),
+        Key("`Do`: only these pass; `Ignore`: these are passed over; `Error`: these stop the task."),
+    ]
 
     @model_validator(mode="after")
     def _says_which(self) -> EventFilter:
@@ -232,12 +263,14 @@ class EventFilter(FileModel):
 class ExpressionFilter(FileModel):
     """A rule of ``expression-filter``: for one table by its exact name, one kind of change."""
 
-    schema_: Annotated[Identifier, Field(alias="schema")]
-    table: Identifier
-    insert_value_expr: str = ""
-    update_old_value_expr: str = ""
-    update_new_value_expr: str = ""
-    delete_value_expr: str = ""
+    schema_: Annotated[Identifier, Field(alias="schema"), Key("The schema's exact name.")]
+    table: Annotated[Identifier, Key("The table's exact name.")]
+    insert_value_expr: Annotated[str, Key("Inserted rows for which this is true are passed over.")] = ""
+    update_old_value_expr: Annotated[
+        str, Key("Updates whose row was so are passed over; beside update-new-value-expr both must be true.")
+    ] = ""
+    update_new_value_expr: Annotated[str, Key("Updates whose row becomes so are passed over.")] = ""
+    delete_value_expr: Annotated[str, Key("Deleted rows for which this is true are passed over.")] = ""
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> ExpressionFilter:
@@ -264,10 +297,10 @@ class ExpressionFilter(FileModel):
 class Transform(FileModel):
     """Our own: a rule of ``transforms``. ``projection``: a SELECT list in Spark SQL; ``filter``: a condition in it."""
 
-    schema_pattern: PatternText
-    table_pattern: OptionalPattern = ""
-    projection: str = ""
-    filter: str = ""
+    schema_pattern: Annotated[PatternText, _SCHEMAS]
+    table_pattern: Annotated[OptionalPattern, _TABLES] = ""
+    projection: Annotated[str, Key("A SELECT list in Spark SQL.", default="every column as it is")] = ""
+    filter: Annotated[str, Key("A condition in Spark SQL that rows must meet.", default="all rows")] = ""
 
     @model_validator(mode="after")
     def _does_something(self) -> Transform:
@@ -289,13 +322,28 @@ class ColumnMapping(FileModel):
     """``arguments``: the text for ``add prefix`` and ``add suffix``; for ``partition id`` the instance
     number, the schema prefix, the table prefix and optionally a separator ("" leaves a part out)."""
 
-    schema_pattern: PatternText
-    table_pattern: OptionalPattern = ""
-    source_column: str = ""
-    target_column: Identifier
-    expression: Literal["partition id", "add prefix", "add suffix"]
-    arguments: tuple[str, ...]
-    create_table_query: str = ""
+    schema_pattern: Annotated[PatternText, _SCHEMAS]
+    table_pattern: Annotated[OptionalPattern, _TABLES] = ""
+    source_column: Annotated[str, Key("The column; must be target-column.", default="target-column", sample="id")] = ""
+    target_column: Annotated[Identifier, Key("The column.", sample="id")]
+    expression: Annotated[
+        Literal["partition id", "add prefix", "add suffix"],
+        Key(
+            "`partition id` makes ids unique among shards; `add prefix` and `add suffix` add text.",
+            sample="partition id",
+        ),
+    ]
+    arguments: Annotated[
+        tuple[str, ...],
+        Key(
+            "The text to add; for partition id the instance number (0 to 15), the schema prefix, the table prefix and "
+            'optionally a separator; "" leaves a part out and gives its bits to the id.',
+            sample='["1", "shard", "order", "_"]',
+        ),
+    ]
+    create_table_query: Annotated[
+        str, Key("In DM's list, used by nobody.", here="no effect: the target table is made from the source's")
+    ] = ""
 
     @model_validator(mode="after")
     def _arguments_fit(self) -> ColumnMapping:

@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from proto import common_pb2
 from proto import config_pb2 as pb
+from proto.config import defaults
+from proto.config.amounts import Duration
 from proto.config.database import Database, check_database
 from proto.config.finding import ConfigFinding, error_of
+from proto.config.key import Key
 from proto.config.model import FileModel, UInt32, validate
-from proto.config.note import notes_of
+from proto.config.note import notes_of, refusals
 from proto.config.rule_model import EventFilter
 from proto.config.yamlfile import Document, read
 from proto.errors import config
@@ -34,55 +37,76 @@ SourceId = Annotated[str, Field(min_length=1, max_length=MAX_SOURCE_ID), AfterVa
 TaskName = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(file_safe)]
 
 
+_RESUMES = "no effect: paused subtasks resume by themselves where the error allows it"
+
+
 class Purge(FileModel):
-    interval: UInt32 = 3600
-    expires: UInt32 = 0
-    remain_space: UInt32 = 15
+    """When the relay log is purged; what a task still needs is never removed."""
+
+    interval: Annotated[UInt32, Key("Seconds between two looks.", sample="3600")] = defaults.PURGE_INTERVAL_SECONDS
+    expires: Annotated[UInt32, Key("Hours to keep what no task needs; 0: no limit.", sample="0")] = (
+        defaults.PURGE_EXPIRES_HOURS
+    )
+    remain_space: Annotated[UInt32, Key("GiB of free disk below which it is purged sooner.", sample="15")] = (
+        defaults.PURGE_REMAIN_SPACE_GIB
+    )
 
 
 class Checker(FileModel):
-    check_enable: bool = True
-    backoff_rollback: str = ""
-    backoff_max: str = ""
-    backoff_min: str = ""
-    backoff_jitter: bool = True
-    backoff_factor: str = ""
-    check_interval: str = ""
+    """When DM resumes paused tasks. Its form is checked."""
+
+    check_enable: Annotated[bool, Key("Resume at all.")] = True
+    backoff_rollback: Annotated[Duration, Key("Time until the wait becomes shorter.", default="5m")] = ""
+    backoff_max: Annotated[Duration, Key("Longest wait.", default="5m")] = ""
+    backoff_min: Annotated[Duration, Key("Shortest wait.", default="1s")] = ""
+    backoff_jitter: Annotated[bool, Key("Wait a little more or less.")] = True
+    backoff_factor: Annotated[float, Field(ge=1, le=1000), Key("Growth of the wait.")] = 2
+    check_interval: Annotated[Duration, Key("Time between two looks.", default="5s")] = ""
 
 
 class SourceModel(FileModel):
-    """The keys of a source file; the ones without a meaning here are in ``_NOTES``."""
+    """A whole source file."""
 
-    source_id: SourceId
-    enable: bool = True
-    enable_gtid: bool = False
-    auto_fix_gtid: bool = False
-    relay_dir: str = ""
-    meta_dir: str = ""
-    flavor: Literal["", "auto", "mysql", "mariadb"] = "auto"
-    charset: str = ""
-    enable_relay: bool = True
-    relay_binlog_name: str = ""
-    relay_binlog_gtid: str = ""
-    from_: Database = Field(alias="from")
-    purge: Purge = Purge()
-    checker: Checker = Checker()
-    server_id: UInt32 = 0
-    tracer: dict[str, object] = Field(default_factory=dict[str, object])
-    case_sensitive: bool = False
-    filters: tuple[EventFilter, ...] = ()
-
-
-_NOTES = {
-    ("enable-relay",): "the relay log is always on",
-    ("relay-dir",): "the relay log lives in the worker's own relay-dir",
-    ("auto-fix-gtid",): "no effect",
-    ("meta-dir",): "no effect",
-    ("charset",): "no effect: every column is read in its own charset",
-    ("tracer",): "no effect",
-    ("checker",): "no effect: paused subtasks resume by themselves where the error allows it",
-    ("from", "max-allowed-packet"): "no effect: packets of any size are read",
-}
+    source_id: Annotated[
+        SourceId, Key("Unique name, at most 32 characters; tasks name the source by it.", sample="mysql-01")
+    ]
+    enable: Annotated[
+        bool, Key("Whether the source is used; false: it is stored, and bound to no worker.", sample="true")
+    ] = True
+    enable_gtid: Annotated[bool, Key("Follow positions by GTID.", sample="false")] = False
+    auto_fix_gtid: Annotated[bool, Key("Ignored by DM.", here="no effect")] = False
+    relay_dir: Annotated[
+        str, Key("Where DM's relay log is.", here="the relay log lives in the worker's own relay-dir")
+    ] = ""
+    meta_dir: Annotated[str, Key("Ignored by DM.", here="no effect")] = ""
+    flavor: Annotated[
+        Literal["", "auto", "mysql", "mariadb"],
+        BeforeValidator(lambda text: text.lower() if isinstance(text, str) else text),
+        Key("Kind of the server; `auto`: it is asked.", sample="auto"),
+    ] = "auto"
+    charset: Annotated[str, Key("Ignored by DM.", here="no effect: every column is read in its own charset")] = ""
+    enable_relay: Annotated[
+        bool, Key("Whether DM keeps a relay log. DM: false.", here="the relay log is always on")
+    ] = True
+    relay_binlog_name: Annotated[
+        str, Key("Binlog file at which the relay log begins.", default="where the tasks need it")
+    ] = ""
+    relay_binlog_gtid: Annotated[
+        str, Key("GTID set behind which the relay log begins.", default="where the tasks need it")
+    ] = ""
+    from_: Annotated[Database, Field(alias="from"), Key("The server.")]
+    purge: Annotated[Purge, Key("When the relay log is purged.")] = Purge()
+    checker: Annotated[Checker, Key("When DM resumes paused tasks.", here=_RESUMES)] = Checker()
+    server_id: Annotated[
+        UInt32, Key("Id under which the relay reads the binlog; 0: a free one is picked.", sample="0")
+    ] = 0
+    tracer: Annotated[dict[str, object], Key("Ignored by DM.", here="no effect")] = Field(
+        default_factory=dict[str, object]
+    )
+    case_sensitive: Annotated[
+        bool, Key("Whether the source's names tell capital letters from small ones.", sample="false")
+    ] = False
+    filters: Annotated[tuple[EventFilter, ...], Key("Event filters of every task of the source.")] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +132,7 @@ def parse_source_file(text: str, file_name: str, environ: Mapping[str, str] | No
         raise problem
     if model is None:
         raise config.INVALID(finding=file_name, more="")
-    return SourceFile(_to_proto(model, environ), notes_of(document, _NOTES))
+    return SourceFile(_to_proto(model, environ), notes_of(document, SourceModel))
 
 
 def parse_source(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> pb.SourceConfig:
@@ -118,6 +142,7 @@ def parse_source(text: str, file_name: str, environ: Mapping[str, str] | None = 
 
 def _check(document: Document, model: SourceModel, environ: Mapping[str, str] | None) -> list[ConfigFinding]:
     findings = check_database(document, ("from",), model.from_, environ)
+    findings += refusals(document, model)
     if model.filters:
         findings.append(
             document.finding(

@@ -8,26 +8,16 @@ from dataclasses import dataclass, field, replace
 
 from proto import common_pb2
 from proto import config_pb2 as pb
+from proto.config import defaults
 from proto.config.finding import error_of
 from proto.config.model import validate
 from proto.config.note import notes_of
 from proto.config.point import start_at, stop_at
+from proto.config.task_blocks import Mydumper, Syncer
 from proto.config.task_checks import check_task
-from proto.config.task_model import Instance, Meta, Mydumper, Syncer, TaskModel
-from proto.config.task_notes import TASK_NOTES
+from proto.config.task_model import Instance, Meta, TaskModel
 from proto.config.yamlfile import Document, read
 from proto.errors import config
-
-DEFAULT_CHUNK_ROWS = 8096
-DEFAULT_LANES = 2
-DEFAULT_SHADOW_TABLES = ("^_(.+)_(?:new|gho)$",)
-DEFAULT_TRASH_TABLES = ("^_(.+)_(?:ghc|del|old)$",)
-"""DM's (docs: "Migrate from Databases that Use GH-ost/PT-osc")."""
-MAX_LANES_FROM_SYNCER = 4
-"""A lane applies thousands of rows per transaction and holds a Spark slot for as long as the task runs; a
-DM worker applies a hundred rows and costs next to nothing. DM's usual 16 workers are no 16 lanes."""
-DEFAULT_BATCH_ROWS = 20_000
-DEFAULT_BATCH_BYTES = 8 * 1024 * 1024
 
 _MODES = {
     "full": pb.TASK_MODE_FULL,
@@ -133,7 +123,7 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
     if model is None:
         raise config.INVALID(finding=file_name, more="")
     notes = (
-        *notes_of(document, TASK_NOTES),
+        *notes_of(document, TaskModel),
         *_meta_notes(document, model),
         *_instance_number_notes(document, model),
     )
@@ -172,8 +162,8 @@ def _online_ddl(task: TaskModel) -> pb.OnlineDdl | None:
     if not task.online_ddl and not task.online_ddl_scheme:
         return None
     return pb.OnlineDdl(
-        shadow_tables=task.shadow_table_rules or DEFAULT_SHADOW_TABLES,
-        trash_tables=task.trash_table_rules or DEFAULT_TRASH_TABLES,
+        shadow_tables=task.shadow_table_rules or defaults.SHADOW_TABLES,
+        trash_tables=task.trash_table_rules or defaults.TRASH_TABLES,
     )
 
 
@@ -190,7 +180,7 @@ def _snapshot(task: TaskModel, instance: Instance) -> pb.SnapshotConfig:
     block = instance.mydumper or task.mydumpers.get(instance.mydumper_config_name) or Mydumper()
     return pb.SnapshotConfig(
         threads=own.threads or instance.mydumper_thread or block.threads,
-        chunk_rows=own.chunk_rows or block.rows or DEFAULT_CHUNK_ROWS,
+        chunk_rows=own.chunk_rows or block.rows or defaults.CHUNK_ROWS,
         position=own.position,
         rows_per_second=own.rows_per_second or 0,
         bytes_per_second=own.bytes_per_second or 0,
@@ -204,9 +194,9 @@ def _replicate(task: TaskModel, instance: Instance) -> pb.ReplicateConfig:
     block = instance.syncer or task.syncers.get(instance.syncer_config_name) or Syncer()
     workers = instance.syncer_thread or block.worker_count
     return pb.ReplicateConfig(
-        lanes=own.lanes or (min(workers, MAX_LANES_FROM_SYNCER) if workers else DEFAULT_LANES),
-        batch_rows=own.batch_rows or block.batch or DEFAULT_BATCH_ROWS,
-        batch_bytes=own.batch_bytes or DEFAULT_BATCH_BYTES,
+        lanes=own.lanes or (min(workers, defaults.MAX_LANES_FROM_SYNCER) if workers else defaults.LANES),
+        batch_rows=own.batch_rows or block.batch or defaults.BATCH_ROWS,
+        batch_bytes=own.batch_bytes or defaults.BATCH_BYTES,
         safe_mode=block.safe_mode,
         quarantine=own.on_row_error == "quarantine",
     )

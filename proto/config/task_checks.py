@@ -5,11 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 
+from proto.config.block_allow import BlockAllow as Lists
 from proto.config.database import check_database
 from proto.config.finding import ConfigFinding, KeyPath, nearest
 from proto.config.names import SYSTEM_SCHEMAS
+from proto.config.note import refusals
+from proto.config.overlap import overlaps
 from proto.config.regex import RegexError, compile_regex
-from proto.config.task_model import Instance, Mydumper, TaskModel
+from proto.config.rule_model import BlockAllow
+from proto.config.task_blocks import Mydumper
+from proto.config.task_model import Instance, TaskModel
 from proto.config.yamlfile import Document
 from proto.errors import config
 
@@ -56,12 +61,22 @@ CHECKING_ITEMS = frozenset(
 _HARMLESS_ARGUMENTS = ("--consistency", "--no-locks", "--skip-tz-utc", "--params", "--status-addr", "--loglevel")
 
 
+_INSTEAD = {
+    "dump": "no files lie between reading and writing; full copies the history to the target",
+    "load": "no files lie between reading and writing; full copies the history from the sources",
+    "load&sync": "no files lie between reading and writing; all copies the history and goes on with the changes",
+}
+"""What to use in the place of DM's modes that work on dump files."""
+
+
 def check_task(document: Document, task: TaskModel, environ: Mapping[str, str] | None) -> Iterator[ConfigFinding]:
     """Every finding of a file whose keys are all well-formed."""
     yield from check_database(document, ("target-database",), task.target_database, environ)
+    yield from refusals(document, task)
     yield from _top_level(document, task)
     yield from _instances(document, task)
     yield from _references(document, task)
+    yield from _contradicting_routes(document, task)
     yield from _not_supported(document, task)
 
 
@@ -150,6 +165,27 @@ def _references(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
         yield document.finding(("black-white-list",), "is the old spelling of block-allow-list: give one", at_key=True)
 
 
+def _contradicting_routes(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
+    """Routes of equal rank that send one table to two places; each pair once, at the later one."""
+    seen: set[tuple[str, str]] = set()
+    for instance in task.mysql_instances:
+        routes = {name: task.routes[name] for name in instance.route_rules if name in task.routes}
+        name = instance.block_allow_list or instance.black_white_list
+        given = task.block_allow_lists().get(name, BlockAllow())
+        lists = Lists.from_config(task.name, given.to_proto(name), task.case_sensitive)
+        for found in overlaps(routes, lists, case_sensitive=task.case_sensitive):
+            if (found.first, found.second) in seen:
+                continue
+            seen.add((found.first, found.second))
+            line = document.line(("routes", found.first))
+            yield document.finding(
+                ("routes", found.second),
+                f"contradicts route {found.first} of line {line}: neither is more specific, and {found.schema}."
+                f"{found.table} of source {instance.source_id}, for example, would go to two places",
+                at_key=True,
+            )
+
+
 def _uses(instance: Instance, lists_key: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """(key, block it points into, names) for every reference of an instance."""
     yield "route-rules", "routes", instance.route_rules
@@ -177,7 +213,7 @@ def _not_supported(document: Document, task: TaskModel) -> Iterator[ConfigFindin
         return document.finding(path, message, at_key=at_key, spec=config.NOT_SUPPORTED)
 
     if task.task_mode in {"dump", "load", "load&sync"}:
-        yield refuse(("task-mode",), f"{task.task_mode} is not supported yet", at_key=False)
+        yield refuse(("task-mode",), f"{task.task_mode} is not supported: {_INSTEAD[task.task_mode]}", at_key=False)
     for index, instance in enumerate(task.mysql_instances):
         if instance.stop_at and task.task_mode == "full":
             yield document.finding(
@@ -208,13 +244,14 @@ def _not_supported(document: Document, task: TaskModel) -> Iterator[ConfigFindin
 
 
 def _dump_filters(document: Document, path: KeyPath, block: Mydumper) -> Iterator[ConfigFinding]:
-    if block.where.strip():
-        yield document.finding(
-            (*path, "where"), "a row filter for the snapshot is not supported yet", spec=config.NOT_SUPPORTED
-        )
     refused = _filtering_argument(block.extra_args)
     if refused:
-        yield document.finding((*path, "extra-args"), f"{refused} is not supported yet", spec=config.NOT_SUPPORTED)
+        yield document.finding(
+            (*path, "extra-args"),
+            f"{refused} is refused: it may choose rows or tables of the history alone; choose tables with "
+            "block-allow-list, rows with a filter in transforms",
+            spec=config.NOT_SUPPORTED,
+        )
 
 
 def _filtering_argument(extra_args: str) -> str:

@@ -27,8 +27,8 @@ NOT_SUPPORTED = _define(
     "not-supported-yet",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Ignoring these keys would change the data at the target, so the file is refused. "
-    "Remove them, or wait for a version that handles them.",
+    workaround="Ignoring these keys would change what happens to the data, so the file is refused. "
+    "Remove them; what to use instead stands beside each.",
 )
 UNREADABLE = _define(
     10004,
@@ -142,4 +142,25 @@ STOP_OF_FULL = _define(
     scope=Scope.CONFIG,
     message="task {task}: an end of replication is given, but task-mode: full does not replicate",
     workaround="Use task-mode: all or incremental, or leave the end out.",
+)
+NOT_TOML = _define(
+    10012,
+    "not-toml",
+    scope=Scope.CONFIG,
+    message="{finding}",
+    workaround="Mend the TOML at that place (quotes, brackets, a key given twice), then start the process again.",
+)
+TOO_LARGE = _define(
+    10013,
+    "configuration-too-large",
+    scope=Scope.CONFIG,
+    message="{file}: {size} bytes are more than a configuration file may have ({limit})",
+    workaround="Give the file that is meant; patterns name thousands of tables in one line.",
+)
+LOG_FILE = _define(
+    10014,
+    "log-file-unusable",
+    scope=Scope.CONFIG,
+    message="log-file {file} cannot be written: {reason}",
+    workaround="Make its directory, let the daemon's user write there, or leave log-file out.",
 )

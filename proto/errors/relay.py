@@ -392,8 +392,8 @@ SWITCH_BUSY = _define(
     scope=Scope.CONFIG,
     message="source {source} cannot be read from another server now: task {task} {doing}",
     workaround="Nothing was changed. Wait until query-status {task} shows that it replicates all of its tables, then "
-    "give operate-source update again; or stop the task on this source (stop-task {task} -s {source}), update, and start "
-    "it with a new snapshot (start-task --remove-meta).",
+    "give operate-source update again; or stop the task on this source (stop-task {task} -s {source}), update, and "
+    "start it with a new snapshot (start-task --remove-meta).",
 )
 SWITCH_UNPROVEN = _define(
     20053,

@@ -38,7 +38,7 @@ class Pair:
 
     def __init__(self, servers: tuple[Database, Database], kind: str) -> None:
         self.servers, self.kind = servers, kind
-        self.instances = ("", "")
+        self.instances: tuple[str, str] = ("", "")
 
     @property
     def target(self) -> Database:

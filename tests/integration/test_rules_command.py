@@ -52,9 +52,7 @@ def source(server: Database) -> Iterator[Database]:
 def _config(server: Database, port: int = 0) -> config_pb2.SourceConfig:
     config = config_pb2.SourceConfig(source_id="s1")
     getattr(config, "from").CopyFrom(
-        config_pb2.Endpoint(
-            host=server.host, port=port or server.port, user=server.user, password=server.password
-        )
+        config_pb2.Endpoint(host=server.host, port=port or server.port, user=server.user, password=server.password)
     )
     return config
 

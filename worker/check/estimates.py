@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proto import config_pb2 as config
+from proto.config import defaults
 from worker.table import Table
 
 ROWS_PER_SECOND = 20_000
@@ -18,8 +19,6 @@ ROWS_PER_SECOND = 20_000
 BYTES_PER_SECOND = 10 << 20
 """The same for wide rows."""
 
-_READERS_DEFAULT = 4  # worker/snapshot/unit.py
-_LANES_DEFAULT = 2  # worker/replicate/unit.py
 _RELAY = 3  # the dump, the watch on the binlog's end, the clock
 _DRIVER = 2  # the run itself, and a statement or a table's structure at a time
 
@@ -46,8 +45,8 @@ def slots_of(subtask: config.SubTaskConfig) -> Slots:
     copies = subtask.mode != config.TASK_MODE_INCREMENTAL
     follows = subtask.mode != config.TASK_MODE_FULL
     return Slots(
-        (subtask.snapshot.threads or _READERS_DEFAULT) if copies else 0,
-        (subtask.replicate.lanes or _LANES_DEFAULT) if follows else 0,
+        (subtask.snapshot.threads or defaults.READERS) if copies else 0,
+        (subtask.replicate.lanes or defaults.LANES) if follows else 0,
     )
 
 

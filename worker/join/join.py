@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from proto import hooks, worker_pb2
+from proto.config import defaults
 from proto.errors import ShardmergeError
 from worker import meta
 from worker.connection import Session, Side, coding, connect
@@ -33,7 +34,7 @@ from worker.replicate import checkpoint as checkpoints
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.meeting import Meeting
 from worker.replicate.stream import Stream
-from worker.replicate.unit import LANES_DEFAULT, Part, ReplicateUnit, Standing, first_checkpoints
+from worker.replicate.unit import Part, ReplicateUnit, Standing, first_checkpoints
 from worker.snapshot.handover import Handover
 from worker.snapshot.store import SnapshotStore, read_handover
 from worker.snapshot.unit import SnapshotUnit
@@ -246,7 +247,7 @@ class TableJoin:
     def _begin_stream(self, plans: tuple[TablePlan, ...], handover: Handover, relay_id: str) -> tuple[Checkpoint, ...]:
         """The stream starts at the lowest high watermark; checkpoints and record in one transaction."""
         context = self._context
-        lanes = context.config.replicate.lanes or LANES_DEFAULT
+        lanes = context.config.replicate.lanes or defaults.LANES
         one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
         joining = replace(self._joining, dealing=replace(self._joining.dealing, lanes=lanes, one_lane=one_lane))
         _, offset = handover.lowest

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from proto import hooks
+from proto.config import defaults
 from worker import meta
 from worker.connection import Session
 from worker.context import SubTaskContext
@@ -16,7 +17,7 @@ from worker.position import RelayOffset
 from worker.replicate import checkpoint as checkpoints
 from worker.replicate.dealing import Dealing, dealing_of
 from worker.replicate.stream import Stream
-from worker.replicate.unit import LANES_DEFAULT, first_checkpoints
+from worker.replicate.unit import first_checkpoints
 
 
 def replay_of(released: Mapping[int, tuple[Parked, RelayOffset]], dealing: Dealing) -> tuple[Joining, RelayOffset]:
@@ -41,7 +42,7 @@ def begin_replay(
     ``released``: by number, with where their rows go on in the relay log at hand; ``one_lane``: names of the targets
     whose keys all belong to one lane. Raises FENCED and coded errors of the target.
     """
-    lanes = context.config.replicate.lanes or LANES_DEFAULT
+    lanes = context.config.replicate.lanes or defaults.LANES
     joining, offset = replay_of(released, replace(dealing_of(context.config, lanes, ()), one_lane=one_lane))
     found = first_checkpoints(lanes, context.epoch, context.relay.relay_id, joining.start, offset)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from proto import errors, hooks, worker_pb2
+from proto.config import defaults
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker import meta
@@ -49,9 +50,6 @@ from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
 
 log = get_logger()
 
-LANES_DEFAULT = 2
-BATCH_ROWS_DEFAULT = 20_000
-BATCH_BYTES_DEFAULT = 8 << 20
 _LOCATE_SECONDS = 600.0
 _TRAIL_SECONDS = 1.0
 _BARRIER_SECONDS = 0.2
@@ -172,7 +170,7 @@ class ReplicateUnit:
     def _run(self, stop: StopSignal, inner: StopSignal) -> Outcome:
         context = self._context
         found, recorded = self._standing.checkpoints, self._standing.dealing
-        wanted = dealing_of(context.config, context.config.replicate.lanes or LANES_DEFAULT, self._plans)
+        wanted = dealing_of(context.config, context.config.replicate.lanes or defaults.LANES, self._plans)
         if self._part.stream is Stream.JOIN and recorded is not None:
             wanted = recorded
         found = translated(context.relay, found, inner)
@@ -399,8 +397,8 @@ class ReplicateUnit:
             relay_directory=str(context.relay.directory.absolute()),
             relay_id=lanes.found[0].relay_id,
             handover=handover,
-            batch_rows=config.replicate.batch_rows or BATCH_ROWS_DEFAULT,
-            batch_bytes=config.replicate.batch_bytes or BATCH_BYTES_DEFAULT,
+            batch_rows=config.replicate.batch_rows or defaults.BATCH_ROWS,
+            batch_bytes=config.replicate.batch_bytes or defaults.BATCH_BYTES,
             until=lanes.until,
             skips=skips_of(self._driver.ops()),
         )

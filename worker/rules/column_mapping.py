@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from proto import config_pb2 as pb
 from proto.config.rule_model import INSTANCE_BITS, SCHEMA_BITS, TABLE_BITS
+from proto.config.selector import Ranked, Selector, ranked, selector
 from proto.errors import config
 from worker.plan import AddPrefix, AddSuffix, Mapping, PartitionId
-from worker.rules.selector import Ranked, Selector, ranked, selector
 from worker.table import Column, Table, ValueKind
 
 _ID_BITS = 63

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from proto.config.selector import Ranked
 from proto.errors import ShardmergeError
 from worker.rules.column_mapping import MappingRule
 from worker.rules.router import Chosen, Route
 from worker.rules.rules import Rules
-from worker.rules.selector import Ranked
 from worker.table import Table
 
 

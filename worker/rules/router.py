@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proto import config_pb2 as pb
+from proto.config.selector import Ranked, Selector, ranked, selector
 from proto.errors import config
-from worker.rules.selector import Ranked, Selector, ranked, selector
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from proto import config_pb2 as pb
+from proto.config.block_allow import BlockAllow, Verdict
 from proto.config.names import SYSTEM_SCHEMAS
 from proto.errors import config
 from worker.plan import ColumnPlan, PartitionId, TablePlan
-from worker.rules.block_allow import BlockAllow, Verdict
 from worker.rules.column_mapping import ColumnMapper
 from worker.rules.online import OnlineNames
 from worker.rules.router import Route, Router

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 
 from proto import errors, hooks
 from proto import worker_pb2 as pb
+from proto.config import defaults
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.connection import Session, Side, coding, connect
@@ -35,8 +36,6 @@ from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
 
 log = get_logger()
 
-_DEFAULT_THREADS = 4
-_DEFAULT_CHUNK_ROWS = 8096
 _BATCH_CHUNKS = 1000
 _BATCH_SECONDS = 0.2
 _ATTEMPTS = 5
@@ -115,7 +114,7 @@ class SnapshotUnit:
                 gauge.start()
             outcomes = context.spark.run(
                 f"snapshot {config.task} {self._source_id}",
-                config.snapshot.threads or _DEFAULT_THREADS,
+                config.snapshot.threads or defaults.READERS,
                 ReaderTask(spec),
                 stop,
             )
@@ -151,7 +150,7 @@ class SnapshotUnit:
         table = self._plans[0].table
         rows = table.row_estimate
         if not is_whole(self._plans[0]):
-            most = self._context.config.snapshot.chunk_rows or _DEFAULT_CHUNK_ROWS
+            most = self._context.config.snapshot.chunk_rows or defaults.CHUNK_ROWS
             rows = min(rows, rows_per_chunk(most, rows, table.byte_estimate, MAX_CHUNK_BYTES))
         return Amount(rows, rows * table.byte_estimate // max(table.row_estimate, 1))
 
@@ -251,7 +250,7 @@ class _Planner(threading.Thread):
         self._source_id = context.config.source_id
         self._source_endpoint = context.source_endpoint
         self._target_endpoint = context.target_endpoint
-        self._chunk_rows = context.config.snapshot.chunk_rows or _DEFAULT_CHUNK_ROWS
+        self._chunk_rows = context.config.snapshot.chunk_rows or defaults.CHUNK_ROWS
         self._store, self._plans = store, plans
         self._dispenser, self._progress = dispenser, progress
         self._unwanted = stop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proto import config_pb2 as config
+from proto.config import defaults
 from worker.check.estimates import (
     BYTES_PER_SECOND,
     ROWS_PER_SECOND,
@@ -19,8 +20,6 @@ from worker.check.estimates import (
     slots_of,
 )
 from worker.check.room import Limits, judged
-from worker.replicate.unit import LANES_DEFAULT
-from worker.snapshot.unit import _DEFAULT_THREADS  # pyright: ignore[reportPrivateUsage]
 
 
 def _subtask(mode: config.TaskMode, threads: int = 0, lanes: int = 0) -> config.SubTaskConfig:
@@ -32,7 +31,7 @@ def _subtask(mode: config.TaskMode, threads: int = 0, lanes: int = 0) -> config.
 
 
 def test_slots_are_those_of_the_units() -> None:
-    assert slots_of(_subtask(config.TASK_MODE_ALL)) == Slots(_DEFAULT_THREADS, LANES_DEFAULT)
+    assert slots_of(_subtask(config.TASK_MODE_ALL)) == Slots(defaults.READERS, defaults.LANES)
     everything = slots_of(_subtask(config.TASK_MODE_ALL, 3, 5))
     assert (everything.at_once, everything.with_joins) == (5, 10)
     assert slots_of(_subtask(config.TASK_MODE_FULL, 3, 5)) == Slots(3, 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proto import errors
-from proto.config.daemon import load_master, load_worker, parse_master, parse_worker
+from proto.config.daemon import MasterFile, WorkerFile, load_daemon, parse_master, parse_worker
 from proto.config.source import parse_source_file
 from proto.config.task import parse_task
 from proto.errors import ShardmergeError
@@ -47,7 +47,7 @@ def test_spark_settings() -> None:
         ("worker-addr: ::1:8262", "an IPv6 address needs brackets"),
         ("advertise-addr: :8262", "must name a host that the other processes can reach"),
         ("etcd: []", "w:1:7: etcd: needs at least 1"),
-        ("log-level: loud", "must be one of 'debug', 'info', 'warn' or 'error'"),
+        ("log-level: loud", "must be one of 'debug', 'info', 'warn', 'error' or 'fatal'"),
         ("keepalive-ttl: 0", "keepalive-ttl: must be at least 1"),
         ("spark: {mster: x}", "spark.mster: must be master or the full name of a Spark setting"),
         ("relay_dir: x", "w:1:1: relay_dir: unknown key; did you mean relay-dir?"),
@@ -78,7 +78,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(ShardmergeError) as caught:
-            load_master(path)
+            load_daemon(MasterFile, path)
         assert caught.value.spec is errors.config.UNREADABLE
 
 
@@ -90,5 +90,5 @@ def test_the_shipped_samples_are_valid() -> None:
     source = parse_source_file((EXAMPLES / "source.yaml").read_text(), "source.yaml", environ)
     assert source.config.source_id == "mysql-01"
     assert not source.notes
-    assert load_master(EXAMPLES / "master.yaml").name == "master-1"
-    assert load_worker(EXAMPLES / "worker.yaml").spark_settings()["spark.driver.memory"] == "512m"
+    assert load_daemon(MasterFile, EXAMPLES / "master.yaml").model.name == "master-1"
+    assert load_daemon(WorkerFile, EXAMPLES / "worker.yaml").model.spark_settings()["spark.driver.memory"] == "512m"

@@ -260,12 +260,12 @@ def test_all_findings_are_reported_at_once() -> None:
             "name: merge\nexpression-filter: {e: {schema: s, table: t, insert-value-expr: a = 1}}",
             "expression-filter.e: expression",
         ),
-        ("    rows: 1000", "    where: id > 5", "mydumpers.global.where: a row filter"),
-        ("    rows: 1000", '    extra-args: "--consistency none --filter a.b"', "--filter is not supported yet"),
+        ("    rows: 1000", "    where: id > 5", "mydumpers.global.where: the history would hold fewer rows"),
+        ("    rows: 1000", '    extra-args: "--consistency none --filter a.b"', "--filter is refused: it may choose"),
         ("    target-table: t\n", "    target-table: t\n    extract-table: {table-regexp: (t), target-column: c}\n",
          "routes.r1.extract-table"),
         ("  port: 4000", "  port: 4000\n  security: {ssl-ca-bytes: PEM}", "ssl-ca-bytes: certificates are read"),
-        ("task-mode: all", "task-mode: dump", "task-mode: dump is not supported yet"),
+        ("task-mode: all", "task-mode: dump", "task-mode: dump is not supported: no files lie"),
     ],
 )  # fmt: skip
 def test_what_would_change_data_is_refused(old: str, new: str, says: str) -> None:
@@ -287,7 +287,10 @@ def test_common_dm_keys_are_accepted_with_notes() -> None:
         "    rows: 1000", '    rows: 1000\n    chunk-filesize: "64"\n    extra-args: "--consistency none"'
     )
     notes = task(text).notes
-    assert f"line {line_of(text, 'timezone')}: timezone: no effect: both sides always speak UTC" in notes
+    assert (
+        f"line {line_of(text, 'timezone')}: timezone: no effect: both sides always speak UTC, so that a TIMESTAMP"
+        in "\n".join(notes)
+    )
     assert any("mydumpers.global.chunk-filesize" in note for note in notes)
     assert not any("shard-mode" in note for note in notes)
     optimistic = task(text.replace("shard-mode: pessimistic\nis-sharding: true", "shard-mode: optimistic")).notes

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ctl.commands.operate_source import SAMPLE
 from ctl.files import config_file, is_file_argument, task_name
 from proto import errors
 from proto.errors import ErrorSpec, ShardmergeError
@@ -76,8 +75,9 @@ def test_the_file_is_sent_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_the_sample_is_a_source_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    from proto.config.source import parse_source
+    from proto.config.samples import sample_of
+    from proto.config.source import SourceModel, parse_source
 
     monkeypatch.setenv("DM_PASSWORD", "secret")
-    source = parse_source(SAMPLE, "sample.yaml")
+    source = parse_source(sample_of(SourceModel), "sample.yaml")
     assert source.source_id == "mysql-01"

@@ -8,13 +8,13 @@ import pytest
 
 from proto import config_pb2 as pb
 from proto import errors
-from proto.config.task import DEFAULT_SHADOW_TABLES, DEFAULT_TRASH_TABLES
+from proto.config.defaults import SHADOW_TABLES, TRASH_TABLES
 from proto.errors import ShardmergeError
 from worker.ddl.tables import TableScope
 from worker.rules import Rules
 from worker.rules.online import OnlineNames
 
-ONLINE = pb.OnlineDdl(shadow_tables=DEFAULT_SHADOW_TABLES, trash_tables=DEFAULT_TRASH_TABLES)
+ONLINE = pb.OnlineDdl(shadow_tables=SHADOW_TABLES, trash_tables=TRASH_TABLES)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from proto import config_pb2 as pb
 from proto.config.pattern import Pattern
-from worker.rules.selector import Selector, compiled, selector
+from proto.config.selector import Selector, compiled, selector
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,281 @@
+"""Blocks of a task file that say how its units work: DM's (mydumpers, loaders, syncers, validators) and our own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from proto.config import defaults
+from proto.config.amounts import Duration, Size
+from proto.config.key import Key
+from proto.config.model import Count, FileModel, UInt32
+
+_ROWS_COLLIDE = (
+    "no effect: a row that the target holds already always stops the task with a coded error (DM's `error`); none is "
+    "replaced or passed over"
+)
+_NO_LIGHTNING = "no effect: rows are loaded by INSERT, in chunks that commit with their record; no import program runs"
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+class Mydumper(FileModel):
+    """How the snapshot reads: a block of ``mydumpers``."""
+
+    mydumper_path: Annotated[
+        str, Key("Path of DM's dump program.", here="no effect: no program is called", default="./bin/mydumper")
+    ] = ""
+    threads: Annotated[
+        Count,
+        Key("Chunk readers of one source, one Spark task each; snapshot.threads wins over it.", live=True, sample="4"),
+    ] = defaults.READERS
+    chunk_filesize: Annotated[
+        Size, Key("Size of a dump file.", here="no effect: chunks are cut by rows (snapshot.chunk-rows)", default="64")
+    ] = ""
+    statement_size: Annotated[
+        UInt32, Key("Bytes of one INSERT.", here="no effect: a statement is as large as the target takes")
+    ] = 0
+    rows: Annotated[
+        UInt32,
+        Key(
+            "Rows of one chunk; snapshot.chunk-rows wins over it. In DM 0 reads a table in one piece; here tables are "
+            "always cut.",
+            default=f"0: {defaults.CHUNK_ROWS}",
+            live=True,
+        ),
+    ] = 0
+    where: Annotated[
+        str,
+        Key(
+            "A condition that rows of the history must meet.",
+            refused="the history would hold fewer rows than the changes that follow; choose rows for both with a "
+            "filter in transforms, tables with block-allow-list",
+        ),
+    ] = ""
+    skip_tz_utc: Annotated[
+        bool, Key("Dump in the session's own time zone.", here="no effect: both sides always speak UTC")
+    ] = True
+    extra_args: Annotated[
+        str,
+        Key(
+            "Further options of the dump program. Options that choose rows or tables are refused.",
+            here="no effect: the snapshot takes no locks and needs no option",
+        ),
+    ] = ""
+
+
+class Loader(FileModel):
+    """How DM loads what it dumped: a block of ``loaders``. It has no effect here, but its form is checked."""
+
+    pool_size: Annotated[
+        UInt32, Key("Threads that load.", here="no effect: the snapshot's threads both read and load")
+    ] = 16
+    dir: Annotated[
+        str, Key("Where dump files are.", here="no effect: rows do not pass through files", default="./dumped_data")
+    ] = ""
+    sorting_dir_physical: Annotated[str, Key("Where a physical import sorts.", here=_NO_LIGHTNING)] = ""
+    import_mode: Annotated[
+        Literal["", "sql", "loader", "logical", "physical", "import-into"],
+        BeforeValidator(_lower),
+        Key("How rows are loaded.", here="no effect: rows are loaded by multi-row INSERT", default="logical"),
+    ] = ""
+    on_duplicate: Annotated[
+        Literal["", "replace", "error", "ignore"],
+        BeforeValidator(_lower),
+        Key("Old spelling of on-duplicate-logical.", here=_ROWS_COLLIDE),
+    ] = ""
+    on_duplicate_logical: Annotated[
+        Literal["", "replace", "error", "ignore"],
+        BeforeValidator(_lower),
+        Key("What becomes of a row that the target holds already.", here=_ROWS_COLLIDE, default="replace"),
+    ] = ""
+    on_duplicate_physical: Annotated[
+        Literal["", "none", "manual"],
+        BeforeValidator(_lower),
+        Key("The same in a physical import.", here=_ROWS_COLLIDE, default="none"),
+    ] = ""
+    disk_quota_physical: Annotated[Size, Key("Disk that a physical import may use.", here=_NO_LIGHTNING)] = ""
+    checksum_physical: Annotated[
+        Literal["", "required", "optional", "off"],
+        BeforeValidator(_lower),
+        Key(
+            "Checksums after a physical import.", here="no effect: `dmctl compare` looks at every row, whenever wanted"
+        ),
+    ] = ""
+    analyze: Annotated[
+        Literal["", "required", "optional", "off"],
+        BeforeValidator(_lower),
+        Key("ANALYZE TABLE after the load.", here="no effect: run ANALYZE TABLE at the target when the load is done"),
+    ] = ""
+    range_concurrency: Annotated[UInt32, Key("Writers of a physical import.", here=_NO_LIGHTNING)] = 0
+    compress_kv_pairs: Annotated[
+        Literal["", "gzip", "gz"], BeforeValidator(_lower), Key("Compression of a physical import.", here=_NO_LIGHTNING)
+    ] = ""
+    pd_addr: Annotated[str, Key("Address of TiDB's PD.", here=_NO_LIGHTNING)] = ""
+
+
+class Syncer(FileModel):
+    """How changes are applied: a block of ``syncers``.
+
+    ``worker_count`` and ``batch`` are None where the file is silent: our defaults are not DM's."""
+
+    meta_file: Annotated[
+        str, Key("File of the checkpoint.", here="no effect: checkpoints live in the target's meta schema")
+    ] = ""
+    worker_count: Annotated[
+        Count | None,
+        Key(
+            "Threads that apply changes.",
+            here=f"upper bound of the lanes, of which there are at most {defaults.MAX_LANES_FROM_SYNCER}; "
+            "replicate.lanes sets them exactly",
+            default=f"{defaults.LANES} lanes; DM: 16",
+            live=True,
+            sample="4",
+        ),
+    ] = None
+    batch: Annotated[
+        Count | None,
+        Key(
+            "Rows of one transaction at the target.",
+            here="upper bound of rows in one target transaction; replicate.batch-rows wins over it",
+            default=f"{defaults.BATCH_ROWS}; DM: 100",
+            live=True,
+        ),
+    ] = None
+    queue_size: Annotated[
+        UInt32, Key("Length of DM's queues.", here="no effect: lanes read the relay log at their own pace")
+    ] = 1024
+    checkpoint_flush_interval: Annotated[
+        UInt32,
+        Key("Seconds between two checkpoints.", here="no effect: rows and checkpoint commit together"),
+    ] = 30
+    compact: Annotated[
+        bool,
+        Key("Join changes of one key.", here="no effect: changes of a key are always compacted within a batch"),
+    ] = False
+    multiple_rows: Annotated[
+        bool, Key("Many rows in one statement.", here="no effect: statements always carry many rows")
+    ] = False
+    max_retry: Annotated[UInt32, Key("Deprecated in DM.", here="no effect: whether to retry is said by the error")] = 0
+    auto_fix_gtid: Annotated[bool, Key("Deprecated in DM.", here="no effect")] = False
+    enable_gtid: Annotated[bool, Key("Deprecated in DM.", here="no effect: it is a key of the source")] = False
+    disable_detect: Annotated[bool, Key("Deprecated in DM.", here="no effect")] = False
+    safe_mode: Annotated[
+        bool,
+        Key(
+            "Write changes so that they may be at the target already: a row that is there is replaced, one that is "
+            "not there is none to be deleted.",
+            live=True,
+            sample="false",
+        ),
+    ] = False
+    safe_mode_duration: Annotated[
+        Duration, Key("How long DM writes so after each start.", here="no effect: a restart repeats nothing")
+    ] = ""
+    enable_ansi_quotes: Annotated[bool, Key("Deprecated in DM.", here="no effect")] = False
+
+    @model_validator(mode="after")
+    def _safe_mode_lasts(self) -> Syncer:
+        if self.safe_mode and self.safe_mode_duration in {"0", "0s"}:
+            raise ValueError('safe-mode: true contradicts safe-mode-duration: "0s"')
+        return self
+
+
+class Validator(FileModel):
+    """DM's continuous validation: a block of ``validators``. Its form is checked."""
+
+    mode: Annotated[Literal["none", "fast", "full"], Key("What is compared.")] = "none"
+    worker_count: Annotated[UInt32, Key("Threads that compare.")] = 4
+    validate_interval: Annotated[Duration, Key("Time between two rounds.", default="10s")] = ""
+    check_interval: Annotated[Duration, Key("Time between two looks at rows in doubt.", default="5s")] = ""
+    row_error_delay: Annotated[Duration, Key("Time until a row in doubt is an error.", default="30m")] = ""
+    meta_flush_interval: Annotated[Duration, Key("Time between two records.", default="5m")] = ""
+    batch_query_size: Annotated[UInt32, Key("Rows of one question.")] = 100
+    max_pending_row_size: Annotated[Size, Key("Memory for rows in doubt.", default="500m")] = ""
+    max_pending_row_count: Annotated[UInt32, Key("Number of rows in doubt.")] = 2147483647
+
+
+class Snapshot(FileModel):
+    """How the history is read. Our own block; wins over ``mydumpers``."""
+
+    threads: Annotated[
+        Count | None, Key("Chunk readers of one source.", default=f"mydumpers.threads, {defaults.READERS}")
+    ] = None
+    chunk_rows: Annotated[
+        Count | None,
+        Key("Rows of one chunk.", default=f"mydumpers.rows, {defaults.CHUNK_ROWS}", sample=str(defaults.CHUNK_ROWS)),
+    ] = None
+    rows_per_second: Annotated[
+        Count | None, Key("How fast all readers of one source may read, together.", default="no limit")
+    ] = None
+    bytes_per_second: Annotated[
+        Count | None, Key("The same in bytes of the text that is sent to the target.", default="no limit")
+    ] = None
+    max_threads_running: Annotated[
+        Count | None, Key("No chunk begins while more threads run at the source.", default="no limit")
+    ] = None
+    max_replica_lag: Annotated[
+        Count | None,
+        Key("Nor while the source, itself a replica, lags by more seconds than this.", default="no limit"),
+    ] = None
+    position: Annotated[
+        Literal["auto", "watermark"],
+        Key(
+            "How a chunk's place in the binlog is found. `auto`: one consistent read where the server can, else "
+            "watermarks; `watermark`: always watermarks.",
+            sample="auto",
+        ),
+    ] = "auto"
+
+
+class Load(FileModel):
+    """How the history is written. Our own block."""
+
+    defer_indexes: Annotated[
+        bool,
+        Key("Secondary indexes of a target table that the task makes are added after its load.", sample="true"),
+    ] = True
+
+
+class Replicate(FileModel):
+    """How changes are applied. Our own block; wins over ``syncers``."""
+
+    lanes: Annotated[
+        Annotated[int, Field(ge=1, le=1024)] | None,
+        Key("Lanes: Spark tasks that each apply one share of the keys.", default=f"{defaults.LANES}"),
+    ] = None
+    batch_rows: Annotated[
+        Count | None,
+        Key(
+            "A lane commits at so many rows, or when its input runs dry.",
+            default=f"{defaults.BATCH_ROWS}",
+            sample=str(defaults.BATCH_ROWS),
+        ),
+    ] = None
+    batch_bytes: Annotated[
+        Count | None,
+        Key(
+            "The same in bytes of SQL text.",
+            default=f"{defaults.BATCH_BYTES}",
+            sample=str(defaults.BATCH_BYTES),
+        ),
+    ] = None
+    on_row_error: Annotated[
+        Literal["pause", "quarantine"],
+        Key(
+            "What becomes of a row that the target refuses for its own sake: `pause` stops the task before it, "
+            "`quarantine` holds it and all later changes of its key.",
+            sample="pause",
+        ),
+    ] = "pause"
+
+
+class Experimental(FileModel):
+    """DM's experiments."""
+
+    async_checkpoint_flush: Annotated[
+        bool, Key("Checkpoints apart from rows.", here="no effect: rows and checkpoint commit together")
+    ] = False

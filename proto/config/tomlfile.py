@@ -1,0 +1,82 @@
+"""DM's own files of dm-master and dm-worker are TOML: read to the same tree as YAML, with the line of each key."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import PurePath
+from typing import cast
+
+from proto.config.finding import ConfigFinding, KeyPath
+from proto.config.yamlfile import Document, Place, Tree
+from proto.errors import config
+
+_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=\s*""")
+_TABLE = re.compile(r"\s*\[{1,2}\s*([^\[\]]+?)\s*\]{1,2}\s*(?:#.*)?")
+_AT = re.compile(r"\(at line (\d+), column (\d+)\)")
+_MAX_DEPTH = 50
+
+
+def looks_like_toml(text: str, file: str) -> bool:
+    """By the file's suffix, else by its first line that says something."""
+    suffix = PurePath(file).suffix.lower()
+    if suffix in {".toml", ".yaml", ".yml"}:
+        return suffix == ".toml"
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            return bool(_KEY.match(line) or (_TABLE.fullmatch(line) and "," not in line))
+    return False
+
+
+def read_toml(text: str, file: str) -> Document:
+    """Read a TOML file; scalars become the text that YAML would have. Raises ``config.NOT_TOML``."""
+    try:
+        content = tomllib.loads(text)
+        root = {key: _tree(value, 0) for key, value in content.items()}
+    except tomllib.TOMLDecodeError as error:
+        said = _AT.search(str(error))
+        line, column = (int(said[1]), int(said[2])) if said else (text.count("\n") + 1, 1)
+        # The message quotes at most the name of a key.
+        reason = _AT.sub("", str(error)).removesuffix(" (at end of document)").strip()
+        raise config.NOT_TOML(finding=ConfigFinding(file, line, column, "", f"not TOML: {reason}")) from None
+    except (ValueError, OverflowError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else "a value that TOML does not allow"
+        raise config.NOT_TOML(finding=ConfigFinding(file, 1, 1, "", f"not TOML: {reason}")) from None
+    keys, values = _places(text)
+    return Document(file, root, keys, values)
+
+
+def _tree(value: object, depth: int) -> Tree:
+    if depth > _MAX_DEPTH:
+        raise RecursionError
+    if isinstance(value, dict):
+        return {key: _tree(item, depth + 1) for key, item in cast("dict[str, object]", value).items()}
+    if isinstance(value, list):
+        return [_tree(item, depth + 1) for item in cast("list[object]", value)]
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _places(text: str) -> tuple[dict[KeyPath, Place], dict[KeyPath, Place]]:
+    """Where keys and their values stand, by a look at each line: enough for files of this kind, whose values take one
+    line each. A line inside of a longer value may be taken for a key's, which moves a place and nothing else."""
+    keys: dict[KeyPath, Place] = {}
+    values: dict[KeyPath, Place] = {}
+    table: KeyPath = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        heading = _TABLE.fullmatch(line)
+        if heading is not None:
+            table = _parts(heading[1])
+            place = Place(number, line.index("[") + 1)
+            keys.setdefault(table, place)
+            values.setdefault(table, place)
+            continue
+        found = _KEY.match(line)
+        if found is not None:
+            path = (*table, *_parts(found[1]))
+            keys.setdefault(path, Place(number, found.start(1) + 1))
+            values.setdefault(path, Place(number, found.end() + 1))
+    return keys, values
+
+
+def _parts(text: str) -> KeyPath:
+    return tuple(part.strip().strip("\"'") for part in text.split("."))
