@@ -196,17 +196,8 @@ def test_a_lanes_share_of_a_loose_table_is_what_all_changes_give_it(lanes: int, 
         assert any(state.loose for _, keys in short.targets() for state in keys.values())
 
 
-CHANGES = (
-    table_map()
-    + insert(1)
-    + table_map()
-    + rows_event(EventType.UPDATE_ROWS_V1, image(1), image(1, b"y"))
-    + table_map()
-    + rows_event(EventType.DELETE_ROWS_V1, image(1))
-    + table_map()
-    + insert(2)
-    + XID
-)
+CHANGES = table_map() + insert(1) + table_map() + rows_event(EventType.UPDATE_ROWS_V1, image(1), image(1, b"y"))
+CHANGES += table_map() + rows_event(EventType.DELETE_ROWS_V1, image(1)) + table_map() + insert(2) + XID
 
 
 @pytest.mark.parametrize("mask", range(8))
@@ -220,6 +211,12 @@ def test_filtered_kinds_of_changes_are_left_out(mask: int) -> None:
     batch = Batch(0, 1)
     assert decoder.pick(CHANGES, 0, "f", batch) == 9
     assert batch.changes == len(left)
+
+
+def test_a_statement_ends_with_its_filtered_rows_too() -> None:
+    decoder = BlockDecoder(only(replace(SMALL, passed_over=0b10)), source="s1", filters=True)
+    decoder.open(BINLOG.format_description)
+    assert fails(decoder, table_map(), insert(1), insert(2)).spec is errors.decode.MALFORMED_EVENT
 
 
 def test_a_chunk_sees_filtered_changes() -> None:
@@ -239,9 +236,8 @@ def test_a_filter_may_stop_before_a_kind_of_change(kind: ChangeKind) -> None:
     assert kind.name.lower() in error.message
     # An operator who names its place passes it over, with its rows on record.
     ends = {int(error.values["position"])}
-    changes, unread = filtered().decode_around(
-        CHANGES[: -len(insert(2)) - len(XID) - len(table_map())], 0, frozenset(ends)
-    )
+    first = CHANGES[: -len(table_map() + insert(2) + XID)]
+    changes, unread = filtered().decode_around(first, 0, frozenset(ends))
     assert not unread
     assert kind in [change.kind for change in changes]
     # What was committed before a restart is no matter any more.
