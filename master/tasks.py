@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from master.checks import Checks, check_subtasks
+from master.compose import composed_all
 from master.stages import Goal, Waiter, failed
 from master.state import State
 from master.store import Store, merged_task
@@ -39,7 +40,7 @@ def select(file: TaskFile, wanted: Sequence[str], state: State) -> Selection:
     already, TASK_DIFFERS when one that has it was started from another configuration: starting the rest would leave
     a task whose file tells the truth about some sources only.
     """
-    subtasks = file.to_subtasks()
+    subtasks = composed_all(file.to_subtasks(), state)
     for source in wanted:
         if source not in file.source_ids:
             raise errors.master.SOURCE_NOT_IN_TASK(task=file.name, source=source)
@@ -89,9 +90,10 @@ class Tasks:
         """Every pre-check of every source of the file, as start-task makes them without --remove-meta; changes
         nothing."""
         file = with_ends(parse_task(request.file.content, request.file.name), request.start_time, request.stop_at)
+        state = self.store.read()
         checks = check_subtasks(
-            file.to_subtasks(),
-            self.store.read(),
+            composed_all(file.to_subtasks(), state),
+            state,
             self.workers,
             self.check_seconds,
             as_recorded=True,

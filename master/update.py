@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from google.protobuf import json_format
 
 from master.checks import check_subtasks
+from master.compose import composed_all
 from master.ddl_lock_records import open_locks
 from master.stages import Goal, Waiter
 from master.state import State
@@ -25,7 +26,15 @@ from proto.worker_pb2 import TableChange
 
 _TABLES = ("blockAllowList", "routes", "columnMappings", "caseSensitive")
 """What the changes of tables tell of already."""
-_CHANGEABLE = (*_TABLES, "snapshot", "replicate", "ignoreCheckingItems", "shardMode")
+_CHANGEABLE = (
+    *_TABLES,
+    "snapshot",
+    "replicate",
+    "ignoreCheckingItems",
+    "shardMode",
+    "eventFilters",
+    "sourceFilters",
+)
 _SECRET = "password"  # noqa: S105 - a key's name
 
 
@@ -99,7 +108,7 @@ def select(file: TaskFile, state: State) -> _Wanted:
     gone = [source for source in present if source not in file.source_ids]
     if gone:
         raise errors.master.UPDATE_SOURCES(task=file.name, sources=", ".join(gone))
-    subtasks = file.to_subtasks()
+    subtasks = composed_all(file.to_subtasks(), state)
     if any(one.mode == config.TASK_MODE_FULL for one in subtasks):
         raise errors.master.UPDATE_FULL(task=file.name)
     return _Wanted(

@@ -141,15 +141,7 @@ def parse_source(text: str, file_name: str, environ: Mapping[str, str] | None = 
 
 
 def _check(document: Document, model: SourceModel, environ: Mapping[str, str] | None) -> list[ConfigFinding]:
-    findings = check_database(document, ("from",), model.from_, environ)
-    findings += refusals(document, model)
-    if model.filters:
-        findings.append(
-            document.finding(
-                ("filters",), "event filters are not supported yet", at_key=True, spec=config.NOT_SUPPORTED
-            )
-        )
-    return findings
+    return [*check_database(document, ("from",), model.from_, environ), *refusals(document, model)]
 
 
 def _to_proto(model: SourceModel, environ: Mapping[str, str] | None) -> pb.SourceConfig:

@@ -356,3 +356,11 @@ HELD_ROWS = _define(
     workaround="Nothing is lost: the task stands before the statement. Mend the target and `dmctl quarantine retry`, "
     "or `dmctl quarantine drop`; then resume-task.",
 )
+STATEMENT_FILTERED = _define(
+    50018,
+    "statement-stopped-by-filter",
+    scope=Scope.CONFIG,
+    message="source {source}, task {task}: an event filter stops the task before a statement on {table} at {position}: "
+    "{statement}",
+    workaround=f"{_SKIP}; or let the filter pass it with update-task. Then resume-task.",
+)

@@ -317,6 +317,6 @@ ROWS_FILTERED = _define(
     "rows-stopped-by-filter",
     scope=Scope.CONFIG,
     message="source {source}: an event filter stops the task before {event} of {schema}.{table} at {position}",
-    workaround="Pass the rows over with `binlog skip -b {position}`, or let the filter pass them with update-task; "
-    "then resume-task.",
+    workaround="`dmctl binlog skip` with -b and exactly this place goes past the rows, which are recorded; or let "
+    "the filter pass them with update-task. Then resume-task.",
 )

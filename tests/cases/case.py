@@ -55,9 +55,9 @@ class StartTask(Part):
     """Start the task. What is given here are keys of the task file; the rest is filled in.
 
     ``task-mode`` is all. ``block-allow-list``: the schemas that begin with the case's name. ``mysql-instances``: the
-    ``sources`` of this step, each with the first block-allow list, all routes, and the column mappings but those
-    whose name ends with the number of another source (``ids-2`` is for source 2). ``beside``: another task than the
-    case's, of the case's name and this; waited for until it replicates.
+    ``sources`` of this step, each with the first block-allow list, all routes, and the column mappings and filters but
+    those whose name ends with the number of another source (``ids-2`` is for source 2). ``beside``: another task than
+    the case's, of the case's name and this; waited for until it replicates.
     """
 
     start_task: dict[str, object]

@@ -162,7 +162,8 @@ class Runner:
     # -- the task
 
     def _task_text(self, fragment: dict[str, object], sources: Sequence[int]) -> str:
-        routes, mappings, lists = (_names(fragment, key) for key in ("routes", "column-mappings", "block-allow-list"))
+        keys = ("routes", "column-mappings", "block-allow-list", "filters")
+        routes, mappings, lists, filters = (_names(fragment, key) for key in keys)
         numbered = ("-1", "-2")
         target = self._world.target
         task: dict[str, object] = {
@@ -177,6 +178,9 @@ class Runner:
                     "route-rules": routes,
                     "column-mapping-rules": [
                         name for name in mappings if name[-2:] not in numbered or name.endswith(f"-{number}")
+                    ],
+                    "filter-rules": [
+                        name for name in filters if name[-2:] not in numbered or name.endswith(f"-{number}")
                     ],
                 }
                 for number in sources

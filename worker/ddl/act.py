@@ -116,6 +116,16 @@ class Actor:
             work.run([shard.target], placed(text, work.statement, shard.target))
         work.passing.put(plan, tracked.creation)
 
+    def structures_of(self, shard: Shard) -> tuple[Creation, Creation | None]:
+        """The shard table before and behind the statement; None: it is the source's own affair."""
+        work, ddl = self.work, self.work.ddl
+        assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+        creation = self.structures.creation(shard.plan)
+        text = merged_text(work.statement, ddl, index_names(creation))
+        if not text:
+            return creation, None
+        return creation, self.structures.altered(shard.plan, creation, self.dialect.spelt(text, work.sql_mode)).creation
+
     def run_texts(self, texts: Sequence[str]) -> None:
         """Statements of an operator, at the target: they name the tables as at the source."""
         work = self.work

@@ -23,16 +23,18 @@ from worker.cutoff import session_until
 from worker.ddl import dropped, parked, records
 from worker.ddl.act import Actor
 from worker.ddl.by_word import act_by_word, actions_by_word
+from worker.ddl.creation import Creation
 from worker.ddl.dialect import Dialect
 from worker.ddl.digests import Printed
 from worker.ddl.everyone import everyone
+from worker.ddl.filtered import FilteredStatement, Sorted, unknown_is_passed_over
 from worker.ddl.given import given_session
 from worker.ddl.online import records as online_records
 from worker.ddl.online.step import Course, read_step, with_away
 from worker.ddl.online.swap import Meant, OnlineChanges
 from worker.ddl.operator import Ops, Word, word_on
 from worker.ddl.passing import Passing, TablesStanding
-from worker.ddl.plan import Action, Alter, Drop, Make, Scene, Shard, decide, shards_of
+from worker.ddl.plan import Action, Alter, Drop, Make, Scene, Shard, shards_of
 from worker.ddl.records import StatementPlace
 from worker.ddl.renames import forget_marks
 from worker.ddl.routed import RoutedScope, shown, touched
@@ -52,6 +54,8 @@ from worker.target_table import find_stand_ins
 from worker.unit import StopSignal
 
 log = get_logger()
+
+_NOT_AT_TARGET = Word((), own=False)
 
 Columns = Callable[[TablesStanding], Mapping[str, str]]
 """A stream's tables, as columns of the subtask's row."""
@@ -178,13 +182,17 @@ class StatementDriver:
             act_by_word(word, actions, actor)
             actor.settle()
             return actor.work
-        actions = decide(meant.ddl, meant.statement, scene) if meant.ddl is not None else ()
-        if not actions:
+        if meant.ddl is None:
+            return None
+        sorted_ = self._filtered(met, meant, scene)
+        actions, passed_over = sorted_.done, sorted_.passed_over
+        if not actions and not passed_over:
             return None
         if not met.queried.event.is_text:
             raise self._not_understood(met.statement)
-        self._check_held(actions, meant.statement, met.session)
-        actor = self._actor(met, meant, _going(actions))
+        self._check_held((*actions, *passed_over), meant.statement, met.session)
+        actor = self._actor(met if actions else replace(met, word=_NOT_AT_TARGET), meant, _going(actions))
+        act_by_word(_NOT_AT_TARGET, passed_over, actor)
         is_mariadb = met.queried.is_mariadb
         for action in actions:
             if isinstance(action, Alter) and self._waiting is not None:
@@ -198,6 +206,28 @@ class StatementDriver:
                 return actor.work
         actor.settle()
         return actor.work
+
+    def _filtered(self, met: _Met, meant: Meant, scene: Scene) -> Sorted:
+        """What the statement comes to by the event filters."""
+        ddl, statement = meant.ddl, meant.statement
+        assert ddl is not None  # noqa: S101 - for the type checker: the caller has looked
+
+        def structures(shard: Shard) -> tuple[Creation, Creation | None]:
+            if not met.queried.event.is_text:
+                raise self._not_understood(met.statement)
+            return self._actor(met, meant, frozenset()).structures_of(shard)
+
+        found = FilteredStatement(self._context.rules.events, ddl, statement, scene, structures).sort()
+        for action in found.passed_over:
+            log.info(
+                "an event filter passes over a statement: it does not run at the target",
+                task=self._context.who[1],
+                source=self._context.who[2],
+                position=str(statement.position),
+                statement=shown(statement),
+                tables=shards_of(action),
+            )
+        return found
 
     def _meant(self, met: _Met) -> tuple[Scene, Meant]:
         """What the statement is for the task's own tables: that of a tool for online schema changes may be another."""
@@ -250,7 +280,7 @@ class StatementDriver:
         if scope.kind == "ignored":
             return None
         ddl = parse_ddl(statement.text, statement.schema, statement.sql_mode)
-        if ddl is None:
+        if ddl is None and not unknown_is_passed_over(self._context.rules.events, statement, *self._context.who[1:]):
             raise self._not_understood(statement)
         return ddl
 

@@ -15,6 +15,9 @@ from worker.table import Column, Table, ValueKind
 _ID_BITS = 63
 """Bit 63 stays 0, so that ids remain positive in a signed BIGINT."""
 
+INSTANCE_SCHEMA_TABLE_BITS = _ID_BITS - INSTANCE_BITS - SCHEMA_BITS - TABLE_BITS
+"""Of the original id, where no part is left out."""
+
 
 @dataclass(frozen=True, slots=True)
 class MappingRule:

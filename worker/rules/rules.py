@@ -10,7 +10,8 @@ from proto.config.block_allow import BlockAllow, Verdict
 from proto.config.names import SYSTEM_SCHEMAS
 from proto.errors import config
 from worker.plan import ColumnPlan, PartitionId, TablePlan
-from worker.rules.column_mapping import ColumnMapper
+from worker.rules.column_mapping import INSTANCE_SCHEMA_TABLE_BITS, ColumnMapper
+from worker.rules.event_filter import EventFilter
 from worker.rules.online import OnlineNames
 from worker.rules.router import Route, Router
 from worker.table import Table
@@ -25,6 +26,7 @@ class Rules:
     router: Router
     mapper: ColumnMapper
     online: OnlineNames = field(default_factory=OnlineNames)
+    events: EventFilter = field(default_factory=EventFilter)
 
     @staticmethod
     def from_config(subtask: pb.SubTaskConfig) -> Rules:
@@ -35,6 +37,7 @@ class Rules:
             Router.from_config(subtask),
             ColumnMapper.from_config(subtask),
             OnlineNames.from_config(subtask.task, subtask.online_ddl),
+            EventFilter.from_config(subtask),
         )
 
     def route(self, schema: str, table: str) -> Route | None:
@@ -79,6 +82,7 @@ class Rules:
             if not column.generated
         )
         key = _key(table, columns)
+        rows = self.events.rows(table.schema, table.name)
         return TablePlan(
             shard=shard,
             source=source,
@@ -88,6 +92,10 @@ class Rules:
             columns=columns,
             key=key,
             one_lane=_one_lane(table, columns, key),
+            loose=rows.loose,
+            own_keys=_own_keys(columns, key),
+            passed_over=rows.passed_over,
+            stops=rows.stops,
         )
 
     def _reserved(self, schema: str) -> bool:
@@ -99,7 +107,8 @@ def check_partitions(plans: Iterable[TablePlan]) -> None:
     """Refuse two shard tables whose mapped keys are bound to collide.
 
     That is when both go to one target table, every column of their keys is mapped by ``partition id`` and the
-    numbers are the same: names ``t_1`` and ``t_01``, ``t`` and ``t_0``, or tables of two schemas when only
+    numbers are the same (of loose tables, whose rows may replace what they find under a key, already when one column
+    is): names ``t_1`` and ``t_01``, ``t`` and ``t_0``, or tables of two schemas when only
     the table's number counts. Raises ``config.PARTITION_CLASH``.
     """
     first: dict[tuple[object, ...], TablePlan] = {}
@@ -109,7 +118,7 @@ def check_partitions(plans: Iterable[TablePlan]) -> None:
             for column in (plan.columns[index] for index in plan.key)
             if isinstance(column.mapping, PartitionId)
         )
-        if not mapped or len(mapped) < len(plan.key):
+        if not mapped or (len(mapped) < len(plan.key) and not (plan.loose and plan.own_keys)):
             continue
         other = first.setdefault((plan.target_schema, plan.target_table, mapped), plan)
         if other is not plan:
@@ -134,6 +143,12 @@ def _key(table: Table, columns: tuple[ColumnPlan, ...]) -> tuple[int, ...]:
         if len(usable) == len(names):
             return usable
     return ()
+
+
+def _own_keys(columns: tuple[ColumnPlan, ...], key: tuple[int, ...]) -> bool:
+    """Whether a column of the key tells instance, schema and table."""
+    mappings = (columns[at].mapping for at in key)
+    return any(isinstance(mapping, PartitionId) and mapping.bits == INSTANCE_SCHEMA_TABLE_BITS for mapping in mappings)
 
 
 def _one_lane(table: Table, columns: tuple[ColumnPlan, ...], key: tuple[int, ...]) -> bool:
