@@ -12,12 +12,17 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from proto import errors
 from proto import master_pb2 as pb
 
+_MAX_BYTES = 4 * 1024 * 1024  # what a gRPC message holds, too
 _YAML_SUFFIXES = (".yaml", ".yml")
 
 
 def read_text(path: str) -> str:
     """The file's text. Raises errors.ctl.FILE_NOT_FOUND or FILE_UNREADABLE."""
     try:
+        size = Path(path).stat().st_size
+        if size > _MAX_BYTES:
+            reason = f"has {size} bytes, more than any file of dmctl may have ({_MAX_BYTES})"
+            raise errors.ctl.FILE_UNREADABLE(path=path, reason=reason)
         return Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise errors.ctl.FILE_NOT_FOUND(path=path, directory=Path.cwd()) from error

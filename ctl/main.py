@@ -13,6 +13,7 @@ import click
 from ctl import completion
 from ctl.commands.binlog import binlog, handle_error
 from ctl.commands.binlog_schema import binlog_schema, operate_schema
+from ctl.commands.check_config import check_config
 from ctl.commands.check_task import check_task
 from ctl.commands.compare import compare
 from ctl.commands.completion import completion as completion_command
@@ -108,6 +109,7 @@ for _command in (
     transfer_source,
     check_task,
     rules,
+    check_config,
     start_task,
     update_task,
     query_status,

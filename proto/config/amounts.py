@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 _UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
@@ -52,9 +52,11 @@ def _whole_seconds(value: object) -> object:
     return int(seconds)
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
+_AMOUNT = WithJsonSchema({"type": ["string", "integer"]})
+
+Duration = Annotated[str, AfterValidator(_duration), _AMOUNT]
 """The text of a duration, "" for none."""
-Size = Annotated[str, AfterValidator(_size)]
+Size = Annotated[str, AfterValidator(_size), _AMOUNT]
 """The text of a number of bytes (units of Docker's go-units, or none), "" for none."""
-Seconds = Annotated[int, BeforeValidator(_whole_seconds), Field(ge=1, le=2**31 - 1)]
+Seconds = Annotated[int, BeforeValidator(_whole_seconds), Field(ge=1, le=2**31 - 1), _AMOUNT]
 """Seconds, written as a whole number or as a duration."""

@@ -22,8 +22,8 @@ from proto.config.masking import without_secrets
 from proto.config.model import FileModel, UInt32, validate
 from proto.config.note import notes_of, refusals
 from proto.config.source import file_safe
-from proto.config.tomlfile import looks_like_toml, read_toml
-from proto.config.yamlfile import Document, Place, Tree, read, read_file
+from proto.config.tomlfile import compose_toml, looks_like_toml
+from proto.config.yamlfile import Document, Place, Tree, compose, read_file
 from proto.errors import config
 
 _EVERY_INTERFACE = frozenset({"", "0.0.0.0", "[::]"})  # noqa: S104  (compared, not bound)
@@ -241,12 +241,15 @@ class Given(Generic[F]):
 
 def read_daemon(kind: type[F], text: str, file_name: str, flags: Mapping[str, str] | None = None) -> Given[F]:
     """Read a daemon's file; ``flags`` are values of the command line by key. Raises ``config.*``."""
-    document = _with_flags(daemon_document(text, file_name), kind, flags or {})
-    model, findings = check_daemon(document, kind)
+    document, findings = compose_daemon(text, file_name)
+    model: F | None = None
+    if document is not None:
+        document = _with_flags(document, kind, flags or {})
+        model, findings = check_daemon(document, kind)
     problem = error_of(findings)
     if problem is not None:
         raise problem
-    if model is None:
+    if model is None or document is None:
         raise config.INVALID(finding=file_name, more="")
     return Given(model.model_copy(update=_identity(model)), notes_of(document, kind))
 
@@ -259,9 +262,9 @@ def check_daemon(document: Document, kind: type[F]) -> tuple[F | None, list[Conf
     return model, [*findings, *_spark_findings(document)]
 
 
-def daemon_document(text: str, file_name: str) -> Document:
-    """The file, YAML or TOML. Raises ``config.NOT_YAML``, ``config.NOT_TOML`` or ``config.INVALID``."""
-    return read_toml(text, file_name) if looks_like_toml(text, file_name) else read(text, file_name)
+def compose_daemon(text: str, file_name: str) -> tuple[Document | None, list[ConfigFinding]]:
+    """The file, YAML or TOML, or None and why not. Pure."""
+    return compose_toml(text, file_name) if looks_like_toml(text, file_name) else compose(text, file_name)
 
 
 def load_daemon(kind: type[F], path: Path | None, flags: Mapping[str, str] | None = None) -> Given[F]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar, cast
+from copy import deepcopy
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -64,7 +65,38 @@ def validate(document: Document, model: type[M]) -> tuple[M | None, list[ConfigF
     try:
         return model.model_validate(document.root), []
     except ValidationError as error:
-        return None, [_finding(document, model, item) for item in error.errors(include_url=False)]
+        items = error.errors(include_url=False)
+        # Of a list whose items are wrong it is also said that it holds none.
+        real = [item for item in items if item["type"] != "too_short" or not _has_inner(item, items)]
+        return None, [_finding(document, model, item) for item in real]
+
+
+def _has_inner(item: ErrorDetails, items: list[ErrorDetails]) -> bool:
+    at = item["loc"]
+    return any(len(other["loc"]) > len(at) and other["loc"][: len(at)] == at for other in items)
+
+
+def mended(document: Document, model: type[M]) -> M | None:
+    """The model of a file with unknown keys, so that all else can be looked at too: a key that is near to one that is
+    missing counts as that one, others are left out. None when that does not make it right."""
+    root = deepcopy(document.root)
+    try:
+        return model.model_validate(root)
+    except ValidationError as error:
+        unknown = [item["loc"] for item in error.errors(include_url=False) if item["type"] == "extra_forbidden"]
+    for path in unknown:
+        around = root
+        for part in path[:-1]:
+            around = cast("dict[str | int, Any]", around)[part]
+        key = str(path[-1])
+        value = around.pop(key)
+        near = nearest(key, _keys_at(model, path[:-1]))
+        if near:
+            around.setdefault(near, value)
+    try:
+        return model.model_validate(root)
+    except ValidationError:
+        return None
 
 
 def _finding(document: Document, model: type[BaseModel], item: ErrorDetails) -> ConfigFinding:

@@ -16,7 +16,7 @@ from proto.config.amounts import Duration
 from proto.config.database import Database, check_database
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
-from proto.config.model import FileModel, UInt32, validate
+from proto.config.model import FileModel, UInt32, mended, validate
 from proto.config.note import notes_of, refusals
 from proto.config.rule_model import EventFilter
 from proto.config.yamlfile import Document, read
@@ -124,9 +124,7 @@ def parse_source_file(text: str, file_name: str, environ: Mapping[str, str] | No
     ``config.NOT_YAML``, ``config.INVALID``, ``config.NOT_SUPPORTED`` or ``config.SECRET_MISSING``.
     """
     document = read(text, file_name)
-    model, findings = validate(document, SourceModel)
-    if model is not None:
-        findings = _check(document, model, environ)
+    model, findings = check_source(document, environ)
     problem = error_of(findings)
     if problem is not None:
         raise problem
@@ -138,6 +136,15 @@ def parse_source_file(text: str, file_name: str, environ: Mapping[str, str] | No
 def parse_source(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> pb.SourceConfig:
     """The configuration of :func:`parse_source_file`, without its notes."""
     return parse_source_file(text, file_name, environ).config
+
+
+def check_source(
+    document: Document, environ: Mapping[str, str] | None
+) -> tuple[SourceModel | None, list[ConfigFinding]]:
+    """The model of a source file, and every finding. Pure."""
+    model, findings = validate(document, SourceModel)
+    whole = model or mended(document, SourceModel)
+    return model, findings if whole is None else [*findings, *_check(document, whole, environ)]
 
 
 def _check(document: Document, model: SourceModel, environ: Mapping[str, str] | None) -> list[ConfigFinding]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
-from proto.config.finding import error_of
-from proto.config.model import validate
+from proto.config.finding import ConfigFinding, error_of
+from proto.config.model import mended, validate
 from proto.config.note import notes_of
 from proto.config.point import start_at, stop_at
 from proto.config.task_blocks import Mydumper, Syncer
@@ -114,20 +114,29 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
     ``config.NOT_YAML``, ``config.INVALID``, ``config.NOT_SUPPORTED`` or ``config.SECRET_MISSING``.
     """
     document = read(text, file_name)
-    model, findings = validate(document, TaskModel)
-    if model is not None:
-        findings = list(check_task(document, model, environ))
+    model, findings = check_file(document, environ)
     problem = error_of(findings)
     if problem is not None:
         raise problem
     if model is None:
         raise config.INVALID(finding=file_name, more="")
-    notes = (
+    return TaskFile(model, notes_of_task(document, model), environ)
+
+
+def check_file(document: Document, environ: Mapping[str, str] | None) -> tuple[TaskModel | None, list[ConfigFinding]]:
+    """The model of a task file, and every finding. Pure."""
+    model, findings = validate(document, TaskModel)
+    whole = model or mended(document, TaskModel)
+    return model, findings if whole is None else [*findings, *check_task(document, whole, environ)]
+
+
+def notes_of_task(document: Document, model: TaskModel) -> tuple[str, ...]:
+    """What accepted keys do here when that is not what they do in DM, and what the file leaves unsaid."""
+    return (
         *notes_of(document, TaskModel),
         *_meta_notes(document, model),
         *_instance_number_notes(document, model),
     )
-    return TaskFile(model, notes, environ)
 
 
 def _meta_notes(document: Document, task: TaskModel) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ wrong when each key for itself is right is found by :mod:`proto.config.task_chec
 
 from __future__ import annotations
 
+import json
 import re
 import zoneinfo
 from functools import cache
@@ -223,12 +224,12 @@ class TaskModel(FileModel):
         Names,
         Key(
             "Regular expressions of tables that take a table's place; the first group is the table's own name.",
-            default=f"{list(defaults.SHADOW_TABLES)}",
+            default=json.dumps(defaults.SHADOW_TABLES),
         ),
     ] = ()
     trash_table_rules: Annotated[
         Names,
-        Key("The same of what is left of a table, and of the tools' own.", default=f"{list(defaults.TRASH_TABLES)}"),
+        Key("The same of what is left of a table, and of the tools' own.", default=json.dumps(defaults.TRASH_TABLES)),
     ] = ()
     routes: Annotated[dict[str, Route], Key("Where tables go, by name of the rule.", live=True)] = Field(
         default_factory=dict[str, Route]

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import cast
 
 from proto.config.finding import ConfigFinding, KeyPath
-from proto.config.yamlfile import Document, Place, Tree
+from proto.config.yamlfile import MAX_BYTES, Document, Place, Tree
 from proto.errors import config
 
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=\s*""")
@@ -28,22 +28,25 @@ def looks_like_toml(text: str, file: str) -> bool:
     return False
 
 
-def read_toml(text: str, file: str) -> Document:
-    """Read a TOML file; scalars become the text that YAML would have. Raises ``config.NOT_TOML``."""
+def compose_toml(text: str, file: str) -> tuple[Document | None, list[ConfigFinding]]:
+    """A TOML file, whose scalars become the text that YAML would have; or None and why not. Pure."""
+    if len(text) > MAX_BYTES:
+        message = f"{len(text)} characters are more than a configuration file may have ({MAX_BYTES})"
+        return None, [ConfigFinding(file, 1, 1, "", message, spec=config.TOO_LARGE)]
     try:
-        content = tomllib.loads(text)
+        content = tomllib.loads(text.removeprefix("\ufeff"))
         root = {key: _tree(value, 0) for key, value in content.items()}
     except tomllib.TOMLDecodeError as error:
         said = _AT.search(str(error))
         line, column = (int(said[1]), int(said[2])) if said else (text.count("\n") + 1, 1)
         # The message quotes at most the name of a key.
         reason = _AT.sub("", str(error)).removesuffix(" (at end of document)").strip()
-        raise config.NOT_TOML(finding=ConfigFinding(file, line, column, "", f"not TOML: {reason}")) from None
+        return None, [ConfigFinding(file, line, column, "", f"not TOML: {reason}", spec=config.NOT_TOML)]
     except (ValueError, OverflowError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else "a value that TOML does not allow"
-        raise config.NOT_TOML(finding=ConfigFinding(file, 1, 1, "", f"not TOML: {reason}")) from None
+        return None, [ConfigFinding(file, 1, 1, "", f"not TOML: {reason}", spec=config.NOT_TOML)]
     keys, values = _places(text)
-    return Document(file, root, keys, values)
+    return Document(file, root, keys, values), []
 
 
 def _tree(value: object, depth: int) -> Tree:

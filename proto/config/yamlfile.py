@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,6 +22,9 @@ from proto.errors import ErrorSpec, config
 
 Tree: TypeAlias = "str | list[Tree] | dict[str, Tree] | None"
 """None is YAML's null: ``key:`` without a value, ``~`` or ``null``."""
+
+MAX_BYTES = 1024 * 1024
+"""Of a configuration file. A task of ten thousand tables, one by one, has 600 KB; patterns make it ten lines."""
 
 _MAX_NODES = 100_000
 """Bound on values after aliases are expanded; a few nested aliases would otherwise fill the memory."""
@@ -42,12 +45,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file that is a YAML mapping. ``keys`` and ``values`` say where each path's key and value stand."""
+    """A file that is a mapping. ``keys`` and ``values`` say where each path's key and value stand; ``spans`` where a
+    value's text begins and ends, in characters from 0, quotes included (YAML only)."""
 
     file: str
     root: dict[str, Tree]
     keys: Mapping[KeyPath, Place]
     values: Mapping[KeyPath, Place]
+    spans: Mapping[KeyPath, tuple[int, int]] = field(default_factory=dict[KeyPath, tuple[int, int]])
 
     def finding(
         self,
@@ -79,12 +84,26 @@ class Document:
 def read(text: str, file: str) -> Document:
     """Read one YAML document whose top is a mapping; an empty file is an empty mapping.
 
-    ``file`` is only used in messages. Raises ``config.NOT_YAML`` for what is not YAML, and
-    ``config.INVALID`` for duplicate keys, aliases that hold themselves, tags and keys that are no text.
+    ``file`` is only used in messages. Raises ``config.NOT_YAML`` for what is not YAML, ``config.INVALID`` for
+    duplicate keys, aliases that hold themselves, tags and keys that are no text, and ``config.TOO_LARGE``.
     """
+    document, findings = compose(text, file)
+    problem = error_of(findings)
+    if problem is not None or document is None:
+        raise problem or config.INVALID(finding=ConfigFinding(file, 1, 1, "", "not a mapping"), more="")
+    return document
+
+
+def compose(text: str, file: str) -> tuple[Document | None, list[ConfigFinding]]:
+    """The document, or None, and every finding: those of :func:`read`, whose errors they make. Pure."""
+    size = len(text)
+    if size > MAX_BYTES:
+        message = f"{size} characters are more than a configuration file may have ({MAX_BYTES})"
+        return None, [ConfigFinding(file, 1, 1, "", message, spec=config.TOO_LARGE)]
     walk = _Walk(file)
     try:
-        node = YAML(typ="safe", pure=True).compose(text)
+        # What some editors put before the text (U+FEFF) is no part of it; places stay as the editor shows them.
+        node = YAML(typ="safe", pure=True).compose(text.removeprefix("\ufeff"))
         root = walk.tree(node, (), ()) if node is not None else {}
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -92,24 +111,41 @@ def read(text: str, file: str) -> Document:
         # Names of aliases and anchors are cut off: an unquoted password may begin with * or &.
         what = ", ".join(filter(None, (error.context, error.problem))) or "cannot be read"
         what = re.sub(r"(alias|anchor) '.*", r"\1", what)
-        raise config.NOT_YAML(finding=ConfigFinding(file, line, column, "", f"not YAML: {what}")) from None
+        return None, [ConfigFinding(file, line, column, "", f"not YAML: {what}", spec=config.NOT_YAML)]
     # Beside its own errors the scanner lets out chr()'s for escapes beyond Unicode, and deep nesting
     # ends the stack. Their text may quote the file, which holds passwords: it is not passed on.
     except (YAMLError, ValueError, OverflowError, RecursionError) as error:
         what = "nested too deeply" if isinstance(error, RecursionError) else "a character that YAML does not allow"
-        raise config.NOT_YAML(finding=ConfigFinding(file, 1, 1, "", f"not YAML: {what}")) from None
+        return None, [ConfigFinding(file, *_odd_character(text), "", f"not YAML: {what}", spec=config.NOT_YAML)]
     if not walk.findings and not isinstance(root, dict):
         walk.findings.append(ConfigFinding(file, 1, 1, "", "the file must be a mapping of keys to values"))
-    problem = error_of(walk.findings)
-    if problem is not None or not isinstance(root, dict):
-        raise problem or config.INVALID(finding=ConfigFinding(file, 1, 1, "", "not a mapping"), more="")
-    return Document(file, root, walk.keys, walk.values)
+    document = Document(file, root, walk.keys, walk.values, walk.spans) if isinstance(root, dict) else None
+    return (None if walk.findings else document), walk.findings
+
+
+_ODD = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _odd_character(text: str) -> tuple[int, int]:
+    """Line and column of the first character that YAML does not allow; the top when there is none."""
+    found = _ODD.search(text)
+    if found is None:
+        return 1, 1
+    before = text[: found.start()]
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
 def read_file(path: Path) -> str:
-    """The text of a configuration file; raises ``config.UNREADABLE``."""
+    """The text of a configuration file; raises ``config.UNREADABLE``, ``config.TOO_LARGE``."""
     try:
-        return path.read_text(encoding="utf-8")
+        if path.is_dir():
+            raise config.UNREADABLE(file=path, reason="it is a directory")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES * 4 + 1)  # a character has at most four
+        if len(content) > MAX_BYTES * 4:
+            message = f"more than {MAX_BYTES * 4} bytes"
+            raise config.TOO_LARGE(finding=ConfigFinding(str(path), 1, 1, "", message), more="")
+        return content.decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
         raise config.UNREADABLE(file=path, reason=error.strerror or "input/output error") from error
     except UnicodeDecodeError as error:
@@ -124,6 +160,7 @@ class _Walk:
         self.findings: list[ConfigFinding] = []
         self.keys: dict[KeyPath, Place] = {}
         self.values: dict[KeyPath, Place] = {}
+        self.spans: dict[KeyPath, tuple[int, int]] = {}
         self._nodes = 0
 
     def tree(self, node: Node, path: KeyPath, inside: tuple[int, ...]) -> Tree:
@@ -147,6 +184,10 @@ class _Walk:
             return [self.tree(item, (*path, index), inner) for index, item in enumerate(node.value)]
         if not isinstance(node, ScalarNode) or str(node.tag) == "tag:yaml.org,2002:null":
             return None
+        if not _is_text(node.value):
+            self._add(node, path, "half of a surrogate pair is no character")
+            return None
+        self.spans[path] = (node.start_mark.index, node.end_mark.index)
         return node.value
 
     def _mapping(self, node: MappingNode, path: KeyPath, inside: tuple[int, ...]) -> dict[str, Tree]:
@@ -156,7 +197,7 @@ class _Walk:
             if str(key.tag) == "tag:yaml.org,2002:merge":
                 merged.extend(value.value if isinstance(value, SequenceNode) else [value])
                 continue
-            if not isinstance(key, ScalarNode):
+            if not isinstance(key, ScalarNode) or not _is_text(key.value):
                 self._add(key, path, "a key must be text")
                 continue
             here = (*path, key.value)
@@ -187,10 +228,16 @@ class _Walk:
             here = (*path, name)
             for places, found in ((self.keys, apart.keys), (self.values, apart.values)):
                 places.update({at: place for at, place in found.items() if at[: len(here)] == here})
+            self.spans.update({at: span for at, span in apart.spans.items() if at[: len(here)] == here})
 
     def _add(self, node: Node, path: KeyPath, message: str) -> None:
         place = _place(node)
         self.findings.append(ConfigFinding(self.file, place.line, place.column, dotted(path), message))
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8: an escape of YAML may make half of a surrogate pair."""
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _place(node: Node) -> Place:

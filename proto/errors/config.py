@@ -154,7 +154,7 @@ TOO_LARGE = _define(
     10013,
     "configuration-too-large",
     scope=Scope.CONFIG,
-    message="{file}: {size} bytes are more than a configuration file may have ({limit})",
+    message="{finding}{more}",
     workaround="Give the file that is meant; patterns name thousands of tables in one line.",
 )
 LOG_FILE = _define(

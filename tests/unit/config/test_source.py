@@ -53,11 +53,6 @@ def test_dm_keys_without_effect_are_noted() -> None:
     [
         ("flavr: x", errors.config.INVALID, "s.yaml:11:1: flavr: unknown key; did you mean flavor?"),
         ("server-id: 4294967296", errors.config.INVALID, "s.yaml:11:12: server-id: must be at most 4294967295"),
-        (
-            "filters: [{schema-pattern: s, events: [delete], action: Ignore}]",
-            errors.config.NOT_SUPPORTED,
-            "s.yaml:11:1: filters: event filters",
-        ),
     ],
 )
 def test_refused(extra: str, spec: ErrorSpec, says: str) -> None:

@@ -252,11 +252,6 @@ def test_all_findings_are_reported_at_once() -> None:
     [
         (
             "name: merge",
-            "name: merge\nfilters: {f: {schema-pattern: s, events: [delete], action: Ignore}}",
-            "filters.f: event filters",
-        ),
-        (
-            "name: merge",
             "name: merge\nexpression-filter: {e: {schema: s, table: t, insert-value-expr: a = 1}}",
             "expression-filter.e: expression",
         ),

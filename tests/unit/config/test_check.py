@@ -1,0 +1,92 @@
+"""check-config: which kind a file is, and everything that is wrong with it at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ctl.main import run
+from proto import errors
+from proto.config.check import MODELS, Kind, check_text
+from proto.config.samples import sample_of
+from tests.unit.config.samples import SOURCE, TASK
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_kinds_are_told_by_keys(kind: Kind) -> None:
+    text = sample_of(MODELS[kind])
+    checked = check_text(text, "f")
+    assert (checked.kind, checked.findings) == (kind, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("task-mod: all\nnam: x\n", Kind.TASK), ("sourceid: x\n", Kind.SOURCE), ("name: x\n", None), ("", None),
+     ('worker-addr = ":8262"\njoin = "a:1"\n', Kind.WORKER), ('name = "m"\nmaster-addr = ":8261"\n', Kind.MASTER)],
+)  # fmt: skip
+def test_kinds_of_broken_files(text: str, kind: Kind | None) -> None:
+    checked = check_text(text, "f")
+    assert checked.kind is kind
+    if kind is None:
+        assert "say --kind" in str(checked.findings[0])
+        assert check_text(text, "f", Kind.TASK).findings[0].key
+
+
+def test_all_findings_at_once_also_those_behind_a_misspelt_key() -> None:
+    text = TASK.replace("    route-rules: [r1, r2]", "    rout-rules: [r1, r2, r4]").replace("threads: 8", "threds: 8")
+    text = text.replace("name: merge", "name: merge\ntimezone: Asia/Shangai\nfoo: 1")
+    # A wrong value besides leaves the rest unjudged; without it the references are looked at too.
+    lines = [str(found) for found in check_text(text, "t.yaml").findings]
+    keys = ["timezone", "foo", "mysql-instances[0].rout-rules", "mydumpers.global.threds"]
+    assert [line.split(": ")[1] for line in lines] == keys
+    lines = [str(found) for found in check_text(text.replace("Shangai", "Shanghai"), "t.yaml").findings]
+    assert "t.yaml:12:26: mysql-instances[0].route-rules" not in lines
+    assert any("there is no r4 in routes" in line for line in lines)
+    assert not any("is used by no source" in line for line in lines)
+
+
+def test_notes_name_their_lines() -> None:
+    checked = check_text(TASK + "timezone: UTC\n", "t.yaml")
+    assert [str(note).split(": no effect")[0] for note in checked.notes][-1] == "t.yaml:47: note: timezone"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(SOURCE)
+    bad.write_text(SOURCE.replace("flavor", "flavr"))
+    assert run(["check-config", str(good), "--output", "table"]) == 0
+    assert capsys.readouterr().out == f"{good}: a source file without findings\n"
+    assert run(["check-config", str(tmp_path / "*.yaml"), "--output", "table"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        f"{bad}:2:1: flavr: unknown key; did you mean flavor?",
+        f"{good}: a source file without findings",
+    ]
+    assert run(["check-config", str(bad), str(tmp_path), str(tmp_path / "none"), "--output", "json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["result"] is False
+    one, two, three = answer["files"]
+    assert one["findings"] == [
+        {"line": 2, "column": 1, "key": "flavr", "message": "unknown key", "suggestion": "flavor",
+         "code": errors.config.INVALID.code, "name": "invalid-configuration"}
+    ]  # fmt: skip
+    assert "is a directory" in two["findings"][0]["message"]
+    assert three["findings"][0]["name"] == "file-not-found"
+    assert run(["check-config"]) == 2
+
+
+def test_the_schema_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check-config", "--json-schema", "source"]) == 0
+    assert json.loads(capsys.readouterr().out)["required"] == ["source-id", "from"]
+
+
+def test_a_huge_file_is_refused_unread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(50 * 2**30)
+    assert run(["check-config", str(path), "--output", "table"]) == 1
+    assert "more than any file of dmctl may have" in capsys.readouterr().out
+    [found] = check_text("a: b\n" * 300_000, "f", Kind.TASK).findings
+    assert found.spec is errors.config.TOO_LARGE
