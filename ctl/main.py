@@ -18,6 +18,7 @@ from ctl.commands.check_task import check_task
 from ctl.commands.compare import compare
 from ctl.commands.completion import completion as completion_command
 from ctl.commands.config import config, get_config
+from ctl.commands.encrypt import encrypt
 from ctl.commands.list_member import list_member
 from ctl.commands.operate_relay import pause_relay, resume_relay, start_relay, stop_relay
 from ctl.commands.operate_source import operate_source
@@ -39,7 +40,6 @@ from proto.errors import ShardmergeError
 
 _LATER = frozenset(
     {
-        "encrypt",
         "offline-member",
         "operate-leader",
         "validation",
@@ -110,6 +110,7 @@ for _command in (
     check_task,
     rules,
     check_config,
+    encrypt,
     start_task,
     update_task,
     query_status,

@@ -15,10 +15,11 @@ from proto import errors
 DEFAULT_ADDRESS = "127.0.0.1:8261"
 DEFAULT_PORT = 8261
 ENVIRONMENT = "DM_MASTER_ADDR"
+SECRET_KEY = "SHARDMERGE_SECRET_KEY"  # noqa: S105 - a variable's name; it holds a path
 
 _UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
-_KEYS = ("master-addr", "rpc-timeout", "ssl-ca", "ssl-cert", "ssl-key")
+_KEYS = ("master-addr", "rpc-timeout", "secret-key-path", "ssl-ca", "ssl-cert", "ssl-key")
 
 
 class Output(enum.Enum):
@@ -43,13 +44,15 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``addresses``: masters to try in turn, each ``host:port``; ``timeout``: seconds for one call."""
+    """``addresses``: masters to try in turn, each ``host:port``; ``timeout``: seconds for one call;
+    ``secret_key_path``: the key file of encrypted passwords, "" for none."""
 
     addresses: tuple[str, ...]
     timeout: float
     output: Output
     debug: bool
     sources: tuple[str, ...]
+    secret_key_path: str = ""
 
 
 def settle(given: Given, environment: Mapping[str, str]) -> Settings:
@@ -66,6 +69,7 @@ def settle(given: Given, environment: Mapping[str, str]) -> Settings:
         output=Output(given.output or "auto"),
         debug=given.debug,
         sources=split_sources(given.sources),
+        secret_key_path=environment.get(SECRET_KEY) or file.get("secret-key-path") or "",
     )
 
 
@@ -129,7 +133,7 @@ def split_sources(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_config(path: str) -> dict[str, str]:
-    """dmctl's own TOML file (DM's ``dmctl.toml``): master-addr and rpc-timeout, both strings."""
+    """dmctl's own TOML file (DM's ``dmctl.toml``): master-addr, rpc-timeout and secret-key-path, all strings."""
     text = read_text(path)
     try:
         content = tomllib.loads(text)
@@ -138,7 +142,7 @@ def read_config(path: str) -> dict[str, str]:
     for key, value in content.items():
         if key not in _KEYS:
             near = difflib.get_close_matches(key, _KEYS, 1)
-            hint = f", do you mean {near[0]}?" if near else f"; known are {', '.join(_KEYS[:2])}"
+            hint = f", do you mean {near[0]}?" if near else f"; known are {', '.join(_KEYS[:3])}"
             raise errors.ctl.BAD_CONFIG(path=path, problem=f"unknown key {key}{hint}")
         if not isinstance(value, str):
             raise errors.ctl.BAD_CONFIG(path=path, problem=f'{key} must be a string, e.g. {key} = "…"')

@@ -13,6 +13,7 @@ import click
 
 from master.server import Master
 from master.settings import Settings
+from proto import secret
 from proto.config.daemon import MasterFile, load_daemon, shown
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
 from proto.errors import ShardmergeError
@@ -26,6 +27,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         given = load_daemon(MasterFile, path, given_flags(flags))
         file = given.model
         configure("dm-master", file.log_level, file.log_format, file.log_file)
+        secret.use(file.secret_key_path)
         for note in given.notes:
             get_logger().warning("configuration", note=note)
         _run(

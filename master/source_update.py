@@ -22,7 +22,7 @@ from proto import errors, hooks
 from proto import master_pb2 as pb
 from proto import state_pb2 as state_pb
 from proto import worker_pb2 as worker
-from proto.config.source import parse_source
+from proto.config.source import SourceFile, parse_source_file
 from proto.errors import ShardmergeError
 
 _UNCHANGED = "the file says what is stored: nothing changes"
@@ -54,32 +54,34 @@ class SourceUpdates:
         """All files are read before anything is stored; then each source stands for itself. Raises BAD_REQUEST."""
         if not request.files:
             raise errors.master.BAD_REQUEST(reason="operate-source update: give a source file")
-        configs = [parse_source(file.content, file.name) for file in request.files]
-        if len({one.source_id for one in configs}) < len(configs):
+        files = [parse_source_file(file.content, file.name) for file in request.files]
+        if len({file.config.source_id for file in files}) < len(files):
             raise errors.master.BAD_REQUEST(reason="operate-source update: two of the files are for the same source")
         results: list[pb.SourceResult] = []
         changes: list[pb.SourceChange] = []
-        for file, one in zip(request.files, configs, strict=True):
+        for given, file in zip(request.files, files, strict=True):
+            one = file.config
             holder = ""
             try:
                 with self.store.deciding() as state:
                     holder = state.bound_name(one.source_id)
                     found = _found(one, state)
                 changes += found
-                results.append(self._one(file, one, found, state, dry_run=request.dry_run))
+                results.append(self._one(given.name, file, found, state, dry_run=request.dry_run))
             except ShardmergeError as error:
                 results.append(failed(one.source_id, holder, error))
         return results, tuple(changes)
 
     def _one(
         self,
-        file: pb.ConfigFile,
-        after: config.SourceConfig,
+        name: str,
+        file: SourceFile,
         changes: Sequence[pb.SourceChange],
         state: State,
         *,
         dry_run: bool,
     ) -> pb.SourceResult:
+        after = file.config
         source = after.source_id
         if not changes:
             return pb.SourceResult(result=True, msg=_UNCHANGED, source=source, worker=state.bound_name(source))
@@ -96,7 +98,7 @@ class SourceUpdates:
             record = state_pb.SourceRecord()
             record.CopyFrom(now.sources[source].value)
             record.config.CopyFrom(after)
-            record.file_name, record.yaml = file.name, file.content
+            record.file_name, record.yaml = name, file.text
             subtasks = _with_words_of(told.server, source, now) if told is not None and not told.same_server else []
             held = now.bound_name(source)
             taker = "" if held else next(iter(free_workers(frozenset(now.workers), now.bindings())), "")

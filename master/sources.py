@@ -11,11 +11,10 @@ from master.stages import Waiter, failed
 from master.state import State
 from master.store import Store
 from master.workers import Workers
-from proto import config_pb2 as config
 from proto import errors
 from proto import master_pb2 as pb
 from proto import state_pb2 as state_pb
-from proto.config.source import parse_source
+from proto.config.source import SourceFile, parse_source, parse_source_file
 from proto.errors import ShardmergeError
 from proto.rpc import error_from_proto
 
@@ -63,12 +62,16 @@ class Sources:
             raise errors.master.BAD_REQUEST(reason="operate-source create: give a source file")
         if request.worker and len(request.files) > 1:
             raise errors.master.BAD_REQUEST(reason="a worker holds one source: give one file with --worker")
-        configs = [parse_source(file.content, file.name) for file in request.files]
+        files = [parse_source_file(file.content, file.name) for file in request.files]
+        configs = [file.config for file in files]
         if request.worker and configs[0].disabled:
             raise errors.master.BAD_REQUEST(reason="a disabled source is bound to no worker: leave --worker out")
-        return [self._create_one(file, one, request.worker) for file, one in zip(request.files, configs, strict=True)]
+        return [
+            self._create_one(given.name, one, request.worker) for given, one in zip(request.files, files, strict=True)
+        ]
 
-    def _create_one(self, file: pb.ConfigFile, source: config.SourceConfig, wanted: str) -> pb.SourceResult:
+    def _create_one(self, name: str, file: SourceFile, wanted: str) -> pb.SourceResult:
+        source = file.config
         source_id = source.source_id
         try:
             with self.store.deciding() as state:
@@ -79,7 +82,7 @@ class Sources:
                 holder = "" if source.disabled else wanted or next(iter(_free(state)), "")
                 if wanted:
                     _refuse_busy(wanted, state)
-                revision = self.store.add_source(source, holder, file.name, file.content)
+                revision = self.store.add_source(source, holder, name, file.text)
         except ShardmergeError as error:
             return failed(source_id, wanted, error)
         if not holder:

@@ -128,7 +128,7 @@ class Tasks:
             task = state_pb.TaskRecord(
                 name=file.name,
                 file_name=request.file.name,
-                yaml=request.file.content,
+                yaml=file.text,
                 sources=[one.source_id for one in selection.new],
             )
             token = uuid.uuid4().hex if request.remove_meta else ""

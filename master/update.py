@@ -145,7 +145,7 @@ class Updates:
             wanted = select(file, now)
             check_shard_mode(wanted.subtasks, now)
             records = [_record(one, now) for one in wanted.subtasks]
-            revision = self.store.update_subtasks(_task(file.name, request.file, now), records, now)
+            revision = self.store.update_subtasks(_task(file, request.file.name, now), records, now)
         # A paused task stays paused: it is updated when it is resumed.
         running = [
             (one.config.task, one.config.source_id) for one in records if one.expected == common_pb2.STAGE_RUNNING
@@ -204,11 +204,11 @@ def _record(subtask: config.SubTaskConfig, state: State) -> state_pb.SubTaskReco
     return record
 
 
-def _task(name: str, file: pb.ConfigFile, state: State) -> state_pb.TaskRecord:
+def _task(file: TaskFile, file_name: str, state: State) -> state_pb.TaskRecord:
     """The task's record with the new file; which sources it runs on stays."""
     record = state_pb.TaskRecord()
-    record.CopyFrom(state.tasks[name].value)
-    record.file_name, record.yaml = file.name, file.content
+    record.CopyFrom(state.tasks[file.name].value)
+    record.file_name, record.yaml = file_name, file.text
     return record
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proto import config_pb2 as pb
+from proto.secret import revealed
 
 
 class Side(enum.Enum):
@@ -36,18 +37,19 @@ class Endpoint:
     host: str
     port: int
     user: str
-    password: str = ""
+    password: str = field(default="", repr=False)
     session: tuple[tuple[str, str], ...] = ()
     tls: Tls = PLAIN
 
     @staticmethod
     def from_proto(message: pb.Endpoint) -> Endpoint:
+        """With the password as the server wants it. Raises ``config.SECRET_KEY_MISSING``, ``SECRET_UNREADABLE``."""
         tls = message.tls
         return Endpoint(
             message.host,
             message.port,
             message.user,
-            message.password,
+            revealed(message.password, f"the password of {message.user}@{message.host}:{message.port}"),
             tuple(sorted(message.session.items())),
             Tls(tls.ca, tls.cert, tls.key, tuple(tls.allowed_cn)),
         )

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from proto import errors
+from proto import errors, secret
 from proto import log as logs
 from proto.config.daemon import WorkerFile, load_daemon
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
@@ -37,6 +37,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         given = load_daemon(WorkerFile, path, given_flags(flags))
         config = given.model
         logs.configure("dm-worker", config.log_level, config.log_format, config.log_file)
+        secret.use(config.secret_key_path)
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
     for note in given.notes:

@@ -263,9 +263,11 @@ class SubTask:
 
     def _run(self) -> Outcome:
         decision = self._decision
-        run = SubTaskRun(decision.config, decision.meta_token, decision.update_token, self._host, self)
         try:
+            run = SubTaskRun(decision.config, decision.meta_token, decision.update_token, self._host, self)
             return run.run(self._stop)
+        except ShardmergeError as error:  # of an endpoint whose password cannot be read
+            return Failed(error)
         except Exception as error:  # noqa: BLE001 - a bug pauses its subtask, not the worker
             self._log.exception("unexpected error in a run")
             return Failed(errors.worker.INTERNAL(kind=type(error).__name__, where=f"task {self.name}", reason=error))

@@ -29,9 +29,11 @@ _KINDS = ("task", "source", "master", "worker")
 def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | None) -> int:
     """Check task and source files, and those of dm-master and dm-worker: one line per finding, and the notes.
 
-    No server is asked. Exit code 0 if every file is right (notes are no findings), else 1.
+    No server is asked. Encrypted passwords are tried with the key of SHARDMERGE_SECRET_KEY, if there is one. Exit code
+    0 if every file is right (notes are no findings), else 1.
     """
     # pydantic takes 0.2 s to import: only when it is needed.
+    from proto import secret
     from proto.config.check import Kind
     from proto.config.schema import schema_text
 
@@ -41,6 +43,7 @@ def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | No
     if not files:
         raise click.UsageError("check-config needs at least one file")
     session = Session.current()
+    secret.use(session.settings.secret_key_path)
     wanted = None if kind is None else Kind(kind)
     found = [_checked(path, wanted) for path in _paths(files)]
     if session.is_json:

@@ -12,8 +12,9 @@ from proto import config_pb2 as pb
 from proto.config.finding import ConfigFinding, KeyPath
 from proto.config.key import Key
 from proto.config.model import FileModel, NameText, Port
-from proto.config.yamlfile import Document
+from proto.config.yamlfile import Document, Tree
 from proto.errors import config
+from proto.secret import has_key, kept, problem
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -67,12 +68,13 @@ class Database(FileModel):
     security: Annotated[Security | None, Key("TLS; without it encrypted where the server offers it.")] = None
 
     def to_proto(self, environ: Mapping[str, str] | None) -> pb.Endpoint:
-        """The endpoint, with a reference in ``password`` resolved from ``environ`` (None: left as it is)."""
+        """The endpoint as it is stored: a reference in ``password`` resolved from ``environ`` (None: left as it is),
+        and encrypted when this process has a key."""
         return pb.Endpoint(
             host=self.host,
             port=self.port,
             user=self.user,
-            password=self.password if environ is None else _resolve(self.password, environ),
+            password=self.password if environ is None else kept(_resolve(self.password, environ)),
             session=self.session,
             tls=None if self.security is None else self.security.to_proto(),
         )
@@ -89,6 +91,7 @@ def check_database(
         findings.append(
             document.finding((*path, "security", given), f"{given} without {missing}: give both", at_key=True)
         )
+    findings += _secret(document, (*path, "password"), database.password, environ)
     reference = _REFERENCE.fullmatch(database.password)
     if reference and environ is not None and reference.group(1) not in environ:
         findings.append(
@@ -99,6 +102,31 @@ def check_database(
             )
         )
     return findings
+
+
+def _secret(document: Document, path: KeyPath, text: str, environ: Mapping[str, str] | None) -> list[ConfigFinding]:
+    """Whether an encrypted password can be read, by this process's key; without ``environ`` and key: its form."""
+    value = text if environ is None else _resolve(text, environ)
+    found = problem(value, form_only=environ is None)
+    return [] if found is None else [document.finding(path, str(found), spec=found.spec)]
+
+
+def kept_text(document: Document, text: str, path: KeyPath) -> str:
+    """A file's text as it is stored: its password at ``path`` encrypted when this process has a key."""
+    text = text.removeprefix("\ufeff")
+    span = document.spans.get((*path, "password"))
+    if span is None or not has_key():
+        return text
+    value = _at(document.root, (*path, "password"))
+    if not value or _REFERENCE.fullmatch(value):
+        return text
+    return f'{text[: span[0]]}"{kept(value)}"{text[span[1] :]}'
+
+
+def _at(root: Tree, path: KeyPath) -> str:
+    for part in path:
+        root = root.get(str(part)) if isinstance(root, dict) else None
+    return root if isinstance(root, str) else ""
 
 
 def _resolve(text: str, environ: Mapping[str, str]) -> str:

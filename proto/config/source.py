@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -13,7 +13,7 @@ from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
 from proto.config.amounts import Duration
-from proto.config.database import Database, check_database
+from proto.config.database import Database, check_database, kept_text
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
 from proto.config.model import FileModel, UInt32, mended, validate
@@ -111,10 +111,15 @@ class SourceModel(FileModel):
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A valid source file. ``notes``: accepted keys that do something else here."""
+    """A valid source file.
 
-    config: pb.SourceConfig
+    ``notes``: accepted keys that do something else here. ``text``: the file as it may be stored, its password encrypted
+    when this process has a key.
+    """
+
+    config: pb.SourceConfig = field(repr=False)
     notes: tuple[str, ...]
+    text: str = field(repr=False)
 
 
 def parse_source_file(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> SourceFile:
@@ -130,7 +135,7 @@ def parse_source_file(text: str, file_name: str, environ: Mapping[str, str] | No
         raise problem
     if model is None:
         raise config.INVALID(finding=file_name, more="")
-    return SourceFile(_to_proto(model, environ), notes_of(document, SourceModel))
+    return SourceFile(_to_proto(model, environ), notes_of(document, SourceModel), kept_text(document, text, ("from",)))
 
 
 def parse_source(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> pb.SourceConfig:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
+from proto.config.database import kept_text
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.model import mended, validate
 from proto.config.note import notes_of
@@ -33,11 +34,16 @@ _SHARD_MODES = {
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
-    """A valid task file. ``notes``: accepted keys that do something else here, one line each. ``start_time``,
-    ``stop_at``: given beside the file, for all of its sources; they win over what it says; "" for none."""
+    """A valid task file.
+
+    ``notes``: accepted keys that do something else here, one line each. ``text``: the file as it is stored, its
+    password encrypted when this process has a key. ``start_time``, ``stop_at``: given beside the file, for all of its
+    sources; they win over what it says; "" for none.
+    """
 
     model: TaskModel
     notes: tuple[str, ...]
+    text: str = field(repr=False)
     environ: Mapping[str, str] | None = field(repr=False)
     start_time: str = ""
     stop_at: str = ""
@@ -120,7 +126,8 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
         raise problem
     if model is None:
         raise config.INVALID(finding=file_name, more="")
-    return TaskFile(model, notes_of_task(document, model), environ)
+    kept = kept_text(document, text, ("target-database",))
+    return TaskFile(model, notes_of_task(document, model), kept, environ)
 
 
 def check_file(document: Document, environ: Mapping[str, str] | None) -> tuple[TaskModel | None, list[ConfigFinding]]:

@@ -164,3 +164,27 @@ LOG_FILE = _define(
     message="log-file {file} cannot be written: {reason}",
     workaround="Make its directory, let the daemon's user write there, or leave log-file out.",
 )
+SECRET_UNREADABLE = _define(
+    10015,
+    "secret-unreadable",
+    scope=Scope.CONFIG,
+    message="{finding}{more}",
+    workaround="Name the key file that encrypted it as secret-key-path (the same for dmctl, masters and workers), or "
+    "encrypt the value anew with `dmctl encrypt`.",
+)
+SECRET_KEY_MISSING = _define(
+    10016,
+    "secret-key-missing",
+    scope=Scope.CONFIG,
+    message="{finding}{more}",
+    workaround="Give every dm-master and dm-worker the key file with secret-key-path (a key of their files, or a flag) "
+    "and start them again, or write the value itself.",
+)
+SECRET_KEY_UNUSABLE = _define(
+    10017,
+    "secret-key-unusable",
+    scope=Scope.CONFIG,
+    message="the key file {path} cannot be used: {reason}",
+    workaround="Make one with `dmctl encrypt --new-key FILE`; the users of dmctl, dm-master and dm-worker must be "
+    "able to read it.",
+)

@@ -188,8 +188,8 @@ class _SubTaskCheck:
 
 
 def _look(checklist: Checklist, source: config.SourceConfig, sessions: ExitStack) -> SourceView | None:
-    endpoint = Endpoint.from_proto(getattr(source, "from"))
     try:
+        endpoint = Endpoint.from_proto(getattr(source, "from"))
         session = connect(endpoint, Side.SOURCE, name=source.source_id, read_timeout=READ_SECONDS)
     except ShardmergeError as error:
         reason = errors.check.SOURCE_CONNECTION(source=source.source_id, reason=error, way_out=error.workaround)

@@ -1,0 +1,156 @@
+"""Encrypted passwords: what stands in files and records, and that no output ever holds one."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ctl.main import run
+from proto import config_pb2 as pb
+from proto import errors, secret
+from proto.config.check import check_text
+from proto.config.source import parse_source_file
+from proto.config.task import parse_task
+from proto.errors import ErrorSpec, ShardmergeError
+from tests.unit.config.samples import SOURCE, TASK
+from worker.endpoint import Endpoint
+
+PLAIN = "s3cret-Käse"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Iterator[secret.SecretKey]:
+    path = str(tmp_path / "key")
+    secret.new_key(path)
+    yield secret.load_key(path)
+    secret.use("")
+
+
+def refused(spec: ErrorSpec, text: str) -> str:
+    with pytest.raises(ShardmergeError) as caught:
+        parse_task(text, "task.yaml", {})
+    assert caught.value.spec is spec
+    assert PLAIN not in str(caught.value) and PLAIN not in repr(caught.value)
+    return caught.value.message
+
+
+def test_there_and_back(key: secret.SecretKey) -> None:
+    text = key.encrypt(PLAIN)
+    assert text.startswith("enc:v1:")
+    assert (key.decrypt(text), key.encrypt(PLAIN)) == (PLAIN, text)
+    assert key.encrypt(PLAIN + "x")[7:23] != text[7:23]
+    assert PLAIN not in text and str(key.key) not in repr(key)
+    assert Path(key.path).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_change_or_another_key_is_seen(key: secret.SecretKey, tmp_path: Path) -> None:
+    text = key.encrypt(PLAIN)
+    changed = text[:-5] + ("A" if text[-5] != "A" else "B") + text[-4:]
+    for bad in (changed, text[:20], "enc:v1:", "enc:v1:äöü", "enc:v9:" + text[7:]):
+        with pytest.raises(secret.Unreadable):
+            key.decrypt(bad)
+    other = str(tmp_path / "other")
+    secret.new_key(other)
+    secret.use(other)
+    message = refused(errors.config.SECRET_UNREADABLE, TASK.replace('"p: w"', text))
+    assert f"task.yaml:7:13: target-database.password: cannot be decrypted: the key in {other} did not" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"", "hexadecimal"), (b"00" * 31, "64 hexadecimal"), (b"\xff" * 64, "hexadecimal"), (None, "No such")],
+)
+def test_key_files_that_are_none(tmp_path: Path, content: bytes | None, says: str) -> None:
+    path = tmp_path / "key"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ShardmergeError) as caught:
+        secret.use(str(path))
+    assert caught.value.spec is errors.config.SECRET_KEY_UNUSABLE
+    assert says in caught.value.message and str(path) in caught.value.message
+
+
+def test_a_key_file_is_never_written_over(key: secret.SecretKey) -> None:
+    with pytest.raises(ShardmergeError, match="it is there already"):
+        secret.new_key(key.path)
+
+
+def test_with_a_key_every_password_is_stored_encrypted(key: secret.SecretKey) -> None:
+    sealed = key.encrypt(PLAIN)
+    secret.use(key.path)
+    for written in (f'"{PLAIN}"', f"'{PLAIN}'", PLAIN, sealed, "${PW}", "${SEALED}"):
+        environ = {"PW": PLAIN, "SEALED": sealed}
+        file = parse_task(TASK.replace('"p: w"', written), "task.yaml", environ)
+        assert {subtask.target.password for subtask in file.to_subtasks()} == {sealed}
+        assert PLAIN not in file.text and PLAIN not in repr(file)
+        again = parse_task(file.text, "task.yaml", environ)
+        assert again.to_subtasks() == file.to_subtasks()
+        source = parse_source_file(SOURCE.replace("007", written), "s.yaml", environ)
+        assert getattr(source.config, "from").password == sealed
+        assert PLAIN not in source.text and PLAIN not in repr(source)
+        assert Endpoint.from_proto(getattr(source.config, "from")).password == PLAIN
+    # All but the password stays as it was written.
+    assert parse_task(TASK, "f", {}).text == TASK.replace('"p: w"', f'"{key.encrypt("p: w")}"')
+
+
+def test_without_a_key_the_file_is_stored_as_it_is() -> None:
+    file = parse_task(TASK, "task.yaml", {})
+    assert file.text == TASK
+    assert file.to_subtasks()[0].target.password == "p: w"
+
+
+def test_a_process_without_the_key_refuses(key: secret.SecretKey) -> None:
+    sealed = key.encrypt(PLAIN)
+    message = refused(errors.config.SECRET_KEY_MISSING, TASK.replace('"p: w"', sealed))
+    assert "target-database.password: is encrypted, and this process has no secret-key-path" in message
+    with pytest.raises(ShardmergeError) as caught:
+        Endpoint.from_proto(pb.Endpoint(host="h", port=1, user="u", password=sealed))
+    assert caught.value.spec is errors.config.SECRET_KEY_MISSING
+    assert "the password of u@h:1" in caught.value.message
+    # Without any server only the form can be looked at.
+    assert not check_text(TASK.replace('"p: w"', sealed), "t").findings
+    [found] = check_text(TASK.replace('"p: w"', sealed[:20]), "t").findings
+    assert found.spec is errors.config.SECRET_UNREADABLE
+
+
+def test_endpoints_hide_it_and_take_it_along(key: secret.SecretKey) -> None:
+    secret.use(key.path)
+    endpoint = Endpoint.from_proto(pb.Endpoint(host="h", port=1, user="u", password=key.encrypt(PLAIN)))
+    secret.use("")  # as in a Spark task's process, which has no key
+    assert pickle.loads(pickle.dumps(endpoint)).password == PLAIN
+    assert PLAIN not in repr(endpoint) and PLAIN not in f"{endpoint}"
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "key")
+    assert run(["encrypt", "--new-key", path]) == 0
+    assert capsys.readouterr().out == ""
+    assert run(["encrypt", PLAIN, "--secret-key-path", path]) == 0
+    sealed = capsys.readouterr().out.strip()
+    assert secret.load_key(path).decrypt(sealed) == PLAIN
+    monkeypatch.setenv("SHARDMERGE_SECRET_KEY", path)
+    for typed in (f"{PLAIN}\n", f"{PLAIN}\r\n", PLAIN):
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        assert run(["encrypt"]) == 0
+        assert capsys.readouterr().out.strip() == sealed
+    config = tmp_path / "dmctl.toml"
+    config.write_text(f'secret-key-path = "{path}"\n')
+    monkeypatch.delenv("SHARDMERGE_SECRET_KEY")
+    assert run(["--config", str(config), "encrypt", PLAIN]) == 0
+    assert capsys.readouterr().out.strip() == sealed
+    assert run(["encrypt", PLAIN]) == 2
+    assert run(["encrypt", sealed, "--secret-key-path", path]) == 2
+    assert run(["encrypt", "", "--secret-key-path", path]) == 2
+    assert run(["encrypt", PLAIN, "--secret-key-path", str(tmp_path)]) == 1
+    assert run(["encrypt", "--new-key", path]) == 1
+    said = capsys.readouterr()
+    assert PLAIN not in said.out + said.err
+    file = tmp_path / "task.yaml"
+    file.write_text(TASK.replace('"p: w"', f'"{PLAIN}"').replace("port: 4000", "port: x"))
+    assert run(["check-config", str(file)]) == 1
+    said = capsys.readouterr()
+    assert PLAIN not in said.out + said.err
