@@ -17,6 +17,7 @@ from proto import errors
 from proto import state_pb2 as state_pb
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
+from proto.rpc import same_error
 
 ITEM = "duplicate_keys"
 _DESC = "no two shard tables of a target have rows of the same key"
@@ -92,7 +93,7 @@ class KeyChecks:
         for group, outcome in judged:
             source = _one_of(group, wanted)
             if isinstance(outcome, ShardmergeError):
-                fails = outcome.spec is errors.check_data.DUPLICATE_KEYS
+                fails = same_error(outcome, errors.check_data.DUPLICATE_KEYS)
                 state = pb.CHECK_STATE_FAIL if fails else pb.CHECK_STATE_WARN
                 results.append(_result(source, outcome, state))
             elif source in told:
@@ -154,7 +155,7 @@ class KeyChecks:
                 return _not_compared(group, f"the sources sort it differently: {'; '.join(forms)}")
             proof = prove(streams)
         except ShardmergeError as error:
-            if error.spec is errors.check_data.KEYS_NOT_COMPARED:
+            if same_error(error, errors.check_data.KEYS_NOT_COMPARED):
                 return error
             return _not_compared(group, str(error), error.workaround)
         if proof.twice:
