@@ -170,7 +170,12 @@ class KeyChecks:
         )
         schema, table, columns = names
         request = pb.ReadKeysRequest(
-            source=holder.source, subtask=holder.subtask, target_schema=schema, target_table=table, columns=columns
+            source=holder.source,
+            subtask=holder.subtask,
+            target_schema=schema,
+            target_table=table,
+            columns=columns,
+            digests=not all(shard.along_index for shard in group.shards),
         )
         return self.workers.read_keys(holder.worker, request)
 

@@ -136,6 +136,15 @@ PRIVILEGE = _define(
     message="{server}: user {user} lacks {missing}",
     workaround="{grant}",
 )
+PRIVILEGE_FOR_DDL = _define(
+    12028,
+    "privilege-missing-for-ddl",
+    scope=Scope.TARGET,
+    level=Level.MEDIUM,
+    message="target: user {user} lacks {missing}: rows are copied and followed, but the task stops at the first DDL of "
+    "a shard table, and secondary indexes that are added after the load stay away",
+    workaround="{grant}",
+)
 HIDDEN_TABLES = _define(
     12018,
     "tables-may-be-hidden",

@@ -141,6 +141,10 @@ class Checklist:
             else:
                 reason, way_out = str(error), error.workaround
                 found.append(failed(item, self.source, errors.check.RULES(reason=reason, way_out=way_out)))
+        except OSError as error:  # of this machine's disk
+            reason, way_out = str(error), "See to the worker's disk."
+            broken_here = errors.check.CHECK_BROKEN(server="the worker", reason=reason, way_out=way_out)
+            found.append(failed(item, self.source, broken_here))
         self.results.extend(found or [passed(item, self.source)])
 
 

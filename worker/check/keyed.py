@@ -64,6 +64,8 @@ class KeyColumn:
                 return f"HEX(CONVERT({self.name} USING utf8mb4))"
             case "bytes":
                 return f"HEX(CAST({self.name} AS BINARY{f'({column.length})' if column.length else ''}))"
+            case "number":
+                return f"CAST({self.name} + 0 AS CHAR)"  # ZEROFILL is not the value's
             case _:
                 return f"CAST({self.name} AS CHAR)"
 
@@ -131,6 +133,16 @@ class MergedKey:
         return ", ".join(words) if all(words) else ""
 
     @property
+    def along_index(self) -> bool:
+        """Numbers that an index of the shard table has in the key's order."""
+        own = tuple(column.item.column.name for column in self.columns)
+        return self.unique and own in self.plan.table.unique_keys and self.is_numbers
+
+    @property
+    def is_numbers(self) -> bool:
+        return all(column.word == "number" for column in self.columns)
+
+    @property
     def full_name(self) -> str:
         return f"{quote_name(self.plan.table.schema)}.{quote_name(self.plan.table.name)}"
 
@@ -158,6 +170,7 @@ class MergedKey:
             columns=self.names,
             form=self.form,
             unique=self.unique,
+            along_index=self.along_index,
             why=f"column {lacking[0].name} of {table.schema}.{table.name} is {lacking[0].type_text}" if lacking else "",
         )
 

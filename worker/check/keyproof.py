@@ -76,8 +76,9 @@ def batches(form: str, tables: Sequence[str], entries: Iterator[Entry]) -> Itera
         )
 
 
-def proven_keys(source: config.SourceConfig, keys: Sequence[MergedKey]) -> Iterator[pb.KeyBatch]:
-    """``keys``: one key of one target table, as each of the source's shard tables has it.
+def proven_keys(source: config.SourceConfig, keys: Sequence[MergedKey], *, digests: bool) -> Iterator[pb.KeyBatch]:
+    """``keys``: one key of one target table, as each of the source's shard tables has it. ``digests``: even of numbers,
+    for another source's shard table cannot be read along an index.
 
     Raises what connecting raises, KEYS_NOT_COMPARED, coded server errors.
     """
@@ -89,7 +90,7 @@ def proven_keys(source: config.SourceConfig, keys: Sequence[MergedKey]) -> Itera
         with session.cursor() as cursor:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         tables = [f"{key.plan.table.schema}.{key.plan.table.name}" for key in keys]
-        if all(_is_numbers(key) for key in keys):
+        if not digests and all(key.along_index for key in keys):
             size = max(min(PAGE, _ALL_PAGES // max(len(keys), 1)), _LEAST_PAGE)
             streams = [_numbers(session, key, number, size) for number, key in enumerate(keys)]
             yield from batches("numbers", tables, merged(streams))
@@ -99,10 +100,6 @@ def proven_keys(source: config.SourceConfig, keys: Sequence[MergedKey]) -> Itera
         if not any(column.collation for key in keys for column in key.columns):
             form = f"texts: {_one_form(keys)}"
         yield from batches(form, tables, _digests(session, keys))
-
-
-def _is_numbers(key: MergedKey) -> bool:
-    return all(column.word == "number" for column in key.columns) and key.unique
 
 
 def _one_form(keys: Sequence[MergedKey]) -> str:

@@ -47,7 +47,7 @@ def read_keys(request: pb.ReadKeysRequest) -> Iterator[pb.KeyBatch]:
     ):
         keys = [key for key in merged_keys(target, _plans(session, request.subtask)) if _is_asked(key, request)]
     if keys:
-        yield from proven_keys(request.source, keys)
+        yield from proven_keys(request.source, keys, digests=request.digests)
 
 
 def _is_asked(key: MergedKey, request: pb.ReadKeysRequest) -> bool:

@@ -21,7 +21,7 @@ _DISKS_UNKNOWN = (1109, 1146)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server says of its connections. ``per_user``: the account's own limit, 0 for none; ``used``: now."""
+    """What a server says of its connections; 0: no limit. ``per_user``: the account's own; ``used``: now."""
 
     allowed: int
     per_user: int
@@ -30,9 +30,14 @@ class Limits:
 
 def read_limits(session: Session) -> Limits:
     """Raises ``pymysql.MySQLError``."""
-    [(allowed, per_user)] = rows(session, "SELECT @@GLOBAL.max_connections, @@SESSION.max_user_connections")
-    [(_, used)] = rows(session, "SHOW GLOBAL STATUS LIKE 'Threads\\_connected'")
-    return Limits(int(allowed), int(per_user), int(text_of(used)))
+    # TiDB does not have all of them, and takes 0 for no limit.
+    used = rows(session, "SHOW GLOBAL STATUS LIKE 'Threads\\_connected'")
+    per_user = rows(session, "SHOW SESSION VARIABLES LIKE 'max\\_user\\_connections'")
+    return Limits(
+        int(variable(session, "max_connections") or 0),
+        int(text_of(per_user[0][1])) if per_user else 0,
+        int(text_of(used[0][1])) if used else 0,
+    )
 
 
 def check_connections(
@@ -59,7 +64,7 @@ def check_connections(
             found = judged(checklist.source, server, needed, limits)
             if found is not None:
                 yield found
-            told.append(f"{server} up to {needed.count} of {limits.allowed}, {limits.used} taken now")
+            told.append(f"{server} up to {needed.count} of {limits.allowed or 'any number'}, {limits.used} taken now")
         if told:
             yield passed("conn_number", checklist.source, "; ".join(told))
 
@@ -77,7 +82,7 @@ def judged(source: str, server: str, needed: Connections, limits: Limits) -> pb.
     """What is wrong with the limits of one server; None: nothing."""
     account = 0 < limits.per_user < needed.count
     said = {"server": server, "needed": needed.count, "parts": needed.parts, "allowed": limits.allowed}
-    if account or limits.allowed < needed.count:
+    if account or 0 < limits.allowed < needed.count:
         limit = "the account's max_user_connections" if account else "max_connections"
         way_out = (
             f"ALTER USER … WITH MAX_USER_CONNECTIONS {2 * needed.count}; or raise max_user_connections."
@@ -87,7 +92,7 @@ def judged(source: str, server: str, needed: Connections, limits: Limits) -> pb.
         said |= {"limit": limit, "allowed": limits.per_user if account else limits.allowed}
         lower = " Or lower mydumpers.threads and syncers.worker-count."
         return failed("conn_number", source, errors.check_room.CONNECTIONS_TOO_FEW(**said, way_out=way_out + lower))
-    if limits.used + needed.count > limits.allowed:
+    if 0 < limits.allowed < limits.used + needed.count:
         way_out = f"SET GLOBAL max_connections = {2 * needed.count + limits.used}; or end what else is connected."
         return warned(
             "conn_number", source, errors.check_room.CONNECTIONS_TAKEN(**said, used=limits.used, way_out=way_out)

@@ -157,7 +157,7 @@ class _SubTaskCheck:
         plans = () if tables is None else tables.plans
         check_version(checklist, target)
         fitting = _as_recorded(target, subtask, plans) if question.as_recorded else plans
-        check_target(checklist, target, fitting, subtask.meta_schema or "dm_meta")
+        check_target(checklist, target, fitting, subtask)
         check_rows(checklist, target, plans, Start(subtask, question.as_recorded, question.together))
         check_collations(checklist, target, fitting)
         if view is not None:

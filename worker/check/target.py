@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pymysql
 
+from proto import config_pb2 as config
 from proto import errors
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
@@ -27,19 +28,29 @@ META = ("CREATE", *WRITES)
 """What the task's own records take."""
 
 
-def check_target(checklist: Checklist, session: Session, plans: Sequence[TablePlan], meta_schema: str) -> None:
+DDL = ("ALTER", "CREATE", "DROP", "INDEX")
+"""What the sources' DDL takes, at the target tables and at their copies among the task's records."""
+
+INDEXES = ("ALTER", "INDEX")
+"""What secondary indexes take that are added after the load."""
+
+
+def check_target(
+    checklist: Checklist, session: Session, plans: Sequence[TablePlan], subtask: config.SubTaskConfig
+) -> None:
     """Privileges, and target tables that exist already."""
     merged: dict[tuple[str, str], list[TablePlan]] = {}
     for plan in plans:
         merged.setdefault((plan.target_schema, plan.target_table), []).append(plan)
     groups = list(merged.values())
-    checklist.run("target_privilege", lambda: _privileges(checklist.source, session, groups, meta_schema))
+    checklist.run("target_privilege", lambda: _privileges(checklist.source, session, groups, subtask))
     checklist.run("schema_of_shard_tables", lambda: _tables(checklist.source, session, groups))
 
 
 def _privileges(
-    source: str, session: Session, groups: list[list[TablePlan]], meta_schema: str
+    source: str, session: Session, groups: list[list[TablePlan]], subtask: config.SubTaskConfig
 ) -> Iterator[pb.CheckResult]:
+    meta_schema = subtask.meta_schema or "dm_meta"
     grants = read_grants(session)
     if not grants.lines:
         # TiDB and proxies may print what is not understood here; the task says what it lacks when it starts.
@@ -73,6 +84,31 @@ def _privileges(
                 server="target", user=grants.account, missing="; ".join(missing), grant="\n".join(statements)
             ),
         )
+
+    yield from _for_ddl(source, grants, groups, subtask, meta_schema)
+
+
+def _for_ddl(
+    source: str, grants: Grants, groups: list[list[TablePlan]], subtask: config.SubTaskConfig, meta_schema: str
+) -> Iterator[pb.CheckResult]:
+    """A task without these runs until the first DDL comes."""
+    follows = subtask.mode != config.TASK_MODE_FULL
+    at_target = DDL if follows else INDEXES if subtask.load.defer_indexes else ()
+    lacking: dict[str, dict[str, None]] = {}
+    if follows:
+        lacking[meta_schema] = dict.fromkeys(grants.lacks(DDL, meta_schema))
+    for group in groups:
+        first = group[0]
+        wanted = grants.lacks(at_target, first.target_schema, first.target_table)
+        lacking.setdefault(first.target_schema, {}).update(dict.fromkeys(wanted))
+    missing = {schema: list(some) for schema, some in sorted(lacking.items()) if some}
+    if missing:
+        told = errors.check.PRIVILEGE_FOR_DDL(
+            user=grants.account,
+            missing="; ".join(f"{', '.join(some)} on {schema}" for schema, some in missing.items()),
+            grant="\n".join(grants.schema_statement(some, schema) for schema, some in missing.items()),
+        )
+        yield warned("target_privilege", source, told)
 
 
 def _lacking(grants: Grants, session: Session, firsts: list[TablePlan]) -> list[str]:

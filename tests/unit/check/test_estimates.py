@@ -58,6 +58,7 @@ def test_connections() -> None:
         (Limits(9, 0, 1), 12026),
         (Limits(100, 9, 1), 12026),
         (Limits(100, 10, 1), 0),
+        (Limits(0, 0, 1000), 0),  # TiDB's "no limit"
     ],
 )
 def test_limits_of_connections(limits: Limits, code: int) -> None:
