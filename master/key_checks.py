@@ -66,10 +66,16 @@ class KeyChecks:
                 results.append(answer)
             else:
                 sampled += answer.shards
-        results += self._judged(groups(sampled), holders, wanted, proven=proven)
-        told = {result.source for result in results}
         # What could not be asked of a source that is not checked now is told all the same: keys may be there twice.
-        return results + [_passed(source, "nothing to compare") for source in wanted if source not in told]
+        found = groups(sampled)
+        results += self._judged(found, holders, wanted, proven=proven)
+        told = {result.source for result in results}
+        met = {source for group in found for source in group.sources}
+        return results + [
+            _passed(source, "told with the other sources of its targets" if source in met else "nothing to compare")
+            for source in wanted
+            if source not in told
+        ]
 
     def _judged(
         self, found: Sequence[KeyGroup], holders: Mapping[str, _Holder], wanted: Sequence[str], *, proven: bool

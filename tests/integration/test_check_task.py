@@ -76,7 +76,7 @@ def test_all_keys_of_a_mapped_task_are_proven(world: World) -> None:
     for _, server in family.sources:
         server.execute("ALTER TABLE proof_01.order_01 ADD f double, ADD UNIQUE (f)")
     answer = world.cluster.dmctl("check-task", path, "--prove-keys", check=False)
-    assert {one["code"] for one in _checks(answer, "duplicate_keys")} == {12023, 12024}
+    assert {one["code"] for one in _checks(answer, "duplicate_keys") if one["code"]} == {12023, 12024}
 
 
 def test_a_second_task_into_the_rows_of_the_first(world: World) -> None:
