@@ -53,10 +53,10 @@ class _Named(click.types.StringParamType):
 
 
 class _Bash(BashComplete):
-    """A name with a blank in it is one word."""
+    """A name with a blank in it is one word: a backslash for the line, and one more for the script's `read`."""
 
     def format_completion(self, item: CompletionItem) -> str:
-        value = re.sub(r"([^\w@%+=:,./-])", r"\\\1", str(item.value)) if item.type == "plain" else item.value
+        value = re.sub(r"([^\w@%+=:,./-])", r"\\\\\1", str(item.value)) if item.type == "plain" else item.value
         return f"{item.type},{value}"
 
 

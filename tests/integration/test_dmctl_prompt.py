@@ -1,0 +1,310 @@
+"""The interactive prompt through a terminal, and completion as the shells ask for it."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from ctl.completion import SHELLS
+from ctl.history import is_secret, place
+from ctl.main import dmctl
+from ctl.options import Line
+from proto import master_pb2 as pb
+from tests.support.canned_master import CannedMaster
+from tests.support.ports import free_port
+from tests.support.wait import until
+
+DMCTL = Path(sys.executable).parent / "dmctl"
+_Kind = pb.GetConfigRequest
+NAMES = {
+    _Kind.KIND_TASK: ["merge", "sträße 1"],
+    _Kind.KIND_SOURCE: ["mysql-01", "mysql-02"],
+    _Kind.KIND_WORKER: ["w1"],
+    _Kind.KIND_MASTER: ["m1"],
+}
+MEMBERS = pb.ListMemberResponse(result=True, workers=[pb.WorkerMember(name="w1", stage="free")])
+
+
+@pytest.fixture
+def master() -> Iterator[CannedMaster]:
+    def names(request: pb.GetConfigRequest) -> pb.GetConfigResponse:
+        assert request.names_only
+        return pb.GetConfigResponse(result=True, configs=[pb.StoredConfig(name=name) for name in NAMES[request.kind]])
+
+    server = CannedMaster().answer("GetConfig", names).answer("ListMember", MEMBERS)
+    yield server
+    server.stop()
+
+
+def _environment(home: Path, address: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if key not in ("XDG_STATE_HOME", "NO_COLOR", "COLUMNS")}
+    return {
+        **kept, "HOME": str(home), "DM_MASTER_ADDR": address, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1",
+    }  # fmt: skip
+
+
+class Terminal:
+    """dmctl on a terminal: what it wrote since the last word, and keys."""
+
+    def __init__(self, home: Path, address: str, *arguments: str) -> None:
+        self._reader, writer = pty.openpty()
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self.text = ""
+        self.process = subprocess.Popen(
+            [DMCTL, *arguments],
+            env=_environment(home, address),
+            cwd=home,
+            stdin=writer,
+            stdout=writer,
+            stderr=writer,
+            start_new_session=True,
+        )
+        os.close(writer)
+
+    def press(self, keys: str) -> None:
+        self.text = ""
+        os.write(self._reader, keys.encode())
+
+    def shows(self, *words: str) -> None:
+        until(lambda: all(word in self._read() for word in words), f"the terminal shows {words}", 60)
+
+    def ready(self) -> None:
+        """A new prompt stands last; keys that come before it are the terminal's, not the prompt's."""
+        until(lambda: _plain(self._read()).rstrip().endswith("dmctl»"), "the prompt waits", 60)
+
+    def line_is(self, line: str) -> None:
+        """The prompt draws only what changes: ask for the whole line (Ctrl-L), again and again."""
+
+        def drawn() -> bool:
+            os.write(self._reader, b"\x0c")
+            return _plain(self._read()).rpartition("dmctl»")[2].strip() == line
+
+        try:
+            until(drawn, f"the prompt's line is {line!r}", 60, every=0.3)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.text[-500:]!r}") from None
+
+    def _read(self) -> str:
+        while select.select([self._reader], [], [], 0)[0]:
+            try:
+                piece = os.read(self._reader, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            self.text += self._decoder.decode(piece)
+        return self.text
+
+    def ends(self) -> int:
+        until(lambda: (self._read(), self.process.poll() is not None)[1], "dmctl ends", 60)
+        os.close(self._reader)
+        return self.process.returncode
+
+
+def _plain(text: str) -> str:
+    """Without what steers the terminal; a jump of the cursor stands for blanks."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", re.sub(r"\x1b\[\d*[CD]", " ", text.replace("\r", "\n")))
+
+
+# --- the prompt
+
+
+def test_commands_one_after_the_other(master: CannedMaster, tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, master.address)
+    terminal.shows("Tab completes")
+    terminal.ready()
+    terminal.press("list-member --worker\r")
+    terminal.shows("w1", "free")
+    terminal.ready()
+    terminal.press("dmctl no-such\r")
+    terminal.shows("[80001 usage]")
+    terminal.ready()
+    terminal.press("help rules\r")
+    terminal.shows("Example:")
+    terminal.ready()
+    terminal.press('config task "half\r')
+    terminal.shows("no closing quotation")
+    terminal.ready()
+    terminal.press("--output json\r")
+    terminal.shows("Usage:")
+    terminal.ready()
+    terminal.press("exit\r")
+    assert terminal.ends() == 0
+
+
+def test_options_in_front_hold_for_every_line(master: CannedMaster, tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, "127.0.0.1:1", "-master-addr", master.address, "--output", "json")
+    terminal.ready()
+    for _ in range(2):
+        terminal.press("list-member\r")
+        terminal.shows('"stage": "free"')
+        terminal.ready()
+    terminal.press("\x04")
+    assert terminal.ends() == 0
+
+
+def test_ctrl_c_drops_the_line_and_ends_what_runs(master: CannedMaster, tmp_path: Path) -> None:
+    asked, let_go = threading.Event(), threading.Event()
+
+    def waits(request: pb.ListMemberRequest) -> pb.ListMemberResponse:
+        asked.set()
+        let_go.wait(60)
+        return MEMBERS
+
+    master.answer("ListMember", waits)
+    terminal = Terminal(tmp_path, master.address)
+    terminal.ready()
+    terminal.press("stop-task merge")
+    terminal.line_is("stop-task merge")
+    terminal.press("\x03")
+    terminal.ready()
+    terminal.press("list-member\r")
+    assert asked.wait(60)
+    terminal.process.send_signal(signal.SIGINT)
+    terminal.shows("[80014 interrupted]")
+    terminal.ready()
+    let_go.set()
+    assert [type(request) for request in master.requests] == [pb.ListMemberRequest]
+    terminal.press("quit\r")
+    assert terminal.ends() == 0
+
+
+def test_tab_completes_commands_options_names_and_files(master: CannedMaster, tmp_path: Path) -> None:
+    (tmp_path / "zebra.yaml").write_text("name: z\n")
+    terminal = Terminal(tmp_path, master.address)
+    terminal.ready()
+    for keys, whole in (
+        ("list-m\t", "list-member"),
+        ("query-status mer\t", "query-status merge"),
+        ("query-status --mor\t", "query-status --more"),
+        ("query-status -s mysql-01,mysql-0\t", "query-status -s mysql-01,mysql-0"),
+        ("check-task zeb\t", "check-task zebra.yaml"),
+        ("config worker w\t", "config worker w1"),
+        ("config task str\t", "config task 'sträße 1'"),
+        ("-s mysql-01 pause-ta\t", "-s mysql-01 pause-task"),
+    ):
+        terminal.press(keys)
+        terminal.line_is(whole)
+        terminal.press("\x03")
+        terminal.ready()
+    terminal.press("\x04")
+    assert terminal.ends() == 0
+
+
+def test_history_is_private_and_without_secrets(master: CannedMaster, tmp_path: Path) -> None:
+    for line in ("list-member --worker", "encrypt s3cret", "--output json encrypt s3cret"):
+        terminal = Terminal(tmp_path, master.address)
+        terminal.ready()
+        terminal.press(f"{line}\r")
+        terminal.ready()
+        terminal.press("\x04")
+        assert terminal.ends() == 0
+    file = tmp_path / ".local" / "state" / "shardmerge" / "dmctl_history"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert "list-member --worker" in file.read_text()
+    assert "s3cret" not in file.read_text()
+    terminal = Terminal(tmp_path, master.address)
+    terminal.ready()
+    terminal.press("\x1b[A")
+    terminal.line_is("list-member --worker")
+    terminal.press("\x03\x04")
+    assert terminal.ends() == 0
+
+
+def test_what_is_a_secret_and_where_history_lives(tmp_path: Path) -> None:
+    assert is_secret("binlog replace m \"CREATE USER x IDENTIFIED  BY 'y'\" -s s")
+    assert not is_secret("query-status merge")
+    assert place({"XDG_STATE_HOME": "/s"}, tmp_path) == Path("/s/shardmerge/dmctl_history")
+    assert place({"XDG_STATE_HOME": "relative"}, tmp_path) == place({}, tmp_path)
+
+
+def test_without_a_terminal_there_is_no_prompt(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [DMCTL], env=_environment(tmp_path, "127.0.0.1:1"), input="exit\n", capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.stdout.startswith("Usage: dmctl")
+    assert done.returncode == 0
+
+
+# --- the shells
+
+
+def _offered(monkeypatch: pytest.MonkeyPatch, address: str, *words: str) -> list[tuple[str, str]]:
+    monkeypatch.setenv("DM_MASTER_ADDR", address)
+    *before, begun = words
+    found = ShellComplete(dmctl, {"obj": Line()}, "dmctl", "").get_completions(before, begun)
+    return [(item.type, str(item.value)) for item in found]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("start-t",), [("plain", "start-task")]),
+        (("query-status", "m"), [("file", "m"), ("plain", "merge")]),
+        (("config", "task", "m"), [("file", "m"), ("plain", "merge")]),
+        (("config", "source", "mysql-02"), [("plain", "mysql-02")]),
+        (("config", "worker", ""), [("plain", "w1")]),
+        (("config", "master", ""), [("plain", "m1")]),
+        (("config", "export", "--path", "c"), [("dir", "c")]),
+        (("shard-ddl-lock", "unl"), [("plain", "unlock"), ("file", "unl")]),
+        (("shard-ddl-lock", "unlock", ""), []),
+        (("query-status", "-s", "mysql-01,mysql-02"), [("plain", "mysql-01,mysql-02")]),
+        (("operate-source", "create", "x.yaml", "-w", ""), [("plain", "w1")]),
+        (("binlog", "skip", "merge", "-b", ""), []),
+        (("start-task", ""), [("file", "")]),
+    ],
+)
+def test_what_is_offered(
+    master: CannedMaster, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], offered: list[tuple[str, str]]
+) -> None:
+    assert _offered(monkeypatch, master.address, *words) == offered
+
+
+def test_without_a_master_there_are_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _offered(monkeypatch, f"127.0.0.1:{free_port()}", "query-status", "m") == [("file", "m")]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_has_a_script(shell: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [DMCTL, "completion", shell],
+        env=_environment(tmp_path, ""),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"_DMCTL_COMPLETE={shell}_complete" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_completes(master: CannedMaster, tmp_path: Path) -> None:
+    script = (
+        f'PATH="{DMCTL.parent}:$PATH"; source <(dmctl completion bash); '
+        "complete() { :; }; compopt() { :; }; "
+        'for line in "dmctl query-status mer" "dmctl config task str" "dmctl nope x"; do '
+        "COMP_WORDS=($line); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=(); "
+        '_dmctl_completion dmctl; printf "%s\\n" "${COMPREPLY[@]}"; done'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script], env=_environment(tmp_path, master.address), capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["merge", "sträße\\ 1", ""], done.stderr
+    assert done.stderr == ""
