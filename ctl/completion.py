@@ -48,7 +48,8 @@ class _Named(click.types.StringParamType):
         # Files first: click's script for bash forgets what came before them.
         found = [CompletionItem(incomplete, type=_FILES[word]) for word in self._words if word in _FILES]
         for kind in dict.fromkeys(_NAMES[word] for word in self._words if word in _NAMES):
-            found += [CompletionItem(f"{before}{comma}{name}") for name in _names(ctx, kind) if name.startswith(begun)]
+            names = [name for name in _names(ctx, kind) if name.startswith(begun) and name not in before.split(",")]
+            found += [CompletionItem(f"{before}{comma}{name}") for name in names]
         return found
 
 

@@ -38,14 +38,13 @@ from ctl.session import complain
 from proto import errors
 from proto.errors import ShardmergeError
 
-_LATER = frozenset(
-    {
-        "offline-member",
-        "operate-leader",
-        "validation",
-    }
-)
-"""DM's commands that this version does not have: said so, instead of "unknown"."""
+_SEE_HELP = "See `dmctl --help` for the commands that are."
+_LATER = {
+    "offline-member": _SEE_HELP,
+    "operate-leader": _SEE_HELP,
+    "validation": "`dmctl compare TASK` compares every row of a running task, and repairs with --repair.",
+}
+"""DM's commands that this version does not have, and what there is instead: said so, instead of "unknown"."""
 
 
 class Commands(click.Group):
@@ -57,9 +56,7 @@ class Commands(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None:
             if name in _LATER:
-                raise errors.ctl.NOT_SUPPORTED(
-                    what=f"DM's command {name}", instead="See `dmctl --help` for the commands that are."
-                )
+                raise errors.ctl.NOT_SUPPORTED(what=f"DM's command {name}", instead=_LATER[name])
             near = difflib.get_close_matches(name, self.list_commands(ctx), 1)
             hint = f"; do you mean {near[0]}?" if near else ""
             raise click.UsageError(f"there is no command {name}{hint}", ctx)
@@ -75,6 +72,10 @@ def dmctl(context: click.Context, *, show_version: bool) -> int:
 
     A task may be given by its name or by its file. On a terminal answers are tables, in a pipe JSON
     with TiDB DM's field names. Exit code 0 only if every result in the answer is true.
+
+    \b
+    Example:
+        dmctl --master-addr 10.0.0.5:8261 query-status merge
     """
     if show_version:
         print(f"dmctl {version('shardmerge')}")
@@ -92,7 +93,12 @@ def dmctl(context: click.Context, *, show_version: bool) -> int:
 @click.argument("command", required=False)
 @click.pass_context
 def help_command(context: click.Context, command: str | None) -> int:
-    """Show the help of a command."""
+    """Show the help of a command.
+
+    \b
+    Example:
+        dmctl help start-task
+    """
     parent = context.parent or context
     if command is None:
         print(parent.get_help())

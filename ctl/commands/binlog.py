@@ -42,6 +42,10 @@ def skip(task: str, binlog_pos: str) -> int:
     """Go past the statement without running it at the target.
 
     With exactly the place of a row event: go past its rows, which are recorded (`binlog list`).
+
+    \b
+    Example:
+        dmctl binlog skip merge -s mysql-01
     """
     return _handle("binlog skip", _Op.OP_SKIP, task, binlog_pos)
 
@@ -52,7 +56,12 @@ def skip(task: str, binlog_pos: str) -> int:
 @_PLACE
 @shared()
 def replace(task: str, sqls: str, binlog_pos: str) -> int:
-    """Run other statements at the target in the statement's place; they name the tables as at the source."""
+    """Run other statements at the target in the statement's place; they name the tables as at the source.
+
+    \b
+    Example:
+        dmctl binlog replace merge "ALTER TABLE shop_01.orders ADD COLUMN note TEXT" -s mysql-01
+    """
     return _handle("binlog replace", _Op.OP_REPLACE, task, binlog_pos, sqls)
 
 
@@ -62,7 +71,12 @@ def replace(task: str, sqls: str, binlog_pos: str) -> int:
 @_PLACE
 @shared()
 def inject(task: str, sqls: str, binlog_pos: str) -> int:
-    """Run other statements at the target, and then the statement; they name the tables as at the source."""
+    """Run other statements at the target, and then the statement; they name the tables as at the source.
+
+    \b
+    Example:
+        dmctl binlog inject merge "DROP INDEX by_note ON shop_01.orders" -s mysql-01 -b mysql-bin.000007:4711
+    """
     return _handle("binlog inject", _Op.OP_INJECT, task, binlog_pos, sqls)
 
 
@@ -71,7 +85,12 @@ def inject(task: str, sqls: str, binlog_pos: str) -> int:
 @_PLACE
 @shared()
 def revert(task: str, binlog_pos: str) -> int:
-    """Take back what was said of a statement that the task has not passed yet."""
+    """Take back what was said of a statement that the task has not passed yet.
+
+    \b
+    Example:
+        dmctl binlog revert merge -b mysql-bin.000007:4711 -s mysql-01
+    """
     return _handle("binlog revert", _Op.OP_REVERT, task, binlog_pos)
 
 
@@ -80,7 +99,12 @@ def revert(task: str, binlog_pos: str) -> int:
 @click.option("-b", "--binlog-pos", default="", metavar="FILE:POS", help="only of the statement there")
 @shared()
 def show(task: str, binlog_pos: str) -> int:
-    """Show what was said of the task's statements, and which rows were skipped."""
+    """Show what was said of the task's statements, and which rows were skipped.
+
+    \b
+    Example:
+        dmctl binlog list merge
+    """
     return _handle("binlog list", _Op.OP_LIST, task, binlog_pos)
 
 
@@ -91,6 +115,11 @@ def show(task: str, binlog_pos: str) -> int:
 @_PLACE
 @shared()
 def handle_error(task: str, op: str, sqls: str, binlog_pos: str) -> int:
-    """DM's older spelling of `binlog`."""
+    """DM's older spelling of `binlog`.
+
+    \b
+    Example:
+        dmctl handle-error merge skip -s mysql-01
+    """
     ops = {"skip": _Op.OP_SKIP, "replace": _Op.OP_REPLACE, "revert": _Op.OP_REVERT}
     return _handle("handle-error", ops[op], task, binlog_pos, sqls)

@@ -54,7 +54,12 @@ def binlog_schema() -> None:
 @click.argument("table")
 @shared()
 def show(task: str, database: str, table: str) -> int:
-    """Show the shard table's CREATE TABLE as it is recorded, and that of its target table."""
+    """Show the shard table's CREATE TABLE as it is recorded, and that of its target table.
+
+    \b
+    Example:
+        dmctl binlog-schema list merge shop_01 orders -s mysql-01
+    """
     return _operate("binlog-schema list", worker_pb2.SCHEMA_OP_LIST, task, database, table)
 
 
@@ -81,6 +86,10 @@ def update(
 ) -> int:
     """Record for the shard table of a paused task the structure of the file, which is one CREATE TABLE by whatever
     name, or the source's or the target's. The next row event is read by it.
+
+    \b
+    Example:
+        dmctl binlog-schema update merge shop_01 orders orders-as-it-was.sql -s mysql-01
     """
     del flush, sync  # see their help
     if sum((bool(schema_file), from_source, from_target)) != 1:
@@ -104,7 +113,12 @@ def update(
 @click.argument("table")
 @shared()
 def delete(task: str, database: str, table: str) -> int:
-    """Forget what is recorded: when the task is resumed, the structure is the one that the source has then."""
+    """Forget what is recorded: when the task is resumed, the structure is the one that the source has then.
+
+    \b
+    Example:
+        dmctl binlog-schema delete merge shop_01 orders -s mysql-01
+    """
     return _operate("binlog-schema delete", worker_pb2.SCHEMA_OP_DELETE, task, database, table)
 
 
@@ -118,7 +132,12 @@ def delete(task: str, database: str, table: str) -> int:
 @click.option("--sync", is_flag=True, help=_HELP_OF_SYNC)
 @shared()
 def operate_schema(op: str, task: str, schema_file: str, database: str, table: str, *, flush: bool, sync: bool) -> int:
-    """DM's older spelling of `binlog-schema`."""
+    """DM's older spelling of `binlog-schema`.
+
+    \b
+    Example:
+        dmctl operate-schema get merge -s mysql-01 -d shop_01 -t orders
+    """
     del flush, sync  # see their help
     if (op == "set") != bool(schema_file):
         raise click.UsageError("set needs a file with the CREATE TABLE, get and remove take none")

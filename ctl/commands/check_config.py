@@ -31,6 +31,10 @@ def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | No
 
     No server is asked. Encrypted passwords are tried with the key of SHARDMERGE_SECRET_KEY, if there is one. Exit code
     0 if every file is right (notes are no findings), else 1.
+
+    \b
+    Example:
+        dmctl check-config merge.yaml mysql-01.yaml
     """
     # pydantic takes 0.2 s to import: only when it is needed.
     from proto import secret

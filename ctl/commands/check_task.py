@@ -26,7 +26,12 @@ from proto import master_pb2 as pb
 def check_task(
     file: str, max_errors: int, max_warnings: int, start_time: str, stop_at: str, *, prove_keys: bool
 ) -> int:
-    """Run every pre-check of a task file; nothing is started. Exit code 1 if a check fails."""
+    """Run every pre-check of a task file; nothing is started. Exit code 1 if a check fails.
+
+    \b
+    Example:
+        dmctl check-task merge.yaml
+    """
     request = pb.CheckTaskRequest(file=config_file(file), start_time=start_time, stop_at=stop_at, prove_keys=prove_keys)
     session = Session.current()
     answer = session.call("check-task", lambda master: master.CheckTask, request)

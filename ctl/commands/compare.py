@@ -36,7 +36,8 @@ def compare(task: str, tables: tuple[str, ...], repair: bool, report: Path | Non
     the same (with --repair: it is now); 1: differences; 2: an error, or not everything could be judged. Ctrl-C ends it.
 
     \b
-    Example: dmctl compare orders --table shop.orders --repair
+    Example:
+        dmctl compare orders --table shop.orders --repair
     """
     try:
         name = task_name(task)

@@ -24,6 +24,10 @@ def encrypt(plain: str | None, secret_key_path: str | None, new_key: str | None)
 
     Without PLAIN it is asked for without echo, or read from standard input, one line. A PLAIN on the command line is
     seen by whoever lists processes, and kept by the shell's history.
+
+    \b
+    Example:
+        dmctl encrypt --secret-key-path key.txt
     """
     from proto import secret  # cryptography takes 0.1 s to import: only when it is needed
 

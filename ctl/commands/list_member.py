@@ -18,7 +18,12 @@ from proto import master_pb2 as pb
 @click.option("-n", "--name", "names", multiple=True, metavar="NAME[,…]", help="only members of these names")
 @shared()
 def list_member(names: tuple[str, ...], *, leader: bool, master: bool, worker: bool) -> int:
-    """Show masters and workers; without a flag: all of them."""
+    """Show masters and workers; without a flag: all of them.
+
+    \b
+    Example:
+        dmctl list-member --worker
+    """
     session = Session.current()
     if not (leader or master or worker):
         leader = master = worker = True

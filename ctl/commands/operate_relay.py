@@ -20,7 +20,9 @@ def start_relay(workers: tuple[str, ...]) -> int:
 
     Names of workers are not needed: the source's worker is meant.
 
-    Example: dmctl start-relay -s mysql-01
+    \b
+    Example:
+        dmctl start-relay -s mysql-01
     """
     del workers
     return _operate("start-relay", _Op.OP_START)
@@ -32,7 +34,9 @@ def start_relay(workers: tuple[str, ...]) -> int:
 def stop_relay(workers: tuple[str, ...]) -> int:
     """Refused: tasks read the binlog from the relay log alone. The answer says what to use instead.
 
-    Example: dmctl stop-relay -s mysql-01
+    \b
+    Example:
+        dmctl stop-relay -s mysql-01
     """
     del workers
     return _operate("stop-relay", _Op.OP_STOP)
@@ -43,7 +47,9 @@ def stop_relay(workers: tuple[str, ...]) -> int:
 def pause_relay() -> int:
     """End the fetching from the sources of -s until resume-relay. Tasks apply what is there and wait.
 
-    Example: dmctl pause-relay -s mysql-01
+    \b
+    Example:
+        dmctl pause-relay -s mysql-01
     """
     return _operate("pause-relay", _Op.OP_PAUSE)
 
@@ -53,7 +59,9 @@ def pause_relay() -> int:
 def resume_relay() -> int:
     """Let the fetching from the sources of -s go on after pause-relay.
 
-    Example: dmctl resume-relay -s mysql-01,mysql-02
+    \b
+    Example:
+        dmctl resume-relay -s mysql-01,mysql-02
     """
     return _operate("resume-relay", _Op.OP_RESUME)
 

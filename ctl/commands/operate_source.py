@@ -25,7 +25,10 @@ def operate_source(
 
     create and update take one file per source; stop takes files or source ids; show takes source ids, files or nothing.
 
-    Example: dmctl operate-source update mysql-01.yaml
+
+    \b
+    Example:
+        dmctl operate-source update mysql-01.yaml
     """
     if print_sample_config:
         from proto.config.samples import sample_of  # pydantic takes 0.2 s to import: only when it is needed

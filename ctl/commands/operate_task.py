@@ -31,7 +31,12 @@ _batch_size = click.option("--batch-size", type=int, hidden=True, expose_value=F
 @_batch_size
 @shared()
 def stop_task(task: str | None) -> int:
-    """Stop a task and forget it; its rows and checkpoints at the target stay."""
+    """Stop a task and forget it; its rows and checkpoints at the target stay.
+
+    \b
+    Example:
+        dmctl stop-task merge
+    """
     return _operate("stop-task", pb.OperateTaskRequest.OP_STOP, task)
 
 
@@ -40,7 +45,12 @@ def stop_task(task: str | None) -> int:
 @_batch_size
 @shared()
 def pause_task(task: str | None) -> int:
-    """Hold a task after its last committed batch."""
+    """Hold a task after its last committed batch.
+
+    \b
+    Example:
+        dmctl pause-task merge -s mysql-01
+    """
     return _operate("pause-task", pb.OperateTaskRequest.OP_PAUSE, task)
 
 
@@ -49,5 +59,10 @@ def pause_task(task: str | None) -> int:
 @_batch_size
 @shared()
 def resume_task(task: str | None) -> int:
-    """Let a paused task go on, also one that an error has paused."""
+    """Let a paused task go on, also one that an error has paused.
+
+    \b
+    Example:
+        dmctl resume-task merge
+    """
     return _operate("resume-task", pb.OperateTaskRequest.OP_RESUME, task)

@@ -46,7 +46,12 @@ def quarantine() -> None:
 @_choice
 @shared()
 def show(task: str, table: str, key: str) -> int:
-    """Show which keys are held, since when, with how many changes, and why the target refused the first of them."""
+    """Show which keys are held, since when, with how many changes, and why the target refused the first of them.
+
+    \b
+    Example:
+        dmctl quarantine list merge
+    """
     return _operate("quarantine list", worker_pb2.QUARANTINE_OP_LIST, task, table, key)
 
 
@@ -54,7 +59,12 @@ def show(task: str, table: str, key: str) -> int:
 @_choice
 @shared()
 def retry(task: str, table: str, key: str) -> int:
-    """Apply what is held, once the target is mended. What it refuses again stays, with the new reason."""
+    """Apply what is held, once the target is mended. What it refuses again stays, with the new reason.
+
+    \b
+    Example:
+        dmctl quarantine retry merge --table shop.orders
+    """
     return _operate("quarantine retry", worker_pb2.QUARANTINE_OP_RETRY, task, table, key)
 
 
@@ -63,7 +73,12 @@ def retry(task: str, table: str, key: str) -> int:
 @click.option("--all", "everything", is_flag=True, help="give up all keys: needed without --table and --key")
 @shared()
 def drop(task: str, table: str, key: str, *, everything: bool) -> int:
-    """Give up what is held: it will not be applied. The changes are recorded; `binlog list` shows them."""
+    """Give up what is held: it will not be applied. The changes are recorded; `binlog list` shows them.
+
+    \b
+    Example:
+        dmctl quarantine drop merge -s mysql-01 --table shop.orders --key 4711
+    """
     if not (table or key or everything):
         raise click.UsageError("quarantine drop needs --table or --key, or --all")
     return _operate("quarantine drop", worker_pb2.QUARANTINE_OP_DROP, task, table, key)

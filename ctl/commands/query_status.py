@@ -30,7 +30,12 @@ from proto import master_pb2 as pb
 )
 @shared()
 def query_status(task: str | None, until: str | None, interval: float, *, more: bool, watching: bool) -> int:
-    """Show a line per task, or the subtasks of one task (or of the sources of -s)."""
+    """Show a line per task, or the subtasks of one task (or of the sources of -s).
+
+    \b
+    Example:
+        dmctl query-status merge --watch --until synced
+    """
     session = Session.current()
     query = Query(session, task_name(task) if task is not None else "", more=more)
     if watching or until is not None:

@@ -63,7 +63,12 @@ def _unlock_options(command: Command) -> Command:
 @click.argument("task", metavar="[TASK|FILE]", required=False)
 @shared()
 def show_ddl_locks(task: str | None) -> int:
-    """Show the locks of sharding DDLs: `shard-ddl-lock`."""
+    """Show the locks of sharding DDLs: `shard-ddl-lock`.
+
+    \b
+    Example:
+        dmctl show-ddl-locks merge
+    """
     return _show(task)
 
 
@@ -73,7 +78,12 @@ def show_ddl_locks(task: str | None) -> int:
 def unlock_ddl_lock(
     lock_id: str, owner: str, action: str | None, database: str, table: str, *, force_remove: bool
 ) -> int:
-    """Decide about the lock of a sharding DDL: `shard-ddl-lock unlock`."""
+    """Decide about the lock of a sharding DDL: `shard-ddl-lock unlock`.
+
+    \b
+    Example:
+        dmctl unlock-ddl-lock 'merge-`shop`.`orders`'
+    """
     return _unlock(lock_id, owner, action, database, table, force_remove=force_remove)
 
 

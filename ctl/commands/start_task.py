@@ -21,7 +21,12 @@ from proto import master_pb2 as pb
 @ends
 @shared()
 def start_task(file: str, start_time: str, stop_at: str, *, remove_meta: bool) -> int:
-    """Check a task file and start the task, on all of its sources or on those of -s."""
+    """Check a task file and start the task, on all of its sources or on those of -s.
+
+    \b
+    Example:
+        dmctl start-task merge.yaml
+    """
     session = Session.current()
     request = pb.StartTaskRequest(
         file=config_file(file),

@@ -17,7 +17,9 @@ from proto import master_pb2 as pb
 def transfer_source(source: str, worker: str) -> int:
     """Give a source to a free worker. Its tasks go on there from their checkpoints.
 
-    Example: dmctl transfer-source mysql-01 worker-2
+    \b
+    Example:
+        dmctl transfer-source mysql-01 worker-2
     """
     session = Session.current()
     request = pb.TransferSourceRequest(source=source, worker=worker)

@@ -19,9 +19,11 @@ def update_task(file: str, *, dry_run: bool) -> int:
     """Give a running task another file: further tables, other routes, other settings.
 
     Tables that are new to it are copied with their history while the others go on, then join them; tables that the
-    file lets through no longer leave, and their rows stay. For example:
+    file lets through no longer leave, and their rows stay.
 
-    dmctl update-task task.yaml --dry-run
+    \b
+    Example:
+        dmctl update-task merge.yaml --dry-run
     """
     session = Session.current()
     request = pb.UpdateTaskRequest(file=config_file(file), dry_run=dry_run)
