@@ -20,6 +20,7 @@ from ctl.commands.completion import completion as completion_command
 from ctl.commands.config import config, get_config
 from ctl.commands.encrypt import encrypt
 from ctl.commands.list_member import list_member
+from ctl.commands.members import offline_member, operate_leader
 from ctl.commands.operate_relay import pause_relay, resume_relay, start_relay, stop_relay
 from ctl.commands.operate_source import operate_source
 from ctl.commands.operate_task import pause_task, resume_task, stop_task
@@ -40,8 +41,6 @@ from proto.errors import ShardmergeError
 
 _SEE_HELP = "See `dmctl --help` for the commands that are."
 _LATER = {
-    "offline-member": _SEE_HELP,
-    "operate-leader": _SEE_HELP,
     "validation": "`dmctl compare TASK` compares every row of a running task, and repairs with --repair.",
 }
 """DM's commands that this version does not have, and what there is instead: said so, instead of "unknown"."""
@@ -125,6 +124,8 @@ for _command in (
     resume_task,
     stop_task,
     list_member,
+    operate_leader,
+    offline_member,
     binlog,
     handle_error,
     binlog_schema,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from proto import errors, keys
 from proto import state_pb2 as pb
 from proto.errors import ShardmergeError
-from proto.etcd import Etcd, KeyAbsent, KeyIs, Lease, Put, Record
+from proto.etcd import Delete, Etcd, KeyAbsent, KeyIs, Lease, Put, Record
 from proto.log import get_logger
 
 _PAUSE_AFTER_FAILURE_SECONDS = 0.5
@@ -44,6 +44,7 @@ class Election:
         # Leases this process has had: a record under one of them is its own too, when etcd was away for so
         # long that the lease counts as lost here and still stands there.
         self._leases: set[int] = set()
+        self._stands_back = threading.Event()
 
     @property
     def leads(self) -> bool:
@@ -64,6 +65,19 @@ class Election:
         record = self._etcd.get(keys.LEADER)
         if lead is None or record is None or record.mod_revision != lead.revision:
             raise self._refusal(record)
+
+    def stand_back(self) -> None:
+        """Give the leadership up, and do not lead until :meth:`stand_again` or the process's next start.
+
+        Raises ETCD_UNAVAILABLE: then it is given up as soon as etcd answers.
+        """
+        self._stands_back.set()
+        lead, self._lead = self._lead, None
+        if lead is not None:
+            self._etcd.txn([KeyIs(keys.LEADER, lead.revision)], [Delete(keys.LEADER)])
+
+    def stand_again(self) -> None:
+        self._stands_back.clear()
 
     def _refusal(self, record: Record | None) -> ShardmergeError:
         if record is None:
@@ -130,6 +144,11 @@ class Election:
 
     def _campaign(self, lease: Lease) -> None:
         record = self._etcd.get(keys.LEADER)
+        if self._stands_back.is_set():
+            self._lead = None
+            if record is not None and record.lease in self._leases:
+                self._etcd.txn([KeyIs(keys.LEADER, record.mod_revision)], [Delete(keys.LEADER)])
+            return
         if record is not None and record.lease == lease.id:
             self._led(lease, record.mod_revision)
             return

@@ -14,6 +14,7 @@ from master.ddl_locks import DdlLocks
 from master.ddl_preview import DdlPreviews
 from master.election import Election
 from master.explain import Explanations
+from master.leadership import Leaders
 from master.quarantine import Quarantines
 from master.relays import Relays
 from master.scheduler import Scheduler
@@ -66,6 +67,7 @@ class Master:
             Explanations(self._store, self._workers, settings.rpc_timeout),
             Configs(self._store),
             Transfers(self._store, self._workers, waiter, settings.rpc_timeout),
+            Leaders(settings.name, self._store, self._election),
         )
         self._server = make_server(_THREADS, (SERVICE, compare.SERVICE), f"dm-master {settings.name}")
         add_MasterServicer_to_server(service, self._server)

@@ -9,6 +9,7 @@ from master.configs import Configs
 from master.ddl_lock_commands import DdlLockCommands
 from master.ddl_preview import DdlPreviews
 from master.explain import Explanations
+from master.leadership import Leaders, offline
 from master.members import list_members
 from master.quarantine import Quarantines
 from master.relays import Relays
@@ -44,6 +45,7 @@ class Service(MasterServicer):
         explanations: Explanations,
         configs: Configs,
         transfers: Transfers,
+        leaders: Leaders,
     ) -> None:
         self._store = store
         self._sources = sources
@@ -59,6 +61,7 @@ class Service(MasterServicer):
         self._explanations = explanations
         self._configs = configs
         self._transfers = transfers
+        self._leaders = leaders
 
     def OperateSource(
         self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
@@ -107,6 +110,16 @@ class Service(MasterServicer):
         self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext
     ) -> pb.UnlockDDLLockResponse:
         return self._locks.unlock(request)
+
+    def OperateLeader(
+        self, request: pb.OperateLeaderRequest, context: grpc.ServicerContext
+    ) -> pb.OperateLeaderResponse:
+        return self._leaders.operate(request)
+
+    def OfflineMember(
+        self, request: pb.OfflineMemberRequest, context: grpc.ServicerContext
+    ) -> pb.OfflineMemberResponse:
+        return offline(request, self._store)
 
     def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> pb.GetConfigResponse:
         return self._configs.get(request)

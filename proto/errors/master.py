@@ -82,6 +82,23 @@ NAME_TAKEN = _define(
     workaround="Give every daemon its own --name; after an unclean end of the other one wait until its lease "
     "has expired.",
 )
+EVICT_ALONE = _define(
+    60104,
+    "evict-alone",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="master {master} is the only one: nobody else could lead",
+    workaround="Start another dm-master first; list-member --master shows those that are alive.",
+)
+MEMBER_ALIVE = _define(
+    60105,
+    "member-alive",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="{kind} {name} is alive",
+    workaround="Stop it first; it is forgotten when its lease is over (a worker's source when another takes it, or "
+    "by offline-member).",
+)
 
 SOURCE_EXISTS = _define(
     60201,

@@ -190,7 +190,7 @@ def test_tab_completes_commands_options_names_and_files(master: CannedMaster, tm
         ("list-m\t", "list-member"),
         ("query-status mer\t", "query-status merge"),
         ("query-status --mor\t", "query-status --more"),
-        ("query-status -s mysql-01,mysql-0\t", "query-status -s mysql-01,mysql-0"),
+        ("query-status -s mysql-01,mysql-0\t", "query-status -s mysql-01,mysql-02"),
         ("check-task zeb\t", "check-task zebra.yaml"),
         ("config worker w\t", "config worker w1"),
         ("config task str\t", "config task 'sträße 1'"),

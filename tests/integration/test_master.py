@@ -408,3 +408,49 @@ def test_bad_requests(world: World) -> None:
         lambda: world.ask.CheckTask(pb.CheckTaskRequest(file=task_file("t", "nowhere"))),
         errors.master.SOURCE_UNKNOWN,
     )
+
+
+def test_an_evicted_leader_stands_back_until_it_may_lead_again(world: World) -> None:
+    evict = pb.OperateLeaderRequest(op=pb.OperateLeaderRequest.OP_EVICT)
+    first = world.leader("m1")
+    refused(lambda: world.ask.OperateLeader(evict), errors.master.EVICT_ALONE)
+    assert first.leads
+    second = world.master("m2")
+    until(lambda: len(world.ask.ListMember(pb.ListMemberRequest(master=True)).masters) == 2, "two masters")
+    refused(lambda: world.stubs[1].OperateLeader(evict), errors.master.NOT_LEADER)
+    assert world.stubs[0].OperateLeader(evict).result
+    assert not first.leads
+    until(lambda: second.leads, "m2 leads")
+    world.worker("w1")
+    assert world.create("s1").result
+    world.end_master()
+    with world.etcd.client() as client:
+        until(lambda: client.get(keys.master("m2")) is None, "m2 is gone")
+        assert client.get(keys.LEADER) is None
+    assert not first.leads
+    world.ask.OperateLeader(pb.OperateLeaderRequest(op=pb.OperateLeaderRequest.OP_CANCEL_EVICT))
+    until(lambda: first.leads, "m1 leads again")
+
+
+def test_a_dead_worker_is_forgotten_and_a_living_one_is_not(world: World) -> None:
+    world.leader()
+    world.worker("w1")
+    assert world.create("s1").result
+    forget = pb.OfflineMemberRequest(type="worker", name="w1")
+    refused(lambda: world.ask.OfflineMember(forget), errors.master.MEMBER_ALIVE)
+    world.workers.pop().vanish()
+    until(
+        lambda: [one.stage for one in world.ask.ListMember(pb.ListMemberRequest(worker=True)).workers] == ["offline"],
+        "w1 is offline",
+    )
+    assert "it held source s1" in world.ask.OfflineMember(forget).msg
+    assert not world.ask.ListMember(pb.ListMemberRequest(worker=True)).workers
+    refused(lambda: world.ask.OfflineMember(forget), errors.master.WORKER_UNKNOWN)
+    refused(
+        lambda: world.ask.OfflineMember(pb.OfflineMemberRequest(type="master", name="m1")), errors.master.MEMBER_ALIVE
+    )
+    refused(
+        lambda: world.ask.OfflineMember(pb.OfflineMemberRequest(type="master", name="x")), errors.master.MASTER_UNKNOWN
+    )
+    world.worker("w2")
+    until(lambda: world.workers[-1].source == "s1", "the source goes to whoever comes")

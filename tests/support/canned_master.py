@@ -95,6 +95,12 @@ class CannedMaster(MasterServicer):
     def Quarantine(self, request: pb.QuarantineRequest, context: grpc.ServicerContext) -> Any:
         return self._next("Quarantine", request)
 
+    def OperateLeader(self, request: pb.OperateLeaderRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("OperateLeader", request)
+
+    def OfflineMember(self, request: pb.OfflineMemberRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("OfflineMember", request)
+
     def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> Any:
         return self._next("GetConfig", request)
 

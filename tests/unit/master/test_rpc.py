@@ -57,6 +57,16 @@ class _Master(MasterServicer):
     def Quarantine(self, request: pb.QuarantineRequest, context: grpc.ServicerContext) -> pb.QuarantineResponse:
         raise NotImplementedError
 
+    def OperateLeader(
+        self, request: pb.OperateLeaderRequest, context: grpc.ServicerContext
+    ) -> pb.OperateLeaderResponse:
+        raise NotImplementedError
+
+    def OfflineMember(
+        self, request: pb.OfflineMemberRequest, context: grpc.ServicerContext
+    ) -> pb.OfflineMemberResponse:
+        raise NotImplementedError
+
     def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> pb.GetConfigResponse:
         raise NotImplementedError
 
