@@ -22,6 +22,7 @@ STYLES = [
     ("password: &p s3cret\nother: {password: *p}\n", 'password: &p "******"\nother: {password: *p}\n'),
     ("user: &p s3cret\npassword: *p\n", 'user: &p "******"\npassword: *p\n'),
     ("password: !!str s3cret\nport: 1\n", 'password: "******"\nport: 1\n'),
+    ("of:\n  - password: s3cret\n", 'of:\n  - password: "******"\n'),
     ("a: {ssl-key-base64: s3cret}\n", 'a: {ssl-key-base64: "******"}\n'),
     ("é: 1\npassword: 平仮名s3cret\n", 'é: 1\npassword: "******"\n'),
 ]

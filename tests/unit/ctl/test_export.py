@@ -71,7 +71,8 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     export.write(str(tmp_path / "empty"), SOURCES, [])
     before = contents(tmp_path / "empty")
-    refused(errors.ctl.EXPORT_INTO, export.write, str(tmp_path / "empty"), [], [TASK])
+    error = refused(errors.ctl.EXPORT_INTO, export.write, str(tmp_path / "empty"), [], [TASK])
+    assert "something is there already" in error.message
     assert contents(tmp_path / "empty") == before
     (tmp_path / "file").write_text("x")
     refused(errors.ctl.EXPORT_INTO, export.write, str(tmp_path / "file"), [], [])
