@@ -11,10 +11,10 @@ from proto import master_pb2 as pb
 
 
 @click.command("transfer-source", short_help="give a source to another worker")
-@click.argument("source", metavar="SOURCE-ID")
+@click.argument("source_id", metavar="SOURCE-ID")
 @click.argument("worker", metavar="WORKER")
 @shared()
-def transfer_source(source: str, worker: str) -> int:
+def transfer_source(source_id: str, worker: str) -> int:
     """Give a source to a free worker. Its tasks go on there from their checkpoints.
 
     \b
@@ -22,6 +22,6 @@ def transfer_source(source: str, worker: str) -> int:
         dmctl transfer-source mysql-01 worker-2
     """
     session = Session.current()
-    request = pb.TransferSourceRequest(source=source, worker=worker)
+    request = pb.TransferSourceRequest(source=source_id, worker=worker)
     answer = session.call("transfer-source", lambda master: master.TransferSource, request)
     return session.show("transfer-source", answer, lambda: as_table.transfer_source(answer))

@@ -90,8 +90,7 @@ class _Asked:
             check_goes_on(self.log.source, state, position.gtid_set, position)
             if self.info.is_mariadb and _parts(gtid_set_at(self.session, position)) != _parts(position.gtid_set):
                 raise self._other(f"GTID {position.gtid_set} does not end there")
-        wanted = self._tail()
-        begin = wanted[0][0] if wanted else position.pos
+        begin, wanted = self._tail()
         found = {(at, server) for at, server, _ in self._lines(position.file, begin, position.pos)}
         missing = [pos for pos, server in wanted if (pos, server) not in found]
         if missing:
@@ -145,24 +144,25 @@ class _Asked:
                 if gtid is not None:
                     yield gtid
 
-    def _tail(self) -> list[tuple[int, int]]:
-        """(end, server id) of the last events that were read of the place's file."""
+    def _tail(self) -> tuple[int, list[tuple[int, int]]]:
+        """Where the last events that were read of the place's file begin, and (end, server id) of each."""
         head = self.log.head()
         segments = self.log.segments()
         if not segments or head.position.file != self.position.file:
-            return []
+            return self.position.pos, []
         segment = segments[-1]
         index = self.log.index_of(segment)
         entry = index.before(max(head.offset.byte - _TAIL_BYTES, segment.begin.byte))
         with relay_path(self.log.directory, segment.number).open("rb") as file:
             file.seek(entry.byte)
             data = memoryview(file.read(head.offset.byte - entry.byte))
-        found: list[tuple[int, int]] = []
+        begin, found = self.position.pos, list[tuple[int, int]]()
         for header, event in events(data, 0):
             # Artificial events have no place. The server id stands behind type and time stamp.
             if header.log_pos > entry.position.pos:
+                begin = min(begin, header.log_pos - header.size)
                 found.append((header.log_pos, int.from_bytes(event[5:9], "little")))
-        return found[:_LINES]
+        return begin, found
 
     def _lines(self, file: str, begin: int, end: int | None) -> Iterator[tuple[int, int, tuple[str, str]]]:
         """(end, server id, (kind, info)) of the events of ``file`` that begin from ``begin`` on."""
