@@ -31,6 +31,7 @@ _SCAN_SECONDS = 60.0
 _LINES = 5000
 _FIRST_LINES = 4
 _TAIL_BYTES = 64 * 1024
+_WRAPS = 1 << 32  # an event tells the lower half of its place
 _WRONG_OFFSET = 1220  # ER_ERROR_WHEN_EXECUTING_COMMAND
 
 
@@ -148,7 +149,7 @@ class _Asked:
         """Where the last events that were read of the place's file begin, and (end, server id) of each."""
         head = self.log.head()
         segments = self.log.segments()
-        if not segments or head.position.file != self.position.file:
+        if not segments or head.position.file != self.position.file or self.position.pos >= _WRAPS:
             return self.position.pos, []
         segment = segments[-1]
         index = self.log.index_of(segment)
