@@ -36,7 +36,7 @@ def check_switch(
     proof = relay.prove_switch(Endpoint.from_proto(getattr(source, "from")), lowest)
     if not proof.same:
         for one in subtasks:
-            doing = at_target(one, lambda session, one=one: _busy(session, one))
+            doing = at_target(one, lambda session, one=one: busy_with(session, one))
             if doing:
                 raise errors.relay.SWITCH_BUSY(source=source.source_id, task=one.task, doing=doing)
     return worker_pb2.CheckSwitchResponse(server=proof.server, same_server=proof.same, proof=proof.text)
@@ -56,7 +56,7 @@ def _places(subtask: config_pb2.SubTaskConfig) -> tuple[SourcePosition, ...]:
     return at_target(subtask, read)
 
 
-def _busy(session: Session, subtask: config_pb2.SubTaskConfig) -> str:
+def busy_with(session: Session, subtask: config_pb2.SubTaskConfig) -> str:
     """What the task is at that holds places or rows of the server before beside its lanes; "" for nothing.
 
     Raises ``pymysql.MySQLError``.

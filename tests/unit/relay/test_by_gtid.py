@@ -16,7 +16,7 @@ from tests.unit.relay.rig import Rig
 from worker.binlog.events import EventType
 from worker.binlog.gtids import parse_gtid
 from worker.position import RelayOffset, SourcePosition
-from worker.relay.positions import locate, reaches_back
+from worker.relay.positions import locate, reaches_back, server_behind
 from worker.relay.start import FromFile
 from worker.unit import StopSignal
 
@@ -218,3 +218,21 @@ def test_the_gtids_before_a_place_are_found_out_by_reading_its_file(tmp_path: Pa
     assert rig.log.first().position.gtid_set.endswith(":1-4")
     assert rig.log.head().position.gtid_set.endswith(":1-6")
     rig.appender.close()
+
+
+def test_it_is_known_from_whom_what_follows_came(rig: Rig) -> None:
+    write(rig.source, 1, 2, 0, 3)
+    rig.fetch()
+    begin, end = rig.log.first().offset, rig.log.head().offset
+    assert server_behind(rig.log, end) == server_behind(rig.log, begin) == "a"
+    other = like(rig.source)
+    write(other, 1, 2, 3, 4)
+    rig.fetch_by_gtid(other, "b")
+    assert server_behind(rig.log, begin) == "a"
+    assert server_behind(rig.log, end) == "b", "all of the server before is behind it"
+    assert server_behind(rig.log, rig.log.head().offset) == "b"
+    # What the server before had when it was first read is kept with its part of the log.
+    rig.log.executed("0-1-7")
+    rig.log.executed("0-1-9")
+    rig.reopen()
+    assert [part.executed for part in rig.log.require().parts] == ["", "0-1-7"]
