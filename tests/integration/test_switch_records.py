@@ -11,9 +11,16 @@ from proto import config_pb2 as config
 from tests.support.mariadb import MariaDB
 from worker import meta
 from worker.connection import Endpoint, Session, Side, connect
+from worker.ddl import parked
+from worker.ddl.parked import Parked
+from worker.ddl.records import StatementPlace
+from worker.ddl.session import PLAIN
+from worker.position import SourcePosition
 from worker.switch import busy_with
 
 WHO = ("dm_meta", "t", "s")
+_HERE = SourcePosition("bin.000001", 4)
+WAITS = Parked(1, "ALTER TABLE t1 ADD n INT", "shop_01", 0, False, PLAIN, StatementPlace(_HERE, 0), _HERE, 1.0)
 _SUBTASK = "UPDATE dm_meta.subtask SET "
 
 
@@ -51,5 +58,8 @@ def test_what_a_task_may_be_at(session: Session) -> None:
     assert busy_with(session, subtask) == "has tables that join it"
     _run(session, _SUBTASK + "joining = ''", "INSERT INTO dm_meta.parked_table VALUES ('t', 'other', 1, '{}')")
     assert busy_with(session, subtask) == ""
+    parked.write(session, *WHO, {1: WAITS})
+    assert "wait before a sharding DDL" in busy_with(session, subtask)
+    parked.forget(session, *WHO, [1])
     _run(session, _SUBTASK + "phase = 'finished'")
     assert busy_with(session, ending) == ""
