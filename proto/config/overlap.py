@@ -19,8 +19,9 @@ from proto.config.selector import Selector, ranked
 
 _FILLERS = ("", "1", "01", "a", "_1", "_a")
 _CHARACTERS = "a1_0b2zA9-$"
-_MAX_RULES = 200
-"""Of one source; more are left to the pre-check: pairs grow with the square."""
+_MAX_RULES = 100
+_MAX_WORK = 1_000_000
+"""Rules and patterns looked at for one source; what is beyond is left to the pre-check, which looks at real tables."""
 _TOKEN = re.compile(r"\[[^\]]+\]|.", re.DOTALL)
 
 
@@ -60,27 +61,32 @@ def overlaps(routes: Mapping[str, Route], lists: Lists, *, case_sensitive: bool)
         )
         for name, route in routes.items()
     ][:_MAX_RULES]
+    each = len(rules) + len(lists.do_tables) + len(lists.ignore_tables) + len(lists.do_dbs) + len(lists.ignore_dbs) + 1
+    budget = iter(range(_MAX_WORK // each))
     for one, two in itertools.combinations(rules, 2):
         if one.selector.more_specific_than(two.selector) or two.selector.more_specific_than(one.selector):
             continue
-        example = next(_examples(one, two, rules, lists, case_sensitive), None)
+        found = (names for names, _ in zip(_examples(one, two, rules, lists, case_sensitive), budget, strict=False))
+        example = next((names for names in found if names is not None), None)
         if example is not None:
             yield Overlap(one.name, two.name, *example)
 
 
 def _examples(
     one: _Rule, two: _Rule, rules: list[_Rule], lists: Lists, case_sensitive: bool
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, str] | None]:
+    """Tables that prove it; None for each that was looked at and proves nothing."""
     schemas = _common(one.route.schema_pattern, two.route.schema_pattern, case_sensitive)
     tables = _common(one.route.table_pattern or "*", two.route.table_pattern or "*", case_sensitive)
     for schema, table in itertools.product(schemas, tables):
         if not (one.selector.matches(schema, table) and two.selector.matches(schema, table)):
+            yield None
             continue
         if one.target(table) == two.target(table) or schema.lower() in SYSTEM_SCHEMAS:
+            yield None
             continue
         best = ranked(rules, schema, table).best
-        if one in best and two in best and lists.passes(schema, table):
-            yield schema, table
+        yield (schema, table) if one in best and two in best and lists.passes(schema, table) else None
 
 
 def _common(one: str, two: str, case_sensitive: bool) -> tuple[str, ...]:

@@ -162,7 +162,7 @@ def _instance_number_notes(document: Document, task: TaskModel) -> tuple[str, ..
     """Sources that share an instance number: right only if schema or table numbers tell them apart."""
     sources: dict[str, list[str]] = {}
     for instance in task.mysql_instances:
-        rules = [task.column_mappings[name] for name in instance.column_mapping_rules]
+        rules = [task.column_mappings[name] for name in instance.column_mapping_rules if name in task.column_mappings]
         for number in dict.fromkeys(rule.arguments[0] for rule in rules if rule.expression == "partition id"):
             sources.setdefault(number.lstrip("0"), []).append(instance.source_id)
     line = document.line(("column-mappings",))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -24,7 +25,10 @@ Tree: TypeAlias = "str | list[Tree] | dict[str, Tree] | None"
 """None is YAML's null: ``key:`` without a value, ``~`` or ``null``."""
 
 MAX_BYTES = 1024 * 1024
-"""Of a configuration file. A task of ten thousand tables, one by one, has 600 KB; patterns make it ten lines."""
+"""Of a configuration file."""
+_MAX_WRITTEN = 30_000
+"""Values that a file may hold, keys included: six thousand tables, one by one. Reading as many takes seconds."""
+_MAX_DEPTH = 100
 
 _MAX_NODES = 100_000
 """Bound on values after aliases are expanded; a few nested aliases would otherwise fill the memory."""
@@ -101,10 +105,18 @@ def compose(text: str, file: str) -> tuple[Document | None, list[ConfigFinding]]
         message = f"{size} characters are more than a configuration file may have ({MAX_BYTES})"
         return None, [ConfigFinding(file, 1, 1, "", message, spec=config.TOO_LARGE)]
     walk = _Walk(file)
+    if _open_brackets(text) > _MAX_DEPTH:
+        # Each open bracket may be a key's beginning until its line ends: the scanner's work grows with the square.
+        return None, [ConfigFinding(file, 1, 1, "", "not YAML: nested too deeply", spec=config.NOT_YAML)]
     try:
         # What some editors put before the text (U+FEFF) is no part of it; places stay as the editor shows them.
-        node = YAML(typ="safe", pure=True).compose(text.removeprefix("\ufeff"))
+        reader = YAML(typ="safe", pure=True)
+        reader.Composer = _Composer
+        node = reader.compose(text.removeprefix("\ufeff"))
         root = walk.tree(node, (), ()) if node is not None else {}
+    except _TooMuch:
+        message = f"more than {_MAX_WRITTEN} keys and values; patterns name many tables in one line"
+        return None, [ConfigFinding(file, 1, 1, "", message, spec=config.TOO_LARGE)]
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -150,6 +162,38 @@ def read_file(path: Path) -> str:
         raise config.UNREADABLE(file=path, reason=error.strerror or "input/output error") from error
     except UnicodeDecodeError as error:
         raise config.UNREADABLE(file=path, reason=f"byte {error.start} is not UTF-8") from error
+
+
+class _TooMuch(Exception):
+    """The file holds more values than may be read."""
+
+
+class _Composer(Composer):
+    """Stops at a bound, before all of a file is read."""
+
+    _written = 0
+    _inside = 0
+
+    def compose_node(self, parent: object, index: object) -> Node | None:
+        self.warn_double_anchors = False  # a second anchor of a name is YAML, and no matter for stderr
+        self._written += 1
+        self._inside += 1
+        if self._written > _MAX_WRITTEN:
+            raise _TooMuch
+        if self._inside > _MAX_DEPTH:
+            raise RecursionError
+        node = super().compose_node(parent, index)
+        self._inside -= 1
+        return node
+
+
+def _open_brackets(text: str) -> int:
+    """The most brackets of flow style that are open at once, wherever they stand."""
+    most = depth = 0
+    for bracket in re.finditer(r"[\[\]{}]", text):
+        depth = max(0, depth + (1 if bracket[0] in "[{" else -1))
+        most = max(most, depth)
+    return most
 
 
 class _Walk:

@@ -47,6 +47,12 @@ def test_all_findings_at_once_also_those_behind_a_misspelt_key() -> None:
     assert not any("is used by no source" in line for line in lines)
 
 
+def test_notes_of_a_file_with_dangling_names() -> None:
+    checked = check_text(TASK.replace("[m1]", "[m2]"), "t.yaml")
+    assert any("there is no m2 in column-mappings" in str(found) for found in checked.findings)
+    assert checked.notes
+
+
 def test_notes_name_their_lines() -> None:
     checked = check_text(TASK + "timezone: UTC\n", "t.yaml")
     assert [str(note).split(": no effect")[0] for note in checked.notes][-1] == "t.yaml:47: note: timezone"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import cast
 
 import pytest
@@ -12,7 +13,8 @@ from proto import errors
 from proto.config.daemon import parse_master, parse_worker
 from proto.config.source import parse_source
 from proto.config.task import parse_task
-from proto.config.yamlfile import Document, Place, read
+from proto.config.tomlfile import compose_toml
+from proto.config.yamlfile import Document, Place, compose, read
 from proto.errors import ShardmergeError
 from tests.unit.config.samples import SOURCE, TASK
 
@@ -53,6 +55,15 @@ def test_duplicate_key_names_both_lines() -> None:
         ("\x00", "does not allow"),
         ('a: "\\U99999999"', "does not allow"),
         ("[" * 3000, "nested too deeply"),
+        ("[{" * 300 + "}]" * 300, "nested too deeply"),
+        ("- " * 3000, "nested too deeply"),
+        ("? " * 3000, "nested too deeply"),
+        ("".join(f"{' ' * n}a:\n" for n in range(300)), "nested too deeply"),
+        ("a:\n" + "- b\n" * 40_000, "more than 30000 keys and values"),
+        ("a: " + "b" * 2**20, "characters are more than a configuration file may have"),
+        ("a:\n\t- b", "not YAML"),
+        ('a: "\\ud800"', "half of a surrogate pair"),
+        ('"\\ud800": a', "a key must be text"),
         ("- a\n- b", "must be a mapping"),
         ("just text", "must be a mapping"),
         ("a: !!python/object:os.system x", "tags are not supported"),
@@ -63,6 +74,34 @@ def test_duplicate_key_names_both_lines() -> None:
 )
 def test_refused(text: str, says: str) -> None:
     assert says in refused(text + "\n").message
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_editors_put_into_files() -> None:
+    assert read("\ufeffa: 1\r\nb: 2\r\n", "f.yaml").root == {"a": "1", "b": "2"}
+    assert read("\ufeff", "f.yaml").root == {}
+    assert read("---\na: ä漢\U0001f600\n...\n", "f.yaml").root == {"a": "ä漢\U0001f600"}
+    document = read("a: &x 1\nb: &x 2\nc: *x\n", "f.yaml")
+    assert document.root["c"] == "2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [" + "a, " * 340_000 + "]",
+        "".join(f"k{n}: {n}\n" for n in range(60_000)),
+        'a: "' + "x\\n" * 340_000 + '"',
+        "#x\n" * 340_000,
+        "[" * 1_000_000,
+        "&a " * 300_000,
+        "a: " * 300_000,
+    ],
+)
+def test_the_largest_files_are_answered_soon(text: str) -> None:
+    begun = time.monotonic()
+    compose(text, "f.yaml")
+    compose_toml(text, "f.toml")
+    assert time.monotonic() - begun < 60
 
 
 def test_alias_bomb_is_refused_quickly() -> None:

@@ -1,8 +1,11 @@
 from typing import TextIO
 
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.nodes import Node
 
 class YAML:
+    Composer: type[Composer]
+    max_depth: int | None
     def __init__(self, *, typ: str = ..., pure: bool = ...) -> None: ...
     def compose(self, stream: str) -> Node | None: ...
     def dump(self, data: object, stream: TextIO) -> None: ...
