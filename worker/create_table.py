@@ -7,6 +7,7 @@ What is not named below is passed through as the server printed it.
 
 * Foreign keys go: the target holds other tables, and rows arrive in another order than at the source.
 * Names of CHECK constraints go: on MySQL they are unique per schema, and one target schema takes in many.
+* What routes extract from names comes as columns of its own.
 * AUTO_INCREMENT goes: ids come from the sources. A `partition id` column becomes BIGINT; a CHAR or VARCHAR
   column with a prefix or suffix becomes longer by it.
 * Collations are written out: a charset's default collation differs between servers and versions. One that the
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from worker.connection import quote_name
-from worker.plan import AddPrefix, AddSuffix, ColumnPlan, PartitionId
+from worker.plan import AddPrefix, AddSuffix, ColumnPlan, Constant, PartitionId
 from worker.table import Column
 
 _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
@@ -40,6 +41,10 @@ _COMMENT = re.compile(r"\bCOMMENT='", re.IGNORECASE)
 _MYSQL_COLLECTION, _COLLECTION = " geomcollection", " geometrycollection"
 """MySQL 8 and newer print the short name, which MariaDB does not know; all take the long one."""
 _SIZED_TEXT = re.compile(r"((?:var)?char)\((\d+)\)")
+
+
+CONSTANT_TYPE = "varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+"""Of a column that holds what a route extracts from a name."""
 
 
 class UnreadableCreateTable(ValueError):
@@ -159,6 +164,7 @@ def merged_create_table(
                 raise UnreadableCreateTable(f"column {name} is not among the table's columns")
             text = _column_item(item, own.end(), by_name[name], plans.get(name), replaced)
         items.append(_rename(text, renamed) if renamed else text)
+    items += (f"{quote_name(plan.target_name)} {CONSTANT_TYPE} NOT NULL" for plan in written if plan.is_constant)
     default = replaced.get(collation, collation)
     options = f"ENGINE=InnoDB DEFAULT CHARSET={default.split('_', 1)[0]} COLLATE={default}"
     if parsed.comment:
@@ -171,7 +177,7 @@ def widened_type(plan: ColumnPlan) -> str:
     """The target's COLUMN_TYPE that holds every mapped value of the column."""
     column = plan.column
     match plan.mapping:
-        case None:
+        case None | Constant():
             return column.type_text
         case PartitionId():
             return "bigint unsigned" if column.unsigned else "bigint"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from worker.create_table import widened_type
-from worker.plan import ColumnPlan, PartitionId
+from worker.plan import ColumnPlan, Constant, PartitionId
 from worker.table import FIXED_BINARY, Column, ValueKind
 
 _BASE = re.compile(r"[a-z]+")
@@ -40,6 +40,12 @@ def misfit(plan: ColumnPlan, target: Column) -> str | None:
         return "it is generated at the target"
     if source.nullable and not target.nullable:
         return "NULL is allowed at the source only"
+    if isinstance(plan.mapping, Constant):
+        text = plan.mapping.text
+        kind = "varchar" if text.endswith(" ") else "char"
+        if target.kind is ValueKind.STRING and _text_holds(f"{kind}({len(text)})", target.type_text):
+            return None
+        return f"it is to hold the text {plan.mapping.text!r}, and is {target.type_text} at the target"
     needed = widened_type(plan)
     if isinstance(plan.mapping, PartitionId):
         return None if base_type(target.type_text) == "bigint" else f"{needed} is needed for `partition id`"

@@ -36,17 +36,29 @@ class AddSuffix:
     text: str
 
 
-Mapping = PartitionId | AddPrefix | AddSuffix
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same text in each row: what a route extracts from a name. The shard table has no such column."""
+
+    text: str
+
+
+Mapping = PartitionId | AddPrefix | AddSuffix | Constant
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """One written column: index in the source table's row image, its name at the target, its mapping."""
+    """One written column: index in the source table's row image (-1: of a Constant), its name at the target, its
+    mapping."""
 
     index: int
     column: Column
     target_name: str
     mapping: Mapping | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        return isinstance(self.mapping, Constant)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,8 +81,9 @@ class TargetTable:
 class TablePlan:
     """What becomes of one shard table's rows.
 
-    ``columns``: the columns that are written, in source order (generated ones are absent).
-    ``key``: indexes into ``columns`` of the identifying key; () for a table without a key.
+    ``columns``: the columns that are written, in source order (generated ones are absent), then the constant ones.
+    ``key``: indexes into ``columns`` of the identifying key; () for a table without a key. Constant columns belong to
+    the key, at its end: they tell shard tables apart where the target's key does.
     ``one_lane``: the target has a further unique key, so order between its rows matters.
     ``shard``: a number unique among this subtask's plans, to tell owners of a key apart. ``loose``: changes of the
     table may be passed over by rules, so that it is not known which of its keys the target holds. ``own_keys``: no
@@ -91,6 +104,11 @@ class TablePlan:
     own_keys: bool = False
     passed_over: int = 0
     stops: int = 0
+
+    @property
+    def source_key(self) -> tuple[int, ...]:
+        """Of ``key``, what the shard table has itself."""
+        return tuple(index for index in self.key if not self.columns[index].is_constant)
 
     @property
     def target(self) -> TargetTable:

@@ -14,6 +14,7 @@ from proto import errors
 from proto.config.names import SYSTEM_SCHEMAS
 from proto.errors import ShardmergeError
 from worker.connection import Session, quote_name, rows, text_of
+from worker.plan import ColumnPlan
 from worker.table import FIXED_BINARY, Column, Table, ValueKind
 
 _KINDS = {
@@ -360,6 +361,11 @@ def select_expression(column: Column) -> str:
             return name
 
 
-def select_list(columns: Iterable[Column]) -> str:
-    """The expressions of the columns, joined for a SELECT."""
-    return ", ".join(select_expression(column) for column in columns)
+def select_written(item: ColumnPlan) -> str:
+    """:func:`select_expression` of a written column; what is constant is not read, but has its place in the row."""
+    return "''" if item.is_constant else select_expression(item.column)
+
+
+def select_list(items: Iterable[ColumnPlan]) -> str:
+    """The expressions of written columns, joined for a SELECT."""
+    return ", ".join(map(select_written, items))

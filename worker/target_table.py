@@ -298,7 +298,7 @@ def _differences(plan: TablePlan, found: Table, required: frozenset[str]) -> lis
     names = {written.target_name.lower() for written in plan.columns}
     differences.extend(f"target column {name} has no default and is not written" for name in sorted(required - names))
     if plan.key and not _has_key(plan, found):
-        columns = ", ".join(plan.columns[index].target_name for index in plan.key)
+        columns = ", ".join(plan.columns[index].target_name for index in plan.source_key)
         differences.append(f"the target has no unique key over exactly ({columns})")
     return differences
 
@@ -308,8 +308,9 @@ def _key_names(plan: TablePlan) -> frozenset[str]:
 
 
 def _has_key(plan: TablePlan, found: Table) -> bool:
-    wanted = _key_names(plan)
-    return any(frozenset(name.lower() for name in unique) == wanted for unique in found.unique_keys)
+    """Whether a unique key tells the plan's rows apart: without the constant columns, or with some of them."""
+    own = frozenset(plan.columns[index].target_name.lower() for index in plan.source_key)
+    return any(own <= frozenset(name.lower() for name in unique) <= _key_names(plan) for unique in found.unique_keys)
 
 
 def _facts(plans: Sequence[TablePlan], found: Table, created: bool) -> TargetFacts:
@@ -320,11 +321,15 @@ def _facts(plans: Sequence[TablePlan], found: Table, created: bool) -> TargetFac
         # Shards that identify their rows differently: no single key speaks for the target table.
         return TargetFacts(created, (), found.unique_keys, False)
     [wanted] = keys
-    further = tuple(unique for unique in found.unique_keys if frozenset(name.lower() for name in unique) != wanted)
+    own = frozenset(plans[0].columns[index].target_name.lower() for index in plans[0].source_key)
+    # What a shard table has in each of its rows tells none of them from another.
+    further = tuple(
+        unique for unique in found.unique_keys if not own <= frozenset(name.lower() for name in unique) <= wanted
+    )
     key = tuple(plans[0].columns[index].target_name for index in plans[0].key)
     exact = all(
         by_name[name].kind in _EXACT_KINDS
-        and all(plan.columns[index].column.kind in _EXACT_KINDS for plan in plans for index in plan.key)
-        for name in wanted
+        and all(plan.columns[index].column.kind in _EXACT_KINDS for plan in plans for index in plan.source_key)
+        for name in own
     )
     return TargetFacts(created, key, further, exact)

@@ -225,15 +225,6 @@ def _not_supported(document: Document, task: TaskModel) -> Iterator[ConfigFindin
         yield refuse(("expression-filter", name), "expression filters are not supported yet")
     for name in task.transforms:
         yield refuse(("transforms", name), "transforms are not supported yet")
-    for name, route in task.routes.items():
-        extracts = {
-            "extract-table": route.extract_table,
-            "extract-schema": route.extract_schema,
-            "extract-source": route.extract_source,
-        }
-        for key, extract in extracts.items():
-            if extract is not None:
-                yield refuse(("routes", name, key), "extract columns are not supported yet")
     for name, block in task.mydumpers.items():
         yield from _dump_filters(document, ("mydumpers", name), block)
     for index, instance in enumerate(task.mysql_instances):

@@ -188,3 +188,11 @@ SECRET_KEY_UNUSABLE = _define(
     workaround="Make one with `dmctl encrypt --new-key FILE`; the users of dmctl, dm-master and dm-worker must be "
     "able to read it.",
 )
+EXTRACT_CLASH = _define(
+    11010,
+    "extracted-column-clash",
+    scope=Scope.CONFIG,
+    message="source {source}: {schema}.{table} goes by a route that adds the column {column}, and has a column of that "
+    "name already",
+    workaround="Give the extracted column another name, or drop or rename the column of the shard table.",
+)

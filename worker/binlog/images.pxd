@@ -14,6 +14,7 @@ cdef class ImageReader:
     cdef list codecs
     cdef list written
     cdef list key_codecs
+    cdef list source_key_codecs
     cdef bytes hashed
     cdef Py_ssize_t keys
     cdef unsigned int seed

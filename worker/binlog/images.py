@@ -78,8 +78,12 @@ class ImageReader:
         self.keys = keys
         self.at = 0
         by_slot = {codec.slot: codec for codec in codecs if codec.slot >= 0}
+        for slot, written in enumerate(plan.columns):
+            if written.is_constant:
+                by_slot[slot] = ColumnCodec(plan.table, written.column, slot, -1, written.mapping, plan.source)
         self.written = [by_slot[slot] for slot in sorted(by_slot)]
         self.key_codecs = [by_slot[slot] for slot in plan.key]
+        self.source_key_codecs = [by_slot[slot] for slot in plan.source_key]
         hashed = hash_indexes(plan)
         self.hashed = bytes(at in hashed for at in range(len(plan.key)))
         self.seed = crc_seed(plan)
@@ -457,7 +461,7 @@ class ImageReader:
     def _literal(self, codec: ColumnCodec, data: cython.p_uchar, mapped: cython.bint) -> bytes:
         """The value that was scanned."""
         if codec.start < 0:
-            return _NULL
+            return codec.absent
         try:
             return codec.of_wire(data, codec.start, codec.stop, mapped)
         except Unreadable:
@@ -471,8 +475,8 @@ class ImageReader:
     @cython.cfunc
     def _source_key(self, data: cython.p_uchar) -> Literals:
         """The scanned image's key before mapping."""
-        values: list[bytes] = [_NULL] * len(self.key_codecs)
-        return self._tuple(self.key_codecs, values, data, False)
+        values: list[bytes] = [_NULL] * len(self.source_key_codecs)
+        return self._tuple(self.source_key_codecs, values, data, False)
 
     @cython.cfunc
     def _tuple(
@@ -486,7 +490,7 @@ class ImageReader:
             for at in range(len(codecs)):
                 i = at
                 codec = codecs[at]
-                values[at] = _NULL if codec.start < 0 else codec.of_wire(data, codec.start, codec.stop, mapped)
+                values[at] = codec.absent if codec.start < 0 else codec.of_wire(data, codec.start, codec.stop, mapped)
         except Unreadable:
             codec = codecs[i]
             raise codec.unreadable(_cut(data, codec.start, codec.stop)) from None

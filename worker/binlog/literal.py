@@ -43,7 +43,7 @@ class RowWriter:
             ColumnCodec(plan.table, written.column, slot, -1, written.mapping, source)
             for slot, written in enumerate(plan.columns)
         ]
-        self._key = plan.key
+        self._key = plan.source_key
 
     @property
     def codecs(self) -> list[ColumnCodec]:

@@ -18,6 +18,8 @@ cdef class ColumnCodec:
     cdef int scale
     cdef Py_ssize_t pad
     cdef bint mapped
+    cdef bint constant
+    cdef bytes absent
     cdef bint partition
     cdef unsigned long long id_prefix
     cdef unsigned long long id_most

@@ -20,7 +20,7 @@ from worker.binlog.charsets import affix_bytes, introducer, is_ascii_superset
 from worker.binlog.jsondiff import apply_diffs
 from worker.binlog.jsonliteral import literal_of_text, literal_of_value
 from worker.binlog.jsontext import BadJson
-from worker.plan import AddPrefix, Mapping, PartitionId
+from worker.plan import AddPrefix, Constant, Mapping, PartitionId
 from worker.table import Column, Table, ValueKind
 
 _float_of = struct.Struct("<f").unpack
@@ -202,6 +202,7 @@ class ColumnCodec:
 
     ``fixed``: bytes of a value in a row image, or -1 when a length of ``length_bytes`` bytes stands before it; set by
     :meth:`bind`. ``slot``: index among the written columns, -1 when the column is not written; ``key_slot`` likewise.
+    ``absent``: the literal where no value is: NULL, or that of a Constant, which has no value in any image.
     """
 
     def __init__(
@@ -226,6 +227,8 @@ class ColumnCodec:
         self.scale = 0
         self.pad = column.length if column.kind == ValueKind.BINARY else 0
         self.mapped = mapping is not None
+        self.constant = isinstance(mapping, Constant)
+        self.absent = _NULL
         self.partition = isinstance(mapping, PartitionId)
         self.id_prefix = 0
         self.id_most = 0
@@ -257,6 +260,8 @@ class ColumnCodec:
             self.id_most = (1 << mapping.bits) - 1
             if column.kind not in (ValueKind.INTEGER, ValueKind.STRING):
                 raise self.refused("`partition id` maps integers and texts of digits only")
+        elif isinstance(mapping, Constant):
+            self.absent = self.quoted(mapping.text.encode())
         elif mapping is not None:
             if column.kind != ValueKind.STRING:
                 raise self.refused("`add prefix` and `add suffix` map texts only")
@@ -335,8 +340,8 @@ class ColumnCodec:
 
         Raises UNREADABLE_VALUE, ID_OVERFLOW.
         """
-        if text is None:
-            return _NULL
+        if text is None or self.constant:
+            return self.absent
         try:
             return self._of_text(text, mapped)
         except (Unreadable, BadJson):
@@ -431,7 +436,7 @@ class ColumnCodec:
     def most_bytes(self) -> cython.Py_ssize_t:
         """At most so many bytes :meth:`put_wire` writes for the value at hand; 0: it does not write this kind."""
         if self.kind == _INTEGER or self.start < 0:
-            return 24
+            return 0 if self.constant else 24
         if self.kind == _STRING and self.quotable and not self.mapped:
             return 2 * (self.stop - self.start) + 2
         return 0

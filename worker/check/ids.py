@@ -45,7 +45,7 @@ def _ids(view: SourceView, plans: Sequence[TablePlan]) -> Iterator[pb.CheckResul
 
 def _counts_by_itself(plan: TablePlan) -> bool:
     """Whether the key is a counter of its own table that goes to the target as it is."""
-    key: Sequence[ColumnPlan] = [plan.columns[index] for index in plan.key]
+    key: Sequence[ColumnPlan] = [plan.columns[index] for index in plan.source_key]
     return len(key) == 1 and key[0].column.auto_increment and key[0].mapping is None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from proto import worker_pb2 as pb
 from worker.connection import Session, quote_name
-from worker.plan import AddPrefix, AddSuffix, ColumnPlan, PartitionId, TablePlan
+from worker.plan import AddPrefix, AddSuffix, ColumnPlan, Constant, PartitionId, TablePlan
 from worker.table import Column, Table, ValueKind
 from worker.target_table import find_target
 
@@ -42,7 +42,9 @@ class KeyColumn:
 
     @property
     def word(self) -> str:
-        """Its form; "" when it has none."""
+        """Its form; "" when it has none, as an extracted column: the shard table cannot be asked for it."""
+        if self.item.is_constant:
+            return ""
         word = _WORDS.get(self.item.column.kind, "")
         return f"{word} {self.item.column.type_text}" if word in _SCALED else word
 
@@ -78,6 +80,8 @@ class KeyColumn:
                 return affix.encode().hex().upper() + text
             case AddSuffix(text=affix):
                 return text + affix.encode().hex().upper()
+            case Constant(text=extracted):
+                return extracted.encode().hex().upper()
             case None:
                 return text
 
@@ -93,6 +97,8 @@ class KeyColumn:
             case AddSuffix(text=affix):
                 put = affix.encode().hex().upper()
                 return text[: len(text) - len(put)] if text.endswith(put) else None
+            case Constant():
+                return None
             case None:
                 return text
 
@@ -160,7 +166,7 @@ class MergedKey:
     def to_proto(self) -> pb.KeyShard:
         """Without range and samples."""
         table = self.plan.table
-        lacking = [column.item.column for column in self.columns if not column.word]
+        lacking = [column for column in self.columns if not column.word]
         return pb.KeyShard(
             source=self.plan.source,
             schema=table.schema,
@@ -171,8 +177,15 @@ class MergedKey:
             form=self.form,
             unique=self.unique,
             along_index=self.along_index,
-            why=f"column {lacking[0].name} of {table.schema}.{table.name} is {lacking[0].type_text}" if lacking else "",
+            why=_why_not(lacking[0], table) if lacking else "",
         )
+
+
+def _why_not(lacking: KeyColumn, table: Table) -> str:
+    column = lacking.item.column
+    if lacking.item.is_constant:
+        return f"column {column.name} is extracted from names, {table.schema}.{table.name} does not hold it"
+    return f"column {column.name} of {table.schema}.{table.name} is {column.type_text}"
 
 
 def merged_keys(target: Session | None, plans: Sequence[TablePlan]) -> list[MergedKey]:

@@ -26,7 +26,7 @@ from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
 from worker.check.keyed import KeyColumn, MergedKey
 from worker.connection import Endpoint, Session, Side, coding, connect, rows, server_info, text_of
-from worker.plan import AddPrefix, AddSuffix
+from worker.plan import AddPrefix, AddSuffix, PartitionId
 from worker.target_table import NO_SUCH_COLLATION
 from worker.trouble import errno_of
 
@@ -200,10 +200,10 @@ def _compared(column: KeyColumn, spaces: dict[str, str]) -> str:
         match column.item.mapping:
             case None:
                 return column.read
-            case AddPrefix() | AddSuffix():
+            case PartitionId(prefix=prefix):
+                return f"CAST({column.name} + {prefix} AS CHAR)"
+            case _:
                 return _affixed(column, column.read)
-            case partition:
-                return f"CAST({column.name} + {partition.prefix} AS CHAR)"
     charset = column.collation.partition("_")[0]
     text = _affixed(column, f"CONVERT({column.name} USING utf8mb4)")
     weights = f"HEX(WEIGHT_STRING(CONVERT({text} USING {charset}) COLLATE {column.collation}))"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from worker.binlog.charsets import affix_bytes
 from worker.connection import quote_name
-from worker.plan import AddPrefix, ColumnPlan, PartitionId
+from worker.plan import AddPrefix, ColumnPlan, Constant, PartitionId
 from worker.schema import select_expression
 from worker.table import Column, ValueKind
 
@@ -156,6 +156,8 @@ def _texts(item: ColumnPlan, target: Column) -> tuple[str, str]:
     ours, theirs = (_bytes(ours), _bytes(theirs)) if same else (_utf8(ours), _utf8(theirs))
     if item.mapping is None:
         return ours, theirs
+    if isinstance(item.mapping, Constant):
+        return f"X'{item.mapping.text.encode().hex()}'", _utf8(quote_name(target.name))
     if isinstance(item.mapping, PartitionId):
         raise NotComparable(f"column {item.target_name}: `partition id` of a text")
     affix = affix_bytes(item.mapping.text, item.column.charset if same else "utf8mb4")

@@ -14,9 +14,9 @@ from worker.binlog.charsets import affix_bytes
 from worker.binlog.literal import RowWriter, literal
 from worker.compare.canonical import NotComparable, same_charset
 from worker.connection import quote_name
-from worker.plan import AddPrefix, ColumnPlan, PartitionId, TablePlan
+from worker.plan import AddPrefix, ColumnPlan, Constant, PartitionId, TablePlan
 from worker.rows import Literals
-from worker.schema import select_expression
+from worker.schema import select_expression, select_list
 from worker.table import Column, Table, ValueKind
 
 _EXACT = frozenset(
@@ -41,7 +41,7 @@ class KeyReader:
         by_name = {column.name.lower(): column for column in target.columns}
         self._columns = columns
         self._writer = RowWriter(replace(plan, columns=columns, key=tuple(range(len(columns)))), plan.source)
-        self.source_list = ", ".join(select_expression(item.column) for item in columns)
+        self.source_list = select_list(columns)
         self.target_list = ", ".join(_in_source_form(item, by_name[item.target_name.lower()]) for item in columns)
         self.width = len(columns)
 
@@ -55,9 +55,8 @@ class KeyReader:
         original = [unmapped(item, value) for item, value in zip(self._columns, values, strict=True)]
         if any(value is None for value in original):
             return Key(mapped, ())
-        return Key(
-            mapped, tuple(literal(item.column, value) for item, value in zip(self._columns, original, strict=True))
-        )
+        own = [(item, value) for item, value in zip(self._columns, original, strict=True) if not item.is_constant]
+        return Key(mapped, tuple(literal(item.column, value) for item, value in own))
 
 
 def unmapped(item: ColumnPlan, text: bytes | None) -> bytes | None:
@@ -69,6 +68,8 @@ def unmapped(item: ColumnPlan, text: bytes | None) -> bytes | None:
             value = int(text or b"-1")
             original = value - prefix
             return b"%d" % original if 0 <= original < 1 << bits else None
+        case Constant(text=constant):
+            return text if text == constant.encode() else None
         case mapping:
             affix = affix_bytes(mapping.text, item.column.charset)
             if affix is None or text is None:

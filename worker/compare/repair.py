@@ -104,7 +104,7 @@ def _rollback(session: Session) -> None:
 def _images(source: SourceSide, table: ComparedTable, reads: Reads, keys: Sequence[Key]) -> dict[Literals, Literals]:
     """Whole rows as literals, by the target's key."""
     writer = RowWriter(table.plan, table.plan.source)
-    listed = select_list(item.column for item in table.plan.columns)
+    listed = select_list(table.plan.columns)
     found: dict[Literals, Literals] = {}
     for statement in reads.source_images(keys, listed):
         for raw in source.rows(statement):

@@ -76,7 +76,7 @@ def compared_table(
 def _by_range(plan: TablePlan, target: Mapping[str, Column], owned: Owned) -> bool:
     if isinstance(owned, Unknown):
         return False
-    items = [plan.columns[index] for index in plan.key]
+    items = [plan.columns[index] for index in plan.source_key]
     kinds = [target[item.target_name.lower()].kind for item in items]
     # The chunks are cut by the table's own key, the rows named by the plan's: usually the same.
     same = [item.index for item in items] == list(plan.table.key)
@@ -167,7 +167,7 @@ class Reads:
     def _target_range(self, chunk: Chunk) -> bytes:
         """The rows of the target that a chunk of the shard table comes to (``by_range`` only)."""
         plan = self.table.plan
-        items = [plan.columns[index] for index in plan.key]
+        items = [plan.columns[index] for index in plan.source_key]
         names = [quote_name(item.target_name).encode() for item in items[: len(bound_columns(plan.table))]]
         where = in_range(names, _mapped_bound(plan, chunk.lower), _mapped_bound(plan, chunk.upper))
         return f" FROM {plan.target_name}".encode() + self._with_owned(where)
@@ -185,7 +185,7 @@ class Reads:
 
     def _source_keys(self, keys: Sequence[Key]) -> bytes:
         plan = self.table.plan
-        names = [quote_name(plan.columns[index].column.name).encode() for index in plan.key]
+        names = [quote_name(plan.columns[index].column.name).encode() for index in plan.source_key]
         listed = [b",".join(key.source) for key in keys]
         condition = (
             b"%b IN (%b)" % (names[0], b",".join(listed))
@@ -210,7 +210,7 @@ def _joined(keys: Iterable[Key]) -> list[Joined]:
 
 def _mapped_bound(plan: TablePlan, bound: Bound) -> Bound:
     mapped: list[bytes] = []
-    for index, value in zip(plan.key, bound, strict=False):
+    for index, value in zip(plan.source_key, bound, strict=False):
         mapping = plan.columns[index].mapping
         mapped.append(b"%d" % (int(value) + mapping.prefix) if isinstance(mapping, PartitionId) else value)
     return tuple(mapped)

@@ -16,11 +16,11 @@ tables before rules for schemas, then their order in the file counts.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proto import config_pb2 as pb
+from proto.config.regex import Regex, RegexError, compile_regex
 from proto.config.selector import Selector, selector
 from proto.errors import config
 from worker.rules.ddl_events import INCOMPATIBLE, LOSING, DdlEvents
@@ -58,7 +58,7 @@ class EventRule:
     name: str
     selector: Selector
     events: tuple[str, ...]
-    sql: re.Pattern[str] | None
+    sql: Regex | None
     verdict: Verdict
 
     def on_rows(self, event: str) -> Verdict:
@@ -74,12 +74,12 @@ class EventRule:
             taken = any(self._lists(names, of_rows=False) for names in events.parts)
         said = self._said(taken)
         if said is Verdict.PASS and self.sql is not None and text is not None:
-            return self._said(self.sql.search(text) is not None)
+            return self._said(self.sql.matches(text))
         return said
 
     def on_text(self, text: str) -> Verdict:
         """Of a statement that is not understood."""
-        return Verdict.PASS if self.sql is None else self._said(self.sql.search(text) is not None)
+        return Verdict.PASS if self.sql is None else self._said(self.sql.matches(text))
 
     def _said(self, taken: bool) -> Verdict:
         if self.verdict is Verdict.PASS:
@@ -173,11 +173,11 @@ def _rule(subtask: pb.SubTaskConfig, message: pb.EventFilter) -> EventRule:
 _ALIASES = {"create schema": "create database", "drop schema": "drop database", "alter schema": "alter database"}
 
 
-def _sql(task: str, name: str, patterns: list[str]) -> re.Pattern[str] | None:
+def _sql(task: str, name: str, patterns: list[str]) -> Regex | None:
     if not patterns:
         return None
     text = "|".join(f"(?:{pattern})" for pattern in patterns)
     try:
-        return re.compile(text, re.IGNORECASE)
-    except (re.error, OverflowError, RecursionError) as error:
+        return compile_regex(text, ignore_case=True)
+    except RegexError as error:
         raise config.PATTERN(task=task, rule=name, pattern=text, reason=error) from error

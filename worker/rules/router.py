@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from proto import config_pb2 as pb
+from proto.config.regex import Regex, RegexError, compile_regex
 from proto.config.selector import Ranked, Selector, ranked, selector
 from proto.errors import config
 
 
 @dataclass(frozen=True, slots=True)
+class Extracted:
+    """A column of the target that has the same ``text`` in all rows of the shard table."""
+
+    target_column: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
-    """Where a table's rows go."""
+    """Where a table's rows go.
+
+    ``extracts``: columns that come with them (DM docs: "Extract table, schema, and source information and write into
+    the merged table"). A text is what the groups of the rule's regular expression find, one behind the other, "" where
+    it finds nothing (tidb pkg/util/table-router/router.go, ``extractVal``).
+    """
 
     target_schema: str
     target_table: str
+    extracts: tuple[Extracted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractRule:
+    """``of``: which name ``pattern`` is searched in, "table", "schema" or "source"."""
+
+    of: str
+    pattern: Regex
+    target_column: str
+
+    def extracted(self, names: Mapping[str, str]) -> Extracted:
+        return Extracted(self.target_column, "".join(self.pattern.groups(names[self.of]) or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +53,12 @@ class RouteRule:
     selector: Selector
     target_schema: str
     target_table: str
+    extracts: tuple[ExtractRule, ...] = ()
 
-    def route(self, table: str) -> Route:
-        return Route(self.target_schema, self.target_table or table)
+    def route(self, source: str, schema: str, table: str) -> Route:
+        names = {"source": source, "schema": schema, "table": table}
+        extracts = tuple(rule.extracted(names) for rule in self.extracts)
+        return Route(self.target_schema, self.target_table or table, extracts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +71,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Pure; ``source`` is only for messages."""
+    """Pure. ``source``: the id of the source."""
 
     source: str
     rules: tuple[RouteRule, ...]
@@ -62,6 +93,7 @@ class Router:
                     ),
                     rule.target_schema,
                     rule.target_table,
+                    tuple(_extracts(subtask.task, rule)),
                 )
                 for rule in subtask.routes
             ),
@@ -77,10 +109,27 @@ class Router:
         Rules of equal rank that agree on the target are no conflict. Raises ``config.AMBIGUOUS_ROUTE``.
         """
         rules = ranked(self.rules, schema, table)
-        routes = {rule.route(table) for rule in rules.best}
+        routes = {rule.route(self.source, schema, table) for rule in rules.best}
         if not routes:
             return Chosen(Route(schema, table), rules)
         if len(routes) > 1:
             names = ", ".join(sorted(rule.name for rule in rules.best))
             raise config.AMBIGUOUS_ROUTE(source=self.source, schema=schema, table=table, rules=names)
         return Chosen(routes.pop(), rules)
+
+
+def _extracts(task: str, rule: pb.RouteRule) -> Iterator[ExtractRule]:
+    """In DM's order (``FetchExtendColumn``)."""
+    for of, message in (
+        ("table", rule.extract_table),
+        ("schema", rule.extract_schema),
+        ("source", rule.extract_source),
+    ):
+        if not message.target_column:
+            continue
+        try:
+            yield ExtractRule(of, compile_regex(message.pattern), message.target_column)
+        except RegexError as error:
+            raise config.PATTERN(
+                task=task, rule=f"route {rule.name}, extract-{of}", pattern=message.pattern, reason=error
+            ) from error

@@ -9,12 +9,12 @@ from proto import config_pb2 as pb
 from proto.config.block_allow import BlockAllow, Verdict
 from proto.config.names import SYSTEM_SCHEMAS
 from proto.errors import config
-from worker.plan import ColumnPlan, PartitionId, TablePlan
+from worker.plan import ColumnPlan, Constant, PartitionId, TablePlan
 from worker.rules.column_mapping import INSTANCE_SCHEMA_TABLE_BITS, ColumnMapper
 from worker.rules.event_filter import EventFilter
 from worker.rules.online import OnlineNames
 from worker.rules.router import Route, Router
-from worker.table import Table
+from worker.table import Column, Table, ValueKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,11 @@ class Rules:
             if not column.generated
         )
         key = _key(table, columns)
+        one_lane = _one_lane(table, columns, key)
+        constant = _constant(source, table, route)
+        if key:
+            key += tuple(range(len(columns), len(columns) + len(constant)))
+        columns += constant
         rows = self.events.rows(table.schema, table.name)
         return TablePlan(
             shard=shard,
@@ -91,7 +96,7 @@ class Rules:
             target_table=route.target_table,
             columns=columns,
             key=key,
-            one_lane=_one_lane(table, columns, key),
+            one_lane=one_lane,
             loose=rows.loose,
             own_keys=_own_keys(columns, key),
             passed_over=rows.passed_over,
@@ -118,7 +123,7 @@ def check_partitions(plans: Iterable[TablePlan]) -> None:
             for column in (plan.columns[index] for index in plan.key)
             if isinstance(column.mapping, PartitionId)
         )
-        if not mapped or (len(mapped) < len(plan.key) and not (plan.loose and plan.own_keys)):
+        if not mapped or (len(mapped) < len(plan.source_key) and not (plan.loose and plan.own_keys)):
             continue
         other = first.setdefault((plan.target_schema, plan.target_table, mapped), plan)
         if other is not plan:
@@ -143,6 +148,27 @@ def _key(table: Table, columns: tuple[ColumnPlan, ...]) -> tuple[int, ...]:
         if len(usable) == len(names):
             return usable
     return ()
+
+
+def _constant(source: str, table: Table, route: Route) -> tuple[ColumnPlan, ...]:
+    """The columns that the route adds. Raises EXTRACT_CLASH."""
+    names = {column.name.lower() for column in table.columns}
+    for extract in route.extracts:
+        if extract.target_column.lower() in names:
+            raise config.EXTRACT_CLASH(
+                source=source, schema=table.schema, table=table.name, column=extract.target_column
+            )
+        names.add(extract.target_column.lower())
+    return tuple(
+        ColumnPlan(-1, _text(extract.target_column), extract.target_column, Constant(extract.text))
+        for extract in route.extracts
+    )
+
+
+def _text(name: str) -> Column:
+    return Column(
+        name, ValueKind.STRING, "varchar(256)", nullable=False, charset="utf8mb4", collation="utf8mb4_general_ci"
+    )
 
 
 def _own_keys(columns: tuple[ColumnPlan, ...], key: tuple[int, ...]) -> bool:

@@ -61,7 +61,7 @@ _KEYS_PER_QUESTION = 200
 def chunk_select(plan: TablePlan, chunk: Chunk) -> bytes:
     """The SELECT of a chunk: the written columns, in plan order, as ``select_expression`` reads them."""
     table = plan.table
-    columns = select_list(item.column for item in plan.columns).encode()
+    columns = select_list(plan.columns).encode()
     name = f"{quote_name(table.schema)}.{quote_name(table.name)}".encode()
     where = in_range(column_names(bound_columns(table)), chunk.lower, chunk.upper)
     # A range is always read along the key: a full scan per chunk would read the table once per chunk.

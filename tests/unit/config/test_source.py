@@ -53,6 +53,11 @@ def test_dm_keys_without_effect_are_noted() -> None:
     [
         ("flavr: x", errors.config.INVALID, "s.yaml:11:1: flavr: unknown key; did you mean flavor?"),
         ("server-id: 4294967296", errors.config.INVALID, "s.yaml:11:12: server-id: must be at most 4294967295"),
+        (
+            "filters: [{schema-pattern: s, events: [delet], action: Ignore}]",
+            errors.config.INVALID,
+            "unknown event delet; did you mean delete?",
+        ),
     ],
 )
 def test_refused(extra: str, spec: ErrorSpec, says: str) -> None:

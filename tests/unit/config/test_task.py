@@ -257,16 +257,12 @@ def test_all_findings_are_reported_at_once() -> None:
         ),
         ("    rows: 1000", "    where: id > 5", "mydumpers.global.where: the history would hold fewer rows"),
         ("    rows: 1000", '    extra-args: "--consistency none --filter a.b"', "--filter is refused: it may choose"),
-        ("    target-table: t\n", "    target-table: t\n    extract-table: {table-regexp: (t), target-column: c}\n",
-         "routes.r1.extract-table"),
         ("  port: 4000", "  port: 4000\n  security: {ssl-ca-bytes: PEM}", "ssl-ca-bytes: certificates are read"),
         ("task-mode: all", "task-mode: dump", "task-mode: dump is not supported: no files lie"),
     ],
 )  # fmt: skip
 def test_what_would_change_data_is_refused(old: str, new: str, says: str) -> None:
     text = changed(old, new)
-    if "filters: {f" in new:
-        text = text.replace("    route-rules: [r1, r2]", "    route-rules: [r1, r2]\n    filter-rules: [f]")
     if "expression-filter: {e" in new:
         text = text.replace("    route-rules: [r1, r2]", "    route-rules: [r1, r2]\n    expression-filters: [e]")
     assert says in refused(text, errors.config.NOT_SUPPORTED)
