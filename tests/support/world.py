@@ -13,6 +13,15 @@ from tests.support.mariadb import MariaDB
 from tests.support.pair import Kind
 from tests.support.writer import ORDERS, Shape, ShardTable, create_tables, fill
 
+_FILTERS = """\
+filters:
+  - schema-pattern: source_filters
+    table-pattern: t
+    events: [delete, truncate table]
+    action: Ignore
+"""
+"""Of the second source, for the tests of source filters."""
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -126,8 +135,8 @@ class World:
     def start(self) -> World:
         self.start_servers()
         self.cluster.start()
-        for source_id, server in self.sources:
-            self.cluster.create_source(source_id, server)
+        for number, (source_id, server) in enumerate(self.sources, 1):
+            self.cluster.create_source(source_id, server, extra=_FILTERS if number == 2 else "")
         return self
 
     @property

@@ -25,7 +25,7 @@ from worker.ddl.renames import run_renames
 from worker.ddl.rewrite import renamed
 from worker.ddl.shape import Changing, merged_text, placed
 from worker.ddl.shards import NotJoinable
-from worker.ddl.statement import names, parse_ddl
+from worker.ddl.statement import AlterTable, names, parse_ddl
 from worker.ddl.structure import Structures, index_names
 from worker.ddl.tables import TableName
 from worker.ddl.tracker import Tracked
@@ -146,6 +146,7 @@ class Actor:
         """A sharding DDL: the shard table waits before it, with its rows from here on."""
         found = self._merged(action.shard)
         if found is not None:
+            self._check_constant(action.shard.plan)
             self._park(action.shard, found[1], is_mariadb=is_mariadb)
 
     def join(self, action: Alter, held: ExitStack, *, is_mariadb: bool) -> None:
@@ -187,6 +188,17 @@ class Actor:
                     )
                 work.passing.put(plan, tracked.creation)
                 work.passing.dropped.update(dropped)
+
+    def _check_constant(self, plan: TablePlan) -> None:
+        """A column must not come that the target has from a route. Raises EXTRACT_CLASH."""
+        ddl = self.work.ddl
+        constant = {item.target_name.lower() for item in plan.columns if item.is_constant}
+        clauses = ddl.clauses if isinstance(ddl, AlterTable) else ()
+        for name in (name for clause in clauses for name in (*clause.columns, clause.new_name)):
+            if name.lower() in constant:
+                raise errors.config.EXTRACT_CLASH(
+                    source=plan.source, schema=plan.table.schema, table=plan.table.name, column=name
+                )
 
     def _merged(self, shard: Shard) -> tuple[Creation, str] | None:
         """The shard table's CREATE TABLE before the statement, and the statement as merged tables get it; None when

@@ -158,10 +158,11 @@ def _outside(words: Sequence[Token]) -> frozenset[str]:
 
 def _changes(old: Definition, now: Definition) -> Iterator[str]:
     """What a column's new definition does to it."""
-    if old.type.charset != now.type.charset:
-        yield "modify charset"
-    if old.type.collation != now.type.collation:
-        yield "modify collation"
+    if old.type.charset and now.type.charset:
+        if old.type.charset != now.type.charset:
+            yield "modify charset"
+        if old.type.collation != now.type.collation:
+            yield "modify collation"
     yield from losses(old.type, now.type)
     if old.default_value != now.default_value:
         yield "modify default value"

@@ -1,0 +1,80 @@
+"""Event filters of a running task: they take effect with update-task, and hold over kills and restarts."""
+
+from __future__ import annotations
+
+from tests.support.world import Family, World
+from tests.support.writer import Writer
+
+
+def _filtered(family: Family) -> str:
+    """The family's task file, with DELETE and TRUNCATE of its shard tables passed over."""
+    rule = (
+        f'filters:\n  keep: {{schema-pattern: "{family.name}_*", events: [delete, truncate table], action: Ignore}}\n'
+    )
+    return family.task(extra=rule).replace("    route-rules:", "    filter-rules: [keep]\n    route-rules:")
+
+
+def _rows(world: World, family: Family, where: str = "1") -> int:
+    return int(str(world.target.query(f"SELECT COUNT(*) FROM {family.name}.orders WHERE {where}")[0][0]))
+
+
+def test_a_filter_takes_effect_at_an_update_and_goes_with_one(world: World) -> None:
+    family, cluster = world.family("filtered", tables=1), world.cluster
+    family.create(200)
+    source = family.sources[0][1]
+    cluster.start_task(family.task())
+    cluster.wait_replicating("filtered")
+    source.execute("DELETE FROM filtered_01.order_01 LIMIT 50")
+    world.settle(["filtered"])
+    before = _rows(world, family)
+    answer = cluster.dmctl("update-task", cluster.write("filtered.task.yaml", _filtered(family))).json
+    assert answer["result"], answer
+    cluster.wait_replicating("filtered")
+    source.execute("DELETE FROM filtered_01.order_01 LIMIT 50", "TRUNCATE TABLE filtered_01.order_01")
+    world.settle(["filtered"])
+    assert _rows(world, family) == before
+    # A restart reads the filters from the record of how rows are dealt.
+    cluster.dmctl("pause-task", "filtered")
+    cluster.wait_paused("filtered")
+    source.execute("INSERT INTO filtered_02.order_01 SELECT * FROM filtered_02.order_01 LIMIT 0")
+    cluster.dmctl("resume-task", "filtered")
+    cluster.wait_replicating("filtered")
+    source.execute("DELETE FROM filtered_02.order_01 LIMIT 5")
+    world.settle(["filtered"])
+    assert _rows(world, family) == before
+    answer = cluster.dmctl("update-task", cluster.write("filtered.task.yaml", family.task())).json
+    assert answer["result"], answer
+    cluster.wait_replicating("filtered")
+    source.execute("DELETE FROM filtered_02.order_01 LIMIT 5")
+    world.settle(["filtered"])
+    assert _rows(world, family) == before - 5
+    cluster.dmctl("stop-task", "filtered")
+
+
+def test_filtered_tables_survive_kills(world: World) -> None:
+    """Every row that ever was is at the target, as it was last."""
+    family, cluster = world.family("kept", tables=2), world.cluster
+    shards = family.create(500)
+    cluster.start_task(_filtered(family))
+    cluster.wait_replicating("kept")
+    with Writer(shards, seed=71) as writer:
+        for source, _ in family.sources:
+            writer.go_on(200)
+            worker = cluster.worker_of(source)
+            worker.kill_all()
+            worker.start()
+        writer.go_on(200)
+        writer.stop()
+    cluster.wait_replicating("kept")
+    world.settle(["kept"])
+    verdict = family.verdict()
+    assert verdict.rows > 0
+    for instance, (_, server) in enumerate(family.sources, 1):
+        for schema in (1, 2):
+            for table in (1, 2):
+                own = f"id >> 59 & 15 = {instance} AND id >> 52 & 127 = {schema} AND id >> 44 & 255 = {table}"
+                found = world.target.query(f"SELECT id & ((1 << 44) - 1) FROM kept.orders WHERE {own}")
+                there = {int(str(number)) for (number,) in found}
+                name = f"kept_{schema:02d}.order_{table:02d}"
+                assert {int(str(number)) for (number,) in server.query(f"SELECT id FROM {name}")} <= there, name
+    cluster.dmctl("stop-task", "kept")
