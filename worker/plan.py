@@ -61,6 +61,21 @@ class ColumnPlan:
         return isinstance(self.mapping, Constant)
 
 
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """An expression filter of one table: rows for which its SQL is true are passed over; "" for what it is not about.
+
+    ``rule``: its name; ``columns``: indexes into the plan's columns of those that its expressions name.
+    """
+
+    rule: str
+    columns: tuple[int, ...]
+    insert: str = ""
+    update_old: str = ""
+    update_new: str = ""
+    delete: str = ""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TargetTable:
     schema: str
@@ -89,7 +104,8 @@ class TablePlan:
     table may be passed over by rules, so that it is not known which of its keys the target holds. ``own_keys``: no
     other shard table can have a row under one of its keys: a loose table may replace what it finds there.
     ``passed_over``, ``stops``: the kinds of row changes that an event filter drops, or stops before: the bits
-    ``1 << ChangeKind``.
+    ``1 << ChangeKind``. ``filters``: which rows are passed over by their values at the source, before mapping.
+    ``staged``: rows are decoded for the row stage (worker/rowstage), which makes of them what the target gets.
     """
 
     shard: int
@@ -104,6 +120,8 @@ class TablePlan:
     own_keys: bool = False
     passed_over: int = 0
     stops: int = 0
+    filters: tuple[RowFilter, ...] = ()
+    staged: bool = False
 
     @property
     def source_key(self) -> tuple[int, ...]:

@@ -221,8 +221,6 @@ def _not_supported(document: Document, task: TaskModel) -> Iterator[ConfigFindin
                 "task-mode: full does not replicate, so that there is nothing to end",
                 at_key=True,
             )
-    for name in task.expression_filter:
-        yield refuse(("expression-filter", name), "expression filters are not supported yet")
     for name in task.transforms:
         yield refuse(("transforms", name), "transforms are not supported yet")
     for name, block in task.mydumpers.items():

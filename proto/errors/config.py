@@ -196,3 +196,20 @@ EXTRACT_CLASH = _define(
     "name already",
     workaround="Give the extracted column another name, or drop or rename the column of the shard table.",
 )
+EXPRESSION_COLUMN = _define(
+    11009,
+    "expression-column-missing",
+    scope=Scope.CONFIG,
+    message="source {source}: {rule}: {expression} names {column}, which is no column of {schema}.{table}, or one that "
+    "the table only generates",
+    workaround="Name a column that is stored; a text stands between single quotes. With a corrected task file: "
+    "update-task, or stop-task and start-task.",
+)
+EXPRESSION_REFUSED = _define(
+    11011,
+    "expression-refused",
+    scope=Scope.CONFIG,
+    message="source {source}: {rule}: {expression} cannot be used: {reason}",
+    workaround="Rules must say the same of a row whenever they are asked: write the expression with columns, constants "
+    "and functions of these alone.",
+)

@@ -119,6 +119,15 @@ MAPPED_COLUMN = _define(
     workaround="The task stands right before the statement. "
     f"{_REPLACE[0].upper()}{_REPLACE[1:]}, which leaves the target's column able to hold the mapped values.",
 )
+COLUMN_IN_RULE = _define(
+    50019,
+    "ddl-of-column-in-rule",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} takes column {column} of {table} away, by which "
+    "rule {rule} decides about rows: {statement}",
+    workaround="The task stands right before the statement. Give the task a rule without that column by update-task, "
+    f"then resume-task; or {_REPLACE}.",
+)
 RENAME_REMAPS = _define(
     50013,
     "rename-remaps",

@@ -320,3 +320,12 @@ ROWS_FILTERED = _define(
     workaround="`dmctl binlog skip` with -b and exactly this place goes past the rows, which are recorded; or let "
     "the filter pass them with update-task. Then resume-task.",
 )
+EXPRESSION_FAILED = _define(
+    40065,
+    "expression-failed",
+    scope=Scope.TARGET,
+    message="source {source}: an expression filter of {schema}.{table} cannot be evaluated at {position}: "
+    "{expression}: {reason} (errno {errno})",
+    workaround="Nothing was written for these rows. Correct the expression with update-task, then resume-task; or, "
+    "where one row's values are the cause, pass over its event with `dmctl binlog skip`, -b and exactly this place.",
+)

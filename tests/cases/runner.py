@@ -176,6 +176,8 @@ class Runner:
                     "source-id": self._world.sources[number - 1][0],
                     "block-allow-list": lists[0] if lists else "case",
                     "route-rules": routes,
+                    "expression-filters": _names(fragment, "expression-filter"),
+                    "transform-rules": _names(fragment, "transforms"),
                     "column-mapping-rules": [
                         name for name in mappings if name[-2:] not in numbered or name.endswith(f"-{number}")
                     ],

@@ -21,6 +21,7 @@ from worker.plan import TablePlan
 from worker.replicate.batch import Batch
 from worker.replicate.placement import ONLY_LANE, Bucket
 from worker.rows import ChangeKind, RowChange
+from worker.rowstage.drops import row_drops
 
 _NEAR = cython.declare(cython.int, 63)  # mask of table ids
 _MOST_CACHED = 4096  # table maps; tables of one source, before the cache is begun anew
@@ -117,9 +118,10 @@ class BlockDecoder:
 
     ``resolve`` is asked once per table map that is new since the last format description: a server gives a table
     another id whenever its structure changes. ``source_keys``: give the key columns before mapping too. ``source``
-    names the source in errors. ``bucket``: whose rows :meth:`pick` keeps. ``filters``: event filters count: what they
-    pass over is left out, and ROWS_FILTERED raised at what they stop before; without it every change is given. After an
-    error the decoder is of no further use but for ``event_end``, where the row event looked at last ends.
+    names the source in errors. ``bucket``: whose rows :meth:`pick` keeps. ``filters``: rules count: what event filters
+    pass over is left out, and ROWS_FILTERED raised at what they stop before; so is what expression filters pass over,
+    where that takes no server. Without it every change is given. After an error the decoder is of no further use but
+    for ``event_end``, where the row event looked at last ends.
     """
 
     def __init__(
@@ -203,7 +205,8 @@ class BlockDecoder:
             self.passed_over = frozenset()
 
     def pick(self, events: bytes, skip_events: int, file: str, batch: Batch) -> int:
-        """As :meth:`decode`, giving ``batch`` only the lane's share; the number of events.
+        """As :meth:`decode`, giving ``batch`` only the lane's share, and all changes for the row stage apart; the
+        number of events.
 
         ``file``: the source's file they are of. Raises what the batch raises too.
         """
@@ -214,6 +217,9 @@ class BlockDecoder:
             rows: list[RowChange] = []
             self._walk(events, skip_events, rows, None)
             for change in rows:
+                if change.plan.staged:
+                    batch.staged.append(change)
+                    continue
                 batch.add(change, int.from_bytes(events[change.byte + 13 : change.byte + 17], "little"))
             return -count
         self._walk(events, skip_events, None, batch)
@@ -342,7 +348,10 @@ class BlockDecoder:
             return _Mapped(body, head, None, True)
         if self._format is None:
             raise ev.malformed(self._source, position, "events came before a format description")
-        reader = make_reader(head, body, plan, self._source_keys, self._format, self._source, position, self._bucket)
+        drops = row_drops(plan) if self._filters else None
+        reader = make_reader(
+            head, body, plan, self._source_keys, self._format, self._source, position, self._bucket, drops
+        )
         return _Mapped(body, head, reader, plan.table.engine.lower() in _TRANSACTIONAL)
 
     @cython.cfunc
@@ -452,7 +461,9 @@ class BlockDecoder:
                         first = 0
                         end = len(images)
                     reader.partial = code == _PARTIAL_CODE
-                    if batch is not None:
+                    if batch is not None and reader.staged:
+                        reader.read(images, first, end, kinds[code], at, ordinal, batch.staged)
+                    elif batch is not None:
                         reader.pick(images, first, end, kinds[code], _u32(data, at + 13), batch)
                     elif rows is not None:
                         reader.read(images, first, end, kinds[code], at, ordinal, rows)

@@ -25,6 +25,10 @@ cdef class ImageReader:
     cdef bytearray out
     cdef bint partial
     cdef list jsons
+    cdef bint staged
+    cdef object drops
+    cdef list tested
+    cdef list tested_values
     cdef int read(
         self, bytes events, Py_ssize_t at, Py_ssize_t end, int kind, Py_ssize_t byte, Py_ssize_t event,
         list[RowChange] rows
@@ -37,6 +41,11 @@ cdef class ImageReader:
     cdef int _pick_unkeyed(
         self, bytes events, Py_ssize_t end, int kind, long long pos, Batch batch, Py_ssize_t first, Py_ssize_t second
     )
+    cdef int _pick_some(
+        self, bytes events, Py_ssize_t end, int kind, long long pos, Batch batch, Py_ssize_t first, Py_ssize_t second
+    )
+    cdef object _tested(self, unsigned char* data)
+    cdef bint _dropped(self, object drops, int kind, object before, object after)
     cdef bint _mine(self) noexcept
     cdef int _keep_key(self)
     cdef bint _same_key(self, unsigned char* data)

@@ -17,6 +17,7 @@ from worker.plan import TablePlan
 from worker.replicate.batch import Batch, KeyState
 from worker.replicate.placement import Bucket, crc_seed, hash_indexes
 from worker.rows import ChangeKind, Literals, RowChange
+from worker.rowstage.drops import RowDrops
 
 _NULL = cython.declare(bytes, b"NULL")
 _KIND_OF = cython.declare(tuple, (ChangeKind.INSERT, ChangeKind.INSERT, ChangeKind.UPDATE, ChangeKind.DELETE))
@@ -65,10 +66,18 @@ class ImageReader:
     ``codecs``: one bound codec per column of the source's table. ``keys``: how many key columns :meth:`read` is to give
     unmapped; 0 when not asked for. ``bucket``: the lane whose rows :meth:`pick` keeps. ``partial``: the events are
     PARTIAL_UPDATE_ROWS, whose after images may hold changes instead of JSON values; set before each event.
-    ``passed_over``, ``stops``: of the plan.
+    ``passed_over``, ``stops``: of the plan. ``drops``: which changes are passed over by their
+    values.
     """
 
-    def __init__(self, plan: TablePlan, codecs: list[ColumnCodec], keys: int, bucket: Bucket) -> None:
+    def __init__(
+        self,
+        plan: TablePlan,
+        codecs: list[ColumnCodec],
+        keys: int,
+        bucket: Bucket,
+        drops: RowDrops | None = None,
+    ) -> None:
         self.plan = plan
         self.shard = plan.shard
         self.loose = plan.loose
@@ -95,6 +104,10 @@ class ImageReader:
         # Filled row by row and copied: cheaper than a new list each time.
         self.values: list[bytes] = [_NULL] * len(self.written)
         self.jsons = [codec for codec in codecs if codec.is_json]
+        self.staged = plan.staged
+        self.drops = drops
+        self.tested = [] if drops is None else [by_slot[slot] for slot in drops.slots]
+        self.tested_values: list[bytes] = [_NULL] * len(self.tested)
 
     @cython.cfunc
     def read(
@@ -123,6 +136,9 @@ class ImageReader:
         after_key: tuple[bytes, ...]
         row: RowChange
         of: object = _KIND_OF[kind]
+        drops: RowDrops | None = self.drops
+        old_values: Literals = ()
+        new_values: Literals = ()
         while self.at < end:
             start: cython.Py_ssize_t = self.at
             before = ()
@@ -134,13 +150,19 @@ class ImageReader:
                 before = self._literals(data)
                 if self.keys:
                     before_key = self._source_key(data)
+                if drops is not None:
+                    old_values = self._tested(data)
             if kind != _DELETE:
                 self._scan_after(events, end, second, second_present)
                 after = self._literals(data)
                 if self.keys:
                     after_key = self._source_key(data)
+                if drops is not None:
+                    new_values = self._tested(data)
             if self.at == start:
                 raise BadImage("a row image without a byte")
+            if drops is not None and drops.concerns(kind) and self._dropped(drops, kind, old_values, new_values):
+                continue
             # Without the constructor, whose arguments would become Python objects.
             row = RowChange.__new__(RowChange)
             row.byte = byte
@@ -182,6 +204,8 @@ class ImageReader:
         new: bytes
         if not len(self.key_codecs):
             return self._pick_unkeyed(events, end, kind, pos, batch, first, second)
+        if self.drops is not None:
+            return self._pick_some(events, end, kind, pos, batch, first, second)
         while self.at < end:
             start = self.at
             if kind == _INSERT:
@@ -264,6 +288,77 @@ class ImageReader:
         return 0
 
     @cython.cfunc
+    def _pick_some(
+        self,
+        events: bytes,
+        end: cython.Py_ssize_t,
+        kind: cython.int,
+        pos: cython.longlong,
+        batch: Batch,
+        first: cython.Py_ssize_t,
+        second: cython.Py_ssize_t,
+    ) -> cython.int:
+        """:meth:`pick` of a table whose changes may be passed over by their values; that is asked of the lane's own."""
+        data: cython.p_uchar = events
+        first_present: cython.Py_ssize_t = self._present(data, first)
+        second_present: cython.Py_ssize_t = self._present(data, second)
+        drops: RowDrops | None = self.drops
+        asked: cython.bint = drops is not None and drops.concerns(kind)
+        keys: dict[bytes, KeyState] = batch.keys_of(self.plan, self.shard)
+        start: cython.Py_ssize_t
+        size: cython.Py_ssize_t = 0
+        went: cython.bint = False
+        old: bytes = b""
+        new: bytes
+        before: Literals = ()
+        after: Literals = ()
+        while self.at < end:
+            start = self.at
+            if kind != _INSERT:
+                self._scan(data, end, first, first_present)
+                size = self._key(data)
+                went = self._mine()
+                if went or kind == _UPDATE:
+                    old = self._cut(size)
+                    if asked:
+                        before = self._tested(data)
+            if kind != _DELETE:
+                self._scan_after(events, end, second, second_present)
+                size = self._key(data)
+            if self.at == start:
+                raise BadImage("a row image without a byte")
+            if not went and (kind == _DELETE or not self._mine()):
+                continue
+            if asked and drops is not None:
+                if kind != _DELETE:
+                    after = self._tested(data)
+                if self._dropped(drops, kind, before, after):
+                    continue
+            if kind == _DELETE:
+                batch.loose_in(keys, self.plan, old, None, True, pos)
+                continue
+            new = self._cut(size)
+            if kind == _INSERT:
+                batch.loose_in(keys, self.plan, new, self._joined(data), False, pos)
+            else:
+                self._loose_move(batch, keys, old, new, went, data, pos)
+        return 0
+
+    @cython.cfunc
+    def _tested(self, data: cython.p_uchar) -> Literals:
+        """The scanned image's values that decide whether the change is passed over, before mapping."""
+        return self._tuple(self.tested, self.tested_values, data, False)
+
+    @cython.cfunc
+    def _dropped(self, drops: RowDrops, kind: cython.int, before: Literals, after: Literals) -> cython.bint:
+        """Whether a change is passed over; of the values of its images."""
+        if kind == _INSERT:
+            return bool(drops.inserts(after))
+        if kind == _DELETE:
+            return bool(drops.deletes(before))
+        return bool(drops.updates(before, after))
+
+    @cython.cfunc
     def _pick_unkeyed(
         self,
         events: bytes,
@@ -281,6 +376,9 @@ class ImageReader:
         start: cython.Py_ssize_t
         before: tuple[bytes, ...]
         after: tuple[bytes, ...]
+        drops: RowDrops | None = self.drops
+        old_values: Literals = ()
+        new_values: Literals = ()
         if self.seed % self.lanes != self.lane:
             self.at = end
             return 0
@@ -291,12 +389,18 @@ class ImageReader:
             if kind != _INSERT:
                 self._scan(data, end, first, first_present)
                 before = self._literals(data)
+                if drops is not None:
+                    old_values = self._tested(data)
             if kind != _DELETE:
                 self._scan_after(events, end, second, second_present)
                 after = self._literals(data)
-            batch.operate(self.plan, before, after, pos)
+                if drops is not None:
+                    new_values = self._tested(data)
             if self.at == start:
                 raise BadImage("a row image without a byte")
+            if drops is not None and drops.concerns(kind) and self._dropped(drops, kind, old_values, new_values):
+                continue
+            batch.operate(self.plan, before, after, pos)
         return 0
 
     @cython.cfunc

@@ -14,6 +14,7 @@ from worker.binlog.images import ImageReader
 from worker.binlog.values import ColumnCodec
 from worker.plan import ColumnPlan, TablePlan
 from worker.replicate.placement import Bucket
+from worker.rowstage.drops import RowDrops
 from worker.table import Column, ValueKind
 
 # Type codes of columns in the binlog (enum_field_types).
@@ -170,8 +171,10 @@ def make_reader(
     source: str,
     position: int,
     bucket: Bucket,
+    drops: RowDrops | None = None,
 ) -> ImageReader:
-    """The reader of this table's row images, if they fit what ``plan`` knows of the table.
+    """The reader of this table's row images, if they fit what ``plan`` knows of the table; ``drops``: the changes that
+    it passes over.
 
     Raises MALFORMED_EVENT, STRUCTURE_MISMATCH, UNSUPPORTED_TYPE.
     """
@@ -195,7 +198,7 @@ def make_reader(
             position=position,
             reason=mismatch,
         ) from None
-    return ImageReader(plan, codecs, len(plan.key) if source_keys else 0, bucket)
+    return ImageReader(plan, codecs, len(plan.key) if source_keys else 0, bucket, drops)
 
 
 class _Mismatch(Exception):

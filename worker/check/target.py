@@ -10,11 +10,13 @@ from proto import config_pb2 as config
 from proto import errors
 from proto import worker_pb2 as pb
 from proto.errors import ShardmergeError
+from worker.check.expressions import check_expressions
 from worker.check.findings import Checklist, failed, warned
 from worker.check.grants import Grants
 from worker.check.source import read_grants
 from worker.connection import Session, errno_of, rows, text_of
 from worker.plan import TablePlan
+from worker.rowstage.drops import evaluated_here
 from worker.target_table import compare_target, find_stand_ins
 from worker.trouble import reason_of
 
@@ -27,6 +29,9 @@ CREATES = ("CREATE",)
 META = ("CREATE", *WRITES)
 """What the task's own records take."""
 
+
+EVALUATES = ("CREATE TEMPORARY TABLES",)
+"""What expressions take, besides, that are not evaluated here."""
 
 DDL = ("ALTER", "CREATE", "DROP", "INDEX")
 """What the sources' DDL takes, at the target tables and at their copies among the task's records."""
@@ -68,9 +73,10 @@ def _privileges(
     missing: list[str] = []
     statements: list[str] = []
     schemas = sorted({group[0].target_schema for group in groups})
+    evaluating = not all(evaluated_here(plan) for group in groups for plan in group)
     for schema in [meta_schema, *(each for each in schemas if each != meta_schema)]:
         if schema == meta_schema:
-            lacking = grants.lacks(META, schema)
+            lacking = grants.lacks(META + EVALUATES if evaluating else META, schema)
         else:
             lacking = _lacking(grants, session, [group[0] for group in groups if group[0].target_schema == schema])
         if lacking:
@@ -127,6 +133,7 @@ def _lacking(grants: Grants, session: Session, firsts: list[TablePlan]) -> list[
 
 
 def _tables(source: str, session: Session, groups: list[list[TablePlan]]) -> Iterator[pb.CheckResult]:
+    yield from check_expressions(source, session, [plan for group in groups for plan in group])
     for plans in groups:
         reason: str
         try:

@@ -53,6 +53,9 @@ def compared_table(
     comparison is the one that looks for stray rows of the target."""
     if not plan.key:
         return NotCompared(plan, "it has no key")
+    if plan.filters:
+        rules = ", ".join(rule.rule for rule in plan.filters)
+        return NotCompared(plan, f"expression filters pass rows over by their values at the time ({rules})")
     if not is_versioned(plan.table):
         return NotCompared(plan, f"its engine, {plan.table.engine}, has no consistent reads")
     if target is None:

@@ -278,6 +278,8 @@ class Actor:
             plan = self._planned(shard.number, Tracked(table, creation))
             if _mappings(before) != _mappings(plan):
                 raise self._remaps(shard, name, "its ids would be mapped otherwise than those before")
+            if before.filters != plan.filters:
+                raise self._remaps(shard, name, "other expression filters would hold for its rows")
             if plan.target != shard.target:
                 if shard.together > 1:
                     raise self._remaps(shard, name, "its rows would go to another target than those before")

@@ -94,6 +94,21 @@ def changed_columns(ddl: Ddl) -> frozenset[str]:
     )
 
 
+def lost_names(ddl: Ddl) -> frozenset[str]:
+    """Lower-case names of the columns that are not there under these names after the statement."""
+    if not isinstance(ddl, AlterTable):
+        return frozenset()
+    lost: set[str] = set()
+    for clause in ddl.clauses:
+        if clause.kind is ClauseKind.DROP_COLUMN:
+            lost.update(column.lower() for column in clause.columns)
+        elif clause.kind in (ClauseKind.RENAME_COLUMN, ClauseKind.CHANGE_COLUMN) and clause.columns:
+            former = clause.columns[0].lower()
+            if clause.new_name.lower() != former:
+                lost.add(former)
+    return frozenset(lost)
+
+
 def renamed_columns(ddl: Ddl) -> dict[str, str]:
     """The former name of each column that the statement only renames, by its new one; in lower case."""
     if not isinstance(ddl, AlterTable):

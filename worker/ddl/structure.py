@@ -16,7 +16,7 @@ from worker.ddl.behind import behind, refusal_of, runs
 from worker.ddl.creation import Creation, read_creation
 from worker.ddl.dialect import Dialect
 from worker.ddl.plan import Make
-from worker.ddl.shape import Changing, changed_columns, drawn_column, named_checks
+from worker.ddl.shape import Changing, changed_columns, drawn_column, lost_names, named_checks
 from worker.ddl.statement import CreateTable, Ddl
 from worker.ddl.tables import TableName
 from worker.ddl.tabletext import TableText, table_text
@@ -40,7 +40,7 @@ def check_meaning(
     statement: Statement, ddl: Ddl, plan: TablePlan, creation: Creation, refusal: Callable[..., ShardmergeError]
 ) -> None:
     """Whether ``ddl``'s names and values are the same at the target. Pure. Raises what ``refusal`` makes of
-    CHECK_BY_NAME, VALUES_DRAWN and MAPPED_COLUMN."""
+    CHECK_BY_NAME, VALUES_DRAWN, MAPPED_COLUMN and COLUMN_IN_RULE."""
     table = plan.table.full_name
     if named_checks(ddl, index_names(creation) or ()):
         raise refusal(errors.ddl.CHECK_BY_NAME, table=table)
@@ -50,6 +50,11 @@ def check_meaning(
     for column in plan.columns:
         if column.mapping is not None and column.column.name.lower() in changed:
             raise refusal(errors.ddl.MAPPED_COLUMN, column=column.column.name, table=table)
+    lost = lost_names(ddl)
+    for rule in plan.filters:
+        for column in (plan.columns[slot].column.name for slot in rule.columns):
+            if column.lower() in lost:
+                raise refusal(errors.ddl.COLUMN_IN_RULE, column=column, table=table, rule=rule.rule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ cdef class Batch:
     cdef readonly Py_ssize_t size
     cdef readonly dict keyed
     cdef readonly list unkeyed
+    cdef readonly list staged
     cdef dict _of_shard
     cdef dict[bytes, KeyState] keys_of(self, object plan, object shard)
     cdef int put_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)

@@ -74,7 +74,8 @@ class Batch:
 
     ``file``: of the source, that the positions given are in; ``changes``: taken so far; ``rows``: of the target that
     they come to; ``size``: bytes held for these, keys and images. ``by_shard``: each shard table's keys stand for
-    themselves, so that it is the target that refuses a collision, not the batch.
+    themselves, so that it is the target that refuses a collision, not the batch. ``staged``: changes that the decoder
+    leaves to the row stage, in order.
     """
 
     def __init__(self, lane: int, lanes: int, file: str = "", by_shard: bool = False) -> None:
@@ -87,11 +88,17 @@ class Batch:
         self.size = 0
         self.keyed: dict[tuple[str, int], Keys] = {}
         self.unkeyed: list[RowOperation] = []
+        self.staged: list[RowChange] = []
         self._of_shard: dict[object, Keys] = {}
 
     @property
     def is_empty(self) -> bool:
         return not self.changes
+
+    def take_staged(self) -> list[RowChange]:
+        """What the decoder has left since this was last asked."""
+        found, self.staged = self.staged, []
+        return found
 
     def add(self, change: RowChange, pos: int) -> None:
         """Take the part of ``change`` that is this lane's; ``pos`` is its event's end at the source.

@@ -35,6 +35,8 @@ from worker.replicate.placement import Bucket
 from worker.replicate.reporter import LanePhase, Reporter, tell_failure
 from worker.replicate.skips import SkippedRow, Skips, located, named_in, own_part
 from worker.rows import RowChange
+from worker.rowstage.server import Judge
+from worker.rowstage.stage import RowStage
 from worker.snapshot.handover import Handover
 from worker.spark import TaskBody, TaskDone, TaskOutcome, TaskStopped
 
@@ -136,6 +138,8 @@ class _Lane:
             bucket=Bucket(index, spec.lanes),
             filters=True,
         )
+        self._stage = RowStage(Judge(spec.apply.target, spec.apply.meta_schema), Bucket(index, spec.lanes))
+        self._stage.set_plans(spec.plans)
         self._batch = self._new_batch()
         self._skipped: list[SkippedRow] = []
         self._call: grpc.Call | None = None
@@ -187,6 +191,7 @@ class _Lane:
         self._reporter.stop()
         self._log.close()
         self._writer.close()
+        self._stage.close()
         self._channel.close()
 
     def _first_offset(self, found: Checkpoint) -> RelayOffset:
@@ -248,7 +253,7 @@ class _Lane:
             raise errors.replicate.TABLE_UNKNOWN(
                 source=self._spec.apply.source, schema=schema, table=table, position=self._next.position
             )
-        return plan
+        return plan and self._stage.decoded_by(plan)
 
     # --- work
 
@@ -270,6 +275,8 @@ class _Lane:
                 count = _count_events(events)
             else:
                 count = self._decoder.pick(events, skip, file, self._batch)
+                if self._batch.staged:
+                    self._settle(events)
         except ShardmergeError as error:
             raise located(error, file, self._decoder.event_end) from error
         position = SourcePosition.from_proto(block.end_position)
@@ -288,11 +295,14 @@ class _Lane:
         """Row by row: those that the snapshot holds are left out, those of events to be ``passed_over`` recorded."""
         file = self._batch.file = block.end_position.file
         changes, unread = self._decoder.decode_around(events, skip, passed_over)
+        changes, unmapped = self._stage.settle(
+            changes, lambda change: _end_of(change, events), lambda change: _end_of(change, events) in passed_over
+        )
+        unread += [(_end_of(change, events), plan, error) for change, plan, error in unmapped]
         if self._in_handover(block):
             changes = self._beyond_watermarks(changes, block)
         for change in changes:
-            at = change.byte + _LOG_POS_AT
-            pos = int.from_bytes(events[at : at + 4], "little")
+            pos = _end_of(change, events)
             if pos not in passed_over:
                 self._batch.add(change, pos)
                 continue
@@ -301,6 +311,12 @@ class _Lane:
                 self._skipped.append(own)
         for pos, plan, error in unread:
             self._skipped.append(SkippedRow(plan, "unreadable", "", "", str(error), SourcePosition(file, pos)))
+
+    def _settle(self, events: bytes) -> None:
+        """Take what the row stage leaves of the changes that the decoder gave to it."""
+        changes, _ = self._stage.settle(self._batch.take_staged(), lambda change: _end_of(change, events))
+        for change in changes:
+            self._batch.add(change, _end_of(change, events))
 
     def _read(self, block: relay_pb2.Block) -> bytes:
         start, end = RelayOffset.from_proto(block.start), RelayOffset.from_proto(block.end)
@@ -342,6 +358,7 @@ class _Lane:
     def _go_on(self, change: LaneChange) -> None:
         self._plans = _by_name(change.plans)
         self._scope = change.scope
+        self._stage.set_plans(change.plans)
         self._decoder.forget()
         self._read_held()  # of tables that have joined, too
         self._reporter.passed()
@@ -407,6 +424,12 @@ class _Lane:
 
 def _by_name(plans: tuple[TablePlan, ...]) -> dict[TableName, TablePlan]:
     return {(plan.table.schema, plan.table.name): plan for plan in plans}
+
+
+def _end_of(change: RowChange, events: bytes) -> int:
+    """Where the change's event ends in the source's file."""
+    at = change.byte + _LOG_POS_AT
+    return int.from_bytes(events[at : at + 4], "little")
 
 
 def _count_events(events: bytes) -> int:

@@ -12,6 +12,7 @@ from proto.errors import config
 from worker.plan import ColumnPlan, Constant, PartitionId, TablePlan
 from worker.rules.column_mapping import INSTANCE_SCHEMA_TABLE_BITS, ColumnMapper
 from worker.rules.event_filter import EventFilter
+from worker.rules.expression_filter import ExpressionFilters
 from worker.rules.online import OnlineNames
 from worker.rules.router import Route, Router
 from worker.table import Column, Table, ValueKind
@@ -27,10 +28,11 @@ class Rules:
     mapper: ColumnMapper
     online: OnlineNames = field(default_factory=OnlineNames)
     events: EventFilter = field(default_factory=EventFilter)
+    expressions: ExpressionFilters = field(default_factory=ExpressionFilters)
 
     @staticmethod
     def from_config(subtask: pb.SubTaskConfig) -> Rules:
-        """Compile a subtask's rules; raises ``config.PATTERN``."""
+        """Compile a subtask's rules; raises ``config.PATTERN``, ``config.EXPRESSION_REFUSED``."""
         return Rules(
             subtask.meta_schema,
             BlockAllow.from_config(subtask.task, subtask.block_allow_list, subtask.case_sensitive),
@@ -38,6 +40,7 @@ class Rules:
             ColumnMapper.from_config(subtask),
             OnlineNames.from_config(subtask.task, subtask.online_ddl),
             EventFilter.from_config(subtask),
+            ExpressionFilters.from_config(subtask),
         )
 
     def route(self, schema: str, table: str) -> Route | None:
@@ -70,7 +73,8 @@ class Rules:
 
         ``shard``: the number of the table among the subtask's. A key that the target cannot be
         addressed by (a column of it is generated) gives way to the next unique key, or to none. Raises what
-        :meth:`route` and :meth:`ColumnMapper.mappings` raise, and ValueError for a table that takes no part.
+        :meth:`route`, :meth:`ColumnMapper.mappings` and :meth:`ExpressionFilters.of_table` raise, and ValueError for a
+        table that takes no part.
         """
         route = self.route(table.schema, table.name)
         if route is None:
@@ -82,6 +86,7 @@ class Rules:
             if not column.generated
         )
         key = _key(table, columns)
+        filters = self.expressions.of_table(table, columns)
         one_lane = _one_lane(table, columns, key)
         constant = _constant(source, table, route)
         if key:
@@ -97,10 +102,11 @@ class Rules:
             columns=columns,
             key=key,
             one_lane=one_lane,
-            loose=rows.loose,
+            loose=rows.loose or bool(filters),
             own_keys=_own_keys(columns, key),
             passed_over=rows.passed_over,
             stops=rows.stops,
+            filters=filters,
         )
 
     def _reserved(self, schema: str) -> bool:

@@ -12,6 +12,9 @@ from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
 from worker.connection import Endpoint
 from worker.plan import TablePlan
+from worker.rowstage.drops import evaluated_here
+from worker.rowstage.server import Judge
+from worker.rowstage.stage import TableStage, as_decoded
 from worker.snapshot.changes import changes_between, only
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.fixup import fix_up, key_of
@@ -100,11 +103,13 @@ class _Reader:
         self._plans = {(plan.table.schema, plan.table.name): plan for plan in spec.plans}
         self._source = ChunkSource(spec.source, spec.source_id)
         self._loader = ChunkLoader(spec.target, spec.store())
+        self._judge = Judge(spec.target, spec.meta_schema)
         self._reported_at = 0.0
 
     def close(self) -> None:
         self._source.close()
         self._loader.close()
+        self._judge.close()
         self._link.close()
 
     def run(self) -> TaskOutcome:
@@ -181,7 +186,8 @@ class _Reader:
         with self._loader.transaction(plan, chunk) as transaction:
             if transaction.done is not None:
                 return transaction.done
-            with self._source.exact(plan, chunk) as (position, batches):
+            stage = None if evaluated_here(plan) else TableStage(plan, self._judge)
+            with self._source.exact(plan, chunk, stage) as (position, batches):
                 for batch in batches:
                     transaction.add(batch)
                     self._tell_progress(spec, transaction)
@@ -189,15 +195,18 @@ class _Reader:
 
     def _load_fixed_up(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> Loaded:
         started = time.monotonic()
-        low, found, high = self._source.between_watermarks(plan, chunk)
+        # What filters say of a row is asked of the row as it is in the end, before mapping.
+        stage = TableStage(plan, self._judge) if any(rule.insert for rule in plan.filters) else None
+        read = plan if stage is None else as_decoded(plan)
+        low, found, high = self._source.between_watermarks(read, chunk)
         start, end = self._link.locate(low), self._link.locate(high)
         if start.relay_id != end.relay_id:
             raise _coded(errors.snapshot.RELAY_CHANGED, plan, chunk)
-        rows = {key_of(plan, row): row for row in found}
+        rows = {key_of(read, row): row for row in found}
         hooks.reach("snapshot.fixing")
         if end.offset > start.offset:
             # With source keys: a row may be mapped to another key than the one that tells whether it belongs here.
-            decoder = BlockDecoder(only(plan), source_keys=True, source=plan.source)
+            decoder = BlockDecoder(only(read), source_keys=True, source=plan.source)
             changes = changes_between(
                 self._link,
                 decoder,
@@ -206,11 +215,12 @@ class _Reader:
                 changed=lambda: _coded(errors.snapshot.RELAY_CHANGED, plan, chunk),
                 ended=lambda: _coded(errors.snapshot.RELAY_STREAM_ENDED, plan, chunk),
             )
-            fix_up(rows, plan, changes, lambda keys: self._source.inside(plan, chunk, keys))
+            fix_up(rows, read, changes, lambda keys: self._source.inside(plan, chunk, keys))
+        final = list(rows.values()) if stage is None else stage.history(list(rows.values()))
         with self._loader.transaction(plan, chunk) as transaction:
             if transaction.done is not None:
                 return transaction.done
-            transaction.add([b",".join(row) for row in rows.values()])
+            transaction.add([b",".join(row) for row in final])
             self._tell_progress(spec, transaction)
             return _commit(transaction, Mark(high, end.relay_id, end.offset), started)
 

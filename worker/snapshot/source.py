@@ -34,6 +34,8 @@ from worker.cutoff import ANSWER_SECONDS, let_go
 from worker.plan import TablePlan
 from worker.position import SourcePosition
 from worker.rows import Joined, Literals
+from worker.rowstage.drops import row_drops
+from worker.rowstage.stage import TableStage, as_decoded
 from worker.schema import select_list
 from worker.snapshot.chunks import Bound, Chunk
 from worker.snapshot.order import (
@@ -119,8 +121,12 @@ class ChunkSource:
         return self._tells_position
 
     @contextmanager
-    def exact(self, plan: TablePlan, chunk: Chunk) -> Generator[tuple[SourcePosition, Iterator[list[Joined]]]]:
-        """A chunk at one exact position: that, and its mapped rows in batches as they arrive.
+    def exact(
+        self, plan: TablePlan, chunk: Chunk, stage: TableStage | None = None
+    ) -> Generator[tuple[SourcePosition, Iterator[list[Joined]]]]:
+        """A chunk at one exact position: that, and its rows, mapped, that filters let pass, in batches as they arrive.
+
+        ``stage``: by which they pass, if not every filter of the plan is evaluated here.
 
         By consistent snapshot where the server tells the position and the engine keeps versions, else locked.
         """
@@ -130,14 +136,16 @@ class ChunkSource:
                 position = open_consistent(session)
                 if position is None:  # it told before: a fail-over to another kind of server
                     raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server no longer tells binlog_snapshot_*")
-                yield replace(position, server=info.identity), self._joined(session, plan, chunk)
+                yield replace(position, server=info.identity), self._joined(session, plan, chunk, stage)
                 session.rollback()
             return
-        with self._locked(plan, chunk) as found:
+        with self._locked(plan, chunk, stage) as found:
             yield found
 
     @contextmanager
-    def _locked(self, plan: TablePlan, chunk: Chunk) -> Generator[tuple[SourcePosition, Iterator[list[Joined]]]]:
+    def _locked(
+        self, plan: TablePlan, chunk: Chunk, stage: TableStage | None
+    ) -> Generator[tuple[SourcePosition, Iterator[list[Joined]]]]:
         """While the lock is held no writer of the table is under way: what it shows is the state at that position."""
         session, info = self._opened()
         locker = self._connect()
@@ -151,16 +159,21 @@ class ChunkSource:
                         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
                     position = place_now(locker, info)
                     let_go(locker)
-                    yield position, self._joined(session, plan, chunk)
+                    yield position, self._joined(session, plan, chunk, stage)
                     session.rollback()
                 else:
                     position = place_now(locker, info)
-                    yield position, self._joined(locker, plan, chunk)
+                    yield position, self._joined(locker, plan, chunk, stage)
         finally:
             let_go(locker)  # ends the lock, too
 
-    def _joined(self, session: Session, plan: TablePlan, chunk: Chunk) -> Iterator[list[Joined]]:
-        joiner = RowJoiner(RowWriter(plan, self._source_id).codecs)
+    def _joined(
+        self, session: Session, plan: TablePlan, chunk: Chunk, stage: TableStage | None
+    ) -> Iterator[list[Joined]]:
+        if stage is not None:
+            found = self._rows(session, as_decoded(plan), chunk)
+            return ([b",".join(row) for row in stage.history(batch)] for batch in found)
+        joiner = RowJoiner(RowWriter(plan, self._source_id).codecs, row_drops(plan))
         return joined_rows(session, chunk_select(plan, chunk), joiner)
 
     def _rows(self, session: Session, plan: TablePlan, chunk: Chunk) -> Iterator[list[Literals]]:

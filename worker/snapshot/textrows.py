@@ -12,6 +12,7 @@ from typing import Any
 import cython
 
 from worker.binlog.values import ColumnCodec
+from worker.rowstage.drops import RowDrops
 
 ROWS = 0
 """More rows may follow."""
@@ -20,7 +21,9 @@ END = 1
 FAILED = 2
 """An ERR packet was read instead of a row."""
 
+_NULL = cython.declare(bytes, b"NULL")
 _ROOM = cython.declare(cython.int, 1024)
+_INSERT = 1  # ChangeKind
 _LONGEST = 0xFFFFFF
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
@@ -30,15 +33,29 @@ _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 class RowJoiner:
     """Makes of a row's texts its literals with commas between them, as they stand in VALUES (worker/rows.py, Joined).
 
-    ``codecs``: one per column of the result. One thread at a time.
+    ``codecs``: one per column of the result. ``drops``: its filters of rows that come; what they pass over becomes b"".
+    One thread at a time.
     """
 
-    def __init__(self, codecs: list[ColumnCodec]) -> None:
+    def __init__(self, codecs: list[ColumnCodec], drops: RowDrops | None = None) -> None:
         self.codecs = codecs
         self.out = bytearray(_ROOM)
+        self.test = None if drops is None or not drops.concerns(_INSERT) else drops.inserts
+        self.places = bytes(len(codecs))
+        self.values: list[bytes] = []
+        if drops is not None:
+            # By column: where its value stands among those of the test, counted from 1.
+            self.places = bytes(drops.slots.index(at) + 1 if at in drops.slots else 0 for at in range(len(codecs)))
+            self.values = [_NULL] * len(drops.slots)
 
     def joined(self, row: list[bytes | None]) -> bytes:
         """Of values that were cut out already. Raises what ColumnCodec.of_text raises."""
+        if self.test is not None:
+            for place, codec, text in zip(self.places, self.codecs, row, strict=True):
+                if place:
+                    self.values[place - 1] = codec.of_text(text, False)
+            if self.test(self.values):
+                return b""
         return b",".join([codec.of_text(text, True) for codec, text in zip(self.codecs, row, strict=True)])
 
     @cython.cfunc
@@ -53,6 +70,8 @@ class RowJoiner:
         count: cython.Py_ssize_t
         column: cython.Py_ssize_t
         codec: ColumnCodec
+        testing: cython.bint = self.test is not None
+        places: cython.p_uchar = self.places
         for column in range(len(self.codecs)):
             codec = self.codecs[column]
             # One byte more than needed is always there, for the comma.
@@ -61,12 +80,16 @@ class RowJoiner:
                 write += 1
             if place < end and data[place] == 0xFB:
                 place += 1
+                if testing and places[column]:
+                    self.values[places[column] - 1] = _NULL
                 write = self._put(write, b"NULL")
                 out = self.out
                 room = len(self.out)
                 continue
             count = _length(data, place, end, column)
             place += 1 if data[place] < 0xFB else 3 if data[place] == 0xFC else 4
+            if testing and places[column]:
+                self.values[places[column] - 1] = codec.of_text(data[place : place + count], False)
             stop = -1
             most = codec.most_text_bytes(count)
             if most:
@@ -82,6 +105,8 @@ class RowJoiner:
             place += count
         if place != end:
             raise ValueError("a row has more columns")
+        if self.test is not None and self.test(self.values):
+            return b""
         if cython.compiled:
             return out[0:write]
         return bytes(out[0:write])
@@ -173,7 +198,8 @@ def split_rows(buffer: bytes, columns: cython.Py_ssize_t, rows: list[list[bytes 
 
 
 def join_rows(buffer: bytes, joiner: RowJoiner, columns: cython.Py_ssize_t, rows: list[bytes]) -> tuple[int, int]:
-    """As :func:`split_rows`, but ``rows`` gets what ``joiner`` makes of each row. Raises what it raises, too."""
+    """As :func:`split_rows`, but ``rows`` gets what ``joiner`` makes of each row that it does not pass over. Raises
+    what it raises, too."""
     if columns != len(joiner.codecs):
         raise ValueError(f"{columns} columns for {len(joiner.codecs)}")
     return _walk(buffer, columns, joiner, rows)
@@ -187,6 +213,7 @@ def _walk(buffer: bytes, columns: cython.Py_ssize_t, joiner: RowJoiner | None, r
     length: cython.Py_ssize_t
     place: cython.Py_ssize_t
     end: cython.Py_ssize_t
+    joined: bytes
     while size - at >= 4:
         length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
         place = at + 4
@@ -198,7 +225,12 @@ def _walk(buffer: bytes, columns: cython.Py_ssize_t, joiner: RowJoiner | None, r
             if end == 0:
                 break
             values = _long_row(payload, columns)
-            rows.append(values if joiner is None else joiner.joined(values))
+            if joiner is None:
+                rows.append(values)
+            else:
+                joined = joiner.joined(values)
+                if joined:
+                    rows.append(joined)
             at = end
             continue
         end = place + length
@@ -209,7 +241,9 @@ def _walk(buffer: bytes, columns: cython.Py_ssize_t, joiner: RowJoiner | None, r
         if joiner is None:
             rows.append(_split_row(buffer, place, end, columns))
         else:
-            rows.append(joiner.cut_row(buffer, place, end))
+            joined = joiner.cut_row(buffer, place, end)
+            if joined:
+                rows.append(joined)
         at = end
     return ROWS, at
 

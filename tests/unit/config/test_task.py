@@ -250,11 +250,6 @@ def test_all_findings_are_reported_at_once() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        (
-            "name: merge",
-            "name: merge\nexpression-filter: {e: {schema: s, table: t, insert-value-expr: a = 1}}",
-            "expression-filter.e: expression",
-        ),
         ("    rows: 1000", "    where: id > 5", "mydumpers.global.where: the history would hold fewer rows"),
         ("    rows: 1000", '    extra-args: "--consistency none --filter a.b"', "--filter is refused: it may choose"),
         ("  port: 4000", "  port: 4000\n  security: {ssl-ca-bytes: PEM}", "ssl-ca-bytes: certificates are read"),
@@ -263,8 +258,6 @@ def test_all_findings_are_reported_at_once() -> None:
 )  # fmt: skip
 def test_what_would_change_data_is_refused(old: str, new: str, says: str) -> None:
     text = changed(old, new)
-    if "expression-filter: {e" in new:
-        text = text.replace("    route-rules: [r1, r2]", "    route-rules: [r1, r2]\n    expression-filters: [e]")
     assert says in refused(text, errors.config.NOT_SUPPORTED)
 
 

@@ -1,0 +1,1 @@
+"""What rules do to a row by its values, between the decoder and the batch: expression filters, transforms."""

@@ -1,0 +1,84 @@
+"""Expression filters that are evaluated here, in the decoder and the chunk reader, row by row. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from worker.plan import TablePlan
+from worker.rows import ChangeKind
+from worker.rowstage.condition import Value, compiled
+from worker.rules.expression import parse
+
+Test = Callable[[Sequence[bytes]], object]
+"""Of a row's literals: a true value when the row is passed over."""
+
+
+class RowDrops:
+    """Which changes of one table are passed over, by the literals before mapping of its written columns ``slots``."""
+
+    def __init__(
+        self,
+        slots: tuple[int, ...],
+        inserts: Sequence[Value],
+        updates: Sequence[tuple[Value | None, Value | None]],
+        deletes: Sequence[Value],
+    ) -> None:
+        self.slots = slots
+        self.inserts = _any_of(inserts)
+        self.deletes = _any_of(deletes)
+        self._updates = updates
+        self._concerned = frozenset(
+            kind
+            for kind, tests in (
+                (ChangeKind.INSERT, inserts),
+                (ChangeKind.UPDATE, updates),
+                (ChangeKind.DELETE, deletes),
+            )
+            if tests
+        )
+
+    def concerns(self, kind: int) -> bool:
+        """Whether any change of this kind (ChangeKind) is passed over."""
+        return kind in self._concerned
+
+    def updates(self, before: Sequence[bytes], after: Sequence[bytes]) -> bool:
+        """Whether a row's change is passed over: both of a rule's expressions are true."""
+        return any((old is None or old(before)) and (new is None or new(after)) for old, new in self._updates)
+
+
+def row_drops(plan: TablePlan) -> RowDrops | None:
+    """None where the plan has no filters, or one that is the server's to evaluate (:func:`evaluated_here`)."""
+    if not plan.filters:
+        return None
+    slots = tuple(sorted({slot for rule in plan.filters for slot in rule.columns}))
+    columns = {plan.columns[slot].column.name.lower(): (at, plan.columns[slot].column) for at, slot in enumerate(slots)}
+    inserts: list[Value] = []
+    updates: list[tuple[Value | None, Value | None]] = []
+    deletes: list[Value] = []
+    for rule in plan.filters:
+        found: dict[str, Value] = {}
+        for text in (rule.insert, rule.update_old, rule.update_new, rule.delete):
+            if not text:
+                continue
+            value = compiled(parse(text), columns)
+            if value is None:
+                return None
+            found[text] = value
+        if rule.insert:
+            inserts.append(found[rule.insert])
+        if rule.delete:
+            deletes.append(found[rule.delete])
+        if rule.update_old or rule.update_new:
+            updates.append((found.get(rule.update_old), found.get(rule.update_new)))
+    return RowDrops(slots, inserts, updates, deletes)
+
+
+def evaluated_here(plan: TablePlan) -> bool:
+    """Whether every filter of the plan, if it has any, needs no server."""
+    return not plan.filters or row_drops(plan) is not None
+
+
+def _any_of(tests: Sequence[Value]) -> Test:
+    if len(tests) == 1:
+        return tests[0]
+    return lambda row: any(test(row) for test in tests)

@@ -1,0 +1,107 @@
+"""Expression filters: rows of one table that are passed over by their values.
+
+Source: DM's documentation, "Filter DMLs Using SQL Expressions": a change for which the expression is true is passed
+over, one for which it is false or NULL is not; of an update with both expressions both must be true; a rule names its
+table exactly; several rules may be of one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proto import config_pb2 as pb
+from proto.errors import config
+from worker.plan import ColumnPlan, RowFilter
+from worker.rules.expression import Expression, NoColumn, Refused, parse
+from worker.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRule:
+    """``expressions``: by kind (insert, update_old, update_new, delete); "" where the rule has none."""
+
+    name: str
+    schema: str
+    table: str
+    insert: str
+    update_old: str
+    update_new: str
+    delete: str
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(text for text in (self.insert, self.update_old, self.update_new, self.delete) if text)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionFilters:
+    """Pure and picklable; ``source`` is only for messages."""
+
+    source: str = ""
+    rules: tuple[FilterRule, ...] = ()
+    case_sensitive: bool = False
+
+    @staticmethod
+    def from_config(subtask: pb.SubTaskConfig) -> ExpressionFilters:
+        """Raises ``config.EXPRESSION_REFUSED``."""
+        found = ExpressionFilters(
+            subtask.source_id,
+            tuple(
+                FilterRule(
+                    rule.name,
+                    rule.schema,
+                    rule.table,
+                    rule.insert_value.strip(),
+                    rule.update_old_value.strip(),
+                    rule.update_new_value.strip(),
+                    rule.delete_value.strip(),
+                )
+                for rule in subtask.expression_filters
+            ),
+            subtask.case_sensitive,
+        )
+        for rule in found.rules:
+            for text in rule.texts:
+                found.parsed(rule, text)
+        return found
+
+    def parsed(self, rule: FilterRule, text: str) -> Expression:
+        """Raises ``config.EXPRESSION_REFUSED``."""
+        try:
+            return parse(text)
+        except Refused as reason:
+            raise config.EXPRESSION_REFUSED(
+                source=self.source, rule=f"expression filter {rule.name}", expression=text, reason=reason
+            ) from reason
+
+    def of_table(self, table: Table, columns: Sequence[ColumnPlan]) -> tuple[RowFilter, ...]:
+        """The filters of a table's rows, in the rules' order; ``columns``: those that are written.
+
+        Raises ``config.EXPRESSION_COLUMN``, ``config.EXPRESSION_REFUSED``.
+        """
+        places = {plan.column.name.lower(): at for at, plan in enumerate(columns)}
+        found: list[RowFilter] = []
+        for rule in self.rules:
+            if not (self._same(rule.schema, table.schema) and self._same(rule.table, table.name)):
+                continue
+            named: set[int] = set()
+            for text in rule.texts:
+                try:
+                    named.update(self.parsed(rule, text).columns(places))
+                except NoColumn as missing:
+                    raise config.EXPRESSION_COLUMN(
+                        source=self.source,
+                        rule=f"expression filter {rule.name}",
+                        expression=text,
+                        column=missing,
+                        schema=table.schema,
+                        table=table.name,
+                    ) from missing
+            found.append(
+                RowFilter(rule.name, tuple(sorted(named)), rule.insert, rule.update_old, rule.update_new, rule.delete)
+            )
+        return tuple(found)
+
+    def _same(self, one: str, other: str) -> bool:
+        return one == other if self.case_sensitive else one.lower() == other.lower()
