@@ -18,7 +18,7 @@ import grpc
 import pymysql
 
 from proto.errors import ShardmergeError
-from tests.benchmarks import ceiling, drain, lag, locked, memory, offline, verify
+from tests.benchmarks import ceiling, drain, lag, locked, memory, offline, rules, verify
 from tests.benchmarks.figures import json_line, ratio, table
 from tests.benchmarks.processes import JVM, LANE, MASTER, Usage, Watch
 from tests.benchmarks.settings import SOURCES, Settings, parse
@@ -80,6 +80,8 @@ class Run:
                 self.decode(self.offline)
             case "verify":
                 self.verify()
+            case "rules":
+                self.rules()
             case _:
                 self.memory(memory.run(world))
 
@@ -154,6 +156,19 @@ class Run:
         self.more["decode_images"] = int(changes.decode.amount)
         self.more["decode_mb_per_s"] = changes.decode.wall * changes.binlog_bytes / changes.decode.amount / 1e6
         self.more["decode_bulk_images_per_s"] = found.bulk.decode.wall
+
+    def rules(self) -> None:
+        found = rules.run(self.world)
+        plain = found["plain"]
+        for name, rates in found.items():
+            self.values[f"rules_{name}_history_rows_per_s"] = rates.history
+            self.values[f"rules_{name}_drain_changes_per_s"] = rates.drain
+            self.more[f"rules_{name}_drains"] = [round(rate) for rate in rates.drains]
+            self.more[f"rules_{name}_cpu_seconds"] = round(rates.cpu_seconds, 2)
+            if rates is not plain:
+                self.values[f"rules_{name}_history_ratio"] = ratio(rates.history, plain.history)
+                self.values[f"rules_{name}_drain_ratio"] = ratio(rates.drain, plain.drain)
+        self.problems += rules.compare(self.world, list(found))
 
     def remember(self, usage: dict[str, Usage]) -> None:
         for group, found in usage.items():

@@ -58,6 +58,16 @@ FIGURES: tuple[Figure, ...] = (
     Figure("rss_worker_jvm_mb", "largest resident set of a worker's JVM, MiB", Goal(most=700)),
     Figure("rss_lane_mb", "largest resident set of a lane's process, MiB", Goal(most=200)),
     Figure("rss_master_mb", "largest resident set of the master, MiB"),
+    Figure("rules_plain_history_rows_per_s", "history by a task without rules but routes and partition id"),
+    Figure("rules_ruled_history_rows_per_s", "the same, with event and expression filters and two levels of routes"),
+    Figure("rules_ruled_history_ratio", "with rules / without", Goal(least=0.9)),
+    Figure("rules_plain_drain_changes_per_s", "the same backlog by both; the median of the rounds"),
+    Figure("rules_ruled_drain_changes_per_s", ""),
+    Figure("rules_ruled_drain_ratio", "with rules / without", Goal(least=0.9)),
+    Figure("rules_server_history_rows_per_s", "with an expression that the target evaluates"),
+    Figure("rules_server_history_ratio", ""),
+    Figure("rules_server_drain_changes_per_s", ""),
+    Figure("rules_server_drain_ratio", ""),
     Figure("lag_floor_ms", "insert at the source, the same transaction at the target, one client: p50"),
 )
 

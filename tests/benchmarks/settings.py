@@ -21,6 +21,7 @@ PARTS = (
     "decode",
     "verify",
     "memory",
+    "rules",
 )
 """In the order in which they run."""
 
@@ -85,6 +86,7 @@ def parse(arguments: list[str], directory: Path) -> Settings:
     )
     parser.add_argument("--quick", action="store_true", help="fewer rows, no large transaction; under 3 minutes")
     parser.add_argument("--only", metavar="PARTS", help=f"comma separated, of: {', '.join(PARTS)}")
+    parser.add_argument("--with-rules", action="store_true", help="what rules cost too: a task with and one without")
     parser.add_argument("--source", choices=("mariadb", "mysql"), default="mariadb")
     parser.add_argument("--target", choices=("mariadb", "mysql"), default="mariadb")
     parser.add_argument("--rows", type=int, metavar="N", help="rows per shard table (250,000)")
@@ -106,6 +108,10 @@ def parse(arguments: list[str], directory: Path) -> Settings:
     unknown = set(chosen) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    if found.only is None and not found.with_rules:
+        chosen = tuple(part for part in chosen if part != "rules")
+    elif found.with_rules:
+        chosen = (*chosen, "rules")
     if found.quick and found.only is None:
         chosen = tuple(part for part in chosen if part != "memory")
     if _CHANGING & set(chosen):

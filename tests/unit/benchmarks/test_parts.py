@@ -13,12 +13,14 @@ from worker.rules.column_mapping import partition_id
 
 
 def test_everything_runs_in_order_unless_told() -> None:
-    assert parse([], Path()).parts == PARTS
+    assert parse([], Path()).parts == tuple(part for part in PARTS if part != "rules")
+    assert parse(["--with-rules"], Path()).parts == PARTS
+    assert parse(["--with-rules", "--only", "decode"], Path()).parts == ("decode", "rules")
 
 
 def test_the_quick_run_has_no_large_transaction() -> None:
     settings = parse(["--quick"], Path())
-    assert settings.parts == tuple(part for part in PARTS if part != "memory")
+    assert settings.parts == tuple(part for part in PARTS if part not in {"memory", "rules"})
     assert settings.rows < parse([], Path()).rows
 
 
