@@ -50,7 +50,8 @@ def variants(tables: int) -> tuple[Variant, ...]:
     use, *expressions = _filters(tables, 'insert-value-expr: "k < 0"', 'update-new-value-expr: "k < 0"')
     ruled = Variant(
         "ruled",
-        X(
+        ("    route-rules: [level-1, level-2]", "    filter-rules: [keep]", use),
+        (
             "routes:",
             f'  level-1: {{schema-pattern: "{SCHEMA}*", target-schema: rest}}',
             f"  level-2: {{{_PATTERN}, target-schema: merged_ruled, target-table: sbtest}}",
