@@ -438,7 +438,7 @@ class TargetWriter:
         # First, for its row lock makes a zombie wait and then see the newer epoch.
         opening = (b"START TRANSACTION", self._move(following))
         try:
-            if needs_look(work.groups):
+            if needs_look(work.groups, overwrite=self._overwrites):
                 _run(session, b"START TRANSACTION")
                 self._check_moved(_run(session, self._move(following)))
                 work = replace(work, groups=settled(session, work.groups))
@@ -487,10 +487,14 @@ class TargetWriter:
         if safe_mode:
             for _, keys in work.groups:
                 _expect_all_present(keys)
-        overwrite = not safe_mode and self._exact_for == 0
-        yield from statements_of(work.groups, _STATEMENT_BYTES, overwrite=overwrite)
+        yield from statements_of(work.groups, _STATEMENT_BYTES, overwrite=self._overwrites)
         for statement in unkeyed_statements(work.unkeyed):
             yield statement, {}
+
+    @property
+    def _overwrites(self) -> bool:
+        """Whether rows that exist are overwritten in place: not where a count may not prove it."""
+        return not self._settings.safe_mode and self._exact_for == 0
 
     def _refused(
         self, session: Session, statement: Statement, keys: Keys, error: pymysql.MySQLError
@@ -516,8 +520,8 @@ class TargetWriter:
                     missing = _find(session, plan, wanted, present=False) or wanted[0]
                     state = keys[missing]
                     raise diverged(state.plan, len(wanted) - affected, missing, state.position)
-            case ReplaceRows(count=count):
-                if affected != 2 * count:
+            case ReplaceRows(count=count, any_count=any_count):
+                if affected != 2 * count and not any_count:
                     raise _Ambiguous
             case InsertRows(plan=plan, count=count):
                 if affected != count:

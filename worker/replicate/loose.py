@@ -1,7 +1,9 @@
 """Changes of loose tables (see worker/replicate/batch.py), asked of the target within their transaction.
 
 Only an update needs to know whether its row is there: what puts a row in its key's place, and what removes it, do
-without. Rows that go are deleted before the question: a key may be equal to another one in other bytes ('a', 'A').
+without. Mostly it is there: then the count of the REPLACE that overwrites it says so, and only a count that
+does not makes the commit begin anew with the question. Rows that go are deleted before the question: a key may be equal
+to another one in other bytes ('a', 'A').
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any, cast
 from worker.connection import Session
 from worker.plan import TablePlan
 from worker.replicate.batch import Keys, KeyState
-from worker.replicate.statements import count_sql, counts_sql, delete_sql, parts_of
+from worker.replicate.statements import count_sql, counts_sql, delete_sql, parts_of, proved_by_count
 from worker.rows import Joined
 
 _STATEMENT_BYTES = 1 << 20
@@ -26,9 +28,19 @@ def only_if_there(state: KeyState) -> bool:
     return state.loose and state.existed and state.image is not None
 
 
-def needs_look(groups: Sequence[tuple[str, Keys]]) -> bool:
-    """Whether the target has to be asked before the groups' statements can be made."""
-    return any(only_if_there(state) for _, keys in groups for state in keys.values())
+def needs_look(groups: Sequence[tuple[str, Keys]], *, overwrite: bool = False) -> bool:
+    """Whether the target has to be asked before the groups' statements can be made; ``overwrite``: not about rows that
+    may be taken to be there, for that the count of a REPLACE proves."""
+    proved: dict[int, bool] = {}
+    for _, keys in groups:
+        for state in keys.values():
+            if only_if_there(state):
+                shard = state.plan.shard
+                if shard not in proved:
+                    proved[shard] = overwrite and proved_by_count(state.plan)
+                if not proved[shard]:
+                    return True
+    return False
 
 
 def settled(session: Session, groups: Sequence[tuple[str, Keys]]) -> tuple[tuple[str, Keys], ...]:

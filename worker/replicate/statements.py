@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from worker.connection import quote_name
 from worker.plan import TablePlan
 from worker.replicate.batch import Keys, RowOperation
+from worker.replicate.placement import hash_indexes
 from worker.rows import Joined
 from worker.table import ValueKind
 
@@ -27,12 +28,14 @@ class ReplaceRows:
     """Of keys that exist, at a target with no other unique key: should affect two rows each.
 
     A server counts a row that REPLACE inserts once, one that it overwrites with another image twice, and one that
-    was the same already once: only twice everywhere proves that every key existed.
+    was the same already once: only twice everywhere proves that every key existed. ``any_count``: of loose tables'
+    rows that are put there whether or not one was.
     """
 
     sql: bytes
     plan: TablePlan
     count: int
+    any_count: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +74,13 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
     and stay are overwritten in place where the target has no other unique key, for that costs the target a third
     less than deleting and inserting them. Keys go in ascending order (of integers that is the order of their rows'
     pages), which costs the target a quarter less where they lie close together. A change of a loose table that only
-    counts where its row is there has been settled before (worker/replicate/loose.py).
+    counts where its row is there has been settled before (worker/replicate/loose.py), or is taken for one whose row is
+    there, which the count then proves (:func:`proved_by_count`).
     """
     gone: list[Joined] = []
     maybe: list[Joined] = []
     forms: dict[tuple[str, ...], _Form] = {}
-    of_shard: dict[int, tuple[_Form, bool]] = {}
+    of_shard: dict[int, tuple[_Form, bool, bool]] = {}
     plan: TablePlan | None = None
     # Two sorts by what C compares take a fifth of one by a function of both.
     ordered = sorted(keys)
@@ -89,10 +93,17 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
             # Shard tables may hold their columns in different orders: one statement per order.
             columns = tuple([item.target_name for item in plan.columns])
             form = forms.setdefault(columns, _Form(plan))
-            known = of_shard[plan.shard] = (form, overwrite and not plan.one_lane)
-        form, in_place = known
+            known = of_shard[plan.shard] = (
+                form,
+                overwrite and not plan.one_lane,
+                overwrite and proved_by_count(plan),
+            )
+        form, in_place, proved = known
         image = state.image
         if state.loose:
+            if image is not None and proved:
+                (form.staying if state.existed else form.put).append(image)
+                continue
             if image is not None and state.existed:
                 raise ValueError("a change of a loose table was not settled")
             maybe.append(key)
@@ -112,10 +123,18 @@ def keyed_statements(keys: Keys, max_bytes: int, *, overwrite: bool) -> Iterator
     for form in forms.values():
         for start, end in _cuts(form.staying, max_bytes, _MAX_ITEMS):
             yield ReplaceRows(write_sql(b"REPLACE", form.plan, form.staying[start:end]), form.plan, end - start)
+        for start, end in _cuts(form.put, max_bytes, _MAX_ITEMS):
+            yield ReplaceRows(write_sql(b"REPLACE", form.plan, form.put[start:end]), form.plan, end - start, True)
     for form in forms.values():
         for start, end in _cuts(form.coming, max_bytes, _MAX_ITEMS):
             sql = write_sql(b"INSERT", form.plan, form.coming[start:end])
             yield InsertRows(sql, form.plan, tuple(form.keys[start:end]), end - start)
+
+
+def proved_by_count(plan: TablePlan) -> bool:
+    """Whether REPLACE meets a loose table's row, and no other: the target has no further unique key, and keys that are
+    equal there are so byte for byte."""
+    return not plan.one_lane and len(hash_indexes(plan)) == len(plan.key)
 
 
 def parts_of(some: Sequence[Joined], keys: Keys, max_bytes: int) -> Iterator[Sequence[Joined]]:
@@ -132,6 +151,7 @@ class _Form:
     def __init__(self, plan: TablePlan) -> None:
         self.plan = plan
         self.staying: list[Joined] = []
+        self.put: list[Joined] = []
         self.keys: list[Joined] = []
         self.coming: list[Joined] = []
 
