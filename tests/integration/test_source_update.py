@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+import pymysql
 import pytest
 
 from proto import errors
@@ -84,6 +86,12 @@ def _codes(answer: Answer) -> list[int]:
     return [int(cast("Json", one["error"])["code"]) if one.get("error") else 0 for one in sources]
 
 
+def _kill(server: Database, connection: object) -> None:
+    """One that may be gone by itself."""
+    with suppress(pymysql.MySQLError):
+        server.execute(f"KILL {connection}")
+
+
 def test_everything_that_changes_live(replicated: Replicated) -> None:
     cluster, source = replicated.cluster, replicated.old
     family = replicated.family("live", source)
@@ -106,7 +114,12 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         assert right.code == 0, right.text
         assert "second" not in right.text
         cluster.wait_replicating("live", 120)
+        # Whoever comes again comes with the new one.
+        for (thread,) in source.query("SELECT id FROM information_schema.processlist WHERE user = 'dm'"):
+            _kill(source, thread)
+        head = replicated.relay()["relayBinlog"]
         writer.go_on()
+        until(lambda: replicated.relay()["relayBinlog"] != head, "the relay log grows")
         # Another address of the same server.
         elsewhere = source_yaml(SOURCE, source, "dm", "second").replace("127.0.0.1", "localhost")
         moved = replicated.update(elsewhere)

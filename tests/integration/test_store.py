@@ -66,6 +66,30 @@ def _start(store: Store, *sources: str) -> int:
         return store.add_subtasks(merged_task(task, state), subtasks, state)
 
 
+def test_another_configuration_takes_the_place_of_the_one_that_was_read(store: Store) -> None:
+    store.add_source(_source("s1"), "w1")
+    _start(store, "s1")
+    before = store.read()
+    record = pb.SourceRecord(config=config.SourceConfig(source_id="s1", server_id=7), relay_paused=True)
+    word = pb.SubTaskRecord()
+    word.CopyFrom(before.subtasks["t", "s1"].value)
+    word.binlog_ops.add(file="f", pos=4, server="a")
+    revision = store.update_source(record, [word], "", before)
+    state = store.read()
+    assert (state.sources["s1"].value, state.sources["s1"].revision) == (record, revision)
+    assert (state.subtasks["t", "s1"].value, state.bound_name("s1")) == (word, "w1")
+    with pytest.raises(ShardmergeError) as caught:
+        store.update_source(record, [], "", before)
+    assert caught.value.spec is errors.master.CONFLICT
+    record.config.disabled = True
+    store.update_source(record, [], "w1", state)
+    state = store.read()
+    assert (state.bound_name("s1"), state.enabled()) == ("", frozenset())
+    record.config.disabled = False
+    store.update_source(record, [], "w1", state)
+    assert store.read().bound_name("s1") == "w1"
+
+
 def test_a_task_grows_and_shrinks_with_its_subtasks(store: Store, etcd: Etcd) -> None:
     store.add_source(_source("s1"), "w1")
     store.add_source(_source("s2"), "")
