@@ -86,6 +86,12 @@ def _codes(answer: Answer) -> list[int]:
     return [int(cast("Json", one["error"])["code"]) if one.get("error") else 0 for one in sources]
 
 
+def _dumps_of(server: Database, user: str) -> set[object]:
+    """The ids of the connections by which it reads the binlog."""
+    listed = "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%' AND user = "
+    return {row[0] for row in server.query(f"{listed}'{user}'")}
+
+
 def _kill(server: Database, connection: object) -> None:
     """One that may be gone by itself."""
     with suppress(pymysql.MySQLError):
@@ -105,6 +111,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
     cluster.wait_replicating("live")
     with Writer(shards, seed=51) as writer:
         writer.go_on()
+        dumps = until(lambda: _dumps_of(source, "dm"), "the relay comes as the new user")
         # Another password: the one before no longer lets anybody in.
         source.execute("ALTER USER dm@'%' IDENTIFIED BY 'second'")
         wrong = replicated.update(source_yaml(SOURCE, source, "dm", "third"))
@@ -114,7 +121,8 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         assert right.code == 0, right.text
         assert "second" not in right.text
         cluster.wait_replicating("live", 120)
-        # Whoever comes again comes with the new one.
+        # Everybody came anew, and whoever comes again comes with the new one.
+        until(lambda: _dumps_of(source, "dm") - dumps, "the relay comes with the new password")
         for (thread,) in source.query("SELECT id FROM information_schema.processlist WHERE user = 'dm'"):
             _kill(source, thread)
         head = replicated.relay()["relayBinlog"]
