@@ -111,7 +111,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
     cluster.wait_replicating("live")
     with Writer(shards, seed=51) as writer:
         writer.go_on()
-        dumps = until(lambda: _dumps_of(source, "dm"), "the relay comes as the new user")
+        dumps = until(lambda: _dumps_of(source, "dm"), "the relay comes as the new user", 60)
         # Another password: the one before no longer lets anybody in.
         source.execute("ALTER USER dm@'%' IDENTIFIED BY 'second'")
         wrong = replicated.update(source_yaml(SOURCE, source, "dm", "third"))
@@ -122,7 +122,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         assert "second" not in right.text
         cluster.wait_replicating("live", 120)
         # Everybody came anew, and whoever comes again comes with the new one.
-        until(lambda: _dumps_of(source, "dm") - dumps, "the relay comes with the new password")
+        until(lambda: _dumps_of(source, "dm") - dumps, "the relay comes with the new password", 60)
         for (thread,) in source.query("SELECT id FROM information_schema.processlist WHERE user = 'dm'"):
             _kill(source, thread)
         head = replicated.relay()["relayBinlog"]
