@@ -67,14 +67,9 @@ class Election:
             raise self._refusal(record)
 
     def stand_back(self) -> None:
-        """Give the leadership up, and do not lead until :meth:`stand_again` or the process's next start.
-
-        Raises ETCD_UNAVAILABLE: then it is given up as soon as etcd answers.
-        """
+        """Do not lead until :meth:`stand_again` or the next start; the record goes when it is looked at next."""
         self._stands_back.set()
-        lead, self._lead = self._lead, None
-        if lead is not None:
-            self._etcd.txn([KeyIs(keys.LEADER, lead.revision)], [Delete(keys.LEADER)])
+        self._lead = None
 
     def stand_again(self) -> None:
         self._stands_back.clear()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
@@ -21,6 +19,7 @@ from proto import common_pb2, errors, worker_pb2
 from proto import master_pb2 as pb
 from proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CheckResult
 from tests.support import canned_master as canned
+from tests.support import terminal
 from tests.support.canned_master import CannedMaster
 from tests.support.ports import free_port
 from tests.support.wait import until
@@ -583,39 +582,11 @@ def test_a_signal_while_the_master_works(master: CannedMaster) -> None:
 # --- on a terminal
 
 
-class Terminal:
+class Terminal(terminal.Terminal):
     """dmctl on a pseudo-terminal of 120 × 40."""
 
     def __init__(self, *arguments: str, address: str) -> None:
-        self._reader, writer = pty.openpty()
-        self.text = ""
-        self.process = subprocess.Popen(
-            [DMCTL, *arguments],
-            env=_environment(address) | {"COLUMNS": "120", "LINES": "40"},
-            stdin=writer,
-            stdout=writer,
-            stderr=writer,
-            start_new_session=True,
-        )
-        os.close(writer)
-
-    def read(self) -> str:
-        """All that was written so far."""
-        while select.select([self._reader], [], [], 0)[0]:
-            try:
-                piece = os.read(self._reader, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            self.text += piece.decode()
-        return self.text
-
-    def end(self) -> int:
-        until(lambda: (self.read(), self.process.poll() is not None)[1], "dmctl ends", 60)
-        self.read()
-        os.close(self._reader)
-        return self.process.returncode
+        super().__init__([DMCTL, *arguments], _environment(address) | {"COLUMNS": "120", "LINES": "40"})
 
 
 def test_a_table_on_a_terminal(master: CannedMaster) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import os
-import pty
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -25,6 +22,7 @@ from ctl.options import Line
 from proto import master_pb2 as pb
 from tests.support.canned_master import CannedMaster
 from tests.support.ports import free_port
+from tests.support.terminal import Terminal
 from tests.support.wait import until
 
 DMCTL = Path(sys.executable).parent / "dmctl"
@@ -56,62 +54,27 @@ def _environment(home: Path, address: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-class Terminal:
-    """dmctl on a terminal: what it wrote since the last word, and keys."""
+class Prompt(Terminal):
+    """dmctl on a terminal."""
 
     def __init__(self, home: Path, address: str, *arguments: str) -> None:
-        self._reader, writer = pty.openpty()
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self.text = ""
-        self.process = subprocess.Popen(
-            [DMCTL, *arguments],
-            env=_environment(home, address),
-            cwd=home,
-            stdin=writer,
-            stdout=writer,
-            stderr=writer,
-            start_new_session=True,
-        )
-        os.close(writer)
-
-    def press(self, keys: str) -> None:
-        self.text = ""
-        os.write(self._reader, keys.encode())
-
-    def shows(self, *words: str) -> None:
-        until(lambda: all(word in self._read() for word in words), f"the terminal shows {words}", 60)
+        super().__init__([DMCTL, *arguments], _environment(home, address), home)
 
     def ready(self) -> None:
         """A new prompt stands last; keys that come before it are the terminal's, not the prompt's."""
-        until(lambda: _plain(self._read()).rstrip().endswith("dmctl»"), "the prompt waits", 60)
+        until(lambda: _plain(self.read()).rstrip().endswith("dmctl»"), "the prompt waits", 60)
 
     def line_is(self, line: str) -> None:
         """The prompt draws only what changes: ask for the whole line (Ctrl-L), again and again."""
 
         def drawn() -> bool:
-            os.write(self._reader, b"\x0c")
-            return _plain(self._read()).rpartition("dmctl»")[2].strip() == line
+            self.type("\x0c")
+            return _plain(self.read()).rpartition("dmctl»")[2].partition("\n")[0].strip() == line
 
         try:
             until(drawn, f"the prompt's line is {line!r}", 60, every=0.3)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text[-500:]!r}") from None
-
-    def _read(self) -> str:
-        while select.select([self._reader], [], [], 0)[0]:
-            try:
-                piece = os.read(self._reader, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            self.text += self._decoder.decode(piece)
-        return self.text
-
-    def ends(self) -> int:
-        until(lambda: (self._read(), self.process.poll() is not None)[1], "dmctl ends", 60)
-        os.close(self._reader)
-        return self.process.returncode
 
 
 def _plain(text: str) -> str:
@@ -123,7 +86,7 @@ def _plain(text: str) -> str:
 
 
 def test_commands_one_after_the_other(master: CannedMaster, tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path, master.address)
+    terminal = Prompt(tmp_path, master.address)
     terminal.shows("Tab completes")
     terminal.ready()
     terminal.press("list-member --worker\r")
@@ -142,18 +105,18 @@ def test_commands_one_after_the_other(master: CannedMaster, tmp_path: Path) -> N
     terminal.shows("Usage:")
     terminal.ready()
     terminal.press("exit\r")
-    assert terminal.ends() == 0
+    assert terminal.end() == 0
 
 
 def test_options_in_front_hold_for_every_line(master: CannedMaster, tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path, "127.0.0.1:1", "-master-addr", master.address, "--output", "json")
+    terminal = Prompt(tmp_path, "127.0.0.1:1", "-master-addr", master.address, "--output", "json")
     terminal.ready()
     for _ in range(2):
         terminal.press("list-member\r")
         terminal.shows('"stage": "free"')
         terminal.ready()
     terminal.press("\x04")
-    assert terminal.ends() == 0
+    assert terminal.end() == 0
 
 
 def test_ctrl_c_drops_the_line_and_ends_what_runs(master: CannedMaster, tmp_path: Path) -> None:
@@ -165,7 +128,7 @@ def test_ctrl_c_drops_the_line_and_ends_what_runs(master: CannedMaster, tmp_path
         return MEMBERS
 
     master.answer("ListMember", waits)
-    terminal = Terminal(tmp_path, master.address)
+    terminal = Prompt(tmp_path, master.address)
     terminal.ready()
     terminal.press("stop-task merge")
     terminal.line_is("stop-task merge")
@@ -179,12 +142,12 @@ def test_ctrl_c_drops_the_line_and_ends_what_runs(master: CannedMaster, tmp_path
     let_go.set()
     assert [type(request) for request in master.requests] == [pb.ListMemberRequest]
     terminal.press("quit\r")
-    assert terminal.ends() == 0
+    assert terminal.end() == 0
 
 
 def test_tab_completes_commands_options_names_and_files(master: CannedMaster, tmp_path: Path) -> None:
     (tmp_path / "zebra.yaml").write_text("name: z\n")
-    terminal = Terminal(tmp_path, master.address)
+    terminal = Prompt(tmp_path, master.address)
     terminal.ready()
     for keys, whole in (
         ("list-m\t", "list-member"),
@@ -201,28 +164,28 @@ def test_tab_completes_commands_options_names_and_files(master: CannedMaster, tm
         terminal.press("\x03")
         terminal.ready()
     terminal.press("\x04")
-    assert terminal.ends() == 0
+    assert terminal.end() == 0
 
 
 def test_history_is_private_and_without_secrets(master: CannedMaster, tmp_path: Path) -> None:
     for line in ("list-member --worker", "encrypt s3cret", "--output json encrypt s3cret"):
-        terminal = Terminal(tmp_path, master.address)
+        terminal = Prompt(tmp_path, master.address)
         terminal.ready()
         terminal.press(f"{line}\r")
         terminal.ready()
         terminal.press("\x04")
-        assert terminal.ends() == 0
+        assert terminal.end() == 0
     file = tmp_path / ".local" / "state" / "shardmerge" / "dmctl_history"
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
     assert "list-member --worker" in file.read_text()
     assert "s3cret" not in file.read_text()
-    terminal = Terminal(tmp_path, master.address)
+    terminal = Prompt(tmp_path, master.address)
     terminal.ready()
     terminal.press("\x1b[A")
     terminal.line_is("list-member --worker")
     terminal.press("\x03\x04")
-    assert terminal.ends() == 0
+    assert terminal.end() == 0
 
 
 def test_what_is_a_secret_and_where_history_lives(tmp_path: Path) -> None:

@@ -419,8 +419,8 @@ def test_an_evicted_leader_stands_back_until_it_may_lead_again(world: World) -> 
     until(lambda: len(world.ask.ListMember(pb.ListMemberRequest(master=True)).masters) == 2, "two masters")
     refused(lambda: world.stubs[1].OperateLeader(evict), errors.master.NOT_LEADER)
     assert world.stubs[0].OperateLeader(evict).result
-    assert not first.leads
     until(lambda: second.leads, "m2 leads")
+    assert not first.leads
     world.worker("w1")
     assert world.create("s1").result
     world.end_master()
