@@ -103,12 +103,17 @@ def prove(streams: Sequence[Stream]) -> Proof:
     read = twice = 0
     shown: list[str] = []
     for _, same in groupby(entries, key=lambda entry: entry[0]):
-        tables = [(table, key) for _, table, key in same]
-        read += len(tables)
-        if len(tables) > 1:
+        tables: list[str] = []
+        count, key = 0, ""
+        for _, table, key in same:
+            count += 1
+            if count <= SHOWN:
+                tables.append(table)
+        read += count
+        if count > 1:
             twice += 1
             if len(shown) < SHOWN:
-                shown.append(f"{tables[0][1]} in {', '.join(table for table, _ in tables[:SHOWN])}")
+                shown.append(f"{key} in {', '.join(tables)}")
     return Proof(read, twice, tuple(shown))
 
 

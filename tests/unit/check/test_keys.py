@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -88,7 +89,11 @@ def test_a_key_without_end_takes_no_memory() -> None:
 
     stream = opened("s1", same())
     assert stream is not None
+    tracemalloc.start()
     proof = prove([stream])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000
     assert (proof.read, proof.twice, len(proof.shown[0])) == (500_000, 1, len("x in " + ", ".join(["s1 t"] * 10)))
 
 
