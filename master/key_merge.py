@@ -105,8 +105,8 @@ def prove(streams: Sequence[Stream]) -> Proof:
     for _, same in groupby(entries, key=lambda entry: entry[0]):
         tables: list[str] = []
         count, key = 0, ""
-        for _, table, key in same:
-            count += 1
+        for _, table, text in same:
+            count, key = count + 1, text
             if count <= SHOWN:
                 tables.append(table)
         read += count
