@@ -27,6 +27,8 @@ from proto.errors import ShardmergeError
 from worker.check.keyed import KeyColumn, MergedKey
 from worker.connection import Endpoint, Session, Side, coding, connect, rows, server_info, text_of
 from worker.plan import AddPrefix, AddSuffix, PartitionId
+from worker.snapshot.chunks import Bound
+from worker.snapshot.order import above
 from worker.target_table import NO_SUCH_COLLATION
 from worker.trouble import errno_of
 
@@ -127,9 +129,10 @@ def _numbers(session: Session, key: MergedKey, number: int, size: int) -> Iterat
     """Page by page behind the last key; ``size``: of a page."""
     names = [column.name for column in key.columns]
     listed = ", ".join(names)
-    last: tuple[int, ...] = ()
+    encoded = [name.encode() for name in names]
+    last: Bound = ()
     while True:
-        conditions = [part for part in (key.not_null, f"({_above(names, last)})" if last else "") if part]
+        conditions = [part for part in (key.not_null, f"({above(encoded, last).decode()})" if last else "") if part]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         page = rows(session, f"SELECT {listed} FROM {key.full_name}{where} ORDER BY {listed} LIMIT {size}")
         for row in page:
@@ -137,15 +140,7 @@ def _numbers(session: Session, key: MergedKey, number: int, size: int) -> Iterat
             yield Entry(number_order([int(value) for value in values]), number, key.shown(values))
         if len(page) < size:
             return
-        last = tuple(int(value) for value in page[-1])
-
-
-def _above(names: Sequence[str], last: Sequence[int]) -> str:
-    """See worker.snapshot.order.above."""
-    condition = f"{names[-1]} > {last[-1]}"
-    for name, value in zip(reversed(names[:-1]), reversed(last[:-1]), strict=True):
-        condition = f"{name} > {value} OR ({name} = {value} AND ({condition}))"
-    return condition
+        last = tuple(b"%d" % int(value) for value in page[-1])
 
 
 def _digests(session: Session, keys: Sequence[MergedKey]) -> Iterator[Entry]:

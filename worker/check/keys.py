@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from random import Random
 
 from proto import config_pb2 as config
 from proto import worker_pb2 as pb
-from proto.errors import ShardmergeError
 from worker.check.findings import READ_SECONDS
 from worker.check.keyed import MergedKey, merged_keys
 from worker.check.keyproof import proven_keys
 from worker.check.keysample import looked_up, sampled, samples_each
+from worker.check.source import look_at
+from worker.check.tables import look_at_tables
 from worker.connection import Endpoint, Session, Side, coding, connect
 from worker.plan import TablePlan
 from worker.rules import Rules
-from worker.schema import inspect_tables, list_tables
 
 
-def check_keys(request: pb.CheckKeysRequest) -> pb.CheckKeysResponse:
-    """Samples, or what was found of others' samples. Raises coded errors."""
+@contextmanager
+def _asking(request: pb.CheckKeysRequest | pb.ReadKeysRequest) -> Generator[tuple[Session, Session, list[MergedKey]]]:
+    """(session at the source, at the target, keys of all target tables). Server errors leave as coded errors."""
     endpoint = Endpoint.from_proto(getattr(request.source, "from"))
     name = request.source.source_id
     with (
@@ -28,7 +29,12 @@ def check_keys(request: pb.CheckKeysRequest) -> pb.CheckKeysResponse:
         closing(_target(request.subtask)) as target,
         coding(endpoint, Side.SOURCE, name),
     ):
-        keys = merged_keys(target, _plans(session, request.subtask))
+        yield session, target, merged_keys(target, _plans(session, request))
+
+
+def check_keys(request: pb.CheckKeysRequest) -> pb.CheckKeysResponse:
+    """Samples, or what was found of others' samples. Raises coded errors."""
+    with _asking(request) as (session, target, keys):
         if request.looked_for:
             clashes, count = looked_up(session, target, keys, request.looked_for)
             return pb.CheckKeysResponse(clashes=clashes, looked_up=count)
@@ -38,14 +44,8 @@ def check_keys(request: pb.CheckKeysRequest) -> pb.CheckKeysResponse:
 
 def read_keys(request: pb.ReadKeysRequest) -> Iterator[pb.KeyBatch]:
     """See :func:`worker.check.keyproof.proven_keys`."""
-    endpoint = Endpoint.from_proto(getattr(request.source, "from"))
-    name = request.source.source_id
-    with (
-        closing(connect(endpoint, Side.SOURCE, name=name, read_timeout=READ_SECONDS)) as session,
-        closing(_target(request.subtask)) as target,
-        coding(endpoint, Side.SOURCE, name),
-    ):
-        keys = [key for key in merged_keys(target, _plans(session, request.subtask)) if _is_asked(key, request)]
+    with _asking(request) as (_, _, found):
+        keys = [key for key in found if _is_asked(key, request)]
     if keys:
         yield from proven_keys(request.source, keys, digests=request.digests)
 
@@ -59,22 +59,6 @@ def _target(subtask: config.SubTaskConfig) -> Session:
     return connect(Endpoint.from_proto(subtask.target), Side.TARGET, name="target", read_timeout=READ_SECONDS)
 
 
-def _plans(session: Session, subtask: config.SubTaskConfig) -> Sequence[TablePlan]:
+def _plans(session: Session, request: pb.CheckKeysRequest | pb.ReadKeysRequest) -> Sequence[TablePlan]:
     """Of the tables that can be planned: the others are item table_schema's. Raises ``pymysql.MySQLError``."""
-    rules = Rules.from_config(subtask)
-    plans: list[TablePlan] = []
-    names: list[tuple[str, str]] = []
-    for schema, name in list_tables(session):
-        try:
-            if rules.route(schema, name) is not None:
-                names.append((schema, name))
-        except ShardmergeError:
-            continue
-    for table in inspect_tables(session, names, source=subtask.source_id):
-        if isinstance(table, ShardmergeError):
-            continue
-        try:
-            plans.append(rules.plan(len(plans), subtask.source_id, table))
-        except ShardmergeError:
-            continue
-    return plans
+    return look_at_tables(look_at(request.source, session), Rules.from_config(request.subtask)).plans

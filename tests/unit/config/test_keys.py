@@ -103,8 +103,6 @@ REFUSED = {
         ssl-key-base64: x""",
     "mydumper": """
         where: id > 5 | extra-args: '--filter a.b' | extra-args: '-T a.b' | extra-args: '--where "a"'""",
-    "source": """
-        enable: false""",
     "master": """
         ssl-ca: c | ssl-cert: c | ssl-key: c | cert-allowed-cn: [a] | ssl-key-base64: x | v1-sources-path: p""",
     "worker": """
