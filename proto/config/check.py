@@ -13,7 +13,7 @@ from proto.config.daemon import DaemonFile, MasterFile, WorkerFile, check_daemon
 from proto.config.finding import ConfigFinding, nearest
 from proto.config.model import known_keys
 from proto.config.note import notes_of
-from proto.config.source import SourceModel, check_source
+from proto.config.source import SourceModel, check_source, notes_of_source
 from proto.config.task import check_file, notes_of_task
 from proto.config.task_model import TaskModel
 from proto.config.yamlfile import Document
@@ -77,7 +77,8 @@ def check_text(text: str, file: str, kind: Kind | None = None, environ: Mapping[
         task, findings = check_file(document, environ)
         notes = () if task is None else notes_of_task(document, task)
     elif kind is Kind.SOURCE:
-        _, findings = check_source(document, environ)
+        source, findings = check_source(document, environ)
+        notes = () if source is None else notes_of_source(document, source)
     else:
         model: type[DaemonFile] = MasterFile if kind is Kind.MASTER else WorkerFile
         _, findings = check_daemon(document, model)

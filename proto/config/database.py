@@ -9,13 +9,15 @@ from typing import Annotated
 from pydantic import Field
 
 from proto import config_pb2 as pb
-from proto.config.finding import ConfigFinding, KeyPath
+from proto.config.finding import ConfigFinding, KeyPath, dotted
 from proto.config.key import Key
 from proto.config.model import FileModel, NameText, Port
 from proto.config.yamlfile import Document, Tree
 from proto.errors import config
 from proto.secret import has_key, kept, problem
 
+_OF_DM = re.compile(r"(?=.*[+/=])(?:[A-Za-z0-9+/]{4}){5,}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+"""What DM's own `dmctl encrypt` makes: base64 of 16 random bytes and more. A password may look so, too."""
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -109,6 +111,15 @@ def _secret(document: Document, path: KeyPath, text: str, environ: Mapping[str, 
     value = text if environ is None else _resolve(text, environ)
     found = problem(value, form_only=environ is None)
     return [] if found is None else [document.finding(path, str(found), spec=found.spec)]
+
+
+def password_notes(document: Document, path: KeyPath, database: Database) -> tuple[str, ...]:
+    """A note for a password that DM may have encrypted: it cannot be told from one that only looks so."""
+    if not _OF_DM.fullmatch(database.password):
+        return ()
+    here = (*path, "password")
+    said = "taken as it stands; if DM's `dmctl encrypt` made it, write the password itself or encrypt it anew"
+    return (f"line {document.line(here)}: {dotted(here)}: {said}",)
 
 
 def kept_text(document: Document, text: str, path: KeyPath) -> str:

@@ -13,7 +13,7 @@ from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
 from proto.config.amounts import Duration
-from proto.config.database import Database, check_database, kept_text
+from proto.config.database import Database, check_database, kept_text, password_notes
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
 from proto.config.model import FileModel, UInt32, mended, validate
@@ -135,7 +135,7 @@ def parse_source_file(text: str, file_name: str, environ: Mapping[str, str] | No
         raise problem
     if model is None:
         raise config.INVALID(finding=file_name, more="")
-    return SourceFile(_to_proto(model, environ), notes_of(document, SourceModel), kept_text(document, text, ("from",)))
+    return SourceFile(_to_proto(model, environ), notes_of_source(document, model), kept_text(document, text, ("from",)))
 
 
 def parse_source(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> pb.SourceConfig:
@@ -150,6 +150,11 @@ def check_source(
     model, findings = validate(document, SourceModel)
     whole = model or mended(document, SourceModel)
     return model, findings if whole is None else [*findings, *_check(document, whole, environ)]
+
+
+def notes_of_source(document: Document, model: SourceModel) -> tuple[str, ...]:
+    """What accepted keys do here when that is not what they do in DM."""
+    return (*notes_of(document, SourceModel), *password_notes(document, ("from",), model.from_))
 
 
 def _check(document: Document, model: SourceModel, environ: Mapping[str, str] | None) -> list[ConfigFinding]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
-from proto.config.database import kept_text
+from proto.config.database import kept_text, password_notes
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.model import mended, validate
 from proto.config.note import notes_of
@@ -141,6 +141,7 @@ def notes_of_task(document: Document, model: TaskModel) -> tuple[str, ...]:
     """What accepted keys do here when that is not what they do in DM, and what the file leaves unsaid."""
     return (
         *notes_of(document, TaskModel),
+        *password_notes(document, ("target-database",), model.target_database),
         *_meta_notes(document, model),
         *_instance_number_notes(document, model),
     )

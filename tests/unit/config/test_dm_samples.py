@@ -104,6 +104,7 @@ def test_the_advanced_tasks_notes_are_true_to_dm() -> None:
         "validators": "`dmctl compare` compares every row",
         "mysql-instances[1].syncer-thread": "at most 4",
         "target-database.max-allowed-packet": "as large as the server takes",
+        "target-database.password": "if DM's `dmctl encrypt` made it",
         "meta": "no effect with task-mode: all",
     }.items():
         assert says in told[key], key
@@ -163,7 +164,7 @@ def test_the_source() -> None:
     assert (config.source_id, config.flavor, config.server_id) == ("mysql-replica-01", "auto", 0)
     assert not config.enable_gtid
     assert config.purge == pb.PurgeConfig(interval_seconds=3600, expires_hours=0, remain_space_gib=15)
-    assert [note.split(": ", 2)[1] for note in found.notes] == ["enable-relay", "relay-dir", "checker"]
+    assert [note.split(": ", 2)[1] for note in found.notes] == ["enable-relay", "relay-dir", "checker", "from.password"]
 
 
 @pytest.mark.parametrize("kind", [MasterFile, WorkerFile])

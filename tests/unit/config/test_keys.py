@@ -42,7 +42,7 @@ SUPPORTED = {
     "syncer": """
         safe-mode: true""",
     "source": """
-        enable: true | enable-gtid: true | flavor: MariaDB | server-id: 7 | case-sensitive: true |
+        enable: true | enable: false | enable-gtid: true | flavor: MariaDB | server-id: 7 | case-sensitive: true |
         relay-binlog-name: a.000001 | relay-binlog-gtid: 0-1-2""",
     "from": """
         password: p | session: {a: 1} | security: {ssl-ca: /ca}""",
