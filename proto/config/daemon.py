@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from proto.config import defaults
 from proto.config.amounts import Seconds, Size
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
 from proto.config.masking import without_secrets
-from proto.config.model import FileModel, UInt32, validate
+from proto.config.model import LOWERED, FileModel, UInt32, validate
 from proto.config.note import notes_of, refusals
 from proto.config.source import file_safe
 from proto.config.tomlfile import compose_toml, looks_like_toml
@@ -43,10 +43,6 @@ def _reachable(text: str) -> str:
     if text.rpartition(":")[0] in _EVERY_INTERFACE:
         raise ValueError("must name a host that the other processes can reach")
     return text
-
-
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
 
 
 ListenAddress = Annotated[str, AfterValidator(_address)]
@@ -96,11 +92,11 @@ class DaemonFile(FileModel):
     ] = ""
     log_level: Annotated[
         Literal["debug", "info", "warn", "error", "fatal"],
-        BeforeValidator(_lower),
+        LOWERED,
         Key("Least level that is logged.", sample="info"),
     ] = "info"
     log_format: Annotated[
-        Literal["text", "json"], BeforeValidator(_lower), Key("One line per event, as text or JSON.", sample="text")
+        Literal["text", "json"], LOWERED, Key("One line per event, as text or JSON.", sample="text")
     ] = "text"
     log_file: Annotated[
         str,

@@ -49,6 +49,9 @@ T = TypeVar("T")
 OrDefaults = Annotated[T, BeforeValidator(_empty_if_null)]
 """A named block whose null value means its defaults: ``global:`` and nothing behind it."""
 
+LOWERED = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)  # pyright: ignore[reportUnknownLambdaType]
+"""In a field's ``Annotated``: words count whatever their case, as in DM."""
+
 Port = Annotated[int, Field(ge=1, le=65535)]
 UInt32 = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]

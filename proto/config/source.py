@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from proto import common_pb2
 from proto import config_pb2 as pb
@@ -16,7 +16,7 @@ from proto.config.amounts import Duration
 from proto.config.database import Database, check_database, kept_text, password_notes
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
-from proto.config.model import FileModel, UInt32, mended, validate
+from proto.config.model import LOWERED, FileModel, UInt32, mended, validate
 from proto.config.note import notes_of, refusals
 from proto.config.rule_model import EventFilter
 from proto.config.yamlfile import Document, read
@@ -81,7 +81,7 @@ class SourceModel(FileModel):
     meta_dir: Annotated[str, Key("Ignored by DM.", here="no effect")] = ""
     flavor: Annotated[
         Literal["", "auto", "mysql", "mariadb"],
-        BeforeValidator(lambda text: text.lower() if isinstance(text, str) else text),
+        LOWERED,
         Key("Kind of the server; `auto`: it is asked.", sample="auto"),
     ] = "auto"
     charset: Annotated[str, Key("Ignored by DM.", here="no effect: every column is read in its own charset")] = ""

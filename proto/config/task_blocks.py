@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from proto.config import defaults
 from proto.config.amounts import Duration, Size
 from proto.config.key import Key
-from proto.config.model import Count, FileModel, UInt32
+from proto.config.model import LOWERED, Count, FileModel, UInt32
 
 _ROWS_COLLIDE = (
     "no effect: a row that the target holds already always stops the task with a coded error (DM's `error`); none is "
     "replaced or passed over"
 )
 _NO_LIGHTNING = "no effect: rows are loaded by INSERT, in chunks that commit with their record; no import program runs"
-
-
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
 
 
 class Mydumper(FileModel):
@@ -79,40 +75,40 @@ class Loader(FileModel):
     sorting_dir_physical: Annotated[str, Key("Where a physical import sorts.", here=_NO_LIGHTNING)] = ""
     import_mode: Annotated[
         Literal["", "sql", "loader", "logical", "physical", "import-into"],
-        BeforeValidator(_lower),
+        LOWERED,
         Key("How rows are loaded.", here="no effect: rows are loaded by multi-row INSERT", default="logical"),
     ] = ""
     on_duplicate: Annotated[
         Literal["", "replace", "error", "ignore"],
-        BeforeValidator(_lower),
+        LOWERED,
         Key("Old spelling of on-duplicate-logical.", here=_ROWS_COLLIDE),
     ] = ""
     on_duplicate_logical: Annotated[
         Literal["", "replace", "error", "ignore"],
-        BeforeValidator(_lower),
+        LOWERED,
         Key("What becomes of a row that the target holds already.", here=_ROWS_COLLIDE, default="replace"),
     ] = ""
     on_duplicate_physical: Annotated[
         Literal["", "none", "manual"],
-        BeforeValidator(_lower),
+        LOWERED,
         Key("The same in a physical import.", here=_ROWS_COLLIDE, default="none"),
     ] = ""
     disk_quota_physical: Annotated[Size, Key("Disk that a physical import may use.", here=_NO_LIGHTNING)] = ""
     checksum_physical: Annotated[
         Literal["", "required", "optional", "off"],
-        BeforeValidator(_lower),
+        LOWERED,
         Key(
             "Checksums after a physical import.", here="no effect: `dmctl compare` looks at every row, whenever wanted"
         ),
     ] = ""
     analyze: Annotated[
         Literal["", "required", "optional", "off"],
-        BeforeValidator(_lower),
+        LOWERED,
         Key("ANALYZE TABLE after the load.", here="no effect: run ANALYZE TABLE at the target when the load is done"),
     ] = ""
     range_concurrency: Annotated[UInt32, Key("Writers of a physical import.", here=_NO_LIGHTNING)] = 0
     compress_kv_pairs: Annotated[
-        Literal["", "gzip", "gz"], BeforeValidator(_lower), Key("Compression of a physical import.", here=_NO_LIGHTNING)
+        Literal["", "gzip", "gz"], LOWERED, Key("Compression of a physical import.", here=_NO_LIGHTNING)
     ] = ""
     pd_addr: Annotated[str, Key("Address of TiDB's PD.", here=_NO_LIGHTNING)] = ""
 

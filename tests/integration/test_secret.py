@@ -24,6 +24,15 @@ def task(target: MariaDB, password: str) -> str:
     )
 
 
+def assert_sealed(cluster: Cluster) -> None:
+    """No record of etcd holds a password."""
+    with cluster.etcd.client() as client:
+        records = client.get_prefix("/").records
+    assert any(b"sealed" in record.value for record in records)
+    for secret_text in (OF_SOURCE, OF_TARGET):
+        assert not [record.key for record in records if secret_text.encode() in record.value]
+
+
 @pytest.fixture
 def servers(tmp_path: Path) -> tuple[MariaDB, MariaDB]:
     return MariaDB(tmp_path / "source", 101), MariaDB(tmp_path / "target", 201)
@@ -44,35 +53,27 @@ def test_a_password_is_nowhere_to_be_read(servers: tuple[MariaDB, MariaDB], tmp_
             "CREATE DATABASE sealed", "CREATE TABLE sealed.t (id INT PRIMARY KEY)", "INSERT INTO sealed.t VALUES (1)"
         )
         cluster.start()
-        # One password as it is, the other encrypted beforehand: both end as the same kind of record.
         plain = cluster.write("mysql-01.yaml", source_yaml("mysql-01", source, "m", OF_SOURCE))
         said.append(cluster.dmctl("operate-source", "create", plain).text)
-        encrypted = (
-            cluster.dmctl("encrypt", OF_TARGET, "--secret-key-path", key, check=False).text.split("→ 0\n")[1].strip()
-        )
-        cluster.start_task(task(target, encrypted))
+        cluster.start_task(task(target, OF_TARGET))
         cluster.wait_replicating("sealed")
         source.execute("INSERT INTO sealed.t VALUES (2)")
         until(lambda: target.query("SELECT COUNT(*) FROM sealed.t") == [(2,)], "both rows are merged")
-        # The same task with its password written plainly differs in nothing.
-        same = cluster.write("plain.yaml", task(target, OF_TARGET))
+        assert_sealed(cluster)
+        # The same task with its password encrypted beforehand differs in nothing.
+        encrypted = secret.load_key(key).encrypt(OF_TARGET)
+        same = cluster.write("encrypted.yaml", task(target, encrypted))
         answer = cluster.dmctl("update-task", same, "--dry-run")
         assert not [part for part in answer.json["sources"] if part["settings"]], answer.text
+        again = cluster.write("plain.yaml", task(target, OF_TARGET))
+        said += [answer.text, cluster.dmctl("update-task", again).text]
         wrong = cluster.write("wrong.yaml", task(target, OF_TARGET + "x").replace("sealed\ntask", "other\ntask"))
         refused = cluster.dmctl("start-task", wrong, check=False)
         assert refused.code == 1 and "Access denied" in refused.text
-        said += [
-            answer.text,
-            refused.text,
-            *(cluster.dmctl(*words, check=False).text for words in (
-                ("query-status", "sealed", "--more"), ("check-task", same), ("operate-source", "show"), ("list-member",),
-            )),
-        ]  # fmt: skip
-        with cluster.etcd.client() as client:
-            records = client.get_prefix("/").records
-        assert any(b"sealed" in record.value for record in records)
+        asked = ("query-status sealed --more", f"check-task {again}", "operate-source show", "list-member")
+        said += [refused.text, *(cluster.dmctl(*words.split(), check=False).text for words in asked)]
+        assert_sealed(cluster)
         for secret_text in (OF_SOURCE, OF_TARGET):
-            assert not [record.key for record in records if secret_text.encode() in record.value]
             assert not [text for text in said if secret_text in text]
             for log in (tmp_path / "cluster").rglob("*.log"):
                 assert secret_text not in log.read_text(errors="replace"), log
