@@ -25,8 +25,9 @@ _KINDS = ("task", "source", "master", "worker")
 @click.argument("files", metavar="FILE…", nargs=-1)
 @click.option("--kind", type=click.Choice(_KINDS), help="what the files are  [default: told by their keys]")
 @click.option("--json-schema", type=click.Choice(_KINDS), help="print the JSON Schema of such a file, for editors")
+@click.option("--sample", type=click.Choice(_KINDS), help="print such a file with comments, to start from")
 @shared()
-def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | None) -> int:
+def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | None, sample: str | None) -> int:
     """Check task and source files, and those of dm-master and dm-worker: one line per finding, and the notes.
 
     No server is asked. Encrypted passwords are tried with the key of SHARDMERGE_SECRET_KEY, if there is one. Exit code
@@ -38,9 +39,13 @@ def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | No
     """
     # pydantic takes 0.2 s to import: only when it is needed.
     from proto import secret
-    from proto.config.check import Kind
+    from proto.config.check import MODELS, Kind
+    from proto.config.samples import sample_of
     from proto.config.schema import schema_text
 
+    if sample is not None:
+        print(sample_of(MODELS[Kind(sample)]), end="")
+        return 0
     if json_schema is not None:
         print(schema_text(Kind(json_schema)), end="")
         return 0

@@ -83,6 +83,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(["check-config"]) == 2
 
 
+def test_the_samples_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for kind, model in MODELS.items():
+        assert run(["check-config", "--sample", kind.value]) == 0
+        assert capsys.readouterr().out == sample_of(model)
+
+
 def test_the_schema_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check-config", "--json-schema", "source"]) == 0
     assert json.loads(capsys.readouterr().out)["required"] == ["source-id", "from"]
