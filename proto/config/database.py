@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Annotated
 
 from pydantic import Field
@@ -12,12 +13,14 @@ from proto import config_pb2 as pb
 from proto.config.finding import ConfigFinding, KeyPath, dotted
 from proto.config.key import Key
 from proto.config.model import FileModel, NameText, Port
-from proto.config.yamlfile import Document, Tree
+from proto.config.yamlfile import Document, Tree, compose
 from proto.errors import config
 from proto.secret import has_key, kept, problem
 
 _OF_DM = re.compile(r"(?=.*[+/=])(?:[A-Za-z0-9+/]{4}){5,}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 """What DM's own `dmctl encrypt` makes: base64 of 16 random bytes and more. A password may look so, too."""
+_BEFORE = re.compile(r"(?:[&!]\S*\s+)*")
+"""Anchor and tag of a value."""
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -123,15 +126,35 @@ def password_notes(document: Document, path: KeyPath, database: Database) -> tup
 
 
 def kept_text(document: Document, text: str, path: KeyPath) -> str:
-    """A file's text as it is stored: its password at ``path`` encrypted when this process has a key."""
+    """A file's text as it is stored: its password at ``path`` encrypted when this process has a key.
+
+    Raises ``config.INVALID`` for a password written so oddly that another cannot stand in its place.
+    """
     text = text.removeprefix("\ufeff")
-    span = document.spans.get((*path, "password"))
-    if span is None or not has_key():
+    here = (*path, "password")
+    span = document.spans.get(here)
+    value = _at(document.root, here)
+    if span is None or not has_key() or not value or _REFERENCE.fullmatch(value):
         return text
-    value = _at(document.root, (*path, "password"))
-    if not value or _REFERENCE.fullmatch(value):
-        return text
-    return f'{text[: span[0]]}"{kept(value)}"{text[span[1] :]}'
+    sealed, written = kept(value), text[span[0] : span[1]]
+    before = _BEFORE.match(written)
+    end = written[len(written.rstrip()) :]
+    stored = f'{text[: span[0]]}{before[0] if before else ""}"{sealed}"{end}{text[span[1] :]}'
+    expected = deepcopy(document.root)
+    _set(expected, here, sealed)
+    read, _ = compose(stored, document.file)
+    if read is None or read.root != expected:
+        message = "cannot be encrypted where it stands: write it in quotes, in a line of its own, without an alias"
+        raise config.INVALID(finding=document.finding(here, message), more="")
+    return stored
+
+
+def _set(root: dict[str, Tree], path: KeyPath, value: str) -> None:
+    for part in path[:-1]:
+        inner = root[str(part)]
+        assert isinstance(inner, dict)  # noqa: S101 - the path was read from this tree
+        root = inner
+    root[str(path[-1])] = value
 
 
 def _at(root: Tree, path: KeyPath) -> str:

@@ -12,6 +12,9 @@ KeyPath = tuple[str | int, ...]
 """Keys and list indexes from the top of the file, e.g. ("mysql-instances", 0, "source-id")."""
 
 _LISTED = 10
+_LONGEST_WORD = 100
+_MOST_CHOICES = 200
+"""Comparing takes time for each choice and each wrong word: a suggestion is not worth seconds."""
 
 
 def dotted(path: KeyPath) -> str:
@@ -27,7 +30,10 @@ def dotted(path: KeyPath) -> str:
 
 def nearest(word: str, choices: Iterable[str]) -> str:
     """The choice that ``word`` was probably meant to be; "" if none is near."""
-    close = difflib.get_close_matches(word, sorted(choices), n=1, cutoff=0.6)
+    near = sorted(choice for choice in choices if len(choice) <= _LONGEST_WORD)
+    if len(word) > _LONGEST_WORD or len(near) > _MOST_CHOICES:
+        return ""
+    close = difflib.get_close_matches(word, near, n=1, cutoff=0.6)
     return close[0] if close else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,15 @@ def test_all_findings_at_once_also_those_behind_a_misspelt_key() -> None:
     assert "t.yaml:12:26: mysql-instances[0].route-rules" not in lines
     assert any("there is no r4 in routes" in line for line in lines)
     assert not any("is used by no source" in line for line in lines)
+
+
+def test_thousands_of_wrong_names_are_told_soon() -> None:
+    names = ", ".join(f"rule-{number}x" for number in range(1500))
+    rules = "".join(f"  rule-{number}: {{schema-pattern: a, target-schema: b}}\n" for number in range(1500))
+    text = TASK.replace("[r1, r2]", f"[{names}]").replace("routes:\n", f"routes:\n{rules}")
+    begun = time.process_time()
+    assert len(check_text(text, "t.yaml").findings) > 3000
+    assert time.process_time() - begun < 6
 
 
 def test_notes_of_a_file_with_dangling_names() -> None:

@@ -97,6 +97,46 @@ def test_with_a_key_every_password_is_stored_encrypted(key: secret.SecretKey) ->
     assert parse_task(TASK, "f", {}).text == TASK.replace('"p: w"', f'"{key.encrypt("p: w")}"')
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\ufeff" + TASK.replace("\n", "\r\n"), TASK.replace("\n", "\r\n")),
+        ("# ä漢\U0001f600\u2028\n" + TASK, "# ä漢\U0001f600\u2028\n" + TASK),
+        (TASK.replace('"p: w"', "&pw 'p: w' # x"), TASK.replace('"p: w"', '&pw "p: w" # x')),
+    ],
+)
+def test_nothing_but_the_password_is_replaced(key: secret.SecretKey, before: str, after: str) -> None:
+    secret.use(key.path)
+    sealed = key.encrypt("p: w")
+    kept = parse_task(before, "task.yaml", {}).text
+    assert kept == after.replace('"p: w"', f'"{sealed}"')
+    assert parse_task(kept, "task.yaml", {}).to_subtasks()[0].target.password == sealed
+
+
+STYLES = (
+    *("|-\n    p w", ">-\n    p\n    w", "'p w'", "p w", "p\n    w"),
+    *('"p\\x20w"', "&a p w", "!!str p w", "&a !!str p w"),
+)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_every_way_to_write_a_password_is_replaced(key: secret.SecretKey, style: str) -> None:
+    secret.use(key.path)
+    file = parse_task(TASK.replace('"p: w"', style), "task.yaml", {})
+    sealed = key.encrypt("p w")
+    assert file.to_subtasks()[0].target.password == sealed
+    assert parse_task(file.text, "task.yaml", {}).to_subtasks() == file.to_subtasks()
+    assert "p w" not in file.text and "p\n" not in file.text
+
+
+def test_a_password_that_stands_elsewhere_too(key: secret.SecretKey) -> None:
+    secret.use(key.path)
+    text = TASK.replace('"p: w"', "root")
+    assert "user: root\n" in parse_task(text, "task.yaml", {}).text
+    shared = text.replace("user: root", "user: &name root").replace("password: root", "password: *name")
+    assert "password: cannot be encrypted where it stands" in refused(errors.config.INVALID, shared)
+
+
 def test_without_a_key_the_file_is_stored_as_it_is() -> None:
     file = parse_task(TASK, "task.yaml", {})
     assert file.text == TASK
