@@ -19,6 +19,7 @@ from ctl.commands.compare import compare
 from ctl.commands.completion import completion as completion_command
 from ctl.commands.config import config, get_config
 from ctl.commands.encrypt import encrypt
+from ctl.commands.decode_id import decode_id
 from ctl.commands.list_member import list_member
 from ctl.commands.members import offline_member, operate_leader
 from ctl.commands.operate_relay import pause_relay, resume_relay, start_relay, stop_relay
@@ -120,6 +121,7 @@ for _command in (
     update_task,
     query_status,
     compare,
+    decode_id,
     pause_task,
     resume_task,
     stop_task,

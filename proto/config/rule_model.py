@@ -10,11 +10,9 @@ from proto import config_pb2 as pb
 from proto.config.finding import nearest
 from proto.config.key import Key
 from proto.config.model import FileModel
+from proto.config.partition_id import INSTANCE_BITS
 from proto.config.pattern import PatternError, compile_pattern
 from proto.config.regex import compile_regex
-
-INSTANCE_BITS, SCHEMA_BITS, TABLE_BITS = 4, 7, 8
-"""Widths of ``partition id``'s parts (docs of tidb-tools' column mapping)."""
 
 
 def _pattern(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Scope, define
+from proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="config")
 
@@ -212,4 +212,12 @@ EXPRESSION_REFUSED = _define(
     message="source {source}: {rule}: {expression} cannot be used: {reason}",
     workaround="Rules must say the same of a row whenever they are asked: write the expression with columns, constants "
     "and functions of these alone.",
+)
+ID_OF_NOBODY = _define(
+    11012,
+    "id-of-no-shard-table",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="{file}: no column mapping `partition id` makes the id {id}",
+    workaround="Give the file that the task runs with, and an id as the target table has it.",
 )

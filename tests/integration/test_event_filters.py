@@ -19,7 +19,7 @@ def _rows(world: World, family: Family, where: str = "1") -> int:
 
 
 def test_a_filter_takes_effect_at_an_update_and_goes_with_one(world: World) -> None:
-    family, cluster = world.family("filtered", tables=1), world.cluster
+    family, cluster = world.family("filtered", tables=2), world.cluster
     family.create(200)
     source = family.sources[0][1]
     cluster.start_task(family.task())
@@ -36,16 +36,15 @@ def test_a_filter_takes_effect_at_an_update_and_goes_with_one(world: World) -> N
     # A restart reads the filters from the record of how rows are dealt.
     cluster.dmctl("pause-task", "filtered")
     cluster.wait_paused("filtered")
-    source.execute("INSERT INTO filtered_02.order_01 SELECT * FROM filtered_02.order_01 LIMIT 0")
+    source.execute("DELETE FROM filtered_01.order_02 LIMIT 5")
     cluster.dmctl("resume-task", "filtered")
     cluster.wait_replicating("filtered")
-    source.execute("DELETE FROM filtered_02.order_01 LIMIT 5")
     world.settle(["filtered"])
     assert _rows(world, family) == before
     answer = cluster.dmctl("update-task", cluster.write("filtered.task.yaml", family.task())).json
     assert answer["result"], answer
     cluster.wait_replicating("filtered")
-    source.execute("DELETE FROM filtered_02.order_01 LIMIT 5")
+    source.execute("DELETE FROM filtered_01.order_02 LIMIT 5")
     world.settle(["filtered"])
     assert _rows(world, family) == before - 5
     cluster.dmctl("stop-task", "filtered")
@@ -69,12 +68,6 @@ def test_filtered_tables_survive_kills(world: World) -> None:
     world.settle(["kept"])
     verdict = family.verdict()
     assert verdict.rows > 0
-    for instance, (_, server) in enumerate(family.sources, 1):
-        for schema in (1, 2):
-            for table in (1, 2):
-                own = f"id >> 59 & 15 = {instance} AND id >> 52 & 127 = {schema} AND id >> 44 & 255 = {table}"
-                found = world.target.query(f"SELECT id & ((1 << 44) - 1) FROM kept.orders WHERE {own}")
-                there = {int(str(number)) for (number,) in found}
-                name = f"kept_{schema:02d}.order_{table:02d}"
-                assert {int(str(number)) for (number,) in server.query(f"SELECT id FROM {name}")} <= there, name
+    assert verdict.extra > 0, "nothing was passed over"
+    assert (verdict.missing, verdict.changed, verdict.collisions) == (0, 0, 0), verdict
     cluster.dmctl("stop-task", "kept")

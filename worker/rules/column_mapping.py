@@ -6,16 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proto import config_pb2 as pb
-from proto.config.rule_model import INSTANCE_BITS, SCHEMA_BITS, TABLE_BITS
+from proto.config.partition_id import ID_BITS, INSTANCE_BITS, SCHEMA_BITS, TABLE_BITS
 from proto.config.selector import Ranked, Selector, ranked, selector
 from proto.errors import config
 from worker.plan import AddPrefix, AddSuffix, Mapping, PartitionId
 from worker.table import Column, Table, ValueKind
 
-_ID_BITS = 63
-"""Bit 63 stays 0, so that ids remain positive in a signed BIGINT."""
-
-INSTANCE_SCHEMA_TABLE_BITS = _ID_BITS - INSTANCE_BITS - SCHEMA_BITS - TABLE_BITS
+INSTANCE_SCHEMA_TABLE_BITS = ID_BITS - INSTANCE_BITS - SCHEMA_BITS - TABLE_BITS
 """Of the original id, where no part is left out."""
 
 
@@ -175,7 +172,7 @@ def partition_layout(schema: str, table: str, arguments: Sequence[str], case_sen
     if table_prefix:
         number = _name_number("table", table, table_prefix, separator, TABLE_BITS, case_sensitive)
         parts.append(PartitionPart("table", number, TABLE_BITS))
-    return PartitionLayout(tuple(parts), _ID_BITS - sum(part.bits for part in parts))
+    return PartitionLayout(tuple(parts), ID_BITS - sum(part.bits for part in parts))
 
 
 def _name_number(what: str, name: str, prefix: str, separator: str, bits: int, case_sensitive: bool) -> int:
