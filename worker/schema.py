@@ -361,11 +361,11 @@ def select_expression(column: Column) -> str:
             return name
 
 
-def select_written(item: ColumnPlan) -> str:
-    """:func:`select_expression` of a written column; what is constant is not read, but has its place in the row."""
-    return "''" if item.is_constant else select_expression(item.column)
+def select_list(columns: Iterable[Column]) -> str:
+    """The expressions of the columns, joined for a SELECT."""
+    return ", ".join(select_expression(column) for column in columns)
 
 
-def select_list(items: Iterable[ColumnPlan]) -> str:
-    """The expressions of written columns, joined for a SELECT."""
-    return ", ".join(map(select_written, items))
+def select_written(items: Iterable[ColumnPlan]) -> str:
+    """:func:`select_list` of written columns; what is constant is not read, but has its place in the row."""
+    return ", ".join("''" if item.is_constant else select_expression(item.column) for item in items)

@@ -58,7 +58,7 @@ def selected(server: Database, plan: TablePlan) -> list[Literals]:
     """What the chunk reader makes of a table's rows, by ``id``."""
     raw = connect(Endpoint(server.host, server.port, "root"), Side.SOURCE, name="s1", raw=True)
     chunk = RowWriter(plan, "s1")
-    fields = select_list(plan.columns)
+    fields = select_list(each.column for each in plan.columns)
     try:
         return [chunk.literals(row) for row in rows(raw, f"SELECT {fields} FROM {plan.table.full_name} ORDER BY id")]
     finally:

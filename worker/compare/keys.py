@@ -16,7 +16,7 @@ from worker.compare.canonical import NotComparable, same_charset
 from worker.connection import quote_name
 from worker.plan import AddPrefix, ColumnPlan, Constant, PartitionId, TablePlan
 from worker.rows import Literals
-from worker.schema import select_expression, select_list
+from worker.schema import select_expression, select_written
 from worker.table import Column, Table, ValueKind
 
 _EXACT = frozenset(
@@ -41,7 +41,7 @@ class KeyReader:
         by_name = {column.name.lower(): column for column in target.columns}
         self._columns = columns
         self._writer = RowWriter(replace(plan, columns=columns, key=tuple(range(len(columns)))), plan.source)
-        self.source_list = select_list(columns)
+        self.source_list = select_written(columns)
         self.target_list = ", ".join(_in_source_form(item, by_name[item.target_name.lower()]) for item in columns)
         self.width = len(columns)
 

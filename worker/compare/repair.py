@@ -28,7 +28,7 @@ from worker.quarantine.store import KnownKeys, read_keys, remove
 from worker.replicate.checkpoint import Checkpoint, read_all
 from worker.replicate.statements import delete_sql, write_sql
 from worker.rows import Literals
-from worker.schema import select_list
+from worker.schema import select_written
 from worker.trouble import Trouble, errno_of, reason_of, trouble
 
 AT_ONCE = 200
@@ -104,7 +104,7 @@ def _rollback(session: Session) -> None:
 def _images(source: SourceSide, table: ComparedTable, reads: Reads, keys: Sequence[Key]) -> dict[Literals, Literals]:
     """Whole rows as literals, by the target's key."""
     writer = RowWriter(table.plan, table.plan.source)
-    listed = select_list(table.plan.columns)
+    listed = select_written(table.plan.columns)
     found: dict[Literals, Literals] = {}
     for statement in reads.source_images(keys, listed):
         for raw in source.rows(statement):

@@ -10,7 +10,7 @@ from proto import errors
 from worker.connection import Session, quote_name, text_of
 from worker.connection import rows as ask
 from worker.plan import TablePlan
-from worker.schema import select_expression
+from worker.schema import select_list
 from worker.snapshot.chunks import WHOLE, Bound, Chunk, cut, even_bounds, even_step, rows_per_chunk
 from worker.snapshot.order import above, below, bound_columns, bound_literal, column_names, in_range
 from worker.table import Table, ValueKind
@@ -152,7 +152,7 @@ class TablePlanner:
         columns = self._columns
         order = b", ".join(self._names)
         head = b"SELECT %s FROM %s FORCE INDEX (%s)" % (
-            ", ".join(map(select_expression, columns)).encode(),
+            select_list(columns).encode(),
             _full_name(self._table).encode(),
             quote_name(self._table.key_name).encode(),
         )

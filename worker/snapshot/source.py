@@ -36,7 +36,7 @@ from worker.position import SourcePosition
 from worker.rows import Joined, Literals
 from worker.rowstage.drops import row_drops
 from worker.rowstage.stage import TableStage, as_decoded
-from worker.schema import select_list
+from worker.schema import select_written
 from worker.snapshot.chunks import Bound, Chunk
 from worker.snapshot.order import (
     bound_columns,
@@ -63,7 +63,7 @@ _KEYS_PER_QUESTION = 200
 def chunk_select(plan: TablePlan, chunk: Chunk) -> bytes:
     """The SELECT of a chunk: the written columns, in plan order, as ``select_expression`` reads them."""
     table = plan.table
-    columns = select_list(plan.columns).encode()
+    columns = select_written(plan.columns).encode()
     name = f"{quote_name(table.schema)}.{quote_name(table.name)}".encode()
     where = in_range(column_names(bound_columns(table)), chunk.lower, chunk.upper)
     # A range is always read along the key: a full scan per chunk would read the table once per chunk.
