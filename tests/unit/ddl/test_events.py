@@ -61,6 +61,7 @@ def test_a_statement_goes_by_its_first_words(sql: str, name: str) -> None:
         ("MODIFY n INT FIRST", {"modify column", "modify columns order"}),
         ("MODIFY n INT AFTER v", {"modify column", "modify columns order"}),
         ("MODIFY n INT COMMENT 'FIRST'", {"modify column"}),
+        ("MODIFY `first` INT", {"modify column"}),
         ("CHANGE n m INT", {"modify column", "rename column"}),
         ("CHANGE n N INT", {"modify column"}),
         ("RENAME COLUMN n TO m", {"rename column"}),

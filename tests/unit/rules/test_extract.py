@@ -87,6 +87,8 @@ def test_routes_that_disagree_about_columns_alone_are_a_conflict() -> None:
 
 
 def test_a_column_of_that_name_is_refused_whatever_its_case() -> None:
+    given = route("r", "shop_*", "order_*", of_table="(.*)")
+    given.extract_table.target_column = "C_TABLE"
     with pytest.raises(ShardmergeError) as caught:
-        rules(route("r", "shop_*", "order_*", of_table="(.*)")).plan(0, "mysql-01", table("C_Table"))
+        rules(given).plan(0, "mysql-01", table("C_Table"))
     assert caught.value.spec is errors.config.EXTRACT_CLASH
