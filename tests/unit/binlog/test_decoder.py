@@ -196,16 +196,13 @@ def test_a_lanes_share_of_a_loose_table_is_what_all_changes_give_it(lanes: int, 
         assert any(state.loose for _, keys in short.targets() for state in keys.values())
 
 
-CHANGES = (
-    table_map()
-    + insert(1)
-    + table_map()
-    + rows_event(EventType.UPDATE_ROWS_V1, image(1), image(1, b"y"))
-    + table_map()
-    + rows_event(EventType.DELETE_ROWS_V1, image(1))
-    + table_map()
-    + insert(2)
-    + XID
+CHANGES = b"".join(
+    (
+        table_map() + insert(1),
+        table_map() + rows_event(EventType.UPDATE_ROWS_V1, image(1), image(1, b"y")),
+        table_map() + rows_event(EventType.DELETE_ROWS_V1, image(1)),
+        table_map() + insert(2) + XID,
+    )
 )
 
 
