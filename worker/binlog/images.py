@@ -304,6 +304,8 @@ class ImageReader:
         second_present: cython.Py_ssize_t = self._present(data, second)
         drops: RowDrops | None = self.drops
         asked: cython.bint = drops is not None and drops.concerns(kind)
+        asked_before: cython.bint = asked and drops is not None and (kind == _DELETE or drops.looks_before)
+        moved: cython.bint
         keys: dict[bytes, KeyState] = batch.keys_of(self.plan, self.shard)
         start: cython.Py_ssize_t
         size: cython.Py_ssize_t = 0
@@ -318,30 +320,42 @@ class ImageReader:
                 self._scan(data, end, first, first_present)
                 size = self._key(data)
                 went = self._mine()
-                if went or kind == _UPDATE:
-                    old = self._cut(size)
-                    if asked:
-                        before = self._tested(data)
+                if asked_before and (went or kind == _UPDATE):
+                    before = self._tested(data)
+            if kind == _UPDATE:
+                self._keep_key()
             if kind != _DELETE:
                 self._scan_after(events, end, second, second_present)
-                size = self._key(data)
             if self.at == start:
                 raise BadImage("a row image without a byte")
-            if not went and (kind == _DELETE or not self._mine()):
+            if kind == _DELETE:
+                if went and not (asked and drops is not None and self._dropped(drops, kind, before, after)):
+                    batch.loose_in(keys, self.plan, self._cut(size), None, True, pos)
                 continue
+            moved = False
+            if kind == _INSERT:
+                size = self._key(data)
+                if not self._mine():
+                    continue
+            elif self._same_key(data):
+                # The bytes of most updates' keys: no need to write them twice.
+                if not went:
+                    continue
+            else:
+                moved = True
+                old = self._cut(size)
+                size = self._key(data)
+                if not went and not self._mine():
+                    continue
+            new = self._cut(size)
             if asked and drops is not None:
-                if kind != _DELETE:
-                    after = self._tested(data)
+                after = self._tested(data)
                 if self._dropped(drops, kind, before, after):
                     continue
-            if kind == _DELETE:
-                batch.loose_in(keys, self.plan, old, None, True, pos)
-                continue
-            new = self._cut(size)
-            if kind == _INSERT:
-                batch.loose_in(keys, self.plan, new, self._joined(data), False, pos)
-            else:
+            if moved:
                 self._loose_move(batch, keys, old, new, went, data, pos)
+            else:
+                batch.loose_in(keys, self.plan, new, self._joined(data), kind == _UPDATE, pos)
         return 0
 
     @cython.cfunc

@@ -53,12 +53,14 @@ class _Range:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """``bounds``: of a whole number that may be calculated with; None for what is only compared, or a truth value."""
+    """``bounds``: of a whole number that may be calculated with; None for what is only compared, or a truth value.
+    ``place``: of the literal, where that alone is the number."""
 
     of: Value
     bounds: _Range | None = None
     truth: bool = False
     constant: bool = False
+    place: int | None = None
 
 
 def compiled(expression: Expression, columns: Mapping[str, tuple[int, Column]]) -> Value | None:
@@ -156,7 +158,7 @@ class _Parser:
 
     def _compared(self, left: _Node) -> _Node:
         if sign := self._sign():
-            return _truth(_by_sign(sign, _number(left).of, _number(self._sum()).of))
+            return _truth(_compared(sign, _number(left), _number(self._sum())))
         if self._word("IS"):
             return self._state(left, negated=self._word("NOT"))
         negated = self._word("NOT")
@@ -302,7 +304,7 @@ def _column(place: int, column: Column) -> _Node:
             literal = row[place]
             return None if literal == _NULL else int(literal)
 
-        return _Node(whole, _range_of(column))
+        return _Node(whole, _range_of(column), place=place)
     if column.kind is ValueKind.DECIMAL:
 
         def exact(row: Sequence[bytes]) -> Number | None:
@@ -372,6 +374,22 @@ _OPERATORS: dict[str, Callable[[Number, Number], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+def _compared(sign: str, left: _Node, right: _Node) -> Value:
+    """:func:`_by_sign`; of a column of whole numbers and a constant, as most are, in one step."""
+    place = left.place
+    if place is None or not right.constant or sign == "<=>":
+        return _by_sign(sign, left.of, right.of)
+    compare = _OPERATORS[sign]
+    constant = right.of(())
+    assert constant is not None  # noqa: S101 - for the type checker
+
+    def result(row: Sequence[bytes]) -> Number | None:
+        literal = row[place]
+        return None if literal == _NULL else compare(int(literal), constant)
+
+    return result
 
 
 def _by_sign(sign: str, left: Value, right: Value) -> Value:

@@ -27,6 +27,8 @@ class RowDrops:
         self.inserts = _any_of(inserts)
         self.deletes = _any_of(deletes)
         self._updates = updates
+        self.looks_before = any(old is not None for old, _ in updates)
+        """Whether it asks about the rows before an update."""
         self._concerned = frozenset(
             kind
             for kind, tests in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -237,11 +237,16 @@ def test_an_update_that_was_not_settled_makes_no_statement() -> None:
         list(keyed_statements(keys, 100, overwrite=False))
 
 
-@pytest.mark.parametrize(
-    "plan", [replace(LOOSE, one_lane=True), replace(LOOSE, key=(0, 1)), replace(LOOSE, key=(1,))], ids=str
-)
-def test_a_key_that_may_equal_another_one_is_asked_about(plan: TablePlan) -> None:
+def test_what_is_put_there_is_not_counted_and_what_changes_is() -> None:
+    [(_, keys)] = batch_of(OWN, [Event("insert", 1, 1, "a"), Event("update", 2, 2, "b")]).targets()
+    made = list(keyed_statements(keys, 100, overwrite=True))
+    assert [statement.any_count for statement in made if isinstance(statement, ReplaceRows)] == [False, True]
+
+
+@pytest.mark.parametrize("change", [{"one_lane": True}, {"key": (0, 1)}, {"key": (1,)}], ids=["unique", "part", "text"])
+def test_a_key_that_may_equal_another_one_is_asked_about(change: dict[str, Any]) -> None:
     """Of text ('a' = 'A'), or where REPLACE may meet a row by another unique key: no count proves whose row it was."""
+    plan = replace(LOOSE, **change)
     groups = tuple(batch_of(plan, [Event("update", 1, 1, "before")]).targets())
     assert needs_look(groups, overwrite=True)
     [(_, keys)] = batch_of(replace(plan, own_keys=True), [Event("insert", 1, 1, "a")]).targets()
