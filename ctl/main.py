@@ -18,8 +18,8 @@ from ctl.commands.check_task import check_task
 from ctl.commands.compare import compare
 from ctl.commands.completion import completion as completion_command
 from ctl.commands.config import config, get_config
-from ctl.commands.encrypt import encrypt
 from ctl.commands.decode_id import decode_id
+from ctl.commands.encrypt import encrypt
 from ctl.commands.list_member import list_member
 from ctl.commands.members import offline_member, operate_leader
 from ctl.commands.operate_relay import pause_relay, resume_relay, start_relay, stop_relay

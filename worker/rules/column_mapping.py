@@ -143,7 +143,7 @@ class PartitionLayout:
 
     @property
     def partition_id(self) -> PartitionId:
-        prefix, bits = 0, _ID_BITS
+        prefix, bits = 0, ID_BITS
         for part in self.parts:
             bits -= part.bits
             prefix |= part.number << bits
