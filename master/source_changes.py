@@ -18,6 +18,7 @@ from proto import master_pb2 as pb
 
 _SWITCH = "goes on at that address, if it is provably the same server or a replica that goes on by GTID"
 _LOGIN = "relay and tasks connect anew: a moment without progress"
+_AS_UPDATE = "tasks take it up between two transactions, as with update-task"
 _AT_ONCE = "at once, nothing is interrupted"
 
 _KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -40,6 +41,7 @@ _KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "flavor": ("flavor", _LOGIN),
         "caseSensitive": ("case-sensitive", "for tasks that begin from now on"),
         "disabled": ("enable", ""),
+        "filters": ("filters", _AS_UPDATE),
     }
 )
 """By the name in a stored SourceConfig's JSON: the key of the file, and how a change takes effect."""
@@ -64,6 +66,8 @@ def source_changes(before: config.SourceConfig, after: config.SourceConfig) -> t
         if name == "disabled":
             was, now = ("false", "true") if was else ("true", "false")
             effect = "its tasks go on" if now == "true" else "its tasks stand until it is enabled again"
+        if name == "filters":
+            was, now = f"{len(before.filters)} rules", f"{len(after.filters)} rules"
         changes.append(pb.SourceChange(source=after.source_id, key=key, before=was, after=now, effect=effect))
     return tuple(changes)
 

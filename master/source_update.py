@@ -6,10 +6,12 @@ before or the new one holds. Whatever can be wrong with the new one is asked bef
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from master.checks import first_failure, flattened
+from master.compose import composed
 from master.ddl_lock_records import open_locks
 from master.placement import free_workers
 from master.source_changes import asks_the_source, check_changeable, moves_away, source_changes
@@ -99,7 +101,8 @@ class SourceUpdates:
             record.CopyFrom(now.sources[source].value)
             record.config.CopyFrom(after)
             record.file_name, record.yaml = name, file.text
-            subtasks = _with_words_of(told.server, source, now) if told is not None and not told.same_server else []
+            server = told.server if told is not None and not told.same_server else ""
+            subtasks = _changed_subtasks(after, server, now)
             held = now.bound_name(source)
             taker = "" if held else next(iter(free_workers(frozenset(now.workers), now.bindings())), "")
             revision = self.store.update_source(record, subtasks, taker, now)
@@ -160,16 +163,23 @@ def _check_same(source: str, before: State, now: State) -> None:
         raise errors.master.CONFLICT(what=f"source {source}")
 
 
-def _with_words_of(server: str, source: str, state: State) -> list[state_pb.SubTaskRecord]:
-    """The source's subtasks whose operator's words name no server: they were meant for places of ``server``'s binlog,
-    and another server's binlog has places of the same names."""
-    stamped: list[state_pb.SubTaskRecord] = []
-    for task in state.tasks_of(source):
+def _changed_subtasks(after: config.SourceConfig, server: str, state: State) -> list[state_pb.SubTaskRecord]:
+    """The source's subtasks as they are to be beside ``after``, those that change.
+
+    ``server``: the one that is left for another, or "". Operator's words that name no server were meant for places of
+    its binlog, and another server's binlog has places of the same names. Filters that the file has for every task come
+    into force as those of update-task do: where the subtask stands when it has seen its new token.
+    """
+    changed: list[state_pb.SubTaskRecord] = []
+    for task in state.tasks_of(after.source_id):
+        before = state.subtasks[task, after.source_id].value
         record = state_pb.SubTaskRecord()
-        record.CopyFrom(state.subtasks[task, source].value)
-        unnamed = [op for op in record.binlog_ops if not op.server]
-        for op in unnamed:
-            op.server = server
-        if unnamed:
-            stamped.append(record)
-    return stamped
+        record.CopyFrom(before)
+        for op in record.binlog_ops if server else ():
+            op.server = op.server or server
+        record.config.CopyFrom(composed(before.config, after))
+        if record.config != before.config:
+            record.update_token = uuid.uuid4().hex
+        if record != before:
+            changed.append(record)
+    return changed

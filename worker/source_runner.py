@@ -123,13 +123,15 @@ class SourceRunner:
         self.relay.start()
 
     def adopt(self, config: config_pb2.SourceConfig) -> bool:
-        """Obey another configuration; False when all must begin anew for it."""
+        """Obey another configuration; False when all must begin anew for it. Filters come with the subtasks' own."""
         same = config_pb2.SourceConfig()
         same.CopyFrom(config)
         same.purge.CopyFrom(self.config.purge)
+        del same.filters[:]
+        same.filters.extend(self.config.filters)
         if same != self.config:
             return False
-        self.config.purge.CopyFrom(config.purge)
+        self.config.CopyFrom(config)
         self.relay.set_purge(PurgePolicy.from_proto(config.purge))
         return True
 

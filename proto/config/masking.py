@@ -42,8 +42,10 @@ def masked(text: str) -> str:
 
 
 def holds_secrets(text: str) -> bool:
-    """Whether a valid file has a password in plain text."""
-    return bool(_secrets(text))
+    """Whether a valid file has a password in plain text: neither encrypted nor a reference."""
+    from proto.secret import is_encrypted  # cryptography takes 0.1 s to import: only when it is needed
+
+    return any(not is_encrypted(node.value) for node in _secrets(text))
 
 
 def _secrets(text: str) -> tuple[ScalarNode, ...]:

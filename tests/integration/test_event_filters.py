@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.cluster import source_yaml
 from tests.support.world import Family, World
 from tests.support.writer import Writer
 
@@ -48,6 +49,35 @@ def test_a_filter_takes_effect_at_an_update_and_goes_with_one(world: World) -> N
     world.settle(["filtered"])
     assert _rows(world, family) == before - 5
     cluster.dmctl("stop-task", "filtered")
+
+
+def test_the_filters_of_a_source_change_under_its_tasks(world: World) -> None:
+    family, cluster = world.family("of_source", tables=2), world.cluster
+    family.create(100)
+    cluster.start_task(family.task())
+    cluster.wait_replicating("of_source")
+    world.settle(["of_source"])
+    source_id, source = family.sources[0]
+    before = _rows(world, family)
+    rule = "filters:\n  - {schema-pattern: of_source_01, events: [delete], action: Ignore}\n"
+    file = cluster.write("filters.source.yaml", source_yaml(source_id, source) + rule)
+    answer = cluster.dmctl("operate-source", "update", file).json
+    assert answer["result"], answer
+    assert [(one["key"], one["before"], one["after"]) for one in answer["changes"]] == [
+        ("filters", "0 rules", "1 rules")
+    ]
+    cluster.wait_replicating("of_source")
+    for _, server in family.sources:
+        server.execute("DELETE FROM of_source_01.order_01 LIMIT 10")
+    world.settle(["of_source"])
+    assert _rows(world, family) == before - 10  # of the other source
+    file = cluster.write("filters.source.yaml", source_yaml(source_id, source))
+    assert cluster.dmctl("operate-source", "update", file).json["result"]
+    cluster.wait_replicating("of_source")
+    source.execute("DELETE FROM of_source_01.order_02 LIMIT 7")
+    world.settle(["of_source"])
+    assert _rows(world, family) == before - 17
+    cluster.dmctl("stop-task", "of_source")
 
 
 def test_filtered_tables_survive_kills(world: World) -> None:

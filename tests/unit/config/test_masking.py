@@ -80,3 +80,10 @@ def test_secrets_of_spark_are_not_shown() -> None:
     assert "s3cret" not in shown(worker)
     assert "spark.app.name: x" in shown(worker)
     assert "spark" in shown(parse_worker("", "w"))
+
+
+def test_an_encrypted_password_is_masked_and_is_no_plain_text() -> None:
+    text = samples.SOURCE.replace("007", "enc:v1:AAAA")
+    assert not holds_secrets(text)
+    assert "enc:v1" not in masked(text)
+    assert holds_secrets(samples.SOURCE)
