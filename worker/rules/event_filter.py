@@ -43,7 +43,7 @@ _VERDICTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class RowFilter:
+class RowEvents:
     """What a table's filters say of its rows: bits ``1 << ChangeKind``, as in TablePlan. ``loose``: see there."""
 
     passed_over: int
@@ -115,13 +115,13 @@ class EventFilter:
 
         return EventFilter((*compiled(subtask.source_filters), *compiled(subtask.event_filters)))
 
-    def rows(self, schema: str, table: str) -> RowFilter:
+    def rows(self, schema: str, table: str) -> RowEvents:
         """What becomes of the table's row events.
 
         The table is loose where row events are passed over, or where statements may be by which rows or the table go:
         what they leave at the target meets what comes.
         """
-        matching = self._matching(schema, table)
+        matching = self.matching(schema, table)
         passed_over = stops = 0
         for event, kind in _ROWS.items():
             verdict = _first(rule.on_rows(event) for rule in matching)
@@ -132,21 +132,22 @@ class EventFilter:
             self.ddl(*place, DdlEvents.of(name)) is Verdict.PASS_OVER
             for name, place in ((name, _place(name, schema, table)) for name in LOSING)
         )
-        return RowFilter(passed_over, stops, bool(passed_over) or by_text or keeps_rows)
+        return RowEvents(passed_over, stops, bool(passed_over) or by_text or keeps_rows)
 
     def ddl(self, schema: str, table: str, events: DdlEvents, text: str | None = None) -> Verdict:
         """Of a statement on a table; ``table``: "" for one on a schema."""
-        return _first(rule.on_ddl(events, text) for rule in self._matching(schema, table))
+        return _first(rule.on_ddl(events, text) for rule in self.matching(schema, table))
 
     def names_of(self, schema: str, table: str) -> frozenset[str]:
         """All events that rules for the table list."""
-        return frozenset(event for rule in self._matching(schema, table) for event in rule.events)
+        return frozenset(event for rule in self.matching(schema, table) for event in rule.events)
 
     def unknown(self, text: str) -> Verdict:
         """Of a statement whose tables are not known: the sql-patterns of rules for every schema decide."""
-        return _first(rule.on_text(text) for rule in self._matching("", ""))
+        return _first(rule.on_text(text) for rule in self.matching("", ""))
 
-    def _matching(self, schema: str, table: str) -> list[EventRule]:
+    def matching(self, schema: str, table: str) -> list[EventRule]:
+        """The rules that are asked about a table, in that order; ``table``: "" for a schema itself."""
         return [rule for rule in self.rules if rule.selector.matches(schema, table)]
 
 

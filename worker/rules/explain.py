@@ -9,6 +9,7 @@ from typing import Protocol
 from proto.config.selector import Ranked
 from proto.errors import ShardmergeError
 from worker.rules.column_mapping import MappingRule
+from worker.rules.event_filter import EventRule, Verdict
 from worker.rules.router import Chosen, Route
 from worker.rules.rules import Rules
 from worker.table import Table
@@ -61,6 +62,11 @@ def explain(rules: Rules, schema: str, table: str, structure: Table | None = Non
 
 
 def _of_rows(rules: Rules, schema: str, table: str) -> Iterator[Applied]:
+    for rule in rules.events.matching(schema, table):
+        yield _event_filter(rule)
+    for rule in rules.expressions.matching(schema, table):
+        conditions = " and ".join(f"{kind}: {text}" for kind, text in rule.by_kind.items())
+        yield Applied("expression-filters", rule.name, f"passes over where {conditions}")
     for ranked in rules.mapper.chosen(schema, table):
         yield _mapping(rules, ranked, schema, table)
 
@@ -69,7 +75,17 @@ def _route(chosen: Chosen) -> Applied:
     best = chosen.rules.best
     if not best:
         return Applied("route-rules", "", "no route: it keeps its name")
-    return Applied("route-rules", _names(best), f"matches {best[0].selector.text}", _each(chosen.rules.beaten))
+    added = "".join(f", adds {each.target_column} = {each.text!r}" for each in chosen.route.extracts)
+    text = f"matches {best[0].selector.text}{added}"
+    return Applied("route-rules", _names(best), text, _each(chosen.rules.beaten))
+
+
+_ACTIONS = {Verdict.PASS: "lets pass only", Verdict.PASS_OVER: "passes over", Verdict.STOP: "stops before"}
+
+
+def _event_filter(rule: EventRule) -> Applied:
+    said = [*rule.events, *(["statements that a sql-pattern finds"] if rule.sql is not None else [])]
+    return Applied("filter-rules", rule.name, f"{_ACTIONS[rule.verdict]}: {', '.join(said)}")
 
 
 def _mapping(rules: Rules, ranked: Ranked[MappingRule], schema: str, table: str) -> Applied:

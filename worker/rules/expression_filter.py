@@ -31,7 +31,18 @@ class FilterRule:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return tuple(text for text in (self.insert, self.update_old, self.update_new, self.delete) if text)
+        return tuple(self.by_kind.values())
+
+    @property
+    def by_kind(self) -> dict[str, str]:
+        """The expressions that the rule has, by the file's words for them."""
+        kinds = {
+            "insert-value": self.insert,
+            "update-old-value": self.update_old,
+            "update-new-value": self.update_new,
+            "delete-value": self.delete,
+        }
+        return {kind: text for kind, text in kinds.items() if text}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +93,7 @@ class ExpressionFilters:
         """
         places = {plan.column.name.lower(): at for at, plan in enumerate(columns)}
         found: list[RowFilter] = []
-        for rule in self.rules:
-            if not (self._same(rule.schema, table.schema) and self._same(rule.table, table.name)):
-                continue
+        for rule in self.matching(table.schema, table.name):
             named: set[int] = set()
             for text in rule.texts:
                 try:
@@ -102,6 +111,10 @@ class ExpressionFilters:
                 RowFilter(rule.name, tuple(sorted(named)), rule.insert, rule.update_old, rule.update_new, rule.delete)
             )
         return tuple(found)
+
+    def matching(self, schema: str, table: str) -> list[FilterRule]:
+        """The rules of a table, in the file's order."""
+        return [rule for rule in self.rules if self._same(rule.schema, schema) and self._same(rule.table, table)]
 
     def _same(self, one: str, other: str) -> bool:
         return one == other if self.case_sensitive else one.lower() == other.lower()

@@ -11,7 +11,7 @@ from proto.errors import ShardmergeError
 from tests.support.plans import integer, text
 from worker.rules import Rules
 from worker.rules.ddl_events import DdlEvents
-from worker.rules.event_filter import EventFilter, RowFilter, Verdict
+from worker.rules.event_filter import EventFilter, RowEvents, Verdict
 from worker.table import Table
 
 DO, IGNORE, ERROR = pb.FILTER_ACTION_DO, pb.FILTER_ACTION_IGNORE, pb.FILTER_ACTION_ERROR
@@ -39,49 +39,49 @@ def filters(*rules: pb.EventFilter, source: tuple[pb.EventFilter, ...] = ()) -> 
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        pytest.param([], RowFilter(0, 0, False), id="no rule: everything passes"),
-        pytest.param([rule(IGNORE, "delete")], RowFilter(DELETE, 0, True), id="Ignore: what is listed"),
-        pytest.param([rule(IGNORE, "all dml")], RowFilter(14, 0, True), id="all dml"),
-        pytest.param([rule(IGNORE, "all")], RowFilter(14, 0, True), id="all"),
-        pytest.param([rule(IGNORE, "none", "all")], RowFilter(0, 0, False), id="none ends the list"),
-        pytest.param([rule(IGNORE, "delete", "none dml", "all")], RowFilter(DELETE, 0, True), id="none dml, for rows"),
-        pytest.param([rule(IGNORE, "none ddl", "all dml")], RowFilter(14, 0, True), id="none ddl, not for rows"),
-        pytest.param([rule(DO, "insert")], RowFilter(UPDATE | DELETE, 0, True), id="Do: what is not listed"),
-        pytest.param([rule(DO, "all dml", "all ddl")], RowFilter(0, 0, False), id="Do of everything"),
-        pytest.param([rule(DO, "all dml")], RowFilter(0, 0, True), id="Do passes over TRUNCATE too"),
-        pytest.param([rule(ERROR, "delete")], RowFilter(0, DELETE, False), id="Error stops"),
-        pytest.param([rule(IGNORE, "truncate table")], RowFilter(0, 0, True), id="rows stay that the source lost"),
-        pytest.param([rule(IGNORE, "drop database", table="")], RowFilter(0, 0, True), id="with the schema"),
-        pytest.param([rule(IGNORE, "add column")], RowFilter(0, 0, False), id="no row comes or goes by it"),
-        pytest.param([rule(IGNORE, sql=("^drop",))], RowFilter(0, 0, True), id="a pattern may mean any statement"),
-        pytest.param([rule(DO, sql=("^drop",))], RowFilter(14, 0, True), id="Do with patterns alone lists no row"),
-        pytest.param([rule(IGNORE, "delete", table="u")], RowFilter(0, 0, False), id="another table"),
-        pytest.param([rule(IGNORE, "delete", schema="S", table="T")], RowFilter(DELETE, 0, True), id="no case"),
+        pytest.param([], RowEvents(0, 0, False), id="no rule: everything passes"),
+        pytest.param([rule(IGNORE, "delete")], RowEvents(DELETE, 0, True), id="Ignore: what is listed"),
+        pytest.param([rule(IGNORE, "all dml")], RowEvents(14, 0, True), id="all dml"),
+        pytest.param([rule(IGNORE, "all")], RowEvents(14, 0, True), id="all"),
+        pytest.param([rule(IGNORE, "none", "all")], RowEvents(0, 0, False), id="none ends the list"),
+        pytest.param([rule(IGNORE, "delete", "none dml", "all")], RowEvents(DELETE, 0, True), id="none dml, for rows"),
+        pytest.param([rule(IGNORE, "none ddl", "all dml")], RowEvents(14, 0, True), id="none ddl, not for rows"),
+        pytest.param([rule(DO, "insert")], RowEvents(UPDATE | DELETE, 0, True), id="Do: what is not listed"),
+        pytest.param([rule(DO, "all dml", "all ddl")], RowEvents(0, 0, False), id="Do of everything"),
+        pytest.param([rule(DO, "all dml")], RowEvents(0, 0, True), id="Do passes over TRUNCATE too"),
+        pytest.param([rule(ERROR, "delete")], RowEvents(0, DELETE, False), id="Error stops"),
+        pytest.param([rule(IGNORE, "truncate table")], RowEvents(0, 0, True), id="rows stay that the source lost"),
+        pytest.param([rule(IGNORE, "drop database", table="")], RowEvents(0, 0, True), id="with the schema"),
+        pytest.param([rule(IGNORE, "add column")], RowEvents(0, 0, False), id="no row comes or goes by it"),
+        pytest.param([rule(IGNORE, sql=("^drop",))], RowEvents(0, 0, True), id="a pattern may mean any statement"),
+        pytest.param([rule(DO, sql=("^drop",))], RowEvents(14, 0, True), id="Do with patterns alone lists no row"),
+        pytest.param([rule(IGNORE, "delete", table="u")], RowEvents(0, 0, False), id="another table"),
+        pytest.param([rule(IGNORE, "delete", schema="S", table="T")], RowEvents(DELETE, 0, True), id="no case"),
         pytest.param(
             [rule(ERROR, "delete", table=""), rule(IGNORE, "delete")],
-            RowFilter(DELETE, 0, True),
+            RowEvents(DELETE, 0, True),
             id="rules for tables come first",
         ),
         pytest.param(
             [rule(IGNORE, "insert"), rule(IGNORE, "update", table="t*")],
-            RowFilter(INSERT | UPDATE, 0, True),
+            RowEvents(INSERT | UPDATE, 0, True),
             id="every rule that matches is asked",
         ),
         pytest.param(
-            [rule(DO, "insert"), rule(DO, "update")], RowFilter(14, 0, True), id="two Dos pass what both list"
+            [rule(DO, "insert"), rule(DO, "update")], RowEvents(14, 0, True), id="two Dos pass what both list"
         ),
         pytest.param(
-            [rule(ERROR, "delete"), rule(IGNORE, "delete")], RowFilter(0, DELETE, False), id="the first that says so"
+            [rule(ERROR, "delete"), rule(IGNORE, "delete")], RowEvents(0, DELETE, False), id="the first that says so"
         ),
     ],
 )
-def test_rows(rules: list[pb.EventFilter], expected: RowFilter) -> None:
+def test_rows(rules: list[pb.EventFilter], expected: RowEvents) -> None:
     assert filters(*rules).rows("s", "t") == expected
 
 
 def test_the_sources_rules_come_first() -> None:
     both = filters(rule(IGNORE, "delete"), source=(rule(ERROR, "delete", table=""),))
-    assert both.rows("s", "t") == RowFilter(0, DELETE, False)
+    assert both.rows("s", "t") == RowEvents(0, DELETE, False)
 
 
 ADD = DdlEvents.of("alter table", "add column")

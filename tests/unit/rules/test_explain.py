@@ -134,3 +134,46 @@ def test_what_a_task_would_refuse() -> None:
     assert told.error is not None
     assert told.error.spec is errors.config.PARTITION_NAME
     assert told.target is not None
+
+
+def test_filters_are_told_in_the_order_in_which_they_are_asked() -> None:
+    subtask = pb.SubTaskConfig(
+        source_id="s1",
+        routes=[
+            pb.RouteRule(
+                name="r",
+                schema_pattern="shop_*",
+                target_schema="shop",
+                extract_schema=pb.ExtractColumn(pattern="^shop_(.*)$", target_column="shop_no"),
+            )
+        ],
+        source_filters=[
+            pb.EventFilter(
+                name="filters[0]", schema_pattern="shop_*", events=["drop table"], action="FILTER_ACTION_ERROR"
+            )
+        ],
+        event_filters=[
+            pb.EventFilter(
+                name="keep",
+                schema_pattern="shop_*",
+                table_pattern="order*",
+                events=["delete"],
+                sql_patterns=["^ALTER"],
+                action="FILTER_ACTION_IGNORE",
+            ),
+            pb.EventFilter(name="other", schema_pattern="b", events=["all"], action="FILTER_ACTION_IGNORE"),
+        ],
+        expression_filters=[
+            pb.ExpressionFilter(
+                name="old", schema="shop_1", table="orders", update_old_value="a = 1", update_new_value="b = 2"
+            ),
+            pb.ExpressionFilter(name="no", schema="shop_1", table="items", insert_value="a = 1"),
+        ],
+    )
+    told = explain(Rules.from_config(subtask), "shop_1", "orders").rules
+    assert [(rule.kind, rule.name, rule.text) for rule in told[1:]] == [
+        ("route-rules", "r", "matches shop_*, adds shop_no = '1'"),
+        ("filter-rules", "filters[0]", "stops before: drop table"),
+        ("filter-rules", "keep", "passes over: delete, statements that a sql-pattern finds"),
+        ("expression-filters", "old", "passes over where update-old-value: a = 1 and update-new-value: b = 2"),
+    ]
