@@ -13,6 +13,7 @@ from ctl.as_json import Json
 from ctl.files import read_text
 from ctl.options import shared
 from ctl.session import Session
+from ctl.settings import Output
 from proto import errors
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def check_config(files: tuple[str, ...], kind: str | None, json_schema: str | No
     secret.use(session.settings.secret_key_path)
     wanted = None if kind is None else Kind(kind)
     found = [_checked(path, wanted) for path in _paths(files)]
-    if session.is_json:
+    # In a pipe too, lines are what editors and build servers read.
+    if session.settings.output is Output.JSON:
         print(
             as_json.to_text({"result": not any(one.findings for one in found), "files": [_json(one) for one in found]})
         )

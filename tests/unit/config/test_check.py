@@ -72,9 +72,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text(SOURCE)
     bad.write_text(SOURCE.replace("flavor", "flavr"))
-    assert run(["check-config", str(good), "--output", "table"]) == 0
+    assert run(["check-config", str(good)]) == 0
     assert capsys.readouterr().out == f"{good}: a source file without findings\n"
-    assert run(["check-config", str(tmp_path / "*.yaml"), "--output", "table"]) == 1
+    assert run(["check-config", str(tmp_path / "*.yaml")]) == 1
     said = capsys.readouterr().out.splitlines()
     assert said == [
         f"{bad}:2:1: flavr: unknown key; did you mean flavor?",
@@ -108,7 +108,7 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path, capsys: pytest.CaptureFix
     path = tmp_path / "huge.yaml"
     with path.open("wb") as file:
         file.truncate(50 * 2**30)
-    assert run(["check-config", str(path), "--output", "table"]) == 1
+    assert run(["check-config", str(path)]) == 1
     assert "more than any file of dmctl may have" in capsys.readouterr().out
     [found] = check_text("a: b\n" * 300_000, "f", Kind.TASK).findings
     assert found.spec is errors.config.TOO_LARGE
