@@ -66,6 +66,8 @@ class BlockAllow(FileModel):
 
 
 def _groups(text: str) -> str:
+    if text.startswith("~"):
+        raise ValueError("is a regular expression without ~ before it, which would be a character of the name")
     if not compile_regex(text).group_count:
         raise ValueError("needs a group (…), which matches what is to stand in the column")
     return text

@@ -407,6 +407,27 @@ def test_the_disk_of_the_relay_log(ends: Ends, tmp_path: Path, monkeypatch: pyte
     assert _with(full) == (12056, True) and "grows by about" in full.error_msg
 
 
+@pytest.mark.parametrize(
+    ("parts", "beyond"),
+    [
+        pytest.param(["1", "shard", "t", "_"], 1 << 44, id="44 bits"),
+        pytest.param(["1", "", "t_"], 1 << 51, id="a part left out"),
+        pytest.param(["1", "shard", "t", "_"], -1, id="negative"),
+    ],
+)
+def test_ids_that_do_not_fit_their_mapping(ends: Ends, parts: list[str], beyond: int) -> None:
+    ends.tables("id bigint PRIMARY KEY, v int")
+    ends.map_ids()
+    ends.subtask.column_mappings[0].arguments[:] = parts
+    last = beyond - 1 if beyond > 0 else 0
+    ends.source.execute(f"INSERT INTO shard_2.t_2 VALUES ({last}, 1)")
+    assert 12020 not in [one.code for one in ends.found("auto_increment_ID")]
+    ends.source.execute(f"INSERT INTO shard_2.t_2 VALUES ({beyond}, 1)")
+    [beyond_it] = [one for one in ends.found("auto_increment_ID") if one.code == 12020]
+    assert beyond_it.state == pb.CHECK_STATE_FAIL
+    assert "shard_2.t_2.id" in beyond_it.error_msg and f" {beyond}" in beyond_it.error_msg
+
+
 def test_counters_near_their_end(ends: Ends) -> None:
     ends.tables("id tinyint AUTO_INCREMENT PRIMARY KEY, v int")
     ends.source.execute("ALTER TABLE shard_1.t_1 AUTO_INCREMENT = 114")

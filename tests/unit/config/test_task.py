@@ -109,7 +109,11 @@ def test_which_tables_are_of_online_schema_changes(keys: str, expected: tuple[li
 
 
 @pytest.mark.parametrize(
-    ("rules", "says"), [("[^_.+_gho$]", "needs a group"), ('["("]', "not a regular expression: missing )")]
+    ("rules", "says"),
+    [
+        ("[^_.+_gho$]", "needs a group"),
+        ('["("]', "not a regular expression: missing )"),
+    ],
 )
 @pytest.mark.parametrize("key", ["shadow-table-rules", "trash-table-rules"])
 def test_a_rule_for_online_schema_changes_tells_the_tables_own_name(key: str, rules: str, says: str) -> None:
@@ -212,6 +216,11 @@ def test_password_references() -> None:
         ("    batch: 500", "    batch: 500\n    safe-mode: true\n    safe-mode-duration: 0s", "contradicts"),
         ("do-dbs: [s_*]", "do-dbs: [s_*x]", "pattern 's_*x': * may only stand at the end"),
         ("do-dbs: [s_*]", "do-dbs: ['~(']", "not a regular expression"),
+        (
+            "    target-schema: s\n",
+            "    target-schema: s\n    extract-schema: {schema-regexp: '~s_(.*)', target-column: c}\n",
+            "without ~",
+        ),
         ("schema-pattern: s_*\n    table", "schema-pattern: '[b-a]'\n    table", "the range b-a is empty"),
         ("target-schema: s\n    target", "target-schema: dm_meta\n    target", "is the task's meta schema"),
         ("target-schema: s\n    target", "target-schema: mysql\n    target", "is a system schema"),

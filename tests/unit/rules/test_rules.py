@@ -154,26 +154,6 @@ def names(*pairs: str) -> list[pb.TableName]:
     return [pb.TableName(schema=pair.split(".")[0], table=pair.split(".")[1]) for pair in pairs]
 
 
-@pytest.mark.parametrize(
-    ("block", "yes", "no"),
-    [
-        (pb.BlockAllowList(do_dbs=["s_*"]), "s_1.t", "x.t"),
-        (pb.BlockAllowList(ignore_dbs=["s_*"]), "x.t", "s_1.t"),
-        (pb.BlockAllowList(do_dbs=["s_1"], ignore_dbs=["s_1"]), "s_1.t", "s_2.t"),
-        (pb.BlockAllowList(do_tables=names("s_*.t_*")), "s_1.t_1", "s_1.x x.t_1"),
-        (pb.BlockAllowList(ignore_tables=names("s_*.log")), "s_1.t x.log", "s_1.log"),
-        (pb.BlockAllowList(do_tables=names("s_1.t_*"), ignore_tables=names("s_1.t_1")), "s_1.t_1", "s_1.x s_2.t_1"),
-        (pb.BlockAllowList(do_dbs=["~^s_"], ignore_tables=names("~^s_.~log$")), "s_1.t", "s_1.xlog y.t"),
-        (pb.BlockAllowList(do_dbs=["s_1"], do_tables=names("s_2.t")), "", "s_2.t s_1.x"),
-        (pb.BlockAllowList(do_tables=names("~^s_.t")), "s_1.t", "x.t"),
-    ],
-)  # fmt: skip
-def test_block_allow_list(block: pb.BlockAllowList, yes: str, no: str) -> None:
-    some = rules(block=block)
-    assert [pair for pair in yes.split() if some.route(*pair.split(".")) is None] == []
-    assert [pair for pair in no.split() if some.route(*pair.split(".")) is not None] == []
-
-
 DB_LISTS = st.lists(PATTERNS, max_size=2)
 TABLE_LISTS = st.lists(st.builds(pb.TableName, schema=PATTERNS, table=PATTERNS), max_size=2)
 
