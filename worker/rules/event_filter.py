@@ -10,7 +10,8 @@ that none says anything of passes. Within a rule:
 
 A list of events is read from its beginning (``matchEvent``): ``all``, ``all ddl``, ``all dml`` take what they name,
 ``none``, ``none ddl``, ``none dml`` end the list for it. Rules of the source come before those of the task, rules for
-tables before rules for schemas, then their order in the file counts.
+tables before rules for schemas, then their order in the file counts. DM asks rules for schemas first (tidb
+pkg/util/table-rule-selector/trie_selector.go, ``Match``); it matters only where Error and Ignore meet.
 """
 
 from __future__ import annotations

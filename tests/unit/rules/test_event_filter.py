@@ -58,9 +58,14 @@ def filters(*rules: pb.EventFilter, source: tuple[pb.EventFilter, ...] = ()) -> 
         pytest.param([rule(IGNORE, "delete", table="u")], RowEvents(0, 0, False), id="another table"),
         pytest.param([rule(IGNORE, "delete", schema="S", table="T")], RowEvents(DELETE, 0, True), id="no case"),
         pytest.param(
+            [rule(IGNORE, "delete", schema="~^S$", table="~t")],
+            RowEvents(DELETE, 0, True),
+            id="differs: regular expressions, DM has wildcards only",
+        ),
+        pytest.param(
             [rule(ERROR, "delete", table=""), rule(IGNORE, "delete")],
             RowEvents(DELETE, 0, True),
-            id="rules for tables come first",
+            id="differs: rules for tables come first, in DM those for schemas",
         ),
         pytest.param(
             [rule(IGNORE, "insert"), rule(IGNORE, "update", table="t*")],
