@@ -10,8 +10,8 @@ that none says anything of passes. Within a rule:
 
 A list of events is read from its beginning (``matchEvent``): ``all``, ``all ddl``, ``all dml`` take what they name,
 ``none``, ``none ddl``, ``none dml`` end the list for it. Rules of the source come before those of the task, rules for
-tables before rules for schemas, then their order in the file counts. DM asks rules for schemas first (tidb
-pkg/util/table-rule-selector/trie_selector.go, ``Match``); it matters only where Error and Ignore meet.
+schemas before rules for tables (tidb pkg/util/table-rule-selector/trie_selector.go, ``Match``), then their order in the
+file counts. It matters only where Error and Ignore meet.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class EventFilter:
 
         def compiled(messages: Iterable[pb.EventFilter]) -> list[EventRule]:
             rules = [_rule(subtask, message) for message in messages]
-            return sorted(rules, key=lambda rule: rule.selector.table is None)
+            return sorted(rules, key=lambda rule: rule.selector.table is not None)
 
         return EventFilter((*compiled(subtask.source_filters), *compiled(subtask.event_filters)))
 

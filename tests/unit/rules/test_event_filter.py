@@ -63,9 +63,9 @@ def filters(*rules: pb.EventFilter, source: tuple[pb.EventFilter, ...] = ()) -> 
             id="differs: regular expressions, DM has wildcards only",
         ),
         pytest.param(
-            [rule(ERROR, "delete", table=""), rule(IGNORE, "delete")],
-            RowEvents(DELETE, 0, True),
-            id="differs: rules for tables come first, in DM those for schemas",
+            [rule(IGNORE, "delete"), rule(ERROR, "delete", table="")],
+            RowEvents(0, DELETE, False),
+            id="rules for schemas come first",
         ),
         pytest.param(
             [rule(IGNORE, "insert"), rule(IGNORE, "update", table="t*")],
