@@ -48,7 +48,7 @@ class Mydumper(FileModel):
         Key(
             "A condition that rows of the history must meet.",
             refused="the history would hold fewer rows than the changes that follow; choose rows for both with a "
-            "filter in transforms, tables with block-allow-list",
+            "`expression-filter`, tables with block-allow-list",
         ),
     ] = ""
     skip_tz_utc: Annotated[

@@ -236,7 +236,7 @@ def _dump_filters(document: Document, path: KeyPath, block: Mydumper) -> Iterato
         yield document.finding(
             (*path, "extra-args"),
             f"{refused} is refused: it may choose rows or tables of the history alone; choose tables with "
-            "block-allow-list, rows with a filter in transforms",
+            "block-allow-list, rows with expression-filter",
             spec=config.NOT_SUPPORTED,
         )
 
