@@ -436,11 +436,12 @@ class TargetWriter:
     def _commit(self, work: _Work, following: Checkpoint) -> float:
         session = self._connection()
         # First, for its row lock makes a zombie wait and then see the newer epoch.
-        opening = (b"START TRANSACTION", self._move(following))
+        move = self._move(following)
+        opening = (b"START TRANSACTION", move)
         try:
             if needs_look(work.groups, overwrite=self._overwrites):
                 _run(session, b"START TRANSACTION")
-                self._check_moved(_run(session, self._move(following)))
+                self._check_moved(_run(session, move))
                 work = replace(work, groups=settled(session, work.groups))
                 opening = ()
             first = len(opening)
