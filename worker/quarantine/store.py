@@ -127,39 +127,31 @@ def count_keys(session: Session, who: Who, shards: Iterable[int] = ()) -> int:
 def last_seqs(session: Session, who: Who, keys: Iterable[HeldKey]) -> dict[HeldKey, int]:
     """The last `seq` of those of ``keys`` that are held, under their locks; inside the caller's transaction, which
     holds a checkpoint's lock."""
-    schema, task, source = who
-    by_digest = {key.digest: key for key in keys}
-    left = iter(by_digest)
-    found: dict[HeldKey, int] = {}
-    while part := list(islice(left, _MOST_DIGESTS)):
-        with session.cursor() as cursor:
-            cursor.execute(
-                f"SELECT `digest`, `seq` FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s "
-                f"AND `digest` IN ({', '.join(['%s'] * len(part))}) FOR UPDATE",
-                (task, source, *part),
-            )
-            for digest, seq in cursor.fetchall():
-                key = by_digest[str(digest)]
-                found[key] = max(found.get(key, 0), int(seq))
-    return found
+    return {key: seq for key, (seq, _) in _last(session, who, keys).items()}
 
 
 def last_images(session: Session, who: Who, keys: Iterable[HeldKey]) -> dict[HeldKey, bool]:
     """Of those of ``keys`` that are held: whether a row is to be there behind the last change that waits; inside the
     caller's transaction, which holds a checkpoint's lock."""
+    return {key: is_there for key, (_, is_there) in _last(session, who, keys).items()}
+
+
+def _last(session: Session, who: Who, keys: Iterable[HeldKey]) -> dict[HeldKey, tuple[int, bool]]:
+    """Of the last change that waits of each key: its `seq`, and whether it leaves a row."""
     schema, task, source = who
     by_digest = {key.digest: key for key in keys}
     left = iter(by_digest)
-    found: dict[HeldKey, bool] = {}
+    found: dict[HeldKey, tuple[int, bool]] = {}
     while part := list(islice(left, _MOST_DIGESTS)):
         with session.cursor() as cursor:
             cursor.execute(
-                f"SELECT `digest`, `image` IS NOT NULL FROM {quote_name(schema)}.`{NAME}` "
-                f"WHERE `task` = %s AND `source` = %s AND `digest` IN ({', '.join(['%s'] * len(part))}) "
-                "ORDER BY `digest`, `seq` FOR UPDATE",
+                f"SELECT `digest`, `seq`, `image` IS NOT NULL FROM {quote_name(schema)}.`{NAME}` "
+                f"WHERE `task` = %s AND `source` = %s AND `digest` IN ({', '.join(['%s'] * len(part))}) FOR UPDATE",
                 (task, source, *part),
             )
-            found |= {by_digest[str(digest)]: bool(is_there) for digest, is_there in cursor.fetchall()}
+            for digest, seq, is_there in cursor.fetchall():
+                key = by_digest[str(digest)]
+                found[key] = max(found.get(key, (0, False)), (int(seq), bool(is_there)))
     return found
 
 
