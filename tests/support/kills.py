@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
@@ -50,7 +51,9 @@ def _other_jvm(jvm_pid: Callable[[], int], old: int) -> bool:
 
 def _kill_spark_tasks(world: World) -> None:
     for pid in world.cluster.worker_of("mysql-01").spark_task_pids():
-        os.kill(pid, signal.SIGKILL)
+        # An idle process ends by itself, and a busy one when another of its job is killed before it.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _kill_master(world: World) -> None:
