@@ -163,8 +163,10 @@ class Run:
         for name, rates in found.items():
             self.values[f"rules_{name}_history_rows_per_s"] = rates.history
             self.values[f"rules_{name}_drain_changes_per_s"] = rates.drain
+            self.more[f"rules_{name}_histories"] = [round(rate) for rate in rates.histories]
             self.more[f"rules_{name}_drains"] = [round(rate) for rate in rates.drains]
-            self.more[f"rules_{name}_cpu_seconds"] = round(rates.cpu_seconds, 2)
+            self.more[f"rules_{name}_history_cpu_seconds"] = {g: round(s, 1) for g, s in rates.history_cpu.items()}
+            self.more[f"rules_{name}_drain_cpu_seconds"] = {g: round(s, 1) for g, s in rates.drain_cpu.items()}
             if rates is not plain:
                 self.values[f"rules_{name}_history_ratio"] = ratio(rates.history, plain.history)
                 self.values[f"rules_{name}_drain_ratio"] = ratio(rates.drain, plain.drain)

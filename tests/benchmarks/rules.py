@@ -7,7 +7,8 @@ the other; who is first takes turns. What further kinds of rules cost is told be
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import median
@@ -21,7 +22,8 @@ from tests.benchmarks.task import META_SCHEMA, Master
 from tests.benchmarks.world import World, all_past, say
 from tests.support.wait import until
 
-_ROUNDS = 3
+_HISTORIES = 4
+_DRAINS = 4
 _PATIENCE_SECONDS = 1800.0
 _PATTERN = f'schema-pattern: "{SCHEMA}", table-pattern: "sbtest*"'
 
@@ -71,12 +73,17 @@ def _merge(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of one variant: rows of history and changes of backlog per second, one figure a round; processor seconds of the
-    workers and lanes in all drains."""
+    """Of one variant: rows of history and changes of backlog per second, one figure a round; processor seconds of each
+    group of processes in all rounds."""
 
-    history: float
+    histories: tuple[float, ...]
     drains: tuple[float, ...]
-    cpu_seconds: float
+    history_cpu: Mapping[str, float]
+    drain_cpu: Mapping[str, float]
+
+    @property
+    def history(self) -> float:
+        return median(self.histories)
 
     @property
     def drain(self) -> float:
@@ -86,27 +93,42 @@ class Rates:
 def run(world: World) -> Mapping[str, Rates]:
     """By the variants' names."""
     settings = world.settings
-    found = variants(settings.tables)
+    found = {variant.name: variant for variant in variants(settings.tables)}
+    histories: dict[str, list[float]] = {name: [] for name in found}
+    drains: dict[str, list[float]] = {name: [] for name in found}
+    history_cpu: dict[str, Counter[str]] = {name: Counter() for name in found}
+    drain_cpu: dict[str, Counter[str]] = {name: Counter() for name in found}
     with ExitStack() as stack:
-        masters = {variant.name: stack.enter_context(world.another_task(variant.name, SOURCES)) for variant in found}
-        histories = {variant.name: _history(world, variant, masters[variant.name]) for variant in found}
-        drains: dict[str, list[float]] = {variant.name: [] for variant in found}
-        cpu = dict.fromkeys(drains, 0.0)
-        for number in range(_ROUNDS):
-            for master in masters.values():
-                master.pause()
+        masters = {name: stack.enter_context(world.another_task(name, SOURCES)) for name in found}
+        for number in range(_HISTORIES):
+            for name in _in_turn(found, number):
+                seconds, usage = _history(world, found[name], masters[name], again=number > 0)
+                histories[name].append(settings.all_rows / seconds)
+                history_cpu[name].update(_seconds(usage))
+                say(f"rules: {name} copied {histories[name][-1]:,.0f} rows/s")
+        for number in range(_DRAINS):
             say(f"rules, round {number + 1}: {settings.changes:,} row changes while the tasks are paused")
             transactions = settings.changes // sysbench.CHANGES_PER_TRANSACTION // SOURCES
             committed = sysbench.write(world.sources, settings.shards, transactions, "uniform", 50 + number)
-            names = list(masters) if number % 2 == 0 else list(reversed(masters))
-            for name in names:
+            for name in _in_turn(found, number):
                 seconds, usage = _drain(world, name, masters[name])
                 drains[name].append(committed * sysbench.CHANGES_PER_TRANSACTION / seconds)
-                cpu[name] += sum(used.cpu_seconds for used in usage.values())
+                drain_cpu[name].update(_seconds(usage))
                 say(f"rules: {name} drained {drains[name][-1]:,.0f} changes/s")
         for master in masters.values():
             master.stop()
-    return {name: Rates(histories[name], tuple(drains[name]), cpu[name]) for name in drains}
+    return {
+        name: Rates(tuple(histories[name]), tuple(drains[name]), history_cpu[name], drain_cpu[name]) for name in found
+    }
+
+
+def _in_turn(names: Iterable[str], number: int) -> list[str]:
+    """Forwards and backwards: what gets slower or faster over the run does so for all alike."""
+    return list(names) if number % 2 == 0 else list(names)[::-1]
+
+
+def _seconds(usage: Mapping[str, Usage]) -> dict[str, float]:
+    return {group: used.cpu_seconds for group, used in usage.items()}
 
 
 def _task(world: World, variant: Variant) -> str:
@@ -139,22 +161,27 @@ def _task(world: World, variant: Variant) -> str:
     return "\n".join(text) + "\n"
 
 
-def _history(world: World, variant: Variant, master: Master) -> float:
-    """Rows per second from start-task on; the task is paused then."""
+def _history(world: World, variant: Variant, master: Master, *, again: bool) -> tuple[float, dict[str, Usage]]:
+    """Seconds from start-task until the last chunk is loaded; the task is paused then. ``again``: it has one already,
+    which is taken away first."""
     say(f"rules: {variant.name} copies the history")
+    if again:
+        master.stop()
     world.target.execute(f"DROP DATABASE IF EXISTS merged_{variant.name}")
-    started = time.monotonic()
-    master.start(_task(world, variant))
-    master.wait(
-        lambda state: state.unit == common_pb2.UNIT_REPLICATE and state.stage == common_pb2.STAGE_RUNNING,
-        "replicates",
-        every=0.2,
-    )
-    ended = time.monotonic()
+    with Watch(world.roots) as watch:
+        started = time.monotonic()
+        master.start(_task(world, variant), remove_meta=again)
+        master.wait(
+            lambda state: state.unit == common_pb2.UNIT_REPLICATE and state.stage == common_pb2.STAGE_RUNNING,
+            "replicates",
+            every=0.2,
+        )
+        seconds = time.monotonic() - started
     deferred = f"SELECT 1 FROM {META_SCHEMA}.deferred_index LIMIT 1"
     until(lambda: not world.target.query(deferred), "the merged table has its indexes", _PATIENCE_SECONDS, every=0.2)
     world.wait_past(master, variant.name, world.ends())
-    return world.settings.all_rows / (ended - started)
+    master.pause()
+    return seconds, watch.usage()
 
 
 def _drain(world: World, name: str, master: Master) -> tuple[float, dict[str, Usage]]:

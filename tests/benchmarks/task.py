@@ -121,8 +121,9 @@ class Master:
             return []
         return sorted(member.source for member in answer.workers if member.stage != "offline")
 
-    def start(self, text: str) -> None:
-        request = master_pb2.StartTaskRequest(file=master_pb2.ConfigFile(name=f"{self._task}.yaml", content=text))
+    def start(self, text: str, *, remove_meta: bool = False) -> None:
+        file = master_pb2.ConfigFile(name=f"{self._task}.yaml", content=text)
+        request = master_pb2.StartTaskRequest(file=file, remove_meta=remove_meta)
         answer = self._stub.StartTask(request, timeout=300)
         if not answer.result:
             raise BenchmarkFailed(f"start-task failed: {answer}")
