@@ -284,6 +284,13 @@ def execute(session: Session, statement: str, args: tuple[object, ...] | None = 
         return cursor.execute(statement, args)
 
 
+def send(session: Session, statement: bytes) -> int:
+    """Run a statement as bytes, for literals are in their columns' bytes and not text of one charset; the affected
+    rows. Raises ``pymysql.MySQLError``."""
+    untyped: Any = session  # the published stubs know no bytes
+    return int(untyped.query(statement))
+
+
 def rows(session: Session, statement: str, args: tuple[object, ...] | None = None) -> list[tuple[Any, ...]]:
     """Run a query; all rows. Raises ``pymysql.MySQLError``."""
     with session.cursor() as cursor:

@@ -19,9 +19,10 @@ from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.replicate import apply as apply_module
 from worker.replicate import checkpoint as checkpoints
-from worker.replicate.apply import ApplySettings, TargetWriter
+from worker.replicate.apply import TargetWriter
 from worker.replicate.batch import Batch
 from worker.replicate.checkpoint import Checkpoint
+from worker.replicate.target import ApplySettings
 from worker.rows import ChangeKind, RowChange
 
 PLAN = table_plan((integer(), text("v")), (0,))

@@ -20,9 +20,10 @@ from worker import meta
 from worker.connection import Endpoint, Side, connect
 from worker.position import RelayOffset, SourcePosition
 from worker.replicate import checkpoint as checkpoints
-from worker.replicate.apply import ApplySettings, TargetWriter
+from worker.replicate.apply import TargetWriter
 from worker.replicate.batch import Batch
 from worker.replicate.checkpoint import Checkpoint
+from worker.replicate.target import ApplySettings
 from worker.rows import ChangeKind, RowChange
 
 PLAN = table_plan((integer(), text("v")), (0,))

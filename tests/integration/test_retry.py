@@ -24,7 +24,7 @@ from tests.support.pair import KINDS, emptied
 from tests.support.wait import until
 from worker.connection import Endpoint, Side, coded
 from worker.replicate import unit as unit_module
-from worker.replicate.apply import ApplySettings
+from worker.replicate.target import ApplySettings
 from worker.unit import Stopped
 
 USER = "dm"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from worker.binlog import decoder, images, values
+from worker.binlog import decoder, images, imagescan, imagetext, values
 
 
 def is_compiled() -> bool:
     """Whether the decoder runs as compiled code; without it a lane is about a hundred times slower."""
-    return all((module.__file__ or "").endswith((".so", ".pyd")) for module in (decoder, images, values))
+    return all(
+        (module.__file__ or "").endswith((".so", ".pyd")) for module in (decoder, images, imagescan, imagetext, values)
+    )

@@ -15,7 +15,8 @@ import cython
 from proto import errors
 from worker.binlog import events as ev
 from worker.binlog.crc import Crc32
-from worker.binlog.images import BadImage, ImageReader, MissingColumn
+from worker.binlog.images import ImageReader
+from worker.binlog.imagescan import BadImage, MissingColumn
 from worker.binlog.tablemap import TableMap, make_reader, parse_names
 from worker.plan import TablePlan
 from worker.replicate.batch import Batch

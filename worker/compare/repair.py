@@ -22,7 +22,7 @@ from worker.compare.judge import Different, Extra, Finding, Missing, judge
 from worker.compare.keys import Key
 from worker.compare.sides import Places, SourceSide, TargetSide, Who, read_rows
 from worker.compare.tables import ComparedTable, Reads
-from worker.connection import Session, quote_name
+from worker.connection import Session, quote_name, send
 from worker.quarantine.held import held_key_of
 from worker.quarantine.store import KnownKeys, read_keys, remove
 from worker.replicate.checkpoint import Checkpoint, read_all
@@ -160,18 +160,17 @@ def _forget_absent(session: Session, table: ComparedTable, who: Who, known: Know
 
 def _run_alone(session: Session, statements: Sequence[bytes]) -> str:
     """The statements, each of which must affect one row, or none of them; why not, "" when it was done."""
-    untyped: Any = session  # the published stubs know no bytes
-    untyped.query(b"SAVEPOINT one_row")
+    send(session, b"SAVEPOINT one_row")
     try:
         for statement in statements:
-            affected = int(untyped.query(statement))
+            affected = send(session, statement)
             if affected != 1:
-                untyped.query(b"ROLLBACK TO SAVEPOINT one_row")
+                send(session, b"ROLLBACK TO SAVEPOINT one_row")
                 return f"a statement affected {affected} rows in place of one"
     except pymysql.MySQLError as error:
         number = errno_of(error)
         if number != ER.DUP_ENTRY and trouble(number) is not Trouble.STATEMENT:
             raise
-        untyped.query(b"ROLLBACK TO SAVEPOINT one_row")
+        send(session, b"ROLLBACK TO SAVEPOINT one_row")
         return f"{reason_of(error)} (errno {number})"
     return ""

@@ -16,7 +16,7 @@ from pymysql.constants import ER
 
 from proto import errors
 from proto.errors import ShardmergeError
-from worker.connection import Session, errno_of
+from worker.connection import Session, errno_of, send
 from worker.plan import TablePlan
 from worker.position import SourcePosition
 from worker.replicate.batch import Keys, KeyState, RowOperation, collision, diverged, key_text
@@ -75,11 +75,11 @@ def find_culprits(
 
     Raises the coded error of a row without a key, ``pymysql.MySQLError`` for what is no matter of one row.
     """
-    _run(session, b"START TRANSACTION")
+    send(session, b"START TRANSACTION")
     try:
         return culprits_in(session, settled(session, groups), unkeyed, max_bytes, safe_mode=safe_mode)
     finally:
-        _run(session, b"ROLLBACK")
+        send(session, b"ROLLBACK")
 
 
 def culprits_in(
@@ -101,15 +101,15 @@ def culprits_in(
 
 
 def _deleted(session: Session, statement: DeleteKeys, keys: Keys, *, safe_mode: bool) -> Iterator[Culprit]:
-    _run(session, f"SAVEPOINT {_SAVED}".encode())
-    affected = _run(session, statement.sql)
+    send(session, f"SAVEPOINT {_SAVED}".encode())
+    affected = send(session, statement.sql)
     if affected == len(statement.keys) or safe_mode or statement.loose:
         return
-    _run(session, f"ROLLBACK TO {_SAVED}".encode())
+    send(session, f"ROLLBACK TO {_SAVED}".encode())
     missing = frozenset(_missing(session, statement.plan, statement.keys))
     left = tuple(key for key in statement.keys if key not in missing)
     if left:
-        _run(session, delete_sql(statement.plan, left))
+        send(session, delete_sql(statement.plan, left))
     for key in sorted(missing):
         state = keys[key]
         yield Culprit(key, state, diverged(state.plan, 1, key, state.position), 0)
@@ -130,7 +130,7 @@ def _missing(session: Session, plan: TablePlan, keys: tuple[Joined, ...]) -> Ite
 
 def _inserted(session: Session, plan: TablePlan, wanted: tuple[Joined, ...], keys: Keys) -> Iterator[Culprit]:
     try:
-        _run(session, write_sql(b"INSERT", plan, [_image(keys[key]) for key in wanted]))
+        send(session, write_sql(b"INSERT", plan, [_image(keys[key]) for key in wanted]))
     except pymysql.MySQLError as error:
         if not is_of_row(errno_of(error)):
             raise
@@ -183,7 +183,7 @@ def refused_row(plan: TablePlan, position: SourcePosition, key: str, error: pymy
 def _operated(session: Session, operation: RowOperation) -> None:
     for statement in unkeyed_statements((operation,)):
         try:
-            affected = _run(session, statement.sql)
+            affected = send(session, statement.sql)
         except pymysql.MySQLError as error:
             if not is_of_row(errno_of(error)):
                 raise
@@ -201,7 +201,3 @@ def _count(session: Session, plan: TablePlan, keys: tuple[Joined, ...]) -> int:
     with session.cursor() as cursor:
         cast("Any", cursor).execute(count_sql(plan, keys))
         return int(str((cursor.fetchone() or (0,))[0]))
-
-
-def _run(session: Session, statement: bytes) -> int:
-    return int(cast("Any", session).query(statement))

@@ -26,7 +26,7 @@ from worker.ddl.tables import TableName, TableScope
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.local import LocalLog
-from worker.replicate.apply import ApplySettings, TargetWriter
+from worker.replicate.apply import TargetWriter
 from worker.replicate.batch import Batch
 from worker.replicate.change import LaneChange
 from worker.replicate.checkpoint import Checkpoint
@@ -34,6 +34,7 @@ from worker.replicate.frames import Frames
 from worker.replicate.placement import Bucket
 from worker.replicate.reporter import LanePhase, Reporter, tell_failure
 from worker.replicate.skips import SkippedRow, Skips, located, named_in, own_part
+from worker.replicate.target import ApplySettings
 from worker.rows import RowChange
 from worker.rowstage.server import Judge
 from worker.rowstage.stage import RowStage

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, cast
 
-from worker.connection import Session
+from worker.connection import Session, send
 from worker.plan import TablePlan
 from worker.replicate.batch import Keys, KeyState
 from worker.replicate.statements import count_sql, counts_sql, delete_sql, parts_of, proved_by_count
@@ -48,7 +48,7 @@ def settled(session: Session, groups: Sequence[tuple[str, Keys]]) -> tuple[tuple
     which the rows that loose tables remove are gone then. Raises ``pymysql.MySQLError``."""
     return settled_by(
         groups,
-        lambda plan, keys: _run(session, delete_sql(plan, keys)),
+        lambda plan, keys: send(session, delete_sql(plan, keys)),
         lambda plan, keys: rows_at(session, plan, keys),
     )
 
@@ -109,10 +109,6 @@ def _put(state: KeyState) -> KeyState:
 def _parts(keys: Keys, some: Sequence[Joined]) -> Iterator[Sequence[Joined]]:
     # In ascending order, as all statements have them.
     return parts_of(sorted(some, key=lambda key: (len(key), key)), keys, _STATEMENT_BYTES)
-
-
-def _run(session: Session, statement: bytes) -> int:
-    return int(cast("Any", session).query(statement))
 
 
 def _numbers(session: Session, statement: bytes) -> tuple[int, ...]:

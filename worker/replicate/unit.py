@@ -31,7 +31,6 @@ from worker.quarantine.count import HeldCount
 from worker.relay.model import Statement
 from worker.relay.relay import Relay
 from worker.replicate import checkpoint as checkpoints
-from worker.replicate.apply import ApplySettings
 from worker.replicate.board import LaneBoard, LaneGone, Place, Refused
 from worker.replicate.change import LaneChange
 from worker.replicate.checkpoint import Checkpoint
@@ -42,6 +41,7 @@ from worker.replicate.meeting import Meeting, MeetingPlace
 from worker.replicate.skips import skips_of
 from worker.replicate.status import Surroundings, doing, sync_status
 from worker.replicate.stream import Stream
+from worker.replicate.target import ApplySettings
 from worker.rules import Rules
 from worker.snapshot.handover import Handover
 from worker.spark import TaskDone, TaskFailed, TaskOutcome

@@ -12,6 +12,9 @@ from worker.rules.expression import parse
 Test = Callable[[Sequence[bytes]], object]
 """Of a row's literals: a true value when the row is passed over."""
 
+PairTest = Callable[[Sequence[bytes], Sequence[bytes]], object]
+"""Of the literals of a row before and behind its change, likewise."""
+
 
 class RowDrops:
     """Which changes of one table are passed over, by the literals before mapping of its written columns ``slots``."""
@@ -26,7 +29,8 @@ class RowDrops:
         self.slots = slots
         self.inserts = _any_of(inserts)
         self.deletes = _any_of(deletes)
-        self._updates = updates
+        self.updates = _any_pair_of(updates)
+        """Whether a row's change is passed over: both of a rule's expressions are true."""
         self.looks_before = any(old is not None for old, _ in updates)
         """Whether it asks about the rows before an update."""
         self._concerned = frozenset(
@@ -42,10 +46,6 @@ class RowDrops:
     def concerns(self, kind: int) -> bool:
         """Whether any change of this kind (ChangeKind) is passed over."""
         return kind in self._concerned
-
-    def updates(self, before: Sequence[bytes], after: Sequence[bytes]) -> bool:
-        """Whether a row's change is passed over: both of a rule's expressions are true."""
-        return any((old is None or old(before)) and (new is None or new(after)) for old, new in self._updates)
 
 
 def row_drops(plan: TablePlan) -> RowDrops | None:
@@ -84,3 +84,19 @@ def _any_of(tests: Sequence[Value]) -> Test:
     if len(tests) == 1:
         return tests[0]
     return lambda row: any(test(row) for test in tests)
+
+
+def _any_pair_of(tests: Sequence[tuple[Value | None, Value | None]]) -> PairTest:
+    pairs = [_both(old, new) for old, new in tests]
+    if len(pairs) == 1:
+        return pairs[0]
+    return lambda before, after: any(pair(before, after) for pair in pairs)
+
+
+def _both(old: Value | None, new: Value | None) -> PairTest:
+    # Asked for each change of the stream: no step that is not needed.
+    if old is None:
+        return (lambda before, after: True) if new is None else (lambda before, after: new(after))
+    if new is None:
+        return lambda before, after: old(before)
+    return lambda before, after: old(before) and new(after)

@@ -7,7 +7,6 @@ that functions look at are fixed, the clock among them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pymysql
 
@@ -24,6 +23,7 @@ from worker.connection import (
     execute,
     quote_name,
     rows,
+    send,
     server_info,
     trouble,
 )
@@ -117,7 +117,7 @@ class Judge:
         asked = ", ".join(f"({text}) IS TRUE" for text in expressions)
         answers: list[tuple[bool, ...]] = []
         for start, statement in _inserts(held, columns, found):
-            _send(session, statement)
+            send(session, statement)
             got = rows(session, f"SELECT {_MARK}, {asked} FROM {held} AS {quote_name(table)} ORDER BY {_MARK}")
             if [int(row[0]) for row in got] != list(range(start, start + len(got))):
                 raise AssertionError("rows of an evaluation are missing")
@@ -168,12 +168,6 @@ def _inserts(name: str, columns: Sequence[Column], found: Sequence[Literals]) ->
         parts.append(part)
         size += len(part)
     yield start, head + b",".join(parts)
-
-
-def _send(session: Session, statement: bytes) -> None:
-    """As bytes: literals are not text of one charset."""
-    untyped: Any = session  # the published stubs know no bytes
-    untyped.query(statement)
 
 
 def trial(plan: TablePlan, columns: Sequence[Column], expressions: Sequence[str]) -> bytes:

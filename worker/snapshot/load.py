@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
 import pymysql
 from pymysql.constants import ER
@@ -26,6 +25,7 @@ from worker.connection import (
     execute,
     quote_name,
     rows,
+    send,
     trouble,
 )
 from worker.cutoff import ANSWER_SECONDS, let_go
@@ -187,7 +187,7 @@ class ChunkTransaction:
                 limit=self._packet,
             )
         try:
-            taken = _send(self._session, statement)
+            taken = send(self._session, statement)
         except pymysql.MySQLError as error:
             raise self._refused(error, sent) from error
         if taken != len(sent):
@@ -234,7 +234,7 @@ class ChunkTransaction:
         """The key of the row that collides: the refused rows one by one, in the transaction that is rolled back."""
         for row in sent:
             try:
-                _send(self._session, self._head + row + b")")
+                send(self._session, self._head + row + b")")
             except pymysql.MySQLError as error:
                 if errno_of(error) == ER.DUP_ENTRY:
                     return self._shown(row)
@@ -256,9 +256,3 @@ def literals_of(row: Joined) -> Literals:
         else:
             found[-1] += part
     return tuple(found)
-
-
-def _send(session: Session, statement: bytes) -> int:
-    """Run a statement as bytes: literals are not text of one charset. The affected rows."""
-    untyped: Any = session  # the published stubs know no bytes
-    return untyped.query(statement)

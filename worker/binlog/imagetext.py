@@ -1,0 +1,211 @@
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+"""The literals of a row image whose values are found, and which lane its key is of.
+
+Compiled by Cython (types of the class in imagetext.pxd), and plain Python where it is not.
+"""
+
+from __future__ import annotations
+
+import cython
+
+from worker.binlog.crc import Crc32
+from worker.binlog.imagescan import ImageScan
+from worker.binlog.values import ColumnCodec, Unreadable
+from worker.plan import TablePlan
+from worker.replicate.placement import Bucket, crc_seed, hash_indexes
+from worker.rows import Literals
+
+_NULL = cython.declare(bytes, b"NULL")
+_ROOM = cython.declare(cython.int, 1024)
+_CRC = cython.declare(Crc32, Crc32())
+
+
+@cython.cfunc
+@cython.inline
+def _cut(out: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> bytes:
+    """A copy of a part of a buffer."""
+    if cython.compiled:
+        return out[start:stop]
+    return bytes(out[start:stop])
+
+
+@cython.cclass
+class ImageText(ImageScan):
+    """Writes the values of the image scanned last. ``bucket``: the lane whose keys are its own."""
+
+    def __init__(self, plan: TablePlan, codecs: list[ColumnCodec], bucket: Bucket) -> None:
+        ImageScan.__init__(self, codecs)
+        self.plan = plan
+        by_slot = {codec.slot: codec for codec in codecs if codec.slot >= 0}
+        for slot, written in enumerate(plan.columns):
+            if written.is_constant:
+                by_slot[slot] = ColumnCodec(plan.table, written.column, slot, -1, written.mapping, plan.source)
+        self.by_slot = by_slot
+        self.written = [by_slot[slot] for slot in sorted(by_slot)]
+        self.key_codecs = [by_slot[slot] for slot in plan.key]
+        self.source_key_codecs = [by_slot[slot] for slot in plan.source_key]
+        hashed = hash_indexes(plan)
+        self.hashed = bytes(at in hashed for at in range(len(plan.key)))
+        self.seed = crc_seed(plan)
+        self.lane = bucket.lane
+        self.lanes = bucket.lanes
+        self.crc = 0
+        self.out = bytearray(_ROOM)
+        # Filled row by row and copied: cheaper than a new list each time.
+        self.values: list[bytes] = [_NULL] * len(self.written)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _mine(self) -> cython.bint:
+        """Whether the key written last is the lane's."""
+        return self.lanes == 1 or self.crc % self.lanes == self.lane
+
+    @cython.cfunc
+    def _keep_key(self) -> cython.int:
+        """Remember where the scanned image's key is."""
+        codecs: list[ColumnCodec] = self.key_codecs
+        codec: ColumnCodec
+        i: cython.Py_ssize_t
+        for i in range(len(codecs)):
+            codec = codecs[i]
+            codec.kept_start = codec.start
+            codec.kept_stop = codec.stop
+        return 0
+
+    @cython.cfunc
+    def _same_key(self, data: cython.p_uchar) -> cython.bint:
+        """Whether the scanned image's key has the bytes of the key that was kept."""
+        codecs: list[ColumnCodec] = self.key_codecs
+        codec: ColumnCodec
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        for i in range(len(codecs)):
+            codec = codecs[i]
+            if codec.start < 0 or codec.kept_start < 0:
+                return False
+            if codec.stop - codec.start != codec.kept_stop - codec.kept_start:
+                return False
+            for at in range(codec.stop - codec.start):
+                if data[codec.start + at] != data[codec.kept_start + at]:
+                    return False
+        return True
+
+    @cython.cfunc
+    def _literal(self, codec: ColumnCodec, data: cython.p_uchar, mapped: cython.bint) -> bytes:
+        """The value that was scanned."""
+        if codec.start < 0:
+            return codec.absent
+        try:
+            return codec.of_wire(data, codec.start, codec.stop, mapped)
+        except Unreadable:
+            raise codec.unreadable(_cut(data, codec.start, codec.stop)) from None
+
+    @cython.cfunc
+    def _literals(self, data: cython.p_uchar) -> Literals:
+        """The scanned image's written values."""
+        self._fill(self.written, self.values, data, True)
+        return tuple(self.values)
+
+    @cython.cfunc
+    def _source_key(self, data: cython.p_uchar) -> Literals:
+        """The scanned image's key before mapping."""
+        values: list[bytes] = [_NULL] * len(self.source_key_codecs)
+        self._fill(self.source_key_codecs, values, data, False)
+        return tuple(values)
+
+    @cython.cfunc
+    def _fill(
+        self, codecs: list[ColumnCodec], values: list[bytes], data: cython.p_uchar, mapped: cython.bint
+    ) -> cython.int:
+        """The codecs' literals into ``values``, which has as many items."""
+        codec: ColumnCodec
+        i: cython.Py_ssize_t = 0
+        at: cython.Py_ssize_t
+        try:
+            for at in range(len(codecs)):
+                i = at
+                codec = codecs[at]
+                values[at] = codec.absent if codec.start < 0 else codec.of_wire(data, codec.start, codec.stop, mapped)
+        except Unreadable:
+            codec = codecs[i]
+            raise codec.unreadable(_cut(data, codec.start, codec.stop)) from None
+        return 0
+
+    @cython.cfunc
+    def _cut(self, size: cython.Py_ssize_t) -> bytes:
+        """What was written last."""
+        out: cython.p_uchar = self.out
+        return _cut(out, 0, size)
+
+    @cython.cfunc
+    def _joined(self, data: cython.p_uchar) -> bytes:
+        """The scanned image's literals with commas between them."""
+        return self._cut(self._join(self.written, data, False))
+
+    @cython.cfunc
+    def _key(self, data: cython.p_uchar) -> cython.Py_ssize_t:
+        """Write the scanned image's key (mapped), likewise; its size. Sets ``self.crc`` to what decides its lane."""
+        return self._join(self.key_codecs, data, self.lanes > 1)
+
+    @cython.cfunc
+    def _join(self, codecs: list[ColumnCodec], data: cython.p_uchar, hashing: cython.bint) -> cython.Py_ssize_t:
+        """Write the literals into ``self.out``; how many bytes."""
+        codec: ColumnCodec
+        literal: bytes
+        plain: cython.p_uchar
+        hashed: cython.p_uchar = self.hashed
+        crc: Crc32 = _CRC
+        write: cython.Py_ssize_t = 0
+        stop: cython.Py_ssize_t
+        most: cython.Py_ssize_t
+        room: cython.Py_ssize_t = len(self.out)
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        out: cython.p_uchar
+        if room > 1 << 20:
+            self._room(0, 64)
+            room = len(self.out)
+        out = self.out
+        if hashing:
+            self.crc = self.seed
+        for i in range(len(codecs)):
+            codec = codecs[i]
+            # One byte more than needed is always there, for the comma.
+            if i:
+                out[write] = 44
+                write += 1
+            stop = -1
+            most = codec.most_bytes()
+            if most:
+                if room - write <= most:
+                    out = self._room(write, most)
+                    room = len(self.out)
+                stop = codec.put_wire(out, write, data)
+            if stop < 0:
+                literal = self._literal(codec, data, True)
+                stop = write + len(literal)
+                if room <= stop:
+                    out = self._room(write, len(literal))
+                    room = len(self.out)
+                plain = literal
+                if cython.compiled:
+                    for at in range(stop - write):
+                        out[write + at] = plain[at]
+                else:
+                    out[write:stop] = literal
+            if hashing and hashed[i]:
+                self.crc = crc.of(out, write, stop, self.crc)
+            write = stop
+        return write
+
+    @cython.cfunc
+    def _room(self, used: cython.Py_ssize_t, more: cython.Py_ssize_t) -> cython.p_uchar:
+        """The buffer, with room for ``more`` bytes and a comma behind the ``used`` ones; a huge one is not kept."""
+        have: cython.Py_ssize_t = len(self.out)
+        if have < used + more + 1:
+            self.out = self.out[:used] + bytearray(max(used, more) + more + int(_ROOM))
+        elif used == 0 and have > 1 << 20:
+            self.out = bytearray(more + int(_ROOM))
+        out: cython.p_uchar = self.out
+        return out
