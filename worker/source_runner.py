@@ -212,7 +212,7 @@ class SourceRunner:
         return self._relay_status(), [subtask.status() for subtask in self._present() if task in ("", subtask.name)]
 
     def purge_before(self, file: str, relay_id: str) -> worker_pb2.WorkerPurgeRelayResponse:
-        """What was removed of the relay log, and why not more; see :meth:`worker.relay.relay.Relay.purge_before`."""
+        """What was removed of the relay log, and why not more; see :meth:`worker.relay.keeper.Keeper.purge_before`."""
         purged = self.relay.purge_before(file, relay_id)
         return worker_pb2.WorkerPurgeRelayResponse(
             purged_segments=purged.segments,

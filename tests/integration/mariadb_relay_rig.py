@@ -16,12 +16,8 @@ from tests.support.wait import until
 from worker.binlog.events import EventType
 from worker.connection import Endpoint
 from worker.position import RelayOffset, SourcePosition
-from worker.relay.relay import (
-    BlockData,
-    PurgePolicy,
-    ReachedUntil,
-    Relay,
-)
+from worker.relay.model import BlockData, PurgePolicy, ReachedUntil
+from worker.relay.relay import Relay
 from worker.relay.server_id import derived, unleased
 from worker.unit import StopSignal
 

@@ -24,7 +24,8 @@ from worker.lane_service import LaneService
 from worker.plan import TablePlan
 from worker.plans import make_plans, read_structures
 from worker.position import RelayOffset
-from worker.relay.relay import BlockData, PurgePolicy, ReachedUntil, Relay
+from worker.relay.model import BlockData, PurgePolicy, ReachedUntil
+from worker.relay.relay import Relay
 from worker.relay.server_id import unleased
 from worker.rows import RowChange
 from worker.rules import Rules

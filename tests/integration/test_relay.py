@@ -24,12 +24,7 @@ from tests.integration.mariadb_relay_rig import (
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from worker.position import RelayOffset
-from worker.relay.relay import (
-    AtHead,
-    AtStatement,
-    BlockData,
-    PurgePolicy,
-)
+from worker.relay.model import AtHead, AtStatement, BlockData, PurgePolicy
 from worker.unit import StopSignal
 
 __all__ = ["make_relay", "source"]

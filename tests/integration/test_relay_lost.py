@@ -33,11 +33,8 @@ from tests.support.wait import until
 from worker.connection import Endpoint, ServerInfo, Session, server_info
 from worker.position import RelayOffset
 from worker.relay import dump
-from worker.relay.relay import (
-    AtHead,
-    PurgePolicy,
-    Relay,
-)
+from worker.relay.model import AtHead, PurgePolicy
+from worker.relay.relay import Relay
 from worker.relay.server_id import unleased
 from worker.unit import StopSignal
 
