@@ -76,7 +76,7 @@ def at_target(config: config_pb2.SubTaskConfig, work: Callable[[Session], T], *,
 
 @dataclass(frozen=True, slots=True)
 class SubTaskContext:
-    """One run of one subtask: made by worker/subtask.py with a fresh epoch, handed to each unit.
+    """One run of one subtask: made by worker/run with a fresh epoch, handed to each unit.
 
     ``tables``: the structures that the rules let through, as they were when the subtask first
     started (kept in the meta schema), so that a restart decodes old events with the old structure.

@@ -25,7 +25,7 @@ from worker.host import Host
 from worker.join.unit import JoiningUnit
 from worker.needs import Need, NeedsFrom, NeedsNothing, NeedUnknown
 from worker.replicate.unit import ReplicateUnit
-from worker.subtask_run import SubTaskRun
+from worker.run.run import SubTaskRun
 from worker.unit import Failed, Finished, Outcome, ProcessUnit, Stopped, StopSignal
 
 log = get_logger()

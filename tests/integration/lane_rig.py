@@ -26,8 +26,8 @@ from worker.position import SourcePosition
 from worker.replicate.dealing import dealing_of
 from worker.replicate.stream import Stream
 from worker.replicate.unit import ReplicateUnit
+from worker.run.run import SubTaskRun
 from worker.spark import TaskBody, TaskFailed, TaskOutcome, guarded
-from worker.subtask_run import SubTaskRun
 from worker.unit import Outcome, ProcessUnit, StopSignal
 
 

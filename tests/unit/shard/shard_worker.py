@@ -134,7 +134,7 @@ class Worker:
     # --- a start
 
     def _started(self, durable: Durable, target: Columns) -> Process:
-        """As of a new run (worker/subtask_run.py)."""
+        """As of a new run (worker/run/run.py)."""
         tables = tables_of(durable.columns)
         numbers = [item.number for item in durable.parked]
         others = standings.others_of(tables, durable.joining, numbers)
