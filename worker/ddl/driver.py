@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from proto import config_pb2, errors, hooks
-from proto.errors import ErrorSpec, ShardmergeError
 from proto.log import get_logger
 from proto.state_pb2 import BinlogOp
 from worker import meta
-from worker.connection import Session, Side, rows, server_info
+from worker.connection import Session, Side, server_info
 from worker.context import SubTaskContext
 from worker.cutoff import session_until
 from worker.ddl import dropped, parked, records
@@ -26,23 +25,23 @@ from worker.ddl.by_word import act_by_word, actions_by_word
 from worker.ddl.creation import Creation
 from worker.ddl.dialect import Dialect
 from worker.ddl.digests import Printed
-from worker.ddl.everyone import everyone
-from worker.ddl.filtered import FilteredStatement, Sorted, unknown_is_passed_over
+from worker.ddl.filtered import FilteredStatement, Sorted
 from worker.ddl.given import given_session
 from worker.ddl.online import records as online_records
 from worker.ddl.online.step import Course, read_step, with_away
 from worker.ddl.online.swap import Meant, OnlineChanges
-from worker.ddl.operator import Ops, Word, word_on
+from worker.ddl.operator import Ops, Word
 from worker.ddl.passing import Passing, TablesStanding
-from worker.ddl.plan import Action, Alter, Drop, Make, Scene, Shard, shards_of
+from worker.ddl.plan import Action, Alter, Scene, Shard, gone_by, shards_of
+from worker.ddl.reading import not_understood, read, refusal, word_about
 from worker.ddl.records import StatementPlace
 from worker.ddl.renames import forget_marks
-from worker.ddl.routed import RoutedScope, shown, touched
-from worker.ddl.scope import classify
-from worker.ddl.statement import Ddl, parse_ddl
+from worker.ddl.routed import RoutedScope, shown
+from worker.ddl.statement import Ddl
 from worker.ddl.structure import Structures
+from worker.ddl.surroundings import scene_of
 from worker.ddl.tracker import open_tracker
-from worker.ddl.versioned import Server, unwrapped
+from worker.ddl.versioned import Server
 from worker.ddl.waiting import WaitingTables
 from worker.ddl.work import Work
 from worker.plan import TablePlan
@@ -127,8 +126,8 @@ class StatementDriver:
         """
         context, (_, task, source) = self._context, self._context.who
         queried = context.relay.query_at(statement)
-        word = self._word(statement)
-        statement, ddl = self._read(statement, queried, word)
+        word = word_about(context, self._ops, statement)
+        statement, ddl = read(context, statement, queried, word)
         hooks.reach("ddl.before")
         target = context.target_endpoint
         with (
@@ -178,7 +177,7 @@ class StatementDriver:
         if word is not None:
             actions = actions_by_word(word, meant.ddl, meant.statement, scene)
             self._check_held(actions, meant.statement, met.session)
-            actor = self._actor(met, meant, _going(actions))
+            actor = self._actor(met, meant, gone_by(actions))
             act_by_word(word, actions, actor)
             actor.settle()
             return actor.work
@@ -189,9 +188,9 @@ class StatementDriver:
         if not actions and not passed_over:
             return None
         if not met.queried.event.is_text:
-            raise self._not_understood(met.statement)
+            raise not_understood(self._context, met.statement)
         self._check_held((*actions, *passed_over), meant.statement, met.session)
-        actor = self._actor(met if actions else replace(met, word=_NOT_AT_TARGET), meant, _going(actions))
+        actor = self._actor(met if actions else replace(met, word=_NOT_AT_TARGET), meant, gone_by(actions))
         act_by_word(_NOT_AT_TARGET, passed_over, actor)
         is_mariadb = met.queried.is_mariadb
         for action in actions:
@@ -214,7 +213,7 @@ class StatementDriver:
 
         def structures(shard: Shard) -> tuple[Creation, Creation | None]:
             if not met.queried.event.is_text:
-                raise self._not_understood(met.statement)
+                raise not_understood(self._context, met.statement)
             return self._actor(met, meant, frozenset()).structures_of(shard)
 
         found = FilteredStatement(self._context.rules.events, ddl, statement, scene, structures).sort()
@@ -231,7 +230,7 @@ class StatementDriver:
 
     def _meant(self, met: _Met) -> tuple[Scene, Meant]:
         """What the statement is for the task's own tables: that of a tool for online schema changes may be another."""
-        scene, meant = self._scene(met.session, met.stop), Meant(met.statement, met.ddl)
+        scene, meant = self._scene(met), Meant(met.statement, met.ddl)
         rules, tables = self._context.rules, self.standing.scope
         if met.ddl is None or not rules.online.is_on:
             return scene, meant
@@ -242,7 +241,7 @@ class StatementDriver:
         if step.is_empty:
             return scene, meant
         if not met.queried.event.is_text:
-            raise self._not_understood(met.statement)
+            raise not_understood(self._context, met.statement)
         actor = self._actor(met, meant, frozenset())
         server = Server(met.queried.is_mariadb, met.queried.version)
         changes = OnlineChanges(actor.work, actor.structures, actor.dialect, self._printed, scene, seen, server)
@@ -253,64 +252,10 @@ class StatementDriver:
         shards = frozenset(number for action in actions for number in shards_of(action))
         count = quarantine.count_keys(session, self._context.who, shards) if shards else 0
         if count:
-            raise self._refusal(errors.ddl.HELD_ROWS, statement, count=count)
+            raise refusal(self._context, errors.ddl.HELD_ROWS, statement, count=count)
 
-    def _word(self, statement: Statement) -> Word | None:
-        ops = self._ops()
-        if not ops:
-            return None
-        end = self._context.relay.position_at(statement.group_end)
-        return word_on(ops, statement.position, end, statement.sql_mode or 0)
-
-    def _read(self, statement: Statement, queried: Queried, word: Word | None) -> tuple[Statement, Ddl | None]:
-        """The statement as its server read it; None: it changes nothing, or an operator answers for it."""
-        if not queried.event.variables.has_ended:
-            # MariaDB may log an ALTER as it begins: it comes again, unless it failed.
-            return statement, None
-        server = Server(queried.is_mariadb, queried.version)
-        read = replace(statement, text=unwrapped(statement.text, statement.sql_mode or 0, server))
-        if word is not None:
-            return read, parse_ddl(read.text, read.schema, read.sql_mode)
-        return read, self._parsed(read)
-
-    def _parsed(self, statement: Statement) -> Ddl | None:
-        scope = classify(statement.text, statement.schema, statement.sql_mode)
-        if scope.kind == "dml":
-            raise self._refusal(errors.ddl.ROWS_BY_STATEMENT, statement, tables=touched(statement))
-        if scope.kind == "ignored":
-            return None
-        ddl = parse_ddl(statement.text, statement.schema, statement.sql_mode)
-        if ddl is None and not unknown_is_passed_over(self._context.rules.events, statement, *self._context.who[1:]):
-            raise self._not_understood(statement)
-        return ddl
-
-    def _scene(self, session: Session, stop: StopSignal) -> Scene:
-        meta_schema, task, source = self._context.who
-        plans = list(self.standing.plans.values())
-        # Whoever has a shard-mode need not know: each of its tables waits for all others.
-        others = () if self._waiting is not None else everyone(session, meta_schema, task, source).others
-        together: dict[str, int] = {}
-        for plan in (*plans, *others):
-            together[plan.target_name] = together.get(plan.target_name, 0) + 1
-        rules = self._context.rules
-
-        def is_view(schema: str, table: str) -> bool:
-            with self._context.at_source(stop) as at_source:
-                return bool(
-                    rows(
-                        at_source,
-                        "SELECT 1 FROM information_schema.VIEWS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
-                        (schema, table),
-                    )
-                )
-
-        return Scene(
-            task,
-            source,
-            {(plan.table.schema, plan.table.name): Shard(plan, together[plan.target_name]) for plan in plans},
-            lambda schema, table: rules.route(schema, table) is not None,
-            is_view,
-        )
+    def _scene(self, met: _Met) -> Scene:
+        return scene_of(self._context, self.standing, met.session, met.stop, waits=self._waiting is not None)
 
     def _actor(self, met: _Met, meant: Meant, going: frozenset[int]) -> Actor:
         context, session = self._context, met.session
@@ -326,13 +271,6 @@ class StatementDriver:
             met.queried.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names)
         )
         return Actor(work, Structures(work, tracker, dialect), dialect, self._printed)
-
-    def _not_understood(self, statement: Statement) -> ShardmergeError:
-        return self._refusal(errors.ddl.STATEMENT_UNKNOWN, statement)
-
-    def _refusal(self, spec: ErrorSpec, statement: Statement, **more: object) -> ShardmergeError:
-        _, task, source = self._context.who
-        return spec(source=source, task=task, position=statement.position, statement=shown(statement), **more)
 
     def _tell(self, waits_for: str) -> None:
         self._waits_for = waits_for
@@ -352,13 +290,3 @@ class StatementDriver:
             hooks.reach("ddl.passing")
 
         meta.pass_statement(session, *who, self._context.epoch, self._columns(result), passing.tables, also)
-
-
-def _going(actions: Sequence[Action]) -> frozenset[int]:
-    """Numbers of the shard tables that are no more behind these."""
-    gone = (action.shard if isinstance(action, Drop) else _replaced(action) for action in actions)
-    return frozenset(shard.number for shard in gone if shard is not None)
-
-
-def _replaced(action: Action) -> Shard | None:
-    return action.replaces if isinstance(action, Make) else None

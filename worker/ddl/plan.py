@@ -6,7 +6,7 @@ inventing a row is refused with a coded error; the stream then stands right befo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from proto import errors
@@ -100,6 +100,16 @@ def shards_of(action: Action) -> tuple[int, ...]:
             return tuple(shard.number for shard, _ in moves)
         case _:
             return (action.shard.number,)
+
+
+def gone_by(actions: Iterable[Action]) -> frozenset[int]:
+    """Numbers of the shard tables that are no more behind these."""
+    gone = (action.shard if isinstance(action, Drop) else _replaced(action) for action in actions)
+    return frozenset(shard.number for shard in gone if shard is not None)
+
+
+def _replaced(action: Action) -> Shard | None:
+    return action.replaces if isinstance(action, Make) else None
 
 
 @dataclass(frozen=True, slots=True)
