@@ -14,24 +14,12 @@ from dataclasses import replace
 
 from worker.connection import quote_name
 from worker.create_table import UnreadableCreateTable
+from worker.ddl import statement
 from worker.ddl.clause import Clause, ClauseKind
 from worker.ddl.creation import Creation
 from worker.ddl.definition import Definition
 from worker.ddl.described import Shape, described
 from worker.ddl.lexer import Token, tokens
-from worker.ddl.statement import (
-    AlterSchema,
-    AlterTable,
-    CreateIndex,
-    CreateSchema,
-    CreateTable,
-    Ddl,
-    DropIndex,
-    DropSchema,
-    DropTables,
-    RenameTables,
-    TruncateTable,
-)
 from worker.ddl.widening import INTEGERS, ColumnType, widest
 from worker.rules.ddl_events import DdlEvents
 
@@ -77,34 +65,36 @@ _OF_OPTION = {
 _MOVES_COLUMN = frozenset({"FIRST", "AFTER"})
 
 
-def events_of(ddl: Ddl, text: str, before: Creation | None = None, after: Creation | None = None) -> DdlEvents:
+def events_of(
+    ddl: statement.Ddl, text: str, before: Creation | None = None, after: Creation | None = None
+) -> DdlEvents:
     """``text``: the statement's; ``before``, ``after``: the altered table's structures, None where they are not known:
     then the names of worker/rules/ddl_events.py's STRUCTURAL are not found."""
     match ddl:
-        case CreateSchema():
+        case statement.CreateSchema():
             return DdlEvents.of("create database")
-        case AlterSchema():
+        case statement.AlterSchema():
             told = {token.text.upper() for token in tokens(text)} & {"CHARSET", "CHARACTER", "COLLATE"}
             return DdlEvents.of("alter database", *(("modify schema charset and collate",) if told else ()))
-        case DropSchema():
+        case statement.DropSchema():
             return DdlEvents.of("drop database")
-        case CreateTable():
+        case statement.CreateTable():
             return DdlEvents.of("create table")
-        case DropTables():
+        case statement.DropTables():
             return DdlEvents.of("drop table")
-        case RenameTables():
+        case statement.RenameTables():
             return DdlEvents.of("rename table")
-        case TruncateTable():
+        case statement.TruncateTable():
             return DdlEvents.of("truncate table")
-        case CreateIndex():
+        case statement.CreateIndex():
             return DdlEvents.of("create index")
-        case DropIndex(name=name):
+        case statement.DropIndex(name=name):
             return DdlEvents.of("drop index", *(("drop unique key",) if _is_unique(_shape(before), name) else ()))
-        case AlterTable():
+        case statement.AlterTable():
             return _altered(ddl, text, before, after)
 
 
-def _altered(ddl: AlterTable, text: str, before: Creation | None, after: Creation | None) -> DdlEvents:
+def _altered(ddl: statement.AlterTable, text: str, before: Creation | None, after: Creation | None) -> DdlEvents:
     done = [clause for clause in ddl.clauses if clause.kind is not ClauseKind.HOW]
     whole = {"alter table"} | ({"multi schema change"} if len(done) > 1 else set[str]())
     shapes = _shape(before), _shape(after)
