@@ -115,10 +115,10 @@ def test_an_outage_of_any_length_is_outlived(
 
 
 def test_a_failure_that_needs_an_operator_waits_for_a_decision(start: Callable[[Script], SubTask]) -> None:
-    failure = Failed(errors.ddl.NOT_HANDLED(source="s", task="t", position="p", tables="x", statement="y"))
+    failure = Failed(errors.ddl.STATEMENT_UNKNOWN(source="s", task="t", position="p", statement="y"))
     subtask = start(lambda _, stop: failure)
     until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
-    assert [error.code for error in subtask.status().result.errors] == [errors.ddl.NOT_HANDLED.code]
+    assert [error.code for error in subtask.status().result.errors] == [errors.ddl.STATEMENT_UNKNOWN.code]
     assert len(ScriptedRun.runs) == 1
     subtask.decide(decision(2))
     until(lambda: len(ScriptedRun.runs) == 2, "a decision runs it again")
