@@ -1,5 +1,6 @@
 from worker.binlog.crc cimport Crc32
 from worker.binlog.images cimport ImageReader
+from worker.binlog.little cimport event_end, event_size, u32
 from worker.replicate.batch cimport Batch
 
 

@@ -24,6 +24,9 @@ from worker.replicate.placement import ONLY_LANE, Bucket
 from worker.rows import ChangeKind, RowChange
 from worker.rowstage.drops import row_drops
 
+if not cython.compiled:
+    from worker.binlog.little import event_end, event_size, u32
+
 _NEAR = cython.declare(cython.int, 63)  # mask of table ids
 _MOST_CACHED = 4096  # table maps; tables of one source, before the cache is begun anew
 _MOST_UNCOMPRESSED = 1 << 30
@@ -221,7 +224,7 @@ class BlockDecoder:
                 if change.plan.staged:
                     batch.staged.append(change)
                     continue
-                batch.add(change, int.from_bytes(events[change.byte + 13 : change.byte + 17], "little"))
+                batch.add(change, event_end(events, change.byte))
             return -count
         self._walk(events, skip_events, None, batch)
         return count
@@ -244,18 +247,18 @@ class BlockDecoder:
             if total - at < 19:
                 raise ev.malformed(self._source, 0, f"{total - at} bytes are too few for an event header")
             code: cython.int = data[at + 4]
-            size: cython.Py_ssize_t = _u32(data, at + 9)
+            size: cython.Py_ssize_t = event_size(data, at)
             if size < 19 + (4 if checked else 0) or size > total - at:
                 raise ev.malformed(
-                    self._source, _u32(data, at + 13), f"event size {size} where {total - at} bytes are left"
+                    self._source, event_end(data, at), f"event size {size} where {total - at} bytes are left"
                 )
             end = at + size
             if code == _FORMAT_CODE:
                 checked = ev.FormatDescription.parse(events[at:end], self._source).checksum
             elif checked:
                 end -= 4
-                if crc.of_part(events, data, at, end) != _u32(data, end):
-                    raise errors.decode.BAD_CHECKSUM(source=self._source, position=_u32(data, at + 13))
+                if crc.of_part(events, data, at, end) != u32(data, end):
+                    raise errors.decode.BAD_CHECKSUM(source=self._source, position=event_end(data, at))
             if code == _QUERY_CODE and end - at >= 32:
                 statement = at + 32 + (data[at + 30] | data[at + 31] << 8) + data[at + 27] + 1
                 # "R", or white space that the decoder proper will look behind.
@@ -284,7 +287,7 @@ class BlockDecoder:
         self._first_row = 0
         while at < total:
             code = data[at + 4]
-            end = at + _u32(data, at + 9) - (4 if self._checked else 0)
+            end = at + event_size(data, at) - (4 if self._checked else 0)
             treatment = treatments[code]
             if treatment == _ROWS:
                 self._rows(events, at, end, code, ordinal, rows, batch, ordinal < skip)
@@ -297,13 +300,13 @@ class BlockDecoder:
             elif treatment == _QUERY:
                 self._query(events, at, end, code, rows)
             elif treatment == _FORMAT:
-                self.open(events[at : at + _u32(data, at + 9)])
+                self.open(events[at : at + event_size(data, at)])
             elif treatment == _XA_PREPARE:
                 self._xa_prepare(events, at, end, rows)
             elif treatment != _NOTHING and not (data[at + 17] & 0x80):
                 # 0x80 is LOG_EVENT_IGNORABLE_F.
-                raise self._unsupported(code, _u32(data, at + 13), "this type is not supported")
-            at += _u32(data, at + 9)
+                raise self._unsupported(code, event_end(data, at), "this type is not supported")
+            at += event_size(data, at)
             ordinal += 1
         return 0
 
@@ -342,7 +345,7 @@ class BlockDecoder:
         return 0
 
     def _new_table_map(self, body: bytes, events: bytes, at: int) -> _Mapped:
-        position = int.from_bytes(events[at + 13 : at + 17], "little")
+        position = event_end(events, at)
         head = parse_names(body, self._id_bytes[ev.EventType.TABLE_MAP], self._source, position)
         plan = self._resolve(head.schema, head.table)
         if plan is None:
@@ -366,10 +369,10 @@ class BlockDecoder:
         i: cython.int
         if size == 0:
             raise ev.malformed(
-                self._source, _u32(data, at + 13), f"{ev.event_name(code)} is none of this server's event types"
+                self._source, event_end(data, at), f"{ev.event_name(code)} is none of this server's event types"
             )
         if at + 19 + size + 2 > end:
-            raise ev.malformed(self._source, _u32(data, at + 13), f"{ev.event_name(code)} is too short")
+            raise ev.malformed(self._source, event_end(data, at), f"{ev.event_name(code)} is too short")
         for i in range(size - 1, -1, -1):
             value = (value << 8) | data[at + 19 + i]
         return value
@@ -403,11 +406,11 @@ class BlockDecoder:
         here += 2
         if extras[code]:
             if here + 2 > end:
-                raise ev.malformed(self._source, _u32(data, at + 13), f"{ev.event_name(code)} is too short")
+                raise ev.malformed(self._source, event_end(data, at), f"{ev.event_name(code)} is too short")
             extra = data[here] | data[here + 1] << 8
             if extra < 2 or here + extra > end:
                 raise ev.malformed(
-                    self._source, _u32(data, at + 13), f"{ev.event_name(code)} with extra data of {extra} bytes"
+                    self._source, event_end(data, at), f"{ev.event_name(code)} with extra data of {extra} bytes"
                 )
             here += extra
         self._here = here
@@ -417,7 +420,7 @@ class BlockDecoder:
             if int(table_id) in (0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF) and self._ends_statement:
                 return None
             raise ev.malformed(
-                self._source, _u32(data, at + 13), f"{ev.event_name(code)} of table id {table_id} without its map"
+                self._source, event_end(data, at), f"{ev.event_name(code)} of table id {table_id} without its map"
             )
         return mapped
 
@@ -446,33 +449,33 @@ class BlockDecoder:
                     if self._ends_statement:
                         self._stamp += 1
                     return 0
-                if not skipped and _u32(data, at + 13) not in self.passed_over and not self._trying:
-                    self.event_end = _u32(data, at + 13)
-                    raise self._stopped(mapped, code, _u32(data, at + 13))
+                if not skipped and event_end(data, at) not in self.passed_over and not self._trying:
+                    self.event_end = event_end(data, at)
+                    raise self._stopped(mapped, code, event_end(data, at))
             self._changed = mapped
-            self.event_end = _u32(data, at + 13)
+            self.event_end = event_end(data, at)
             if not mapped.transactional:
                 self._undone = False
-            if not skipped and self.passed_over and rows is not None and _u32(data, at + 13) in self.passed_over:
+            if not skipped and self.passed_over and rows is not None and event_end(data, at) in self.passed_over:
                 self._try_rows(events, at, end, code, ordinal, rows, reader)
             elif not skipped:
                 try:
                     if code >= 166:
-                        images = self._uncompressed(events, first, end, code, _u32(data, at + 13))
+                        images = self._uncompressed(events, first, end, code, event_end(data, at))
                         first = 0
                         end = len(images)
                     reader.partial = code == _PARTIAL_CODE
                     if batch is not None and reader.staged:
                         reader.read(images, first, end, kinds[code], at, ordinal, batch.staged)
                     elif batch is not None:
-                        reader.pick(images, first, end, kinds[code], _u32(data, at + 13), batch)
+                        reader.pick(images, first, end, kinds[code], event_end(data, at), batch)
                     elif rows is not None:
                         reader.read(images, first, end, kinds[code], at, ordinal, rows)
                 except BadImage as bad:
                     head: TableMap = mapped.head
                     raise ev.malformed(
                         self._source,
-                        _u32(data, at + 13),
+                        event_end(data, at),
                         f"{ev.event_name(code)} of {head.schema}.{head.table}: {bad}",
                     ) from None
                 except MissingColumn as missing:
@@ -480,7 +483,7 @@ class BlockDecoder:
                         source=self._source,
                         schema=mapped.head.schema,
                         table=mapped.head.table,
-                        position=_u32(data, at + 13),
+                        position=event_end(data, at),
                         column=missing,
                     ) from None
         if self._ends_statement:
@@ -494,7 +497,7 @@ class BlockDecoder:
         passed_over, self.passed_over = self.passed_over, frozenset()
         self._trying = True
         before = len(rows)
-        position = int.from_bytes(events[at + 13 : at + 17], "little")
+        position = event_end(events, at)
         try:
             self._rows(events, at, end, code, ordinal, rows, None, False)
         except errors.ShardmergeError as error:
@@ -526,7 +529,7 @@ class BlockDecoder:
     def _query(self, events: bytes, at: int, end: int, code: int, rows: list[RowChange] | None) -> None:
         """BEGIN, COMMIT and ROLLBACK; what other statements do is no matter of the decoder."""
         body: bytes = events[at + 19 : end]
-        position: int = int.from_bytes(events[at + 13 : at + 17], "little")
+        position: int = event_end(events, at)
         if len(body) < 13:
             raise ev.malformed(self._source, position, "QUERY is too short")
         start: int = 13 + int.from_bytes(body[11:13], "little") + body[8] + 1
@@ -566,7 +569,7 @@ class BlockDecoder:
             self._group_begins(rows)
 
     def _xa_prepare(self, events: bytes, at: int, end: int, rows: list[RowChange] | None) -> None:
-        position: int = int.from_bytes(events[at + 13 : at + 17], "little")
+        position: int = event_end(events, at)
         if end - at < 19 + 1:
             raise ev.malformed(self._source, position, "XA_PREPARE is too short")
         one_phase: bool = events[at + 19] != 0
@@ -612,13 +615,3 @@ def _same(events: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, othe
     for at in range(stop - start):
         difference |= data[start + at] ^ wanted[at]
     return difference == 0
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _u32(data: cython.p_uchar, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    value: cython.Py_ssize_t = data[at + 3]
-    value = (value << 8) | data[at + 2]
-    value = (value << 8) | data[at + 1]
-    return (value << 8) | data[at]

@@ -17,6 +17,10 @@ import cython
 
 from worker.binlog.jsontext import NEWDECIMAL, VAR_STRING, BadJson, base64_text, double_text, opaque_text
 
+if not cython.compiled:
+    from worker.binlog.little import little
+
+
 __all__ = ["MOST_DEPTH", "BadJson", "Part", "Printer", "children", "json_text", "root"]
 
 MOST_DEPTH = 100
@@ -60,17 +64,6 @@ def json_text(data: bytes, start: int, stop: int, base64_strings: bool = False) 
     printer = Printer(stop - start, base64_strings)
     printer.part(root(data, start, stop), 0)
     return printer.text()
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _little(data: cython.p_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.ulonglong:
-    value: cython.ulonglong = 0
-    i: cython.Py_ssize_t
-    for i in range(size - 1, -1, -1):
-        value = (value << 8) | data[at + i]
-    return value
 
 
 @cython.final
@@ -154,8 +147,8 @@ class _Container:
         self.is_object = kind <= _OBJECT
         if limit - at < 2 * self.width:
             raise BadJson("an array or object is cut off")
-        self.count = _little(data, at, self.width)
-        self.size = _little(data, at + self.width, self.width)
+        self.count = little(data, at, self.width)
+        self.size = little(data, at + self.width, self.width)
         self.keys_at = at + 2 * self.width
         self.values_at = self.keys_at
         if self.is_object:
@@ -174,8 +167,8 @@ class _Container:
         """Find a key, asked for in their order: shorter ones first, then by bytes, none twice. Its length."""
         data: cython.p_uchar = self.doc
         entry: cython.Py_ssize_t = self.keys_at + index * (self.width + 2)
-        offset: cython.Py_ssize_t = _little(data, entry, self.width)
-        size: cython.Py_ssize_t = _little(data, entry + self.width, 2)
+        offset: cython.Py_ssize_t = little(data, entry, self.width)
+        size: cython.Py_ssize_t = little(data, entry + self.width, 2)
         if offset < self.head or offset + size > self.size:
             raise BadJson("a key lies outside its object")
         offset += self.at
@@ -201,7 +194,7 @@ class _Container:
             self.value_at = entry + 1
             self.value_limit = entry + 1 + self.width
             return True
-        offset: cython.Py_ssize_t = _little(data, entry + 1, self.width)
+        offset: cython.Py_ssize_t = little(data, entry + 1, self.width)
         if offset < self.head or offset > self.size:
             raise BadJson("a value lies outside its array or object")
         self.value_at = self.at + offset
@@ -312,7 +305,7 @@ class Printer:
             if kind == _DOUBLE:
                 self.raw(double_text(_double_at(doc, at)[0]))
             else:
-                self._integer(_little(data, at, size), size, (kind - _INT16) & 1 == 0)
+                self._integer(little(data, at, size), size, (kind - _INT16) & 1 == 0)
         elif kind == _STRING:
             size = self._length(data, at, limit)
             self._string(doc, self.payload, size)

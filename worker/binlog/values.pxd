@@ -1,3 +1,6 @@
+from worker.binlog.little cimport little
+
+
 cdef class ColumnCodec:
     cdef int kind
     cdef Py_ssize_t start

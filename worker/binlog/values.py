@@ -23,6 +23,10 @@ from worker.binlog.jsontext import BadJson
 from worker.plan import AddPrefix, Constant, Mapping, PartitionId
 from worker.table import Column, Table, ValueKind
 
+if not cython.compiled:
+    from worker.binlog.little import little
+
+
 _float_of = struct.Struct("<f").unpack
 _double_of = struct.Struct("<d").unpack
 _HEX = cython.declare(bytes, b"0123456789ABCDEF")
@@ -51,17 +55,6 @@ _VECTOR = cython.declare(cython.int, 17)
 
 _SCRATCH = cython.declare(cython.int, 128)
 _MICROSECONDS = cython.declare(cython.int, 6)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _little(data: cython.p_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.ulonglong:
-    value: cython.ulonglong = 0
-    i: cython.Py_ssize_t
-    for i in range(size - 1, -1, -1):
-        value = (value << 8) | data[at + i]
-    return value
 
 
 @cython.cfunc
@@ -396,7 +389,7 @@ class ColumnCodec:
         if kind == _DATETIME:
             return self._datetime(data, start)
         if kind == _DATE:
-            return self._date(_little(data, start, 3))
+            return self._date(little(data, start, 3))
         if kind == _TIME:
             return self._time(data, start)
         if kind == _BINARY:
@@ -404,9 +397,9 @@ class ColumnCodec:
                 raise Unreadable
             return self._hexadecimal(data, start, stop, self.pad, b"X'")
         if kind == _ENUM:
-            return self._label(_little(data, start, size))
+            return self._label(little(data, start, size))
         if kind == _SET:
-            return self._members(_little(data, start, size))
+            return self._members(little(data, start, size))
         if kind == _BIT:
             return self._digits(_big(data, start, size))
         if kind == _YEAR:
@@ -566,7 +559,7 @@ class ColumnCodec:
         mapped: cython.bint,
     ) -> cython.Py_ssize_t:
         """Write an integer's digits; the byte behind them."""
-        value: cython.ulonglong = _little(data, at, size)
+        value: cython.ulonglong = little(data, at, size)
         negative: cython.bint = False
         if not self.unsigned and data[at + size - 1] & 0x80:
             negative = True
@@ -825,7 +818,7 @@ class ColumnCodec:
         day: cython.ulonglong
         clock: cython.ulonglong
         if not self.packed:
-            value = _little(data, at, 8)
+            value = little(data, at, 8)
             day = value // 1000000
             clock = value % 1000000
             write = self._day(out, day // 10000, day // 100 % 100, day % 100)
@@ -858,7 +851,7 @@ class ColumnCodec:
             seconds = _big(data, at, 4)
             fraction = _big(data, at + 4, (self.scale + 1) // 2)
         else:
-            seconds = _little(data, at, 4)
+            seconds = little(data, at, 4)
         if seconds == 0 and fraction == 0:
             write = self._day(out, 0, 0, 0)
         else:
@@ -893,7 +886,7 @@ class ColumnCodec:
             offset: cython.longlong = 0x800000
             value -= offset << shift
         else:
-            value = _little(data, at, 3)
+            value = little(data, at, 3)
             if value >= 0x800000:
                 value -= 0x1000000
         if value < 0:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 
 from worker.binlog.events import HEADER_SIZE, EventType
+from worker.binlog.little import event_size
 from worker.position import RelayOffset
 from worker.relay.commit_time import exact_time
 from worker.relay.files import FIRST_BYTE, relay_path
@@ -77,7 +78,7 @@ class CommitWalk:
                 if at + min(_LARGEST_GTID, bound - self._byte) > len(data):
                     start = self._byte
                     data, at = os.pread(file, min(_READ_BYTES, bound - start), start), 0
-                size = int.from_bytes(data[at + 9 : at + 13], "little")
+                size = event_size(data, at)
                 if len(data) - at < HEADER_SIZE or size < HEADER_SIZE:
                     raise EOFError(f"relay log segment {self._segment}, byte {self._byte}: no event")
                 if data[at + 4] in GTIDS and _committed(data[at : at + size]) >= moment:

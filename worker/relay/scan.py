@@ -22,6 +22,10 @@ from worker.binlog.events import FLAG_ARTIFICIAL, EventType
 from worker.relay import kinds
 from worker.relay.stretch import Bounds, Ended, GroupHead, In, Passed, Stand
 
+if not cython.compiled:
+    from worker.binlog.little import event_end, event_size, u32, u64
+
+
 # memmove is a C function: scan.pxd has it.
 
 _CRC = Crc32()
@@ -125,8 +129,8 @@ def scan(
             break
         event = at + 5
         kind = table[data[event + 4]]
-        log_pos = _u32(data, event + 13)
-        if kind == 0 or _u32(data, event + 9) != size or log_pos == 0 or data[event + 17] & _ARTIFICIAL:
+        log_pos = event_end(data, event)
+        if kind == 0 or event_size(data, event) != size or log_pos == 0 or data[event + 17] & _ARTIFICIAL:
             break
         pos = here - here % _WRAP + log_pos
         if pos < here:
@@ -151,19 +155,19 @@ def scan(
         elif state != _BETWEEN or not sure or byte >= limit or size >= spacing:
             break
         elif kind == _MARIADB_GTID:
-            if stop - body < 13 or data[body + 12] & _NOT_ORDINARY or _u64(data, body) >= _LARGEST_NUMBER:
+            if stop - body < 13 or data[body + 12] & _NOT_ORDINARY or u64(data, body) >= _LARGEST_NUMBER:
                 break
         elif kind == _GTID:
             if stop - body < 25:
                 break
-            found = _u64(data, body + 17)
+            found = u64(data, body + 17)
             if found == 0 or found >= _LARGEST_NUMBER:
                 break
             if by_gtid and not (free_first <= found < free_behind and _same(data, body + 1, free_server)):
                 break
         elif by_gtid:
             break
-        if tail and _CRC.of_part(buffer, data, event, stop) != _u32(data, stop):
+        if tail and _CRC.of_part(buffer, data, event, stop) != u32(data, stop):
             break
 
         if last != event:
@@ -214,7 +218,7 @@ def scan(
             ended = True
             end_byte = byte
             end_pos = pos
-            end_timestamp = _u32(data, event)
+            end_timestamp = u32(data, event)
             due = byte - last_entry >= spacing
         else:
             code = kind
@@ -222,16 +226,16 @@ def scan(
             number = domain = micros = 0
             if kind == _MARIADB_GTID:
                 ids_at = event + 5  # the server's id stands in the header
-                number = _u64(data, body)
-                domain = _u32(data, body + 8)
+                number = u64(data, body)
+                domain = u32(data, body + 8)
                 state = _OPEN
             else:
                 state = _HEADED
                 if size >= 19 + 42 + 7 + 4:
-                    micros = _u64(data, body + 41) >> 8 & ((1 << 55) - 1)
+                    micros = u64(data, body + 41) >> 8 & ((1 << 55) - 1)
                 if kind == _GTID:
                     ids_at = body + 1
-                    number = _u64(data, body + 17)
+                    number = u64(data, body + 17)
                     free_first = number + 1
     if at == start:
         return None
@@ -303,21 +307,3 @@ def _is_begin(data: cython.p_uchar, at: cython.Py_ssize_t) -> cython.bint:
         and data[at + 3] == 0x49
         and data[at + 4] == 0x4E
     )
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _u32(data: cython.p_uchar, at: cython.Py_ssize_t) -> cython.longlong:
-    value: cython.longlong = data[at + 3]
-    value = (value << 8) | data[at + 2]
-    value = (value << 8) | data[at + 1]
-    return (value << 8) | data[at]
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _u64(data: cython.p_uchar, at: cython.Py_ssize_t) -> cython.ulonglong:
-    high: cython.ulonglong = _u32(data, at + 4)
-    return (high << 32) | cython.cast(cython.ulonglong, _u32(data, at))

@@ -22,6 +22,7 @@ from proto import errors, hooks, relay_pb2, relay_pb2_grpc, rpc
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
+from worker.binlog.little import event_end, event_size
 from worker.ddl.tables import TableName, TableScope
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
@@ -44,8 +45,6 @@ from worker.spark import TaskBody, TaskDone, TaskOutcome, TaskStopped
 log = get_logger()
 
 _CHECKPOINT_SECONDS = 1.0
-_SIZE_AT = 9  # byte of the event's size in its header
-_LOG_POS_AT = 13  # byte of log_pos in an event's header
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,15 +428,14 @@ def _by_name(plans: tuple[TablePlan, ...]) -> dict[TableName, TablePlan]:
 
 def _end_of(change: RowChange, events: bytes) -> int:
     """Where the change's event ends in the source's file."""
-    at = change.byte + _LOG_POS_AT
-    return int.from_bytes(events[at : at + 4], "little")
+    return event_end(events, change.byte)
 
 
 def _count_events(events: bytes) -> int:
     """Events in a piece of a group; their sizes were checked by the decoder."""
     count = at = 0
     while at < len(events):
-        at += int.from_bytes(events[at + _SIZE_AT : at + _SIZE_AT + 4], "little")
+        at += event_size(events, at)
         count += 1
     return count
 

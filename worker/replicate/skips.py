@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from proto.errors import ShardmergeError
 from proto.state_pb2 import BinlogOp
 from worker.binlog.events import EventType
+from worker.binlog.little import event_end, event_size
 from worker.plan import TablePlan
 from worker.position import SourcePosition
 from worker.replicate.placement import Bucket, crc_seed, lane_of
@@ -22,8 +23,6 @@ Skips = frozenset[tuple[str, str, int]]
 
 _HEADER = 19
 _TYPE_AT = 4
-_SIZE_AT = 9
-_LOG_POS_AT = 13
 _ROWS = frozenset(
     {
         *range(EventType.WRITE_ROWS_V1, EventType.DELETE_ROWS_V1 + 1),
@@ -54,8 +53,8 @@ def named_in(skips: Skips, place: SourcePosition, events: bytes) -> frozenset[in
     at = 0
     while at + _HEADER <= len(events):
         if events[at + _TYPE_AT] in _ROWS:
-            ends.add(int.from_bytes(events[at + _LOG_POS_AT : at + _LOG_POS_AT + 4], "little"))
-        at += max(int.from_bytes(events[at + _SIZE_AT : at + _SIZE_AT + 4], "little"), 1)
+            ends.add(event_end(events, at))
+        at += max(event_size(events, at), 1)
     return wanted & ends
 
 

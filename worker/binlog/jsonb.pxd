@@ -1,0 +1,1 @@
+from worker.binlog.little cimport little

@@ -1,0 +1,31 @@
+"""Numbers of binlog events, little-endian; each is read from bytes that the caller has seen to be there.
+
+Compiled modules take the same functions from little.pxd, inline.
+"""
+
+from __future__ import annotations
+
+
+def u32(data: bytes | bytearray, at: int) -> int:
+    """Four bytes."""
+    return int.from_bytes(data[at : at + 4], "little")
+
+
+def u64(data: bytes | bytearray, at: int) -> int:
+    """Eight bytes."""
+    return int.from_bytes(data[at : at + 8], "little")
+
+
+def event_size(data: bytes | bytearray, at: int = 0) -> int:
+    """Bytes of the event at byte ``at``, its header included."""
+    return u32(data, at + 9)
+
+
+def event_end(data: bytes | bytearray, at: int = 0) -> int:
+    """Where in the source's file the event at byte ``at`` ends (log_pos)."""
+    return u32(data, at + 13)
+
+
+def little(data: bytes | bytearray, at: int, size: int) -> int:
+    """``size`` bytes."""
+    return int.from_bytes(data[at : at + size], "little")
