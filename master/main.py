@@ -14,7 +14,8 @@ import click
 from master.server import Master
 from master.settings import Settings
 from proto import secret
-from proto.config.daemon import MasterFile, load_daemon, shown
+from proto.config.daemon import load_daemon, shown
+from proto.config.daemon_model import MasterFile
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
 from proto.errors import ShardmergeError
 from proto.log import configure, get_logger

@@ -10,7 +10,8 @@ import threading
 from pathlib import Path
 
 from proto import compare_pb2_grpc, errors, hooks, keys, relay_pb2_grpc, rpc, state_pb2, worker_pb2, worker_pb2_grpc
-from proto.config.daemon import WorkerFile, shown
+from proto.config.daemon import shown
+from proto.config.daemon_model import WorkerFile
 from proto.errors import ShardmergeError
 from proto.etcd import Etcd, Snapshot
 from proto.log import get_logger

@@ -14,7 +14,8 @@ import click
 
 from proto import errors, secret
 from proto import log as logs
-from proto.config.daemon import WorkerFile, load_daemon
+from proto.config.daemon import load_daemon
+from proto.config.daemon_model import WorkerFile
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
 from proto.errors import ShardmergeError
 from proto.log import get_logger

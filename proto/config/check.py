@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from proto.config.daemon import DaemonFile, MasterFile, WorkerFile, check_daemon, compose_daemon
+from proto.config.daemon import check_daemon, compose_daemon
+from proto.config.daemon_model import DaemonFile, MasterFile, WorkerFile
 from proto.config.finding import ConfigFinding, nearest
 from proto.config.model import known_keys
 from proto.config.note import notes_of

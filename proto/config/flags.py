@@ -10,7 +10,7 @@ from typing import Any
 import click
 from pydantic.fields import FieldInfo
 
-from proto.config.daemon import DaemonFile
+from proto.config.daemon_model import DaemonFile
 from proto.config.key import bare, default_text, fields_of, inner_model, key_of
 from proto.config.samples import sample_of
 

@@ -1,37 +1,16 @@
-"""The rules of a task file: block-allow lists, routes, filters, column mappings, transforms."""
+"""The rules of a task file that say where tables go and what their rows become."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from proto import config_pb2 as pb
-from proto.config.finding import nearest
 from proto.config.key import Key
 from proto.config.model import FileModel
 from proto.config.partition_id import INSTANCE_BITS
-from proto.config.pattern import PatternError, compile_pattern
-from proto.config.regex import compile_regex
-
-
-def _pattern(text: str) -> str:
-    try:
-        compile_pattern(text, case_sensitive=True)
-    except PatternError as error:
-        raise ValueError(f"pattern {text!r}: {error}") from error
-    return text
-
-
-PatternText = Annotated[str, AfterValidator(_pattern)]
-OptionalPattern = Annotated[str, AfterValidator(lambda text: text and _pattern(text))]
-Identifier = Annotated[str, Field(min_length=1, max_length=64)]
-
-
-_SCHEMAS = Key(
-    "Pattern of schemas: wildcards `?`, `[a-z]`, `*` at the end, or `~` and a regular expression.", sample="shard_*"
-)
-_TABLES = Key("Pattern of tables.", default="every table of the schemas", sample="order_*")
+from proto.config.pattern_text import SCHEMAS, TABLES, GroupsText, Identifier, OptionalPattern, PatternText
 
 
 class TablePattern(FileModel):
@@ -63,23 +42,6 @@ class BlockAllow(FileModel):
             do_tables=[pb.TableName(schema=t.db_name, table=t.tbl_name) for t in self.do_tables],
             ignore_tables=[pb.TableName(schema=t.db_name, table=t.tbl_name) for t in self.ignore_tables],
         )
-
-
-def _groups(text: str) -> str:
-    if text.startswith("~"):
-        raise ValueError("is a regular expression without ~ before it, which would be a character of the name")
-    if not compile_regex(text).group_count:
-        raise ValueError("needs a group (…), which matches what is to stand in the column")
-    return text
-
-
-def _expression(text: str) -> str:
-    compile_regex(text)
-    return text
-
-
-GroupsText = Annotated[str, AfterValidator(_groups)]
-ExpressionText = Annotated[str, AfterValidator(_expression)]
 
 
 class ExtractTable(FileModel):
@@ -115,8 +77,8 @@ class ExtractSource(FileModel):
 class Route(FileModel):
     """Without ``table_pattern`` every table of the schemas; without ``target_table`` each keeps its name."""
 
-    schema_pattern: Annotated[PatternText, _SCHEMAS]
-    table_pattern: Annotated[OptionalPattern, _TABLES] = ""
+    schema_pattern: Annotated[PatternText, SCHEMAS]
+    table_pattern: Annotated[OptionalPattern, TABLES] = ""
     target_schema: Annotated[Identifier, Key("The target's schema.", sample="shop")]
     target_table: Annotated[
         str, Field(max_length=64), Key("The target's table.", default="each table keeps its name", sample="orders")
@@ -138,167 +100,11 @@ class Route(FileModel):
         )
 
 
-EVENTS = frozenset(
-    {
-        "all",
-        "all ddl",
-        "all dml",
-        "none",
-        "none ddl",
-        "none dml",
-        "insert",
-        "update",
-        "delete",
-        "create database",
-        "create schema",
-        "drop database",
-        "drop schema",
-        "alter database",
-        "alter schema",
-        "create table",
-        "drop table",
-        "truncate table",
-        "rename table",
-        "alter table",
-        "recover table",
-        "create index",
-        "drop index",
-        "create view",
-        "drop view",
-        "incompatible ddl changes",
-        "add table partition",
-        "drop table partition",
-        "truncate table partition",
-        "reorganize table partition",
-        "rebuild table partition",
-        "coalesce table partition",
-        "split table partition",
-        "exchange table partition",
-        "alter table partitioning",
-        "remove table partitioning",
-        "add foreign key",
-        "drop foreign key",
-        "add primary key",
-        "drop primary key",
-        "drop unique key",
-        "add column",
-        "drop column",
-        "modify column",
-        "rename column",
-        "rename index",
-        "alter index visibility",
-        "value range decrease",
-        "precision decrease",
-        "modify default value",
-        "set default value",
-        "modify constraint",
-        "modify columns order",
-        "modify charset",
-        "modify collation",
-        "modify schema charset and collate",
-        "modify table charset and collate",
-        "modify table comment",
-        "modify storage engine",
-        "remove auto increment",
-        "rebase auto id",
-        "alter ttl info",
-        "alter ttl remove",
-        "multi schema change",
-    }
-)
-"""Names of events in a filter (DM docs: "Binlog Event Filter"; tidb pkg/util/filter)."""
-
-
-def _event(text: str) -> str:
-    name = " ".join(text.lower().split())
-    if name not in EVENTS:
-        near = nearest(name, EVENTS)
-        raise ValueError(f"unknown event {text}" + (f"; did you mean {near}?" if near else ""))
-    return name
-
-
-EventName = Annotated[str, AfterValidator(_event)]
-
-_ACTIONS = {"do": pb.FILTER_ACTION_DO, "ignore": pb.FILTER_ACTION_IGNORE, "error": pb.FILTER_ACTION_ERROR}
-
-
-def _action(text: str) -> str:
-    if text.lower() not in _ACTIONS:
-        raise ValueError("must be one of Do, Ignore, Error")
-    return text.lower()
-
-
-class EventFilter(FileModel):
-    """A rule of ``filters``. ``sql_pattern``: of the text of DDL, whatever the case."""
-
-    schema_pattern: Annotated[PatternText, _SCHEMAS]
-    table_pattern: Annotated[OptionalPattern, _TABLES] = ""
-    events: Annotated[tuple[EventName, ...], Key("Names of events, e.g. `delete`, `truncate table`, `all ddl`.")] = ()
-    sql_pattern: Annotated[
-        tuple[ExpressionText, ...], Key("Regular expressions of a DDL's text, whatever the case.")
-    ] = ()
-    action: Annotated[
-        str,
-        AfterValidator(_action),
-        Key("`Do`: only these pass; `Ignore`: these are passed over; `Error`: these stop the task."),
-    ]
-
-    @model_validator(mode="after")
-    def _says_which(self) -> EventFilter:
-        if not self.events and not self.sql_pattern:
-            raise ValueError("needs events or sql-pattern")
-        return self
-
-    def to_proto(self, name: str) -> pb.EventFilter:
-        return pb.EventFilter(
-            name=name,
-            schema_pattern=self.schema_pattern,
-            table_pattern=self.table_pattern,
-            events=self.events,
-            sql_patterns=self.sql_pattern,
-            action=_ACTIONS[self.action],
-        )
-
-
-class ExpressionFilter(FileModel):
-    """A rule of ``expression-filter``: for one table by its exact name, one kind of change."""
-
-    schema_: Annotated[Identifier, Field(alias="schema"), Key("The schema's exact name.")]
-    table: Annotated[Identifier, Key("The table's exact name.")]
-    insert_value_expr: Annotated[str, Key("Inserted rows for which this is true are passed over.")] = ""
-    update_old_value_expr: Annotated[
-        str, Key("Updates whose row was so are passed over; beside update-new-value-expr both must be true.")
-    ] = ""
-    update_new_value_expr: Annotated[str, Key("Updates whose row becomes so are passed over.")] = ""
-    delete_value_expr: Annotated[str, Key("Deleted rows for which this is true are passed over.")] = ""
-
-    @model_validator(mode="after")
-    def _of_one_kind(self) -> ExpressionFilter:
-        update = bool(self.update_old_value_expr or self.update_new_value_expr)
-        kinds = [bool(self.insert_value_expr), update, bool(self.delete_value_expr)]
-        if sum(kinds) != 1:
-            raise ValueError(
-                "needs one of insert-value-expr, delete-value-expr, update-old-value-expr with update-new-value-expr"
-            )
-        return self
-
-    def to_proto(self, name: str) -> pb.ExpressionFilter:
-        return pb.ExpressionFilter(
-            name=name,
-            schema=self.schema_,
-            table=self.table,
-            insert_value=self.insert_value_expr,
-            update_old_value=self.update_old_value_expr,
-            update_new_value=self.update_new_value_expr,
-            delete_value=self.delete_value_expr,
-        )
-
-
 class Transform(FileModel):
     """Our own: a rule of ``transforms``. ``projection``: a SELECT list in Spark SQL; ``filter``: a condition in it."""
 
-    schema_pattern: Annotated[PatternText, _SCHEMAS]
-    table_pattern: Annotated[OptionalPattern, _TABLES] = ""
+    schema_pattern: Annotated[PatternText, SCHEMAS]
+    table_pattern: Annotated[OptionalPattern, TABLES] = ""
     projection: Annotated[str, Key("A SELECT list in Spark SQL.", default="every column as it is")] = ""
     filter: Annotated[str, Key("A condition in Spark SQL that rows must meet.", default="all rows")] = ""
 
@@ -322,8 +128,8 @@ class ColumnMapping(FileModel):
     """``arguments``: the text for ``add prefix`` and ``add suffix``; for ``partition id`` the instance
     number, the schema prefix, the table prefix and optionally a separator ("" leaves a part out)."""
 
-    schema_pattern: Annotated[PatternText, _SCHEMAS]
-    table_pattern: Annotated[OptionalPattern, _TABLES] = ""
+    schema_pattern: Annotated[PatternText, SCHEMAS]
+    table_pattern: Annotated[OptionalPattern, TABLES] = ""
     source_column: Annotated[str, Key("The column; must be target-column.", default="target-column", sample="id")] = ""
     target_column: Annotated[Identifier, Key("The column.", sample="id")]
     expression: Annotated[

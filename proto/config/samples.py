@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from proto.config.daemon import MasterFile, WorkerFile
+from proto.config.daemon_model import MasterFile, WorkerFile
 from proto.config.key import bare, fields_of, inner_model, key_of
 from proto.config.source import SourceModel
 from proto.config.task_model import TaskModel

@@ -14,11 +14,11 @@ from proto import config_pb2 as pb
 from proto.config import defaults
 from proto.config.amounts import Duration
 from proto.config.database import Database, check_database, kept_text, password_notes
+from proto.config.filter_model import EventFilter
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
 from proto.config.model import LOWERED, FileModel, UInt32, mended, validate
 from proto.config.note import notes_of, refusals
-from proto.config.rule_model import EventFilter
 from proto.config.yamlfile import Document, read
 from proto.errors import config
 

@@ -11,12 +11,13 @@ from proto import config_pb2 as pb
 from proto.config import defaults
 from proto.config.database import kept_text, password_notes
 from proto.config.finding import ConfigFinding, error_of
+from proto.config.instance import Instance, Meta
 from proto.config.model import mended, validate
 from proto.config.note import notes_of
 from proto.config.point import start_at, stop_at
 from proto.config.task_blocks import Mydumper, Syncer
 from proto.config.task_checks import check_task
-from proto.config.task_model import Instance, Meta, TaskModel
+from proto.config.task_model import TaskModel
 from proto.config.yamlfile import Document, read
 from proto.errors import config
 

@@ -16,6 +16,7 @@ _ROWS_COLLIDE = (
     "replaced or passed over"
 )
 _NO_LIGHTNING = "no effect: rows are loaded by INSERT, in chunks that commit with their record; no import program runs"
+NO_VALIDATION = "no effect: nothing validates by itself; `dmctl compare` compares every row, whenever it is wanted"
 
 
 class Mydumper(FileModel):

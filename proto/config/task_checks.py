@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterator, Mapping
 from proto.config.block_allow import BlockAllow as Lists
 from proto.config.database import check_database
 from proto.config.finding import ConfigFinding, KeyPath, nearest
+from proto.config.instance import Instance
 from proto.config.names import SYSTEM_SCHEMAS
 from proto.config.note import refusals
 from proto.config.overlap import overlaps
 from proto.config.regex import RegexError, compile_regex
 from proto.config.rule_model import BlockAllow
 from proto.config.task_blocks import Mydumper
-from proto.config.task_model import Instance, TaskModel
+from proto.config.task_model import TaskModel
 from proto.config.yamlfile import Document
 from proto.errors import config
 

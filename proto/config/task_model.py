@@ -7,138 +7,36 @@ wrong when each key for itself is right is found by :mod:`proto.config.task_chec
 from __future__ import annotations
 
 import json
-import re
-import zoneinfo
-from functools import cache
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field
 
 from proto.config import defaults
 from proto.config.database import Database
+from proto.config.filter_model import EventFilter, ExpressionFilter
+from proto.config.instance import Instance, Names
 from proto.config.key import Key
 from proto.config.model import FileModel, OrDefaults, UInt32
-from proto.config.point import start_at, stop_at
-from proto.config.rule_model import (
-    BlockAllow,
-    ColumnMapping,
-    EventFilter,
-    ExpressionFilter,
-    Identifier,
-    Route,
-    Transform,
+from proto.config.pattern_text import Identifier
+from proto.config.rule_model import BlockAllow, ColumnMapping, Route, Transform
+from proto.config.source import TaskName
+from proto.config.task_blocks import (
+    NO_VALIDATION,
+    Experimental,
+    Load,
+    Loader,
+    Mydumper,
+    Replicate,
+    Snapshot,
+    Syncer,
+    Validator,
 )
-from proto.config.source import SourceId, TaskName
-from proto.config.task_blocks import Experimental, Load, Loader, Mydumper, Replicate, Snapshot, Syncer, Validator
-from proto.errors import ShardmergeError
+from proto.config.zone import TimeZone
 
-Names = tuple[str, ...]
 Blank = dict[str, object]
 """A block whose content is parsed by nobody: it has no effect here."""
 
-_OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d", re.ASCII)
 _HEARTBEAT = "no effect: lag needs no heartbeat table"
-_VALIDATOR = "no effect: nothing validates by itself; `dmctl compare` compares every row, whenever it is wanted"
-
-
-def _is_start(text: str) -> str:
-    try:
-        start_at(text)
-    except ShardmergeError as error:
-        raise ValueError(error.message) from None
-    return text
-
-
-def _is_stop(text: str) -> str:
-    try:
-        stop_at(text)
-    except ShardmergeError as error:
-        raise ValueError(error.message) from None
-    return text
-
-
-def _is_zone(text: str) -> str:
-    """A name of the time zone database, or an offset, as DM takes them (tiflow, dm/pkg/utils, ParseTimeZone)."""
-    if not text or _OFFSET.fullmatch(text):
-        return text
-    # Names are paths of files to Python: those that are none of the list are not looked at.
-    if text not in _zones() and text.lower() not in {"utc", "local"}:
-        raise ValueError('must be the name of a time zone, e.g. Asia/Shanghai, or an offset such as "+08:00"')
-    return text
-
-
-@cache  # reading the list takes 10 ms: once, and only when asked
-def _zones() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
-
-
-class Meta(FileModel):
-    """Where ``task-mode: incremental`` starts. ``start-at``, our own, instead of a place."""
-
-    binlog_name: Annotated[str, Key("The source's binlog file to start in.")] = ""
-    binlog_pos: Annotated[UInt32, Key("Place in that file.", default="the start of the file")] = 0
-    binlog_gtid: Annotated[str, Key("GTID set to start behind.")] = ""
-    start_at: Annotated[
-        str,
-        AfterValidator(_is_start),
-        Key(
-            "Our own, instead of a place: `earliest`, `latest` or a time, in the source's time zone unless an offset "
-            "follows."
-        ),
-    ] = ""
-
-    @model_validator(mode="after")
-    def _says_where(self) -> Meta:
-        if not self.binlog_name and not self.binlog_gtid and not self.start_at:
-            raise ValueError("needs binlog-name, binlog-gtid or start-at")
-        if self.start_at and (self.binlog_name or self.binlog_gtid):
-            raise ValueError("start-at contradicts binlog-name and binlog-gtid")
-        return self
-
-
-class Instance(FileModel):
-    """One entry of ``mysql-instances``: a source of the task and the rules that hold for it."""
-
-    source_id: Annotated[SourceId, Key("The source, by the source-id of its own file.", sample="mysql-01")]
-    meta: Annotated[Meta | None, Key("Where it starts, with task-mode: incremental.")] = None
-    stop_at: Annotated[
-        Annotated[str, AfterValidator(_is_stop)] | None,
-        Key(
-            "Our own: where replication of this source ends: a place (`mysql-bin.000003:4711`), a GTID set or a time.",
-            default="never",
-        ),
-    ] = None
-    filter_rules: Annotated[Names, Key("Names of event filters in filters.")] = ()
-    column_mapping_rules: Annotated[Names, Key("Names of mappings in column-mappings.", sample="[ids-1]")] = ()
-    route_rules: Annotated[Names, Key("Names of routes in routes.", sample="[orders]")] = ()
-    expression_filters: Annotated[Names, Key("Names of filters in expression-filter.")] = ()
-    transform_rules: Annotated[Names, Key("Our own: names of transforms in transforms.")] = ()
-    block_allow_list: Annotated[
-        str, Key("Name of a list in block-allow-list.", default="all tables take part", sample="shards")
-    ] = ""
-    black_white_list: Annotated[
-        str, Key("Old spelling of block-allow-list.", here="old spelling of block-allow-list")
-    ] = ""
-    mydumper_config_name: Annotated[str, Key("Name of a block in mydumpers.", sample="global")] = ""
-    mydumper: Annotated[Mydumper | None, Key("Such a block, written here.")] = None
-    mydumper_thread: Annotated[UInt32, Key("Wins over the block's threads.", default="0: the block's")] = 0
-    loader_config_name: Annotated[str, Key("Name of a block in loaders.")] = ""
-    loader: Annotated[Loader | None, Key("Such a block, written here.")] = None
-    loader_thread: Annotated[
-        UInt32, Key("Wins over the block's pool-size.", here="no effect: the snapshot's threads both read and load")
-    ] = 0
-    syncer_config_name: Annotated[str, Key("Name of a block in syncers.", sample="global")] = ""
-    syncer: Annotated[Syncer | None, Key("Such a block, written here.")] = None
-    syncer_thread: Annotated[
-        UInt32,
-        Key(
-            "Wins over the block's worker-count.",
-            here=f"upper bound of the lanes, of which there are at most {defaults.MAX_LANES_FROM_SYNCER}; "
-            "replicate.lanes sets them exactly",
-            default="0: the block's",
-        ),
-    ] = 0
-    validator_config_name: Annotated[str, Key("Name of a block in validators.", here=_VALIDATOR)] = ""
 
 
 class TaskModel(FileModel):
@@ -181,8 +79,7 @@ class TaskModel(FileModel):
     heartbeat_update_interval: Annotated[UInt32, Key("Deprecated in DM.", here=_HEARTBEAT)] = 1
     heartbeat_report_interval: Annotated[UInt32, Key("Deprecated in DM.", here=_HEARTBEAT)] = 10
     timezone: Annotated[
-        str,
-        AfterValidator(_is_zone),
+        TimeZone,
         Key(
             "Time zone of DM's sessions: a name or an offset.",
             here="no effect: both sides always speak UTC, so that a TIMESTAMP is the same instant at both; DATETIME is "
@@ -261,7 +158,7 @@ class TaskModel(FileModel):
         dict[str, OrDefaults[Syncer]], Key("How changes are applied, by name of the block.", live=True)
     ] = Field(default_factory=dict[str, Syncer])
     validators: Annotated[
-        dict[str, OrDefaults[Validator]], Key("DM's continuous validation, by name of the block.", here=_VALIDATOR)
+        dict[str, OrDefaults[Validator]], Key("DM's continuous validation, by name of the block.", here=NO_VALIDATION)
     ] = Field(default_factory=dict[str, Validator])
     transforms: Annotated[dict[str, Transform], Key("Our own: what rows become, by name of the rule.", live=True)] = (
         Field(default_factory=dict[str, Transform])

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from proto import errors
-from proto.config.daemon import MasterFile, WorkerFile, load_daemon, parse_master, parse_worker
+from proto.config.daemon import load_daemon, parse_master, parse_worker
+from proto.config.daemon_model import MasterFile, WorkerFile
 from proto.config.source import parse_source_file
 from proto.config.task import parse_task
 from proto.errors import ShardmergeError

@@ -9,7 +9,8 @@ import pytest
 from proto import config_pb2 as pb
 from proto import errors
 from proto.config.check import Kind, check_text
-from proto.config.daemon import MasterFile, WorkerFile, read_daemon
+from proto.config.daemon import read_daemon
+from proto.config.daemon_model import MasterFile, WorkerFile
 from proto.config.source import SourceModel, check_source, parse_source_file
 from proto.config.task import TaskFile, check_file, notes_of_task
 from proto.config.yamlfile import read

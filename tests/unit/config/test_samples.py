@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from proto.config.daemon import MasterFile, WorkerFile, read_daemon
+from proto.config.daemon import read_daemon
+from proto.config.daemon_model import MasterFile, WorkerFile
 from proto.config.flags import flag_names, with_two_dashes
 from proto.config.samples import sample_of
 from proto.config.source import SourceModel, parse_source_file

@@ -1,0 +1,31 @@
+"""Addresses of the daemons as files give them: ``host:port``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+EVERY_INTERFACE = frozenset({"", "0.0.0.0", "[::]"})  # noqa: S104  (compared, not bound)
+"""Hosts of an address that listens everywhere."""
+
+
+def _address(text: str) -> str:
+    """``host:port``; ``:port`` listens on every interface; an IPv6 host stands in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536):
+        raise ValueError("must be host:port")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ValueError("an IPv6 address needs brackets: [::1]:8261")
+    return text
+
+
+def _reachable(text: str) -> str:
+    if text.rpartition(":")[0] in EVERY_INTERFACE:
+        raise ValueError("must name a host that the other processes can reach")
+    return text
+
+
+ListenAddress = Annotated[str, AfterValidator(_address)]
+PeerAddress = Annotated[str, AfterValidator(_address), AfterValidator(_reachable)]
+AdvertisedAddress = Annotated[str, AfterValidator(lambda text: text and _reachable(_address(text)))]
