@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from proto import config_pb2 as pb
+from proto.config.expression import Refused, parse
 from proto.config.finding import nearest
 from proto.config.key import Key
 from proto.config.model import FileModel
@@ -134,17 +135,28 @@ class EventFilter(FileModel):
         )
 
 
+def _condition(text: str) -> str:
+    try:
+        return text and parse(text).text
+    except Refused as reason:
+        raise ValueError(f"cannot be used: {reason}") from None
+
+
+Condition = Annotated[str, AfterValidator(_condition)]
+"""A condition over one row, without the columns' names being known."""
+
+
 class ExpressionFilter(FileModel):
     """A rule of ``expression-filter``: for one table by its exact name, one kind of change."""
 
     schema_: Annotated[Identifier, Field(alias="schema"), Key("The schema's exact name.")]
     table: Annotated[Identifier, Key("The table's exact name.")]
-    insert_value_expr: Annotated[str, Key("Inserted rows for which this is true are passed over.")] = ""
+    insert_value_expr: Annotated[Condition, Key("Inserted rows for which this is true are passed over.")] = ""
     update_old_value_expr: Annotated[
-        str, Key("Updates whose row was so are passed over; beside update-new-value-expr both must be true.")
+        Condition, Key("Updates whose row was so are passed over; beside update-new-value-expr both must be true.")
     ] = ""
-    update_new_value_expr: Annotated[str, Key("Updates whose row becomes so are passed over.")] = ""
-    delete_value_expr: Annotated[str, Key("Deleted rows for which this is true are passed over.")] = ""
+    update_new_value_expr: Annotated[Condition, Key("Updates whose row becomes so are passed over.")] = ""
+    delete_value_expr: Annotated[Condition, Key("Deleted rows for which this is true are passed over.")] = ""
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> ExpressionFilter:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -79,35 +78,12 @@ def _has_inner(item: ErrorDetails, items: list[ErrorDetails]) -> bool:
     return any(len(other["loc"]) > len(at) and other["loc"][: len(at)] == at for other in items)
 
 
-def mended(document: Document, model: type[M]) -> M | None:
-    """The model of a file with unknown keys, so that all else can be looked at too: a key that is near to one that is
-    missing counts as that one, others are left out. None when that does not make it right."""
-    root = deepcopy(document.root)
-    try:
-        return model.model_validate(root)
-    except ValidationError as error:
-        unknown = [item["loc"] for item in error.errors(include_url=False) if item["type"] == "extra_forbidden"]
-    for path in unknown:
-        around = root
-        for part in path[:-1]:
-            around = cast("dict[str | int, Any]", around)[part]
-        key = str(path[-1])
-        value = around.pop(key)
-        near = nearest(key, _keys_at(model, path[:-1]))
-        if near:
-            around.setdefault(near, value)
-    try:
-        return model.model_validate(root)
-    except ValidationError:
-        return None
-
-
 def _finding(document: Document, model: type[BaseModel], item: ErrorDetails) -> ConfigFinding:
     # "[key]" marks an error of a mapping's key itself; the place is that key's.
     path: KeyPath = tuple(part for part in item["loc"] if part != "[key]")
     kind = item["type"]
     if kind == "extra_forbidden":
-        keys = _keys_at(model, path[:-1])
+        keys = keys_at(model, path[:-1])
         return document.finding(path, "unknown key", at_key=True, suggestion=nearest(str(path[-1]), keys))
     if kind == "missing":
         return document.finding(path, "required key is missing", at_key=True)
@@ -144,7 +120,7 @@ def _plain(item: ErrorDetails) -> str:
     return template.format_map(item.get("ctx", {}))
 
 
-def _keys_at(model: type[BaseModel], path: KeyPath) -> frozenset[str]:
+def keys_at(model: type[BaseModel], path: KeyPath) -> frozenset[str]:
     """The keys allowed in the mapping at ``path``."""
     here = _model_at(model, path)
     return known_keys(here) if here is not None else frozenset()

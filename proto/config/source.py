@@ -17,7 +17,8 @@ from proto.config.database import Database, check_database, kept_text, password_
 from proto.config.filter_model import EventFilter
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
-from proto.config.model import LOWERED, FileModel, UInt32, mended, validate
+from proto.config.mending import Mended, mended
+from proto.config.model import LOWERED, FileModel, UInt32, validate
 from proto.config.note import notes_of, refusals
 from proto.config.yamlfile import Document, read
 from proto.errors import config
@@ -148,7 +149,7 @@ def check_source(
 ) -> tuple[SourceModel | None, list[ConfigFinding]]:
     """The model of a source file, and every finding. Pure."""
     model, findings = validate(document, SourceModel)
-    whole = model or mended(document, SourceModel)
+    whole = mended(document, SourceModel) if model is None else Mended(model)
     return model, findings if whole is None else [*findings, *_check(document, whole, environ)]
 
 
@@ -157,8 +158,11 @@ def notes_of_source(document: Document, model: SourceModel) -> tuple[str, ...]:
     return (*notes_of(document, SourceModel), *password_notes(document, ("from",), model.from_))
 
 
-def _check(document: Document, model: SourceModel, environ: Mapping[str, str] | None) -> list[ConfigFinding]:
-    return [*check_database(document, ("from",), model.from_, environ), *refusals(document, model)]
+def _check(document: Document, whole: Mended[SourceModel], environ: Mapping[str, str] | None) -> list[ConfigFinding]:
+    found = list(refusals(document, whole.model))
+    if whole.is_sure(("from",)):
+        found += check_database(document, ("from",), whole.model.from_, environ)
+    return found
 
 
 def _to_proto(model: SourceModel, environ: Mapping[str, str] | None) -> pb.SourceConfig:

@@ -12,7 +12,8 @@ from proto.config import defaults
 from proto.config.database import kept_text, password_notes
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.instance import Instance, Meta
-from proto.config.model import mended, validate
+from proto.config.mending import Mended, mended
+from proto.config.model import validate
 from proto.config.note import notes_of
 from proto.config.point import start_at, stop_at
 from proto.config.task_blocks import Mydumper, Syncer
@@ -134,7 +135,7 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
 def check_file(document: Document, environ: Mapping[str, str] | None) -> tuple[TaskModel | None, list[ConfigFinding]]:
     """The model of a task file, and every finding. Pure."""
     model, findings = validate(document, TaskModel)
-    whole = model or mended(document, TaskModel)
+    whole = mended(document, TaskModel) if model is None else Mended(model)
     return model, findings if whole is None else [*findings, *check_task(document, whole, environ)]
 
 

@@ -9,6 +9,7 @@ from proto.config.block_allow import BlockAllow as Lists
 from proto.config.database import check_database
 from proto.config.finding import ConfigFinding, KeyPath, nearest
 from proto.config.instance import Instance
+from proto.config.mending import Mended
 from proto.config.names import SYSTEM_SCHEMAS
 from proto.config.note import refusals
 from proto.config.overlap import overlaps
@@ -62,6 +63,23 @@ CHECKING_ITEMS = frozenset(
 _HARMLESS_ARGUMENTS = ("--consistency", "--no-locks", "--skip-tz-utc", "--params", "--status-addr", "--loglevel")
 
 
+_REFERENCES = frozenset(
+    {
+        "route-rules",
+        "filter-rules",
+        "column-mapping-rules",
+        "expression-filters",
+        "transform-rules",
+        "block-allow-list",
+        "black-white-list",
+        "mydumper-config-name",
+        "loader-config-name",
+        "syncer-config-name",
+        "validator-config-name",
+    }
+)
+"""Keys of an instance that name rules and blocks."""
+
 _INSTEAD = {
     "dump": "no files lie between reading and writing; full copies the history to the target",
     "load": "no files lie between reading and writing; full copies the history from the sources",
@@ -70,20 +88,34 @@ _INSTEAD = {
 """What to use in the place of DM's modes that work on dump files."""
 
 
-def check_task(document: Document, task: TaskModel, environ: Mapping[str, str] | None) -> Iterator[ConfigFinding]:
-    """Every finding of a file whose keys are all well-formed."""
-    yield from check_database(document, ("target-database",), task.target_database, environ)
+def check_task(
+    document: Document, whole: Mended[TaskModel], environ: Mapping[str, str] | None
+) -> Iterator[ConfigFinding]:
+    """What a file has wrong beside its single keys; nothing is concluded from those that are wrong."""
+    task = whole.model
+    if whole.is_sure(("target-database",)):
+        yield from check_database(document, ("target-database",), task.target_database, environ)
     yield from refusals(document, task)
-    yield from _top_level(document, task)
+    if whole.is_sure(("shard-mode",)):
+        yield from _strict(document, task)
+    yield from _names(document, task)
+    if whole.is_sure(("meta-schema",)):
+        yield from _targets(document, task)
     yield from _instances(document, task)
-    yield from _references(document, task)
-    yield from _contradicting_routes(document, task)
-    yield from _not_supported(document, task)
+    yield from _references(document, whole)
+    if whole.is_sure(
+        ("routes",), ("block-allow-list",), ("black-white-list",), ("mysql-instances",), ("case-sensitive",)
+    ):
+        yield from _contradicting_routes(document, task)
+    yield from _not_supported(document, whole)
 
 
-def _top_level(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
+def _strict(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
     if task.strict_optimistic_shard_mode and task.shard_mode != "optimistic":
         yield document.finding(("strict-optimistic-shard-mode",), "needs shard-mode: optimistic")
+
+
+def _names(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
     for index, item in enumerate(task.ignore_checking_items):
         if item not in CHECKING_ITEMS:
             yield document.finding(
@@ -98,6 +130,9 @@ def _top_level(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
         for index, text in enumerate(texts):
             if reason := _unfit(text):
                 yield document.finding((key, index), reason)
+
+
+def _targets(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
     for name, route in task.routes.items():
         target = route.target_schema.lower()
         if target in SYSTEM_SCHEMAS or target == task.meta_schema.lower():
@@ -132,9 +167,11 @@ def _instances(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
                 yield document.finding((*here, key), f"stands beside {key}-config-name: give one", at_key=True)
 
 
-def _references(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
+def _references(document: Document, whole: Mended[TaskModel]) -> Iterator[ConfigFinding]:
     """Names of rules: each one used must exist, each one defined must be used, none is listed twice."""
-    lists_key = "block-allow-list" if task.block_allow_list else "black-white-list"
+    task = whole.model
+    is_old = task.black_white_list and not task.block_allow_list and not whole.left_out("block-allow-list")
+    lists_key = "black-white-list" if is_old else "block-allow-list"
     defined: dict[str, Collection[str]] = {
         "routes": task.routes,
         "filters": task.filters,
@@ -147,7 +184,9 @@ def _references(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
         "syncers": task.syncers,
         "validators": task.validators,
     }
+    defined = {top: {*names, *whole.left_out(top)} for top, names in defined.items()}
     used: dict[str, set[str]] = {top: set() for top in defined}
+    readable = {top for top in defined if (top,) not in whole.unsure}
     for index, instance in enumerate(task.mysql_instances):
         for key, top, names in _uses(instance, lists_key):
             path: KeyPath = ("mysql-instances", index, key)
@@ -155,11 +194,11 @@ def _references(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
                 at = (*path, position) if document.holds((*path, position)) else path
                 if name in names[:position]:
                     yield document.finding(at, f"{name} is listed twice")
-                elif name not in defined[top]:
+                elif name not in defined[top] and top in readable:
                     yield document.finding(at, f"there is no {name} in {top}", suggestion=nearest(name, defined[top]))
                 used[top].add(name)
     for top, names in defined.items():
-        for name in names:
+        for name in names if _tells_its_references(whole) else ():
             if name not in used[top]:
                 yield document.finding((top, name), "is used by no source of the task", at_key=True)
     if task.block_allow_list and task.black_white_list:
@@ -187,6 +226,11 @@ def _contradicting_routes(document: Document, task: TaskModel) -> Iterator[Confi
             )
 
 
+def _tells_its_references(whole: Mended[TaskModel]) -> bool:
+    """Whether every name of a rule that a source uses is known."""
+    return not any(path[0] == "mysql-instances" and (len(path) < 3 or path[2] in _REFERENCES) for path in whole.unsure)
+
+
 def _uses(instance: Instance, lists_key: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """(key, block it points into, names) for every reference of an instance."""
     yield "route-rules", "routes", instance.route_rules
@@ -207,8 +251,9 @@ def _uses(instance: Instance, lists_key: str) -> Iterator[tuple[str, str, tuple[
             yield key, top, (name,)
 
 
-def _not_supported(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
+def _not_supported(document: Document, whole: Mended[TaskModel]) -> Iterator[ConfigFinding]:
     """Keys that would change the data at the target if they were ignored."""
+    task = whole.model
 
     def refuse(path: KeyPath, message: str, *, at_key: bool = True) -> ConfigFinding:
         return document.finding(path, message, at_key=at_key, spec=config.NOT_SUPPORTED)
@@ -216,7 +261,7 @@ def _not_supported(document: Document, task: TaskModel) -> Iterator[ConfigFindin
     if task.task_mode in {"dump", "load", "load&sync"}:
         yield refuse(("task-mode",), f"{task.task_mode} is not supported: {_INSTEAD[task.task_mode]}", at_key=False)
     for index, instance in enumerate(task.mysql_instances):
-        if instance.stop_at and task.task_mode == "full":
+        if instance.stop_at and task.task_mode == "full" and whole.is_sure(("task-mode",)):
             yield document.finding(
                 ("mysql-instances", index, "stop-at"),
                 "task-mode: full does not replicate, so that there is nothing to end",

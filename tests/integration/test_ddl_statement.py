@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
+from proto.lexer import ANSI_QUOTES
 from tests.support.binlog import read_binlog
 from tests.support.database import Database
 from tests.support.ddl_cases import ALTERS, CLAUSES, OTHERS, TABLES, Case
 from tests.support.pair import KINDS
 from worker.binlog.events import EventType, FormatDescription, parse_query
 from worker.ddl.clause import ClauseKind
-from worker.ddl.lexer import ANSI_QUOTES
 from worker.ddl.rewrite import renamed, without, without_references
 from worker.ddl.statement import AlterTable, Ddl, names, parse_ddl
 

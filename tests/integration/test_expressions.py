@@ -9,7 +9,11 @@ import pymysql
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pymysql.constants import ER
 
+from proto.config.expression import LANGUAGE, parse
+from proto.config.expression_order import wrong_order
+from proto.lexer import pieces
 from tests.integration.snapshot_rig import endpoint
 from tests.support.binlog import plan_of
 from tests.support.database import Database
@@ -21,7 +25,6 @@ from worker.plan import TablePlan
 from worker.rows import Literals
 from worker.rowstage.condition import compiled
 from worker.rowstage.server import SESSION, Judge, Unevaluated
-from worker.rules.expression import parse
 from worker.schema import read_table, select_list
 
 COLUMNS = {
@@ -277,3 +280,66 @@ def test_many_rows_and_a_line_that_was_cut(sides: Sides) -> None:
 def cut(judge: Judge) -> None:
     session = vars(judge)["_session"]
     session._sock.close()
+
+
+WORDS = [
+    *(
+        "i",
+        "v",
+        "`i`",
+        "`and`",
+        "1",
+        "1.5",
+        ".5",
+        "1e-5",
+        "0x4D",
+        "'a'",
+        '"b"',
+        "X'61'",
+        "N'a'",
+        "_latin1'a'",
+        "NULL",
+        "TRUE",
+    ),
+    *(
+        "=",
+        "<=>",
+        "<>",
+        "!=",
+        "<=",
+        ">>",
+        "||",
+        "&&",
+        "->",
+        "*",
+        "/",
+        "%",
+        "|",
+        "&",
+        "^",
+        "+",
+        "-",
+        "~",
+        "!",
+        "--",
+        "=-",
+    ),
+    *("AND", "OR", "XOR", "NOT", "DIV", "MOD", "LIKE", "IN", "BETWEEN", "IS", "IS NOT", "REGEXP", "ESCAPE", "BINARY"),
+    *("CASE", "WHEN", "THEN", "ELSE", "END", "INTERVAL", "DAY", "COLLATE utf8mb4_bin", "YEAR", "LENGTH", "IF", "LEFT"),
+    *("(", ")", "(", ")", ",", "(1, 2)", "CASE WHEN", "AS", "CHAR", "CAST("),
+]
+
+
+WRONG_ARGUMENTS = 1582
+"""ER_WRONG_PARAMCOUNT_TO_NATIVE_FCT."""
+
+
+@settings(max_examples=1500, deadline=None)
+@given(words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=7))
+def test_what_a_server_can_read_stands_in_no_wrong_order(sides: Sides, words: list[str]) -> None:
+    text = " ".join(words)
+    said = wrong_order(pieces(text), LANGUAGE)
+    if said:
+        read = sides.at_source(text)
+        # What is wrong with a function is told before the words behind it are read.
+        assert read in (ER.PARSE_ERROR, ER.SP_DOES_NOT_EXIST, WRONG_ARGUMENTS), (text, said, read)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, Kind, tokens
+from proto.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, Kind, tokens
 from worker.ddl.scope import StatementScope, classify, touches
 
 T, U = ("d", "t"), ("d", "u")

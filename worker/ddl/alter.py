@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from proto.lexer import Token
 from worker.ddl.clause import Clause, ClauseKind
-from worker.ddl.lexer import Token
 from worker.ddl.words import NameAt, NotUnderstoodError, Words, keywords, referenced
 
 

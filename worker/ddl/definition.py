@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from proto.lexer import Kind, Token, tokens
 from worker.connection import quote_name
 from worker.create_table import UnreadableCreateTable
-from worker.ddl.lexer import Kind, Token, tokens
 from worker.ddl.widening import INTEGERS, TEXTUAL, ColumnType
 from worker.ddl.words import NotUnderstoodError, Words, keywords
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from proto.lexer import Kind, Token, tokens
 from worker.create_table import UnreadableCreateTable, index_parts, parse_create_table
 from worker.ddl.creation import Creation
 from worker.ddl.definition import Definition, definition
-from worker.ddl.lexer import Kind, Token, tokens
 from worker.ddl.widening import ColumnType
 
 MOST_INDEXED_BYTES = 3072

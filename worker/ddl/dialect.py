@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from proto.lexer import Token, tokens
 from worker.ddl.alter import element_kind, elements
 from worker.ddl.clause import ClauseKind
-from worker.ddl.lexer import Token, tokens
 from worker.ddl.statement import AlterTable, CreateTable, parse_ddl
 from worker.ddl.tabletext import body_of
 from worker.ddl.words import Words

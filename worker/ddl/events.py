@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from proto.lexer import Token, tokens
 from worker.connection import quote_name
 from worker.create_table import UnreadableCreateTable
 from worker.ddl import statement
@@ -19,7 +20,6 @@ from worker.ddl.clause import Clause, ClauseKind
 from worker.ddl.creation import Creation
 from worker.ddl.definition import Definition
 from worker.ddl.described import Shape, described
-from worker.ddl.lexer import Token, tokens
 from worker.ddl.widening import INTEGERS, ColumnType, widest
 from worker.rules.ddl_events import DdlEvents
 

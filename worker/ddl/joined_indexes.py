@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from proto.lexer import Kind, tokens
 from worker.connection import quote_name
 from worker.ddl.described import Index, too_long, without
-from worker.ddl.lexer import Kind, tokens
 from worker.ddl.shards import ColumnsJoined, Question, refuse
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from proto.lexer import tokens
 from proto.state_pb2 import BinlogOp
-from worker.ddl.lexer import tokens
 from worker.position import SourcePosition
 
 Ops = Callable[[], tuple[BinlogOp, ...]]

@@ -8,8 +8,8 @@ from typing import Literal
 
 from proto import errors
 from proto.errors import ShardmergeError
+from proto.lexer import tokens
 from worker.ddl.creation import Creation
-from worker.ddl.lexer import tokens
 from worker.ddl.plan import Alter, Scene, Shard, decide
 from worker.ddl.rewrite import form_of, renamed
 from worker.ddl.session import StatementSession

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from proto.lexer import Kind, Token, pieces, tokens
 from worker.ddl.alter import element_kind, elements
 from worker.ddl.clause import Clause, ClauseKind
-from worker.ddl.lexer import Kind, Token, pieces, tokens
 from worker.ddl.statement import AlterTable, CreateIndex, Ddl, DropIndex, DropTables, RenameTables, TruncateTable, names
 from worker.ddl.words import Words, keywords
 

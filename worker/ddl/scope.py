@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from proto.lexer import Kind, tokens
 from worker.ddl.alter import clauses
 from worker.ddl.clause import MOVES
-from worker.ddl.lexer import Kind, tokens
 from worker.ddl.words import NO_TABLES, NameAt, NotUnderstoodError, TableName, Words, keywords, thing
 
 

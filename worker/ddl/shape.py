@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from proto.lexer import Token, tokens
 from worker.ddl.alter import elements
 from worker.ddl.clause import Clause, ClauseKind
-from worker.ddl.lexer import Token, tokens
 from worker.ddl.rewrite import renamed, without, without_references
 from worker.ddl.statement import AlterTable, CreateIndex, Ddl, DropIndex, parse_ddl
 from worker.ddl.tabletext import table_options

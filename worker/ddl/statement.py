@@ -1,7 +1,7 @@
 """DDL statements of the binlog taken apart: pure, on tokens.
 
 MySQL Reference Manual, "Data Definition Statements"; MariaDB, "Data Definition". Names come out as they are
-written; what is in versioned comments counts as on :mod:`worker.ddl.lexer`'s terms. Not read: the tables in the
+written; what is in versioned comments counts as on :mod:`proto.lexer`'s terms. Not read: the tables in the
 SELECT of a CREATE TABLE, the table option UNION, tables as qualifiers of columns in expressions.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from proto.lexer import Kind, Token, pieces
 from worker.ddl.alter import clauses
 from worker.ddl.clause import Clause, ClauseKind
-from worker.ddl.lexer import Kind, Token, pieces
 from worker.ddl.words import OPTIONS_OF_SCHEMA, NameAt, NotUnderstoodError, Words, keywords, referenced, thing
 
 

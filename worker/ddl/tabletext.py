@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proto.lexer import Token, tokens
 from worker.ddl.alter import commas, element_kind
 from worker.ddl.clause import ClauseKind
-from worker.ddl.lexer import Token, tokens
 from worker.ddl.statement import CreateTable
 from worker.ddl.words import Words
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from worker.ddl.lexer import Kind, pieces
+from proto.lexer import Kind, pieces
 
 _BEGIN = re.compile(r"/\*(M?)!(\d{5,6})?")
 _MYSQLS_ALONE = range(5_07_00, 10_00_00)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from worker.ddl.lexer import Kind, Token
+from proto.lexer import Kind, Token
 
 TableName = tuple[str, str]
 """(schema, table) as written, the default schema filled in."""

@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from proto.lexer import Kind, tokens
 from worker.connection import Session, execute, quote_text, rows
 from worker.ddl.clause import ClauseKind
 from worker.ddl.dialect import declared_types
-from worker.ddl.lexer import Kind, tokens
 from worker.ddl.optimistic import renamed_of
 from worker.ddl.shape import Changing
 from worker.ddl.statement import AlterTable, Ddl

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from worker.ddl.lexer import Kind, Token
-from worker.rules.expression import Expression
+from proto.config.expression import Expression
+from proto.lexer import Kind, Token
 from worker.table import Column, ValueKind
 
 Number = int | Decimal

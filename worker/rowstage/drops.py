@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from proto.config.expression import parse
 from worker.plan import TablePlan
 from worker.rows import ChangeKind
 from worker.rowstage.condition import Value, compiled
-from worker.rules.expression import parse
 
 Test = Callable[[Sequence[bytes]], object]
 """Of a row's literals: a true value when the row is passed over."""

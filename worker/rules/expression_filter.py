@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proto import config_pb2 as pb
+from proto.config.expression import Expression, NoColumn, Refused, parse
 from proto.errors import config
 from worker.plan import ColumnPlan, RowFilter
-from worker.rules.expression import Expression, NoColumn, Refused, parse
 from worker.table import Table
 
 

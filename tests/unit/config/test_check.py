@@ -38,14 +38,55 @@ def test_kinds_of_broken_files(text: str, kind: Kind | None) -> None:
 def test_all_findings_at_once_also_those_behind_a_misspelt_key() -> None:
     text = TASK.replace("    route-rules: [r1, r2]", "    rout-rules: [r1, r2, r4]").replace("threads: 8", "threds: 8")
     text = text.replace("name: merge", "name: merge\ntimezone: Asia/Shangai\nfoo: 1")
-    # A wrong value besides leaves the rest unjudged; without it the references are looked at too.
     lines = [str(found) for found in check_text(text, "t.yaml").findings]
-    keys = ["timezone", "foo", "mysql-instances[0].rout-rules", "mydumpers.global.threds"]
+    keys = [
+        "timezone",
+        "foo",
+        "mysql-instances[0].route-rules",
+        "mysql-instances[0].rout-rules",
+        "mydumpers.global.threds",
+    ]
     assert [line.split(": ")[1] for line in lines] == keys
-    lines = [str(found) for found in check_text(text.replace("Shangai", "Shanghai"), "t.yaml").findings]
-    assert "t.yaml:12:26: mysql-instances[0].route-rules" not in lines
-    assert any("there is no r4 in routes" in line for line in lines)
-    assert not any("is used by no source" in line for line in lines)
+    assert "there is no r4 in routes" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "keys"),
+    [
+        # What a wrong value leaves open is not judged, all else is.
+        ("name: merge", "name: a/b\nstrict-optimistic-shard-mode: true", ["name", "strict-optimistic-shard-mode"]),
+        ("name: merge", "name: merge\nshard-mode: x\nstrict-optimistic-shard-mode: true", ["shard-mode"]),
+        ("name: merge\n", "ignore-checking-items: [vers]\n", ["ignore-checking-items[0]", "name"]),
+        ("[r1, r2]", "r1", ["mysql-instances[0].route-rules"]),
+        ("[r1, r2]", "[r1]\n    meta: {binlog-pos: x}", ["mysql-instances[0].meta.binlog-pos", "routes.r2"]),
+        ("[r1, r2]", "[r1, r2, r9]\n    meta: {}", ["mysql-instances[0].route-rules[2]", "mysql-instances[0].meta"]),
+        ("- source-id: mysql-01", "- source-id: a/b", ["mysql-instances[0].source-id"]),
+        ("routes:\n", "routes:\n  r3: {schema-pattern: a}\n", ["routes.r3", "routes.r3.target-schema"]),
+        ("shards:\n", "shards:\n    ignore-tables: x\n", ["block-allow-list.shards.ignore-tables"]),
+        ("do-dbs: [s_*]", "do-db: [s_*", ["not-yaml"]),
+        ("  host: 10.0.0.9", "  hots: 10.0.0.9", ["target-database.hots", "target-database.host"]),
+        ("  user: root", "  user: ''\n  security: {ssl-cert: /c}", ["target-database.user"]),
+    ],
+)  # fmt: skip
+def test_what_values_mean_together_is_told_beside_what_is_wrong_with_one(old: str, new: str, keys: list[str]) -> None:
+    text = TASK.replace(old, new, 1)
+    found = check_text(text, "t.yaml", Kind.TASK).findings
+    assert sorted(one.key or one.spec.name for one in found) == sorted(keys), [str(one) for one in found]
+
+
+def test_an_expression_is_judged_without_a_server() -> None:
+    text = TASK.replace("    route-rules: [r1, r2]", "    route-rules: [r1, r2]\n    expression-filters: [f]")
+    rule = "expression-filter:\n  f:\n    schema: s\n    table: t\n    insert-value-expr: {}\n"
+    for given, said in {
+        "id = = 1": "nothing that = could follow stands before it",
+        "'id > 1; id > 2'": "it holds ';'",
+        "SELECT id > 1": "SELECT is no part of an expression over one row",
+        "at < NOW()": "the function NOW says something else each time",
+        "LENTH(name) > 1": "the function LENTH is not known to depend on the row alone; did you mean LENGTH?",
+    }.items():
+        [found] = check_text(text + rule.format(given), "t.yaml").findings
+        line = (text + rule).count("\n")
+        assert str(found) == f"t.yaml:{line}:24: expression-filter.f.insert-value-expr: cannot be used: {said}"
 
 
 def test_thousands_of_wrong_names_are_told_soon() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proto.lexer import ANSI_QUOTES
 from tests.support.ddl_cases import CLAUSES, Case
 from worker.ddl.clause import Clause, ClauseKind
-from worker.ddl.lexer import ANSI_QUOTES
 from worker.ddl.statement import AlterTable, parse_ddl
 
 K = ClauseKind

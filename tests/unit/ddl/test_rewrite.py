@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proto.lexer import ANSI_QUOTES
 from tests.support.ddl_cases import ALTERS, CLAUSES, OTHERS, Case
 from worker.ddl.clause import Clause, ClauseKind
-from worker.ddl.lexer import ANSI_QUOTES
 from worker.ddl.rewrite import form_of, renamed, without, without_references
 from worker.ddl.statement import AlterTable, Ddl, names, parse_ddl
 

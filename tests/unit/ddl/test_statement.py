@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proto.lexer import ANSI_QUOTES
 from tests.support.ddl_cases import ALTERS, CLAUSES, OTHERS
-from worker.ddl.lexer import ANSI_QUOTES
 from worker.ddl.scope import classify
 from worker.ddl.statement import (
     AlterSchema,

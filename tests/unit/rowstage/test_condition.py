@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from proto.config.expression import parse
 from worker.rowstage.condition import compiled
-from worker.rules.expression import parse
 from worker.table import Column, ValueKind
 
 COLUMNS = {

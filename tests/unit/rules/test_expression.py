@@ -6,10 +6,10 @@ import pytest
 
 from proto import config_pb2 as pb
 from proto import errors
+from proto.config.expression import NoColumn, Refused, parse
 from proto.errors import ShardmergeError
 from tests.support.plans import integer, text
 from worker.plan import ColumnPlan, RowFilter
-from worker.rules.expression import NoColumn, Refused, parse
 from worker.rules.expression_filter import ExpressionFilters
 from worker.table import Table
 
@@ -30,6 +30,9 @@ PLACES = {"a": 0, "b": 1, "date": 2, "x": 4}
         ("TRIM(LEADING 'x' FROM b) LIKE 'a%' ESCAPE '!'", (1,)),
         ("IF(a, TRUE, b) IN (1.5, 0x4D, b'01')", (0, 1)),
         ("PI() > 3", ()),
+        ("a <-1 OR a=-.5 OR a>~1 OR NOT a=!b OR a NOT IN (1,-1) OR a NOT LIKE 'x' 'y'", (0, 1)),
+        ("a*-1e-5<>1.5e3 OR b->'$.x'>1 OR a||b AND a||!b", (0, 1)),
+        ("CASE a WHEN 1 THEN b ELSE -a END IS NOT NULL", (0, 1)),
         ("b = 'c -- d; SELECT' -- and c", (1,)),
         ('b = "it\'s c" /* c */', (1,)),
     ],
@@ -57,6 +60,22 @@ def test_a_name_that_is_no_column(given: str) -> None:
         ("a = 1) OR (1 = 1", "closed that was not opened"),
         ("(a = 1", "not closed"),
         ("a = 'x", "no end"),
+        ("a = = 1", "nothing that = could follow stands before it"),
+        ("a == 1", "nothing that = could follow stands before it"),
+        ("a AND OR b", "nothing that OR could follow stands before it"),
+        ("> 1", "nothing that > could follow stands before it"),
+        ("a = ", "nothing follows ="),
+        ("a > 1 AND", "nothing follows AND"),
+        ("(a -) > 1", "nothing follows -"),
+        ("a IN (1, )", "nothing follows a comma"),
+        ("a IN (, 1)", "nothing that , could follow stands before it"),
+        ("a 1", "no operator stands between a and 1"),
+        ("a > 1 b < 2", "no operator stands between 1 and b"),
+        ("a = 1.5 .5", "no operator stands between 1.5 and .5"),
+        ("`a` 'x'", "no operator stands between a and 'x'"),
+        ("(a) (b)", "no operator stands between . and ."),
+        ("a > NOT", "nothing follows NOT"),
+        ("CASE WHEN a = THEN 1 END", "nothing that THEN could follow stands before it"),
         ("a = 1 /* x", "no end"),
         ("a = /*! 1 */ 2", "comment with code"),
         ("a = @b", "variable"),

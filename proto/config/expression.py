@@ -1,8 +1,8 @@
 """SQL expressions over one row, as the user wrote them: which columns they name, and whether they say the same each
 time. Pure.
 
-Only words are looked at (no grammar): a server judges the rest. What is not known to depend on the row alone is
-refused: a list of what is allowed cannot forget a function.
+Only words and their neighbours are looked at (no grammar): a server judges the rest. What is not known to depend on the
+row alone is refused: a list of what is allowed cannot forget a function.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from worker.ddl.lexer import Kind, Token, pieces
+from proto.config.expression_order import wrong_order
+from proto.config.finding import nearest
+from proto.lexer import Kind, Token, pieces
 
 _FUNCTION_WORDS = """
     ABS ACOS ASCII ASIN ATAN ATAN2 BETWEEN BIN BIT_COUNT BIT_LENGTH CAST CEIL CEILING CHAR CHARACTER_LENGTH CHAR_LENGTH
@@ -27,8 +29,12 @@ _FUNCTION_WORDS = """
     WEEK WEEKDAY WEEKOFYEAR YEAR YEARWEEK ADDDATE ADDTIME DATETIME BINARY VARCHAR NCHAR DOUBLE FLOAT
 """
 _FUNCTIONS = frozenset(_FUNCTION_WORDS.split())
-"""Functions that depend on their arguments alone (and on settings that :data:`worker.rowstage.server.SESSION` fixes),
+"""Functions that depend on their arguments alone (and on settings that a worker fixes for its session),
 and words that may stand before a parenthesis."""
+
+_CHANGING_WORDS = frozenset({"LOCALTIME", "LOCALTIMESTAMP", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP"})
+"""Functions of the clock that need no parenthesis."""
+_CHANGING = _CHANGING_WORDS | {"NOW", "CURDATE", "CURTIME", "SYSDATE", "RAND", "UUID", "UUID_SHORT", "RANDOM_BYTES"}
 
 _OTHER_WORDS = """
     AND OR NOT XOR IS NULL TRUE FALSE UNKNOWN IN BETWEEN LIKE REGEXP RLIKE ESCAPE DIV MOD BINARY CASE WHEN THEN ELSE END
@@ -39,6 +45,9 @@ _OTHER_WORDS = """
 """
 _WORDS = frozenset(_OTHER_WORDS.split())
 """Words of the language that are no names of columns."""
+
+LANGUAGE = _WORDS | _FUNCTIONS
+"""Words whose place in an expression says more than that of a column's name."""
 
 _NAMED_BEFORE = ("COLLATE", "USING", "SET")
 """What follows these is the name of a collation or character set."""
@@ -108,6 +117,9 @@ def parse(text: str) -> Expression:
             raise Refused(f"`{token.text}` is used as a function")
         if token.kind is Kind.WORD:
             _check_word(token, behind, tokens[at + 2] if at + 2 < len(tokens) else None)
+    reason = wrong_order(tokens, LANGUAGE)
+    if reason:
+        raise Refused(reason)
     return Expression(text, tokens)
 
 
@@ -137,10 +149,14 @@ def _check_word(token: Token, behind: Token | None, third: Token | None) -> None
     if word in {"SELECT", "VALUES", "TABLE", "WITH", "EXISTS"}:
         raise Refused(f"{word} is no part of an expression over one row")
     if behind is None or not behind.is_symbol("("):
-        if word.startswith("CURRENT_") or word in {"LOCALTIME", "LOCALTIMESTAMP", "UTC_DATE", "UTC_TIME"}:
+        if word.startswith("CURRENT_") or word in _CHANGING_WORDS:
             raise Refused(f"{word} says something else each time")
         return
-    if word not in _FUNCTIONS and word not in _WORDS:
-        raise Refused(f"the function {word} is not known to depend on the row alone")
+    if word in _CHANGING or word.startswith("CURRENT_"):
+        raise Refused(f"the function {word} says something else each time")
+    if word not in LANGUAGE:
+        near = nearest(word, _FUNCTIONS)
+        hint = f"; did you mean {near}?" if near else ""
+        raise Refused(f"the function {word} is not known to depend on the row alone{hint}")
     if third is not None and third.is_symbol(")") and word != "PI":
         raise Refused(f"{word}() without an argument does not depend on the row")
