@@ -11,7 +11,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from proto import common_pb2, errors
+from proto import common_pb2, errors, tls
 from proto.errors import CATALOGUE, ErrorSpec, Level, Scope, ShardmergeError
 from proto.log import get_logger
 
@@ -132,9 +132,16 @@ def make_server(max_workers: int, services: Sequence[str], program: str = "", *,
 
 
 def listen(server: grpc.Server, address: str) -> int:
-    """Bind ``host:port`` (port 0: any free one); the port. Raises ``errors.master.CANNOT_LISTEN``."""
+    """Bind ``host:port`` (port 0: any free one); the port. Raises ``errors.master.CANNOT_LISTEN``.
+
+    With :func:`proto.tls.use` it takes TLS only, from callers that show a certificate.
+    """
+    certificates = tls.keeper()
     try:
-        port = server.add_insecure_port(address)
+        if certificates is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, certificates.server_credentials())
     except RuntimeError as error:
         raise errors.master.CANNOT_LISTEN(address=address, reason=error) from error
     if port == 0:
@@ -144,6 +151,8 @@ def listen(server: grpc.Server, address: str) -> int:
 
 def status_of(error: ShardmergeError) -> grpc.StatusCode:
     """The gRPC status that tells other programs roughly what the code says exactly."""
+    if error.spec is errors.tls.NAME_REFUSED:
+        return grpc.StatusCode.PERMISSION_DENIED
     if error.spec.retryable:
         return grpc.StatusCode.UNAVAILABLE
     match error.spec.scope:
@@ -211,6 +220,7 @@ class _CodedErrors(grpc.ServerInterceptor):
     @contextlib.contextmanager
     def _coding(self, context: grpc.ServicerContext, method: str) -> Generator[None]:
         try:
+            self._check_caller(context)
             yield
         except ShardmergeError as error:
             _abort(context, error)
@@ -222,6 +232,16 @@ class _CodedErrors(grpc.ServerInterceptor):
                 context,
                 errors.master.INTERNAL(program=self._program, kind=type(error).__name__, method=method),
             )
+
+    def _check_caller(self, context: grpc.ServicerContext) -> None:
+        """Raises ``errors.tls.NAME_REFUSED`` for a certificate that is right and not among those that may call."""
+        if tls.of_process() is None:
+            return
+        # A list of values per name, whatever the published stubs say.
+        shown = cast("dict[str, list[bytes]]", context.auth_context()).get("x509_common_name", [])
+        names = [name.decode(errors="backslashreplace") for name in shown]
+        if not any(tls.name_allowed(name) for name in names or [""]):
+            raise errors.tls.NAME_REFUSED(program=self._program, name=", ".join(names) or "no name")
 
 
 def _abort(context: grpc.ServicerContext, error: ShardmergeError) -> NoReturn:
@@ -238,12 +258,21 @@ def _abort(context: grpc.ServicerContext, error: ShardmergeError) -> NoReturn:
 
 
 def channel(address: str) -> grpc.Channel:
-    """A plain-text channel to ``host:port``: large messages, keep-alive pings, quick reconnects, no proxy."""
-    return grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+    """A channel to ``host:port``: large messages, keep-alive pings, quick reconnects, no proxy.
+
+    By the certificates that :func:`proto.tls.use` gave this process, as they are now; without, in plain text.
+    """
+    certificates = tls.keeper()
+    if certificates is None:
+        return grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+    return grpc.secure_channel(address, certificates.channel_credentials(), options=_CHANNEL_OPTIONS)
 
 
-def coded_from_rpc(error: grpc.RpcError, peer: str) -> ShardmergeError:
-    """The coded error behind a failed call; ``peer`` names the other side, e.g. "worker w1 (host:8262)"."""
+def coded_from_rpc(error: grpc.RpcError, peer: str, address: str = "") -> ShardmergeError:
+    """The coded error behind a failed call; ``peer`` names the other side, e.g. "worker w1 (host:8262)".
+
+    ``address``: its ``host:port``; a connection that did not come about is then asked for its reason (``errors.tls``).
+    """
     if not isinstance(error, grpc.Call):
         return errors.master.PEER_FAILED(peer=peer, reason=error)
     # The published stubs take the metadata for one pair.
@@ -253,6 +282,9 @@ def coded_from_rpc(error: grpc.RpcError, peer: str) -> ShardmergeError:
     reason = error.details() or error.code().name
     match error.code():
         case grpc.StatusCode.UNAVAILABLE:
+            of_tls = tls.diagnosed(address) if address else None
+            if of_tls is not None:
+                return of_tls
             return errors.master.PEER_UNREACHABLE(peer=peer, reason=reason)
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return errors.master.PEER_TIMEOUT(peer=peer)

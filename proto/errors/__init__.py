@@ -20,6 +20,7 @@ from proto.errors import (
     relay,
     replicate,
     snapshot,
+    tls,
     worker,
 )
 from proto.errors.spec import CATALOGUE, ErrorSpec, Level, Scope, ShardmergeError
@@ -42,5 +43,6 @@ __all__ = [
     "relay",
     "replicate",
     "snapshot",
+    "tls",
     "worker",
 ]

@@ -1,0 +1,122 @@
+"""Errors of TLS between the processes, and to etcd: codes 61000–61999.
+
+Most are retryable although nothing gets better by itself: certificates are files that are replaced while the
+processes run, and are read anew for every connection.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from proto.errors.spec import Level, Scope, define
+
+_define = partial(define, error_class="tls")
+
+FILE_UNUSABLE = _define(
+    61002,
+    "tls-file-of-process-unusable",
+    scope=Scope.CONFIG,
+    message="{key}: {path} cannot be used: {reason}",
+    workaround="Put a PEM file there that this process's user can read, or correct the path under {key}. A process that "
+    "runs keeps what it read before until the files are right.",
+    retryable=True,
+)
+KEY_DIFFERS = _define(
+    61012,
+    "tls-key-of-another-certificate",
+    scope=Scope.CONFIG,
+    message="the key in {key} does not belong to the certificate in {certificate}",
+    workaround="Give the key that the certificate was made for: `openssl pkey -in {key} -pubout` and `openssl x509 -in "
+    "{certificate} -noout -pubkey` must print the same. A process that runs keeps the pair that it read before.",
+    retryable=True,
+)
+NOT_VALID_NOW = _define(
+    61022,
+    "tls-certificate-not-valid-now",
+    scope=Scope.CONFIG,
+    message="the certificate in {path} is valid from {begin} to {end}, not now",
+    workaround="Put a new certificate and its key in the place of the old ones (docs/tls.md); a process that runs takes "
+    "them by itself. If the dates are right, set this machine's clock.",
+    retryable=True,
+)
+PEER_NOT_TRUSTED = _define(
+    61032,
+    "tls-peer-not-trusted",
+    scope=Scope.CONFIG,
+    message="the certificate that {address} shows is not accepted: {reason}",
+    workaround="Its issuer must stand in this process's {ca}, and its dates must hold now: give that "
+    "process a certificate of the cluster's authority (docs/tls.md), or add the authority to the file. Nothing was sent.",
+    retryable=True,
+)
+PEER_NAME = _define(
+    61042,
+    "tls-peer-of-another-name",
+    scope=Scope.CONFIG,
+    message="the certificate that {address} shows is not for {host}, but for {names}",
+    workaround="Make that process's certificate for the host that others dial (subjectAltName: DNS:… or IP:…), or let its "
+    "advertise-addr, or the address that you gave, be one of those names. Nothing was sent.",
+    retryable=True,
+)
+OWN_REFUSED = _define(
+    61052,
+    "tls-own-certificate-refused",
+    scope=Scope.CONFIG,
+    message="{address} refuses the certificate of this process ({certificate}): {reason}",
+    workaround="Its issuer must stand in that process's ssl-ca, it must be valid now, and where it says what it is for, "
+    "clientAuth must be among it (docs/tls.md). To etcd: give etcd-ssl-cert and etcd-ssl-key, or ssl-cert and ssl-key.",
+    retryable=True,
+)
+PEER_PLAIN = _define(
+    61062,
+    "tls-not-spoken-by-peer",
+    scope=Scope.CONFIG,
+    message="{address} speaks no TLS, and this process is told to: nothing was sent in clear text",
+    workaround="Give that process ssl-ca, ssl-cert and ssl-key too, or take them from this one. An etcd without TLS is "
+    "spoken to when its endpoint is written as http://host:port.",
+    retryable=True,
+)
+PEER_WANTS_TLS = _define(
+    61072,
+    "tls-wanted-by-peer",
+    scope=Scope.CONFIG,
+    message="{address} speaks TLS only, and this process was given no certificates",
+    workaround="Give it ssl-ca, ssl-cert and ssl-key: as keys of its file or as flags; dmctl takes --ssl-ca, --ssl-cert "
+    "and --ssl-key. For etcd alone: etcd-ssl-ca, etcd-ssl-cert and etcd-ssl-key.",
+    retryable=True,
+)
+NAME_REFUSED = _define(
+    61082,
+    "tls-name-not-allowed",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="{program} takes no calls from the certificate of {name}: it is not in its cert-allowed-cn",
+    workaround="Add the certificate's common name to cert-allowed-cn of that process and start it anew, or call with a "
+    "certificate whose common name is there.",
+)
+OWN_NAME = _define(
+    61092,
+    "tls-own-name-not-allowed",
+    scope=Scope.CONFIG,
+    message="cert-allowed-cn does not hold {name}, the common name of this process's own certificate in {certificate}",
+    workaround="Add it: lanes and chunk readers call their worker with its own certificate, and masters need "
+    "it among the names of every worker.",
+)
+KEY_READABLE = _define(
+    61102,
+    "tls-key-readable-by-others",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="the key in {path} can be read by every user of this machine (mode {mode})",
+    workaround="chmod 600 {path}, and make a new key if others have been on this machine.",
+)
+OPEN_SPARK = _define(
+    61112,
+    "tls-not-between-spark-processes",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="Spark's own connections between this worker and its executors ({master}) are neither encrypted nor "
+    "authenticated, and passwords of sources and targets go by them",
+    workaround="Set spark.authenticate and spark.network.crypto.enabled to true under `spark` (with "
+    "spark.authenticate.secret where the cluster manager makes none), or let Spark run inside the worker: "
+    "master: local[N].",
+)

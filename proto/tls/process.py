@@ -1,0 +1,143 @@
+"""The certificates that this process shows and trusts; files that are replaced are taken without a restart."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import grpc
+
+from proto import errors
+from proto.errors import ShardmergeError
+from proto.log import get_logger
+from proto.tls.files import Certificates, TlsFiles, read_certificates, readable_by_others, stamp_of
+
+
+class Keeper:
+    """Thread-safe. Holds the certificates of ``files``; new ones count once they are whole and right."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Raises what :func:`read_certificates` does."""
+        self.files = files
+        self._lock = threading.Lock()
+        self._stamp = stamp_of(files)
+        self._held = read_certificates(files)
+
+    def current(self) -> Certificates:
+        """What the files hold now. Files that are wrong are told in the log, once, and change nothing: while two are
+        replaced, one after the other, they do not fit together."""
+        with self._lock:
+            stamp = stamp_of(self.files)
+            if stamp != self._stamp:
+                self._stamp = stamp
+                try:
+                    found = read_certificates(self.files)
+                except ShardmergeError as error:
+                    get_logger().warning("new certificates not taken", error=str(error), workaround=error.workaround)
+                else:
+                    if found != self._held:
+                        self._held = found
+                        get_logger().info("certificates taken", **told(self.files, found))
+            return self._held
+
+    def channel_credentials(self) -> grpc.ChannelCredentials:
+        """Of one channel that is made now."""
+        held = self.current()
+        return grpc.ssl_channel_credentials(held.ca, held.key or None, held.cert or None)
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        """Every connection meets the certificates of its moment; a caller without one of its own is refused."""
+        given = self.current()
+
+        def now() -> grpc.ServerCertificateConfiguration:
+            nonlocal given
+            held = self.current()
+            if held is given:
+                return None  # type: ignore[return-value]  # "unchanged", which the published stubs do not know
+            given = held
+            return _served(held)
+
+        return grpc.dynamic_ssl_server_credentials(_served(given), now, require_client_authentication=True)
+
+
+def _served(held: Certificates) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(held.key, held.cert)], held.ca)
+
+
+def told(files: TlsFiles, held: Certificates) -> dict[str, str]:
+    """What a log may say of certificates."""
+    if held.until is None:
+        return {"ca": files.ca}
+    return {"ca": files.ca, "cert": files.cert, "name": held.name, "until": f"{held.until:%Y-%m-%d %H:%M} UTC"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """TLS of a process. ``allowed_names``: common names of the certificates whose calls its server takes; none: all
+    that ``files.ca`` stands for."""
+
+    files: TlsFiles
+    allowed_names: tuple[str, ...] = ()
+
+
+class _Process:
+    tls: Tls | None = None
+    keeper: Keeper | None = None
+
+
+def use(tls: Tls | None) -> None:
+    """Let the servers and channels of this process speak TLS; None: plain text.
+
+    Of the whole process, like its log: a Spark task opens its channel far from where the daemon's file is read.
+    Raises what :func:`read_certificates` does.
+    """
+    if tls is None:
+        _Process.tls = _Process.keeper = None
+        return
+    if _Process.keeper is None or _Process.keeper.files != tls.files:
+        _Process.keeper = Keeper(tls.files)
+    _Process.tls = tls
+
+
+def begin(tls: Tls | None) -> None:
+    """:func:`use` at the start of a daemon: what is unwise is told in the log.
+
+    Raises, besides, ``errors.tls.OWN_NAME`` where the process would refuse its own calls.
+    """
+    use(tls)
+    if tls is None or _Process.keeper is None:
+        return
+    held = _Process.keeper.current()
+    if tls.allowed_names and held.name not in tls.allowed_names:
+        raise errors.tls.OWN_NAME(name=held.name or "(none)", certificate=tls.files.cert)
+    get_logger().info("TLS between the processes", **told(tls.files, held))
+    warn_of_key(tls.files)
+
+
+def warn_of_key(files: TlsFiles) -> None:
+    """Say so when everybody can read the key."""
+    found = key_warning(files)
+    if found is not None:
+        get_logger().warning("unsafe key file", error=str(found), workaround=found.workaround)
+
+
+def key_warning(files: TlsFiles) -> ShardmergeError | None:
+    """KEY_READABLE when every user of this machine can read the key."""
+    mode = readable_by_others(files)
+    return errors.tls.KEY_READABLE(path=files.key, mode=mode) if mode else None
+
+
+def of_process() -> Tls | None:
+    """What :func:`use` was told."""
+    return _Process.tls
+
+
+def keeper() -> Keeper | None:
+    """The certificates of this process, None for plain text."""
+    return _Process.keeper
+
+
+def name_allowed(name: str) -> bool:
+    """Whether calls by the certificate of ``name`` are taken."""
+    tls = _Process.tls
+    return tls is None or not tls.allowed_names or name in tls.allowed_names
