@@ -15,6 +15,8 @@ from proto.compare_pb2 import CompareFrame, CompareRequest
 from proto.compare_pb2_grpc import CompareStub
 from proto.errors import ShardmergeError
 from proto.master_pb2_grpc import MasterStub
+from proto.tls.diagnose import diagnosed
+from proto.tls.process import of_process
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -25,7 +27,11 @@ _HOPS = 5
 
 
 class _NoConnectionError(Exception):
-    """One address cannot be used; the text says why."""
+    """One address cannot be used; the text says why. ``coded``: the error of it, where it has one of its own."""
+
+    def __init__(self, reason: str, coded: ShardmergeError | None = None) -> None:
+        super().__init__(reason)
+        self.coded = coded
 
 
 class MasterClient:
@@ -67,7 +73,7 @@ class MasterClient:
     ) -> Response:
         """The leader's answer within ``timeout`` seconds (default: the client's).
 
-        Raises errors.ctl.MASTER_UNREACHABLE, CONNECTION_LOST, DEADLINE_EXCEEDED, MASTER_DIFFERS, or
+        Raises errors.ctl.MASTER_UNREACHABLE, CONNECTION_LOST, DEADLINE_EXCEEDED, MASTER_DIFFERS, errors.tls.*, or
         the master's own coded error.
         """
         began = time.monotonic()
@@ -138,11 +144,15 @@ class MasterClient:
         if self._channel is not None:
             return self._channel
         attempts: list[str] = []
+        coded: ShardmergeError | None = None
         for address in self._addresses:
             try:
                 return self._open(address, deadline)
             except _NoConnectionError as error:
                 attempts.append(f"{address}: {error}")
+                coded = coded or error.coded
+        if coded is not None:
+            raise coded
         raise errors.ctl.MASTER_UNREACHABLE(attempts="; ".join(attempts))
 
     def _moved_to(self, leader: str, deadline: float) -> bool:
@@ -170,17 +180,27 @@ class MasterClient:
             raise _NoConnectionError(f"the host name {host} is not known") from error
         except (OSError, ValueError) as error:
             raise _NoConnectionError((getattr(error, "strerror", None) or str(error)).lower()) from error
+        if of_process() is not None:
+            _check_tls(address)
         channel = rpc.channel(address)
         try:
             grpc.channel_ready_future(channel).result(timeout=seconds)
         except grpc.FutureTimeoutError as error:
             channel.close()
+            _check_tls(address)
             raise _NoConnectionError("something listens there, but it is no dm-master") from error
         except BaseException:
             channel.close()
             raise
         self._channel, self._address = channel, address
         return channel
+
+
+def _check_tls(address: str) -> None:
+    """Raises _NoConnectionError with what is wrong with TLS there: gRPC says only that it is not ready."""
+    problem = diagnosed(address)
+    if problem is not None:
+        raise _NoConnectionError(str(problem), problem)
 
 
 def _from_the_master(error: grpc.Call) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ctl.settings import Given, Output, no_tls
+from ctl.settings import Given, Output
 from proto.config import point
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -54,8 +54,14 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
             line.given = replace(line.given, sources=(*line.given.sources, *value))
         case "debug":
             line.given = replace(line.given, debug=True)
-        case _:
-            raise no_tls(f"--{(parameter.name or '').replace('_', '-')}")
+        case "ssl_ca":
+            line.given = replace(line.given, ssl_ca=value)
+        case "ssl_cert":
+            line.given = replace(line.given, ssl_cert=value)
+        case "ssl_key":
+            line.given = replace(line.given, ssl_key=value)
+        case name:
+            raise AssertionError(f"a shared option that nobody keeps: {name}")
 
 
 def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
@@ -88,12 +94,12 @@ def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
             **kept,
         ),
         click.option(
-            "--config", metavar="FILE", hidden=hidden, help="TOML file with master-addr and rpc-timeout", **kept
+            "--config", metavar="FILE", hidden=hidden, help="TOML file with master-addr, rpc-timeout, ssl-…", **kept
         ),
         click.option("--debug", is_flag=True, hidden=hidden, help="show the traceback of an unexpected error", **kept),
-        click.option("--ssl-ca", hidden=True, **kept),
-        click.option("--ssl-cert", hidden=True, **kept),
-        click.option("--ssl-key", hidden=True, **kept),
+        click.option("--ssl-ca", metavar="FILE", hidden=hidden, help="TLS: who is trusted as a master (PEM)", **kept),
+        click.option("--ssl-cert", metavar="FILE", hidden=hidden, help="TLS: the certificate to show", **kept),
+        click.option("--ssl-key", metavar="FILE", hidden=hidden, help="TLS: its key", **kept),
     )
 
     def add(command: Command) -> Command:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ctl.files import read_text
 from proto import errors
+from proto.tls.model import TlsFiles, incomplete
 
 DEFAULT_ADDRESS = "127.0.0.1:8261"
 DEFAULT_PORT = 8261
@@ -40,12 +41,15 @@ class Given:
     output: str | None = None
     debug: bool = False
     sources: tuple[str, ...] = ()
+    ssl_ca: str | None = None
+    ssl_cert: str | None = None
+    ssl_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``addresses``: masters to try in turn, each ``host:port``; ``timeout``: seconds for one call;
-    ``secret_key_path``: the key file of encrypted passwords, "" for none."""
+    ``secret_key_path``: the key file of encrypted passwords, "" for none; ``tls``: None for plain text."""
 
     addresses: tuple[str, ...]
     timeout: float
@@ -53,13 +57,14 @@ class Settings:
     debug: bool
     sources: tuple[str, ...]
     secret_key_path: str = ""
+    tls: TlsFiles | None = None
 
 
 def settle(given: Given, environment: Mapping[str, str]) -> Settings:
     """Option before environment before --config file before default.
 
     Raises errors.ctl.BAD_CONFIG, FILE_NOT_FOUND, FILE_UNREADABLE for the file and ValueError (with a
-    sentence for the user) for a malformed address or duration.
+    sentence for the user) for a malformed address or duration, and for some of the TLS files without the others.
     """
     file = read_config(given.config) if given.config is not None else {}
     addresses = given.master_addr or environment.get(ENVIRONMENT) or file.get("master-addr") or DEFAULT_ADDRESS
@@ -70,7 +75,18 @@ def settle(given: Given, environment: Mapping[str, str]) -> Settings:
         debug=given.debug,
         sources=split_sources(given.sources),
         secret_key_path=environment.get(SECRET_KEY) or file.get("secret-key-path") or "",
+        tls=_tls(given, file),
     )
+
+
+def _tls(given: Given, file: Mapping[str, str]) -> TlsFiles | None:
+    """All three files, or none of them: TLS that was half asked for is never silently left out. Raises ValueError."""
+    options = {"ssl-ca": given.ssl_ca, "ssl-cert": given.ssl_cert, "ssl-key": given.ssl_key}
+    files = {key: value or file.get(key) or "" for key, value in options.items()}
+    problem = incomplete(files)
+    if problem is not None:
+        raise ValueError(problem[1])
+    return TlsFiles(files["ssl-ca"], files["ssl-cert"], files["ssl-key"]) if files["ssl-ca"] else None
 
 
 def parse_duration(text: str) -> float:
@@ -133,7 +149,7 @@ def split_sources(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_config(path: str) -> dict[str, str]:
-    """dmctl's own TOML file (DM's ``dmctl.toml``): master-addr, rpc-timeout and secret-key-path, all strings."""
+    """dmctl's own TOML file (DM's ``dmctl.toml``): master-addr, rpc-timeout, secret-key-path, ssl-*, all strings."""
     text = read_text(path)
     try:
         content = tomllib.loads(text)
@@ -146,8 +162,6 @@ def read_config(path: str) -> dict[str, str]:
             raise errors.ctl.BAD_CONFIG(path=path, problem=f"unknown key {key}{hint}")
         if not isinstance(value, str):
             raise errors.ctl.BAD_CONFIG(path=path, problem=f'{key} must be a string, e.g. {key} = "…"')
-        if key.startswith("ssl-") and value:
-            raise no_tls(f"{key} in {path}")
         try:
             if key == "master-addr" and value:
                 parse_addresses(value)
@@ -156,11 +170,3 @@ def read_config(path: str) -> dict[str, str]:
         except ValueError as error:
             raise errors.ctl.BAD_CONFIG(path=path, problem=f"{key}: {error}") from error
     return {key: str(value) for key, value in content.items()}
-
-
-def no_tls(what: str) -> errors.ShardmergeError:
-    """TLS asked for is never silently left out."""
-    return errors.ctl.NOT_SUPPORTED(
-        what=f"{what}: TLS between dmctl and the master",
-        instead="Leave it out and reach the master over a trusted network or a tunnel (e.g. ssh -L).",
-    )

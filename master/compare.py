@@ -115,7 +115,8 @@ class _Part(threading.Thread):
             try:
                 yield from stream
             except grpc.RpcError as error:
-                raise rpc.coded_from_rpc(error, f"worker {self._worker.name} ({self._worker.address})") from error
+                peer = f"worker {self._worker.name} ({self._worker.address})"
+                raise rpc.coded_from_rpc(error, peer, self._worker.address) from error
 
     def _put(self, frame: pb.CompareFrame) -> bool:
         while not self._over.is_set():

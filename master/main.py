@@ -16,9 +16,11 @@ from master.settings import Settings
 from proto import secret
 from proto.config.daemon import load_daemon, shown
 from proto.config.daemon_model import MasterFile
+from proto.config.daemon_tls import etcd_tls_of, tls_of
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
 from proto.errors import ShardmergeError
 from proto.log import configure, get_logger
+from proto.tls.process import begin
 
 
 @flags_of(MasterFile)
@@ -31,12 +33,14 @@ def command(path: Path | None, **flags: str | None) -> None:
         secret.use(file.secret_key_path)
         for note in given.notes:
             get_logger().warning("configuration", note=note)
+        begin(tls_of(file))
         _run(
             Settings(
                 name=file.name,
                 listen=file.master_addr,
                 advertise=file.advertise_addr,
                 etcd=file.etcd,
+                etcd_tls=etcd_tls_of(file),
                 member_ttl=file.worker_ttl,
                 rpc_timeout=file.rpc_timeout,
                 lock_alert=file.lock_alert_seconds,

@@ -34,6 +34,8 @@ from proto.etcd import Etcd
 from proto.log import get_logger
 from proto.master_pb2_grpc import add_MasterServicer_to_server
 from proto.rpc import listen, make_server
+from proto.tls.diagnose import tell
+from proto.tls.process import of_process
 
 # A command holds a thread for as long as it waits for workers.
 _THREADS = 64
@@ -45,7 +47,7 @@ class Master:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._ending = threading.Event()
-        self._etcd = Etcd(settings.etcd)
+        self._etcd = Etcd(settings.etcd, tls=settings.etcd_tls)
         self._workers = Workers()
         self._election = Election(self._etcd, settings.name, settings.advertise, settings.member_ttl, settings.shown)
         self._store = Store(self._etcd, self._election)
@@ -92,6 +94,9 @@ class Master:
             address=self._settings.listen,
             advertised=self._settings.advertise,
         )
+        tls = of_process()
+        if tls is not None:
+            tell(self._settings.advertise, tls.files)  # what keeps others from it is told before they come
         return self
 
     def stop(self) -> None:

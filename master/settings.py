@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proto.tls.model import TlsFiles
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -12,7 +14,8 @@ class Settings:
     ``member_ttl``: lease behind leadership and membership; a dead leader is followed by another one after
     that long. ``rpc_timeout``: how long a command waits for workers. ``drain``: how long a stop may take to
     finish answers under way. ``lock_alert``: age at which the lock of a sharding DDL is told in the log, and the time
-    until it is told again. ``shown``: what the process was told, as YAML without secrets.
+    until it is told again. ``shown``: what the process was told, as YAML without secrets. ``etcd_tls``: the files for
+    etcd, None for plain text.
     """
 
     name: str
@@ -24,3 +27,4 @@ class Settings:
     drain: float = 10.0
     lock_alert: float = 300.0
     shown: str = ""
+    etcd_tls: TlsFiles | None = None

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 import grpc
@@ -15,6 +16,8 @@ from proto import errors
 from proto import state_pb2 as state
 from proto import worker_pb2 as pb
 from proto.rpc import channel, coded_from_rpc
+from proto.tls.files import Certificates
+from proto.tls.process import current
 from proto.worker_pb2_grpc import WorkerStub
 
 T = TypeVar("T")
@@ -25,12 +28,20 @@ PURGE_SECONDS = 60.0  # removing hundreds of files on a slow disk takes its time
 _FAN_OUT = 32
 
 
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    """A channel and what it was made with; None: plain text."""
+
+    channel: grpc.Channel
+    certificates: Certificates | None
+
+
 class Workers:
     """Thread-safe. Every method raises the worker's own coded error, or ``errors.master.PEER_*``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[str, _Connected] = {}
 
     def status(
         self, worker: state.WorkerRecord, task: str = "", seconds: float = STATUS_SECONDS
@@ -76,7 +87,7 @@ class Workers:
         try:
             yield from batches
         except grpc.RpcError as error:
-            raise coded_from_rpc(error, _peer(worker)) from error
+            raise coded_from_rpc(error, _peer(worker), worker.address) from error
         finally:
             batches.cancel()
 
@@ -149,21 +160,23 @@ class Workers:
         with self._lock:
             gone = [self._channels.pop(address) for address in self._channels.keys() - addresses]
         for one in gone:
-            one.close()
+            one.channel.close()
 
     def close(self) -> None:
         self.keep_only(frozenset())
 
     def _ask(self, worker: state.WorkerRecord, send: Callable[[WorkerStub], T]) -> T:
+        certificates = current()
         with self._lock:
             connected = self._channels.get(worker.address)
-            if connected is None:
-                connected = self._channels[worker.address] = channel(worker.address)
+            if connected is None or connected.certificates is not certificates:
+                # One with older certificates is not closed: it ends with the last answer that is under way on it.
+                connected = self._channels[worker.address] = _Connected(channel(worker.address), certificates)
         peer = _peer(worker)
         try:
-            return send(WorkerStub(connected))
+            return send(WorkerStub(connected.channel))
         except grpc.RpcError as error:
-            raise coded_from_rpc(error, peer) from error
+            raise coded_from_rpc(error, peer, worker.address) from error
         except ValueError as error:  # the channel was closed meanwhile: the worker is gone
             raise errors.master.PEER_UNREACHABLE(peer=peer, reason="it has left") from error
 

@@ -11,9 +11,11 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from proto import common_pb2, errors, tls
+from proto import common_pb2, errors
 from proto.errors import CATALOGUE, ErrorSpec, Level, Scope, ShardmergeError
 from proto.log import get_logger
+from proto.tls import process as tls
+from proto.tls.diagnose import diagnosed
 
 ERROR_METADATA = "shardmerge-error-bin"
 """Trailing metadata of a failed call: a serialized ErrorDetail."""
@@ -134,7 +136,7 @@ def make_server(max_workers: int, services: Sequence[str], program: str = "", *,
 def listen(server: grpc.Server, address: str) -> int:
     """Bind ``host:port`` (port 0: any free one); the port. Raises ``errors.master.CANNOT_LISTEN``.
 
-    With :func:`proto.tls.use` it takes TLS only, from callers that show a certificate.
+    With :func:`proto.tls.process.use` it takes TLS only, from callers that show a certificate.
     """
     certificates = tls.keeper()
     try:
@@ -260,7 +262,7 @@ def _abort(context: grpc.ServicerContext, error: ShardmergeError) -> NoReturn:
 def channel(address: str) -> grpc.Channel:
     """A channel to ``host:port``: large messages, keep-alive pings, quick reconnects, no proxy.
 
-    By the certificates that :func:`proto.tls.use` gave this process, as they are now; without, in plain text.
+    By the certificates that :func:`proto.tls.process.use` gave this process, as they are now; without, in plain text.
     """
     certificates = tls.keeper()
     if certificates is None:
@@ -282,7 +284,7 @@ def coded_from_rpc(error: grpc.RpcError, peer: str, address: str = "") -> Shardm
     reason = error.details() or error.code().name
     match error.code():
         case grpc.StatusCode.UNAVAILABLE:
-            of_tls = tls.diagnosed(address) if address else None
+            of_tls = diagnosed(address) if address else None
             if of_tls is not None:
                 return of_tls
             return errors.master.PEER_UNREACHABLE(peer=peer, reason=reason)

@@ -12,9 +12,12 @@ from pathlib import Path
 from proto import compare_pb2_grpc, errors, hooks, keys, relay_pb2_grpc, rpc, state_pb2, worker_pb2, worker_pb2_grpc
 from proto.config.daemon import shown
 from proto.config.daemon_model import WorkerFile
+from proto.config.daemon_tls import etcd_tls_of
 from proto.errors import ShardmergeError
 from proto.etcd import Etcd, Snapshot
 from proto.log import get_logger
+from proto.tls.diagnose import tell
+from proto.tls.process import of_process
 from worker.check import SparkRoom, WorkerView
 from worker.compare.service import CompareService
 from worker.lane_service import LaneService
@@ -45,7 +48,7 @@ class Daemon:
         self._stop = stop
         self._lane_service = LaneService(self._relay)
         self._server = rpc.make_server(_RPC_THREADS, _SERVICES, "dm-worker")
-        self._etcd = Etcd(config.etcd)
+        self._etcd = Etcd(config.etcd, tls=etcd_tls_of(config))
         self._registration = Registration(
             self._etcd, config.name, config.advertise_addr, float(config.keepalive_ttl), shown(config)
         )
@@ -65,6 +68,9 @@ class Daemon:
         self._server.start()
         threading.Thread(target=self._guard_lease, name="lease-guard", daemon=True).start()
         log.info("listening", address=self._config.worker_addr, spark_ui=self._spark.ui_url)
+        tls = of_process()
+        if tls is not None:
+            tell(self._config.advertise_addr, tls.files)  # what keeps others from it is told before they come
 
     def run(self) -> None:
         """Reconcile until stopped, superseded, or Spark is lost (the caller asks :attr:`spark_lost`)."""

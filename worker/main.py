@@ -16,9 +16,11 @@ from proto import errors, secret
 from proto import log as logs
 from proto.config.daemon import load_daemon
 from proto.config.daemon_model import WorkerFile
+from proto.config.daemon_tls import tls_of
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
 from proto.errors import ShardmergeError
 from proto.log import get_logger
+from proto.tls.process import begin
 from worker.daemon import Daemon
 from worker.probe import ProbeTask
 from worker.scratch import Scratch
@@ -43,6 +45,10 @@ def command(path: Path | None, **flags: str | None) -> None:
         _fail(error, _EXIT_CONFIG)
     for note in given.notes:
         log.warning("configuration", note=note)
+    try:
+        begin(tls_of(config))
+    except ShardmergeError as error:
+        _fail(error, _EXIT_CONFIG)
     stop = _catch_signals()
     try:
         lost = _serve(config, stop)

@@ -26,6 +26,16 @@ def _reachable(text: str) -> str:
     return text
 
 
+def _of_etcd(text: str) -> str:
+    scheme, mark, address = text.rpartition("://")
+    if mark and scheme not in ("http", "https"):
+        raise ValueError("must be host:port, https://host:port or http://host:port")
+    _reachable(_address(address))
+    return text
+
+
 ListenAddress = Annotated[str, AfterValidator(_address)]
 PeerAddress = Annotated[str, AfterValidator(_address), AfterValidator(_reachable)]
 AdvertisedAddress = Annotated[str, AfterValidator(lambda text: text and _reachable(_address(text)))]
+EtcdAddress = Annotated[str, AfterValidator(_of_etcd)]
+"""``https://`` or ``http://`` before the address says whether TLS is spoken there."""

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from proto.config import defaults
 from proto.config.address import EVERY_INTERFACE
 from proto.config.daemon_model import DaemonFile, MasterFile, WorkerFile
+from proto.config.daemon_tls import tls_findings
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.masking import without_secrets
 from proto.config.model import validate
@@ -49,7 +50,7 @@ def check_daemon(document: Document, kind: type[F]) -> tuple[F | None, list[Conf
     """The model of a daemon's file, and every finding. Pure."""
     model, findings = validate(document, kind)
     if model is not None:
-        findings = list(refusals(document, model))
+        findings = [*refusals(document, model), *tls_findings(document, model)]
     return model, [*findings, *_spark_findings(document)]
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from proto.config import defaults
-from proto.config.address import AdvertisedAddress, ListenAddress, PeerAddress
+from proto.config.address import AdvertisedAddress, EtcdAddress, ListenAddress
 from proto.config.amounts import Seconds, Size
 from proto.config.key import Key
 from proto.config.model import LOWERED, FileModel, UInt32
@@ -19,10 +19,7 @@ from proto.config.source import file_safe
 
 ProcessName = Annotated[str, Field(max_length=64), AfterValidator(file_safe)]
 
-_NO_TLS = (
-    "there is no TLS between the processes of this version, and nothing that should be encrypted is sent in clear "
-    "text: leave it out, and join the machines by a trusted network or a tunnel"
-)
+_FILES_ONLY = "certificates of the processes are read from files: ssl-ca, ssl-cert, ssl-key"
 _ETCD = "no effect: etcd is a server of its own here; give its endpoints as etcd"
 
 
@@ -47,9 +44,13 @@ class DaemonFile(FileModel):
         ),
     ] = ""
     etcd: Annotated[
-        tuple[PeerAddress, ...],
+        tuple[EtcdAddress, ...],
         Field(min_length=1),
-        Key("Endpoints of etcd, tried in turn; as a flag with commas between.", sample="[127.0.0.1:2379]"),
+        Key(
+            "Endpoints of etcd, tried in turn: host:port, https://host:port or http://host:port; as a flag with commas "
+            "between.",
+            sample="[127.0.0.1:2379]",
+        ),
     ] = defaults.ETCD
     secret_key_path: Annotated[
         str,
@@ -74,13 +75,39 @@ class DaemonFile(FileModel):
     log_rotate: Annotated[
         str, Key("Deprecated in DM.", here="no effect: let logrotate move the file, a new one is begun")
     ] = ""
-    ssl_ca: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = ""
-    ssl_cert: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = ""
-    ssl_key: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = ""
-    ssl_ca_base64: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = ""
-    ssl_cert_base64: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = ""
-    ssl_key_base64: Annotated[str, Key("TLS between DM's processes.", refused=_NO_TLS)] = Field(default="", repr=False)
-    cert_allowed_cn: Annotated[tuple[str, ...], Key("TLS between DM's processes.", refused=_NO_TLS)] = ()
+    ssl_ca: Annotated[
+        str,
+        Key(
+            "PEM file: who is trusted. With ssl-cert and ssl-key every connection between the processes, and to etcd, "
+            "is by TLS, and both sides show a certificate.",
+            default="none: plain text",
+        ),
+    ] = ""
+    ssl_cert: Annotated[str, Key("PEM file: this process's certificate, as server and as client.", default="none")] = ""
+    ssl_key: Annotated[str, Key("PEM file: its key. Files that are replaced are taken without a restart.")] = Field(
+        default="", repr=False
+    )
+    cert_allowed_cn: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...],
+        Key(
+            "Common names of the certificates whose calls are taken, this process's own among them; as a flag with "
+            "commas between.",
+            default="all that ssl-ca stands for",
+        ),
+    ] = ()
+    etcd_ssl_ca: Annotated[
+        str,
+        Key(
+            "Our own: PEM file of who is trusted as etcd. Endpoints of etcd are spoken to by TLS when there is this or "
+            "ssl-ca; http:// before an endpoint says no, https:// yes.",
+            default="ssl-ca",
+        ),
+    ] = ""
+    etcd_ssl_cert: Annotated[str, Key("Our own: PEM file of the certificate for etcd.", default="ssl-cert")] = ""
+    etcd_ssl_key: Annotated[str, Key("Our own: its key.", default="ssl-key")] = Field(default="", repr=False)
+    ssl_ca_base64: Annotated[str, Key("The certificate itself.", refused=_FILES_ONLY)] = Field(default="", repr=False)
+    ssl_cert_base64: Annotated[str, Key("The certificate itself.", refused=_FILES_ONLY)] = Field(default="", repr=False)
+    ssl_key_base64: Annotated[str, Key("The key itself.", refused=_FILES_ONLY)] = Field(default="", repr=False)
 
     @property
     def listening(self) -> str:

@@ -73,7 +73,7 @@ BAD_CONFIG = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="{path}: {problem}",
-    workaround="Mend the file (TOML with master-addr and rpc-timeout) or leave --config out.",
+    workaround="Mend the file (TOML with master-addr, rpc-timeout, secret-key-path and ssl-…) or leave --config out.",
 )
 NOT_SUPPORTED = _define(
     80009,

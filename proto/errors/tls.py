@@ -17,8 +17,8 @@ FILE_UNUSABLE = _define(
     "tls-file-of-process-unusable",
     scope=Scope.CONFIG,
     message="{key}: {path} cannot be used: {reason}",
-    workaround="Put a PEM file there that this process's user can read, or correct the path under {key}. A process that "
-    "runs keeps what it read before until the files are right.",
+    workaround="Put a PEM file there that this process's user can read, or correct the path under {key}. A process "
+    "that runs keeps what it read before until the files are right.",
     retryable=True,
 )
 KEY_DIFFERS = _define(
@@ -35,8 +35,8 @@ NOT_VALID_NOW = _define(
     "tls-certificate-not-valid-now",
     scope=Scope.CONFIG,
     message="the certificate in {path} is valid from {begin} to {end}, not now",
-    workaround="Put a new certificate and its key in the place of the old ones (docs/tls.md); a process that runs takes "
-    "them by itself. If the dates are right, set this machine's clock.",
+    workaround="Put a new certificate and its key in the place of the old ones (docs/tls.md); a process that runs "
+    "takes them by itself. If the dates are right, set this machine's clock.",
     retryable=True,
 )
 PEER_NOT_TRUSTED = _define(
@@ -45,7 +45,8 @@ PEER_NOT_TRUSTED = _define(
     scope=Scope.CONFIG,
     message="the certificate that {address} shows is not accepted: {reason}",
     workaround="Its issuer must stand in this process's {ca}, and its dates must hold now: give that "
-    "process a certificate of the cluster's authority (docs/tls.md), or add the authority to the file. Nothing was sent.",
+    "process a certificate of the cluster's authority (docs/tls.md), or add the authority to the file. Nothing "
+    "was sent.",
     retryable=True,
 )
 PEER_NAME = _define(
@@ -53,8 +54,8 @@ PEER_NAME = _define(
     "tls-peer-of-another-name",
     scope=Scope.CONFIG,
     message="the certificate that {address} shows is not for {host}, but for {names}",
-    workaround="Make that process's certificate for the host that others dial (subjectAltName: DNS:… or IP:…), or let its "
-    "advertise-addr, or the address that you gave, be one of those names. Nothing was sent.",
+    workaround="Make that process's certificate for the host that others dial (subjectAltName: DNS:… or IP:…), or let "
+    "its advertise-addr, or the address that you gave, be one of those names. Nothing was sent.",
     retryable=True,
 )
 OWN_REFUSED = _define(
@@ -62,8 +63,9 @@ OWN_REFUSED = _define(
     "tls-own-certificate-refused",
     scope=Scope.CONFIG,
     message="{address} refuses the certificate of this process ({certificate}): {reason}",
-    workaround="Its issuer must stand in that process's ssl-ca, it must be valid now, and where it says what it is for, "
-    "clientAuth must be among it (docs/tls.md). To etcd: give etcd-ssl-cert and etcd-ssl-key, or ssl-cert and ssl-key.",
+    workaround="Its issuer must stand in that process's ssl-ca, it must be valid now, and where it says what it is "
+    "for, clientAuth must be among it (docs/tls.md). To etcd: give etcd-ssl-cert and etcd-ssl-key, or ssl-cert "
+    "and ssl-key.",
     retryable=True,
 )
 PEER_PLAIN = _define(
@@ -80,8 +82,8 @@ PEER_WANTS_TLS = _define(
     "tls-wanted-by-peer",
     scope=Scope.CONFIG,
     message="{address} speaks TLS only, and this process was given no certificates",
-    workaround="Give it ssl-ca, ssl-cert and ssl-key: as keys of its file or as flags; dmctl takes --ssl-ca, --ssl-cert "
-    "and --ssl-key. For etcd alone: etcd-ssl-ca, etcd-ssl-cert and etcd-ssl-key.",
+    workaround="Give it ssl-ca, ssl-cert and ssl-key: as keys of its file or as flags; dmctl takes --ssl-ca, "
+    "--ssl-cert and --ssl-key. For etcd alone: etcd-ssl-ca, etcd-ssl-cert and etcd-ssl-key.",
     retryable=True,
 )
 NAME_REFUSED = _define(

@@ -13,6 +13,7 @@ import grpc
 from proto import errors
 from proto.errors import ShardmergeError
 from proto.etcd.api import rpc
+from proto.etcd.connection import Connection
 from proto.etcd.lease import Lease
 from proto.etcd.types import (
     Condition,
@@ -29,6 +30,8 @@ from proto.etcd.types import (
     range_end,
 )
 from proto.etcd.watch import Stop, watch
+from proto.tls.model import TlsFiles
+from proto.tls.process import keeper_of
 
 T = TypeVar("T")
 
@@ -44,30 +47,6 @@ _AWAY = frozenset(
         grpc.StatusCode.INTERNAL,
     }
 )
-_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    # etcd closes connections that ping more often than every 5 s, or without a call in flight
-    # (its flag --grpc-keepalive-min-time and gRPC's enforcement policy).
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 0),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", 64 << 20),
-)
-
-
-class Connection:
-    """One endpoint: its channel and the services on it."""
-
-    def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
-        self.channel = grpc.insecure_channel(endpoint, options=_CHANNEL_OPTIONS)
-        self.kv = rpc.KVStub(self.channel)
-        self.lease = rpc.LeaseStub(self.channel)
-        self.watch = rpc.WatchStub(self.channel)
 
 
 class Etcd:
@@ -78,12 +57,18 @@ class Etcd:
     ETCD_UNAVAILABLE it may or may not have happened, so read before deciding anew.
     """
 
-    def __init__(self, endpoints: Sequence[str], timeout: float = 5.0) -> None:
+    def __init__(self, endpoints: Sequence[str], timeout: float = 5.0, tls: TlsFiles | None = None) -> None:
+        """``endpoints``: ``host:port``, by TLS when there is ``tls``; ``https://`` and ``http://`` before it say so of
+        one endpoint. Raises what :func:`proto.tls.files.read_certificates` does."""
         if not endpoints:
             raise ValueError("etcd needs at least one endpoint")
+        if tls is None and any(endpoint.startswith("https://") for endpoint in endpoints):
+            raise ValueError("an https:// endpoint needs an authority to trust")
         self.endpoints = tuple(endpoints)
         self.timeout = timeout
-        self._connections = tuple(Connection(endpoint) for endpoint in self.endpoints)
+        keeper = None if tls is None else keeper_of(tls)
+        self._connections = [Connection(endpoint, keeper) for endpoint in self.endpoints]
+        self._left: list[Connection] = []
         self._lock = threading.Lock()
         self._current = 0
         self._healthy = False
@@ -190,7 +175,12 @@ class Etcd:
         with self._lock:
             self._healthy = False
             if self._connections[self._current] is connection:
+                if connection.is_outdated and not self._closed:
+                    # What is under way on it may still be answered, so it ends with the client.
+                    self._left.append(connection)
+                    self._connections[self._current] = connection.anew()
                 self._current = (self._current + 1) % len(self._connections)
+        connection.tell_trouble()
 
     @property
     def closed(self) -> bool:
@@ -198,8 +188,10 @@ class Etcd:
 
     def close(self) -> None:
         """Close the channels; calls under way fail, watches end."""
-        self._closed = True
-        for connection in self._connections:
+        with self._lock:
+            self._closed = True
+            connections = [*self._connections, *self._left]
+        for connection in connections:
             connection.channel.close()
 
     def __enter__(self) -> Etcd:

@@ -5,6 +5,7 @@ One connection is made by hand, and the certificate that is shown and the alerts
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -16,7 +17,8 @@ from cryptography import x509
 from proto import errors
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from proto.tls.files import TlsFiles, common_name, hosts_of
+from proto.tls.files import common_name, hosts_of
+from proto.tls.model import TlsFiles
 from proto.tls.process import of_process
 
 _SECONDS = 1.0
@@ -100,10 +102,8 @@ def _speaks_tls(place: tuple[str, int]) -> bool | None:
     context.check_hostname = False
     arriving, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
     greeting = context.wrap_bio(arriving, leaving, server_hostname=None)
-    try:
+    with contextlib.suppress(ssl.SSLWantReadError):
         greeting.do_handshake()
-    except ssl.SSLWantReadError:
-        pass
     with socket.create_connection(place, _SECONDS) as connection:
         connection.sendall(leaving.read())
         try:

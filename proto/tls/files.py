@@ -13,28 +13,10 @@ from cryptography.x509.oid import NameOID
 
 from proto.errors import ShardmergeError
 from proto.errors import tls as errors
+from proto.tls.model import TlsFiles
 
 _LARGEST = 4 << 20
 _READABLE_BY_OTHERS = 0o004
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """Paths. ``cert`` and ``key`` "": this side shows no certificate. ``prefix``: of the keys that gave them."""
-
-    ca: str
-    cert: str = ""
-    key: str = ""
-    prefix: str = ""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Those that were given."""
-        return tuple(path for path in (self.ca, self.cert, self.key) if path)
-
-    def name(self, part: str) -> str:
-        """The configuration key of ``part``: ca, cert or key."""
-        return f"{self.prefix}ssl-{part}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 
 import grpc
 
 from proto import errors
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from proto.tls.files import Certificates, TlsFiles, read_certificates, readable_by_others, stamp_of
+from proto.tls.files import Certificates, read_certificates, readable_by_others, stamp_of
+from proto.tls.model import Tls, TlsFiles
 
 
 class Keeper:
@@ -71,15 +71,6 @@ def told(files: TlsFiles, held: Certificates) -> dict[str, str]:
     return {"ca": files.ca, "cert": files.cert, "name": held.name, "until": f"{held.until:%Y-%m-%d %H:%M} UTC"}
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """TLS of a process. ``allowed_names``: common names of the certificates whose calls its server takes; none: all
-    that ``files.ca`` stands for."""
-
-    files: TlsFiles
-    allowed_names: tuple[str, ...] = ()
-
-
 class _Process:
     tls: Tls | None = None
     keeper: Keeper | None = None
@@ -95,6 +86,8 @@ def use(tls: Tls | None) -> None:
         _Process.tls = _Process.keeper = None
         return
     if _Process.keeper is None or _Process.keeper.files != tls.files:
+        # Should the files be wrong, nothing is sent in plain text instead.
+        _Process.tls, _Process.keeper = tls, None
         _Process.keeper = Keeper(tls.files)
     _Process.tls = tls
 
@@ -133,8 +126,22 @@ def of_process() -> Tls | None:
 
 
 def keeper() -> Keeper | None:
-    """The certificates of this process, None for plain text."""
+    """The certificates of this process, None for plain text. Raises what :func:`use` did."""
+    if _Process.keeper is None and _Process.tls is not None:
+        use(_Process.tls)
     return _Process.keeper
+
+
+def keeper_of(files: TlsFiles) -> Keeper:
+    """That of the process where the files are the same, else one of their own. Raises what Keeper does."""
+    own = keeper()
+    return own if own is not None and own.files == files else Keeper(files)
+
+
+def current() -> Certificates | None:
+    """What a channel that is made now is made with; another object once the files have changed."""
+    own = keeper()
+    return None if own is None else own.current()
 
 
 def name_allowed(name: str) -> bool:

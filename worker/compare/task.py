@@ -94,7 +94,7 @@ class _Desk:
 
     def __init__(self, spec: CompareSpec, index: int) -> None:
         self.who = relay_pb2.TaskIdentity(task=spec.identity, source=spec.who.source, epoch=spec.run, index=index)
-        self._peer = f"worker at {spec.address}"
+        self._peer, self._address = f"worker at {spec.address}", spec.address
         self._channel = rpc.channel(spec.address)
         self._stub = compare_pb2_grpc.CompareDeskStub(self._channel)
 
@@ -102,7 +102,7 @@ class _Desk:
         try:
             work = self._stub.TakeWork(pb.TakeWorkRequest(who=self.who), timeout=_ANSWER_SECONDS)
         except grpc.RpcError as error:
-            raise rpc.coded_from_rpc(error, self._peer) from error
+            raise rpc.coded_from_rpc(error, self._peer, self._address) from error
         if work.kind == pb.CompareWork.KIND_STOP:
             raise _Stopped
         return work
@@ -112,7 +112,7 @@ class _Desk:
         try:
             stop = self._stub.ReportWork(report, timeout=_ANSWER_SECONDS).stop
         except grpc.RpcError as error:
-            raise rpc.coded_from_rpc(error, self._peer) from error
+            raise rpc.coded_from_rpc(error, self._peer, self._address) from error
         if stop:
             raise _Stopped
 
@@ -121,7 +121,7 @@ class _Desk:
         try:
             place = self._stub.AskLanes(pb.TakeWorkRequest(who=self.who), timeout=_ANSWER_SECONDS)
         except grpc.RpcError as error:
-            raise rpc.coded_from_rpc(error, self._peer) from error
+            raise rpc.coded_from_rpc(error, self._peer, self._address) from error
         if not place.HasField("committed"):
             return None
         return Located(place.relay_id, RelayOffset.from_proto(place.committed))

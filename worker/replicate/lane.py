@@ -228,7 +228,7 @@ class _Lane:
                 self._frames.put(frame)
             reason = "the stream ended"
         except grpc.RpcError as error:
-            coded = rpc.coded_from_rpc(error, f"worker at {self._spec.address}")
+            coded = rpc.coded_from_rpc(error, f"worker at {self._spec.address}", self._spec.address)
             reason = str(coded)
         self._frames.put(errors.worker.STREAM_LOST(lane=self._index, address=self._spec.address, reason=reason))
 

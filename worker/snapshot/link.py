@@ -51,7 +51,7 @@ class GrpcLink:
     def __init__(self, address: str, who: relay_pb2.TaskIdentity, os_pid: int) -> None:
         self._who = who
         self._os_pid = os_pid
-        self._peer = f"worker at {address}"
+        self._peer, self._address = f"worker at {address}", address
         self._channel = rpc.channel(address)
         self._stub = relay_pb2_grpc.RelayStub(self._channel)
 
@@ -61,21 +61,21 @@ class GrpcLink:
                 relay_pb2.TakeChunkRequest(who=self._who, os_pid=self._os_pid), timeout=_ANSWER_SECONDS
             )
         except grpc.RpcError as error:
-            raise rpc.coded_from_rpc(error, self._peer) from error
+            raise rpc.coded_from_rpc(error, self._peer, self._address) from error
 
     def report(self, report: relay_pb2.ChunkReport) -> bool:
         report.who.CopyFrom(self._who)
         try:
             return self._stub.ReportChunk(report, timeout=_ANSWER_SECONDS).stop
         except grpc.RpcError as error:
-            raise rpc.coded_from_rpc(error, self._peer) from error
+            raise rpc.coded_from_rpc(error, self._peer, self._address) from error
 
     def locate(self, position: SourcePosition) -> Located:
         request = relay_pb2.LocateRequest(who=self._who, position=position.to_proto())
         try:
             answer = self._stub.Locate(request, timeout=_LOCATE_SECONDS)
         except grpc.RpcError as error:
-            raise rpc.coded_from_rpc(error, self._peer) from error
+            raise rpc.coded_from_rpc(error, self._peer, self._address) from error
         return Located(answer.relay_id, RelayOffset.from_proto(answer.offset))
 
     def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
@@ -85,7 +85,7 @@ class GrpcLink:
         try:
             yield from self._stub.Subscribe(request)
         except grpc.RpcError as error:
-            raise rpc.coded_from_rpc(error, self._peer) from error
+            raise rpc.coded_from_rpc(error, self._peer, self._address) from error
 
     def close(self) -> None:
         self._channel.close()

@@ -1,0 +1,52 @@
+"""The TLS keys of the daemons' own files, together: what they come to, and what is missing beside others. Pure."""
+
+from __future__ import annotations
+
+from proto.config.daemon_model import DaemonFile
+from proto.config.finding import ConfigFinding
+from proto.config.yamlfile import Document
+from proto.tls.model import Tls, TlsFiles, incomplete
+
+
+def tls_of(file: DaemonFile) -> Tls | None:
+    """TLS between the processes; None: plain text."""
+    if not file.ssl_ca:
+        return None
+    return Tls(TlsFiles(file.ssl_ca, file.ssl_cert, file.ssl_key), file.cert_allowed_cn)
+
+
+def etcd_tls_of(file: DaemonFile) -> TlsFiles | None:
+    """The files for etcd; None: plain text. Each endpoint may say otherwise of itself."""
+    if all(endpoint.startswith("http://") for endpoint in file.etcd):
+        return None
+    if not file.etcd_ssl_ca and not file.etcd_ssl_cert:
+        return TlsFiles(file.ssl_ca, file.ssl_cert, file.ssl_key) if file.ssl_ca else None
+    ca = file.etcd_ssl_ca or file.ssl_ca
+    if file.etcd_ssl_cert:
+        return TlsFiles(ca, file.etcd_ssl_cert, file.etcd_ssl_key, "etcd-")
+    return TlsFiles(ca, file.ssl_cert, file.ssl_key, "etcd-")
+
+
+def tls_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
+    """Keys that are given without those that they need."""
+    findings: list[ConfigFinding] = []
+    problem = incomplete({"ssl-ca": file.ssl_ca, "ssl-cert": file.ssl_cert, "ssl-key": file.ssl_key})
+    if problem is not None:
+        findings.append(document.finding((problem[0],), problem[1], at_key=True))
+    if file.cert_allowed_cn and not file.ssl_ca:
+        findings.append(
+            document.finding(
+                ("cert-allowed-cn",), "needs ssl-ca, ssl-cert and ssl-key: without TLS nobody shows a name"
+            )
+        )
+    if bool(file.etcd_ssl_cert) != bool(file.etcd_ssl_key):
+        missing, given = "etcd-ssl-key", "etcd-ssl-cert"
+        if file.etcd_ssl_key:
+            missing, given = given, missing
+        findings.append(document.finding((given,), f"{given} without {missing}", at_key=True))
+    trusted = file.etcd_ssl_ca or file.ssl_ca
+    if file.etcd_ssl_cert and not trusted:
+        findings.append(document.finding(("etcd-ssl-cert",), "needs etcd-ssl-ca or ssl-ca: whom to trust", at_key=True))
+    if not trusted and any(endpoint.startswith("https://") for endpoint in file.etcd):
+        findings.append(document.finding(("etcd",), "https:// needs etcd-ssl-ca or ssl-ca: whom to trust"))
+    return findings

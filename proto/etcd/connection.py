@@ -1,0 +1,55 @@
+"""The channel to one endpoint of etcd, in plain text or by TLS."""
+
+from __future__ import annotations
+
+import grpc
+
+from proto.etcd.api import rpc
+from proto.tls.diagnose import tell
+from proto.tls.process import Keeper
+
+_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # etcd closes connections that ping more often than every 5 s, or without a call in flight
+    # (its flag --grpc-keepalive-min-time and gRPC's enforcement policy).
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", 64 << 20),
+)
+
+
+class Connection:
+    """One endpoint: its channel and the services on it."""
+
+    def __init__(self, endpoint: str, keeper: Keeper | None) -> None:
+        """``keeper``: of the certificates; None: plain text. ``http://`` before the address: plain text too."""
+        self.endpoint = endpoint
+        scheme, _, self._address = endpoint.rpartition("://")
+        self._keeper = None if scheme == "http" else keeper
+        self._made_with = None if self._keeper is None else self._keeper.current()
+        if self._keeper is None:
+            self.channel = grpc.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
+        else:
+            credentials = self._keeper.channel_credentials()
+            self.channel = grpc.secure_channel(self._address, credentials, options=_CHANNEL_OPTIONS)
+        self.kv = rpc.KVStub(self.channel)
+        self.lease = rpc.LeaseStub(self.channel)
+        self.watch = rpc.WatchStub(self.channel)
+
+    @property
+    def is_outdated(self) -> bool:
+        """The files hold other certificates now: a channel keeps those it was made with."""
+        return self._keeper is not None and self._keeper.current() is not self._made_with
+
+    def anew(self) -> Connection:
+        """The same endpoint by the certificates of now."""
+        return Connection(self.endpoint, self._keeper)
+
+    def tell_trouble(self) -> None:
+        """It does not answer: say in the log if TLS is the reason."""
+        tell(self._address, None if self._keeper is None else self._keeper.files)
