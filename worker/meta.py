@@ -8,6 +8,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     join_checkpoint   the same of tables that are joining (worker/join/)
     subtask_bound     where replication begins for certain, and ends (worker/bounds.py)
     snapshot_*        the chunk plan and its state (worker/snapshot/store.py)
+    snapshot_passed   tables whose chunks' marks every lane has passed (worker/snapshot/passed.py)
     statement_*, table_creation   the DDL that the streams have come to (worker/ddl/records.py)
     lock_run          which locks' statements have run at a target table (worker/ddl/run_locks.py)
     parked_table      shard tables that wait before a sharding DDL (worker/ddl/parked.py)
@@ -42,6 +43,7 @@ from worker.position import SourcePosition
 from worker.quarantine import store as quarantine
 from worker.replicate import skipped
 from worker.replicate.stream import Stream
+from worker.snapshot import passed
 from worker.table import Table
 
 _TABLE_JSON: TypeAdapter[Table] = TypeAdapter(Table)
@@ -108,6 +110,7 @@ _TABLES = (
     run_locks.TABLE,
     skipped.TABLE,
     quarantine.TABLE,
+    passed.TABLE,
 )
 
 _OWNED = (
@@ -116,6 +119,7 @@ _OWNED = (
     "subtask_bound",
     "snapshot_chunk",
     "snapshot_table",
+    passed.NAME,
     *ddl_records.OWNED,
     parked.NAME,
     dropped.NAME,

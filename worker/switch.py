@@ -17,6 +17,8 @@ from worker.position import SourcePosition
 from worker.relay.order import lowest_position
 from worker.relay.relay import Relay
 from worker.replicate import checkpoint as checkpoints
+from worker.replicate.dealing import Dealing
+from worker.snapshot.mark_gtids import known_by_file_alone
 from worker.trouble import errno_of
 
 
@@ -78,6 +80,10 @@ def busy_with(session: Session, subtask: config_pb2.SubTaskConfig) -> str:
         return "has tables that join it"
     if waiting:
         return "has shard tables that wait before a sharding DDL"
+    dealing = Dealing.from_json(row.dealing)
+    shards = None if dealing is None else dealing.shards
+    if row.phase is Phase.REPLICATE and known_by_file_alone(session, *who, shards):
+        return "has changes to apply that lie before the end of its snapshot, by places of the server before alone"
     stop = subtask.stop_at.position.file if subtask.HasField("stop_at") else ""
     if stop and row.phase is not Phase.FINISHED:
         return f"is to end in {stop} (stop-at), a place of the server before"

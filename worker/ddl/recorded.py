@@ -31,6 +31,7 @@ from worker.replicate import checkpoint as checkpoints
 from worker.replicate.dealing import Dealing
 from worker.rules import Rules
 from worker.schema import read_table
+from worker.snapshot import passed
 from worker.table import Table
 from worker.target_table import compare_target
 
@@ -133,7 +134,9 @@ class Recorded:
         reason = ""
         if len({(each.relay_id, each.offset, each.skip_events) for each in found}) > 1:
             reason = "the lanes stand at different places, between which its rows are dealt by the key"
-        elif not all(each.position.reaches(high) for each in found for high in self._highs(session, before.shard)):
+        elif before.shard not in passed.read(session, *self.who) and not all(
+            each.position.reaches(high) for each in found for high in self._highs(session, before.shard)
+        ):
             reason = "some of its changes are still to be held against the snapshot's chunks, which were cut by the key"
         if reason:
             raise errors.ddl.SCHEMA_KEY(

@@ -123,6 +123,7 @@ class TableJoin:
             with self._context.relay.one_generation() as relay_id:
                 handover = self._handover(plans, stop, replicating=bool(found))
             if not found:
+                assert handover is not None  # noqa: S101 - the tables have been copied: their chunks are recorded
                 found = self._begin_stream(plans, handover, relay_id)
         self._way = _Way(self._driver(plans), handover, found)
         self._phase = JoinPhase.FOLLOWING
@@ -160,6 +161,12 @@ class TableJoin:
         """The joining tables where their lanes are. Only once they have run."""
         assert self._way is not None  # noqa: S101 - for the type checker
         return self._way.driver.standing
+
+    @property
+    def handed_over(self) -> frozenset[int]:
+        """The tables whose chunks say nothing more of their changes, once :meth:`is_near` has been true."""
+        way = self._way
+        return frozenset() if way is None or way.handover is None else way.handover.shards
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset that may be needed again; None while unknown (nothing may be purged)."""
@@ -228,9 +235,9 @@ class TableJoin:
         entries = {entry.place: by_number[entry.number] for entry in joining.entries}
         return StatementDriver(self._context, Stream.JOIN, standing, columns, self._waiting, entries, self._ops)
 
-    def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool) -> Handover:
+    def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool) -> Handover | None:
         context = self._context
-        found = self._at_target(
+        return self._at_target(
             lambda session: read_handover(
                 session,
                 *self._context.who,
@@ -241,8 +248,6 @@ class TableJoin:
                 replicating=replicating,
             )
         )
-        assert found is not None  # noqa: S101 - the tables have been copied: their chunks are recorded
-        return found
 
     def _begin_stream(self, plans: tuple[TablePlan, ...], handover: Handover, relay_id: str) -> tuple[Checkpoint, ...]:
         """The stream starts at the lowest high watermark; checkpoints and record in one transaction."""

@@ -35,6 +35,7 @@ from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.meeting import Meeting
 from worker.replicate.stream import Stream
 from worker.replicate.unit import ReplicateUnit
+from worker.snapshot import passed as passed_marks
 from worker.unit import Failed, Outcome, Stopped, StopSignal
 
 log = get_logger()
@@ -296,11 +297,13 @@ class JoiningUnit:
         )
 
         standing = self._driver.standing.with_joined(join.standing)
+        handed = join.handed_over
         hooks.reach("join.before_adopting")
 
         def rewrite(session: Session) -> None:
             checkpoints.remove(session, *who, joined, Stream.JOIN)
             ddl_records.forget_passed(session, *who, Stream.JOIN)
+            passed_marks.write(session, *who, handed)
             hooks.reach("join.adopting")
 
         dealing = standing.dealing.to_json()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proto import errors
 from proto.errors import ShardmergeError
@@ -127,7 +127,7 @@ def locate(
     """The group end at ``position``, once the relay has passed it; ``down``: inside a group, where that begins.
 
     A position between two groups (the source skips events there) counts as the end of the first. ``failure``: what
-    stops the relay, if anything does. ``first_if_before``: a position older than the relay log
+    stops the relay, if anything does. ``first_if_before``: a position that is known to be older than the relay log
     is its first offset, not an error. ``inside``: the caller means a place inside the group that begins there, counted
     in events: another server may have cut that group otherwise, so only the very place will do. ``ends``: for many
     ascending positions.
@@ -159,6 +159,11 @@ class _Stretch:
     segments: tuple[Segment, ...]
     first: bool
     last: bool
+
+
+def _as_of(server: str, position: SourcePosition) -> SourcePosition:
+    """A place of no told server is one of the stretch that begins there."""
+    return position if position.server else replace(position, server=server)
 
 
 def _is_of(position: SourcePosition, stretch: _Stretch) -> bool:
@@ -225,9 +230,12 @@ class _Where:
         first = self.log.first()
         if stretches and stretches[-1].last and self._was_given_out(stretches[-1]):
             return self._in(stretches[-1])
-        if stretches and stretches[0].first and stretches[0].floor.file and not position.gtid_set:
-            if self.first_if_before:
+        if stretches and stretches[0].first and stretches[0].floor.file:
+            # Below the floor is not yet before the beginning, which may be a place of another server's files.
+            if self.first_if_before and _as_of(stretches[0].server, first.position).reaches(position):
                 return first.offset
+            if self.first_if_before or position.gtid_set:
+                raise _NotByFile(self._elsewhere())
             raise errors.relay.POSITION_BEFORE_RELAY(source=self.log.source, position=position, first=first.position)
         raise _NotByFile(self._elsewhere())
 
@@ -258,7 +266,9 @@ class _Where:
         if segment is None:
             first = log.first()
             if self.first_if_before:
-                return first.offset
+                if stretch.first:
+                    return first.offset
+                raise _NotByFile(self._elsewhere())
             raise errors.relay.POSITION_BEFORE_RELAY(source=log.source, position=position, first=first.position)
         reader = log.enter_reader(segment.number)
         try:
@@ -287,6 +297,8 @@ class _Where:
         begins = first_gtid_set(self.log)
         if begins is not None and not _holds(self.position, begins):
             if self.first_if_before:
+                if GtidSet(begins).lacks(wanted):  # neither before the beginning nor behind it
+                    raise self._no_such_set(replace(first.position, gtid_set=begins), self.log.head().position)
                 return first.offset
             raise errors.relay.POSITION_BEFORE_RELAY(source=self.log.source, position=self.position, first=begins)
 

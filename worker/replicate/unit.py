@@ -35,6 +35,7 @@ from worker.replicate.board import LaneBoard, LaneGone, Place, Refused
 from worker.replicate.change import LaneChange
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.dealing import Dealing, Keep, Meet, Rewrite, dealing_of, dealt_anew, next_step
+from worker.replicate.handed import HandedOver
 from worker.replicate.lag import SourceTrail
 from worker.replicate.lane import LaneSpec, LaneStart, LaneTask
 from worker.replicate.meeting import Meeting, MeetingPlace
@@ -143,6 +144,7 @@ class ReplicateUnit:
         self._service = service
         self._plans = plans
         self._handover = handover
+        self._handed = HandedOver(context, handover)
         self._source_position = source_position
         self._standing = standing
         self._driver = driver
@@ -174,6 +176,7 @@ class ReplicateUnit:
         if self._part.stream is Stream.JOIN and recorded is not None:
             wanted = recorded
         found = translated(context.relay, found, inner)
+        self._handed.note(min(item.offset for item in found))
         done_at = self._handover.done_at if self._handover is not None else None
         if self._standing.ending is not None:
             self._gate = self._standing.ending.gate(found, done_at, inner)
@@ -338,9 +341,11 @@ class ReplicateUnit:
             return self._trail.unfetched_since(self._context.relay.head().position)
 
     def _follow_source(self, stop: StopSignal) -> None:
-        """So that it is known for how long the relay has been behind when somebody asks."""
+        """So that it is known for how long the relay has been behind when somebody asks, and that all watermarks are
+        passed."""
         while not stop.wait(_TRAIL_SECONDS):
             self._unfetched_since()
+            self._handed.note(self.lowest())
 
     @property
     def context(self) -> SubTaskContext:

@@ -46,7 +46,7 @@ class Handover:
     """What the chunks hold, by (schema, table). Pickles into the lanes.
 
     ``lowest``: the lowest high watermark, where the stream must begin; ``done_at``: the highest, from where on
-    every change counts.
+    every change counts. ``shards``: the tables' numbers.
     """
 
     source: Endpoint
@@ -54,6 +54,7 @@ class Handover:
     tables: Mapping[tuple[str, str], TableMarks]
     lowest: tuple[SourcePosition, RelayOffset]
     done_at: RelayOffset
+    shards: frozenset[int] = frozenset()
 
     def apply(self, changes: list[RowChange], offset_of: Callable[[RowChange], RelayOffset]) -> list[RowChange]:
         """The changes that count, in order.
@@ -174,7 +175,8 @@ def build_handover(
             bound_columns(plan.table), bounds, highs, min(highs), max(highs)
         )
     lowest, position = min(placed, key=lambda item: item[0])
-    return Handover(source, source_id, tables, (position, lowest), max(offset for offset, _ in placed))
+    done_at = max(offset for offset, _ in placed)
+    return Handover(source, source_id, tables, (position, lowest), done_at, frozenset(plan.shard for plan in plans))
 
 
 class _Asker:

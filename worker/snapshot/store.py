@@ -25,8 +25,10 @@ from worker.connection import Endpoint, Session, errno_of, quote_name
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.positions import Ends
+from worker.snapshot import passed
 from worker.snapshot.chunks import Bound, Chunk
 from worker.snapshot.handover import Handover, build_handover
+from worker.snapshot.mark_gtids import unknown_sets, write_sets
 from worker.snapshot.records import Loaded, Mark, StoredChunk, TableReport
 from worker.unit import StopSignal
 
@@ -99,6 +101,7 @@ class SnapshotStore:
         self._chunk = f"{quote_name(schema)}.`snapshot_chunk`"
         self._table = f"{quote_name(schema)}.`snapshot_table`"
         self._who = (task, source)
+        self._owner = (schema, task, source)
 
     def ensure(self, session: Session) -> None:
         """Make the tables when missing."""
@@ -199,11 +202,21 @@ class SnapshotStore:
         """Drop the records of these tables, in the caller's transaction."""
         with session.cursor() as cursor:
             for shard in shards:
-                for table in (self._chunk, self._table):
+                for table in (self._chunk, self._table, f"{quote_name(self.schema)}.`{passed.NAME}`"):
                     cursor.execute(
                         f"DELETE FROM {table} WHERE `task` = %s AND `source` = %s AND `shard` = %s",
                         (*self._who, shard),
                     )
+
+    def record_passed(self, session: Session, shards: Iterable[int]) -> None:
+        """Record that every lane lies beyond all high watermarks of these tables. One transaction."""
+        session.begin()
+        try:
+            self.fence(session)
+            passed.write(session, *self._owner, shards)
+            session.commit()
+        finally:
+            session.rollback()
 
     def read_shards(self, session: Session) -> frozenset[int]:
         """The numbers of the tables that a snapshot has begun to copy."""
@@ -308,22 +321,26 @@ def read_handover(
     """The hand-over of the tables of ``plans`` that a finished snapshot has copied, in offsets of ``relay``; None when
     it has copied none of them.
 
-    ``replicating``: there are lane checkpoints. Then the relay need not reach back to the watermarks any more: those
-    before its beginning count as its beginning. Raises ``pymysql.MySQLError``, INCOMPLETE and what Relay.locate raises.
+    ``replicating``: there are lane checkpoints. Then the tables whose watermarks all lanes have passed need none, and
+    the relay need not reach back to those of the others any more: what is known to lie before its beginning counts as
+    its beginning. The GTID sets of watermarks are recorded, by which another server's binlog tells them, too.
+    Raises ``pymysql.MySQLError``, INCOMPLETE and what Relay.locate raises.
     """
     store = SnapshotStore(schema, task, source_id, 0)
+    behind = passed.read(session, schema, task, source_id) if replicating else frozenset[int]()
     try:
-        stored, copied = store.read_chunks(session), store.read_shards(session)
+        # Others began with the stream: a task that is incremental, and has had tables join it since.
+        wanted = store.read_shards(session).difference(behind)
+        plans = [plan for plan in plans if plan.shard in wanted]
+        if not plans:
+            return None
+        stored = store.read_chunks(session)
     except pymysql.ProgrammingError as error:
         if errno_of(error) != ER.NO_SUCH_TABLE:
             raise
         return None
-    # Others began with the stream: a task that is incremental, and has had tables join it since.
-    plans = [plan for plan in plans if plan.shard in copied]
-    if not plans:
-        return None
     ends = Ends()
-    return build_handover(
+    handover = build_handover(
         stored,
         plans,
         source,
@@ -332,3 +349,5 @@ def read_handover(
         relay.relay_id,
         lambda position: relay.locate(position, _LOCATE_SECONDS, stop, first_if_before=replicating, ends=ends),
     )
+    write_sets(session, schema, task, source_id, unknown_sets(stored, plans, handover, relay))
+    return handover
