@@ -4,98 +4,23 @@ moments of a switch to another server (I1, I9). Both flavors of source."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
-from typing import cast
-
-import pymysql
-import pytest
 
 from proto import errors
-from tests.integration.relay_rig import Servers
-from tests.support.cluster import Answer, Cluster, Json, source_yaml
-from tests.support.database import Database
-from tests.support.mariadb import MariaDB
-from tests.support.pair import KINDS
+from tests.integration.replicated_rig import (
+    SOURCE,
+    Replicated,
+    codes,
+    dumps_of,
+    given_over,
+    kill,
+    module_replicated,
+    replicated,
+)
+from tests.support.cluster import source_yaml
 from tests.support.wait import until
-from tests.support.world import Family
-from tests.support.writer import Writer
+from tests.support.writer import ShardTable, Writer
 
-SOURCE = "mysql-01"
-
-
-class Replicated:
-    """A source, a replica of it, a target, and a cluster that knows the source."""
-
-    def __init__(self, directory: Path, flavor: str) -> None:
-        self.servers = Servers(directory, flavor)
-        self.old, self.new = self.servers.server("old"), self.servers.server("new")
-        self.target = MariaDB(directory / "target", 201).start()
-        self.cluster = Cluster(directory / "cluster").start()
-        self.servers.follow(self.new, self.old)
-        self.cluster.create_source(SOURCE, self.old)
-
-    def stop(self) -> None:
-        self.cluster.stop()
-        self.target.stop()
-        self.servers.stop()
-
-    def swap(self) -> None:
-        """The other one follows from now on."""
-        self.servers.follow(self.old, self.new)
-        self.old, self.new = self.new, self.old
-
-    def family(self, name: str, server: Database) -> Family:
-        return Family(name, ((SOURCE, server),), self.target)
-
-    def update(self, text: str, *options: str) -> Answer:
-        return self.cluster.dmctl(
-            "operate-source", "update", self.cluster.write("update.yaml", text), *options, check=False
-        )
-
-    def judge(self, name: str, server: Database) -> None:
-        """With all writers stopped: the target is what ``server`` has."""
-        self.cluster.wait_caught_up(name, {SOURCE: server})
-        verdict = self.family(name, server).verdict()
-        assert verdict.differences == 0, verdict
-
-    def relay(self) -> Json:
-        status: Json = self.cluster.dmctl("query-status", "-s", SOURCE).json["sources"][0]["sourceStatus"][
-            "relayStatus"
-        ]
-        return status
-
-
-@pytest.fixture(scope="module", params=list(KINDS))
-def module_replicated(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Replicated]:
-    made = Replicated(tmp_path_factory.mktemp("replicated"), str(request.param))
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def replicated(module_replicated: Replicated, watch_logs: Callable[[Path], None]) -> Replicated:
-    watch_logs(module_replicated.cluster.directory)
-    module_replicated.cluster.hooks.release_all()
-    return module_replicated
-
-
-def _codes(answer: Answer) -> list[int]:
-    sources = cast("list[Json]", answer.json["sources"])
-    return [int(cast("Json", one["error"])["code"]) if one.get("error") else 0 for one in sources]
-
-
-def _dumps_of(server: Database, user: str) -> set[object]:
-    """The ids of the connections by which it reads the binlog."""
-    listed = "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%' AND user = "
-    return {row[0] for row in server.query(f"{listed}'{user}'")}
-
-
-def _kill(server: Database, connection: object) -> None:
-    """One that may be gone by itself."""
-    with suppress(pymysql.MySQLError):
-        server.execute(f"KILL {connection}")
+__all__ = ["module_replicated", "replicated"]
 
 
 def test_everything_that_changes_live(replicated: Replicated) -> None:
@@ -111,20 +36,20 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
     cluster.wait_replicating("live")
     with Writer(shards, seed=51) as writer:
         writer.go_on()
-        dumps = until(lambda: _dumps_of(source, "dm"), "the relay comes as the new user", 60)
+        dumps = until(lambda: dumps_of(source, "dm"), "the relay comes as the new user", 60)
         # Another password: the one before no longer lets anybody in.
         source.execute("ALTER USER dm@'%' IDENTIFIED BY 'second'")
         wrong = replicated.update(source_yaml(SOURCE, source, "dm", "third"))
-        assert _codes(wrong) == [errors.master.SOURCE_CHECK_FAILED.code], wrong.text
+        assert codes(wrong) == [errors.master.SOURCE_CHECK_FAILED.code], wrong.text
         writer.go_on()
         right = replicated.update(source_yaml(SOURCE, source, "dm", "second"))
         assert right.code == 0, right.text
         assert "second" not in right.text
         cluster.wait_replicating("live", 120)
         # Everybody came anew, and whoever comes again comes with the new one.
-        until(lambda: _dumps_of(source, "dm") - dumps, "the relay comes with the new password", 60)
+        until(lambda: dumps_of(source, "dm") - dumps, "the relay comes with the new password", 60)
         for (thread,) in source.query("SELECT id FROM information_schema.processlist WHERE user = 'dm'"):
-            _kill(source, thread)
+            kill(source, thread)
         head = replicated.relay()["relayBinlog"]
         writer.go_on()
         until(lambda: replicated.relay()["relayBinlog"] != head, "the relay log grows")
@@ -140,7 +65,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         purge = elsewhere + "purge: {interval: 5, remain-space: 0}\n"
         assert replicated.update(purge).code == 0
         assert [sub.raw["epoch"] for sub in cluster.subtasks("live").values()] == epochs
-        assert _codes(replicated.update(purge + "case-sensitive: true\n")) == [errors.master.SOURCE_UPDATE_FIXED.code]
+        assert codes(replicated.update(purge + "case-sensitive: true\n")) == [errors.master.SOURCE_UPDATE_FIXED.code]
         # The relay log stands, and goes on.
         cluster.dmctl("pause-relay", "-s", SOURCE)
         assert replicated.relay()["paused"]
@@ -180,7 +105,7 @@ def test_another_server_goes_on_by_gtid(replicated: Replicated) -> None:
     cluster.hooks.reached("snapshot.before_commit")
     replicated.servers.caught_up(new, old)
     busy = replicated.update(source_yaml(SOURCE, new))
-    assert _codes(busy) == [errors.relay.SWITCH_BUSY.code], busy.text
+    assert codes(busy) == [errors.relay.SWITCH_BUSY.code], busy.text
     cluster.hooks.release("snapshot.before_commit")
     cluster.wait_replicating("switched")
     with Writer(shards, seed=52) as writer:
@@ -207,15 +132,12 @@ SWITCHING = ("source.checked", "source.stored", "source.released", "relay.connec
 
 
 def test_kill_at_every_moment_of_a_switch(replicated: Replicated) -> None:
-    """The other worker is away: one that did not read from the server before cannot find the history's places there
-    (POSITION_ELSEWHERE) until the worker that did takes the source again, which is a known limit."""
+    """Whoever is killed, the spare worker takes the source over: it has read nothing from the server before."""
     cluster, old, new = replicated.cluster, replicated.old, replicated.new
     family, later = replicated.family("killed", old), replicated.family("killed", new)
     shards = family.create(300)
     cluster.start_task(family.task())
     cluster.wait_replicating("killed")
-    [spare] = [worker for worker in cluster.workers if worker is not cluster.worker_of(SOURCE)]
-    assert spare.terminate() == 0
     with Writer(shards, seed=54) as writer:
         writer.go_on()
         writer.stop()
@@ -239,21 +161,16 @@ def test_kill_at_every_moment_of_a_switch(replicated: Replicated) -> None:
             says = replicated.update(text, "--dry-run") if kept else None
             assert says is None or [one["key"] for one in says.json["changes"]] == ["from.port"], says.text
         writer.go_on()
-        worker = cluster.worker_of(SOURCE)
         hooks.reached("source.released")
         hooks.hold("relay.connected")
-        worker.kill()
-        hooks.release("source.released")
-        until(lambda: not worker.session(), "what the worker has started ends by itself", 300)
-        worker.start()
-        cluster.wait_bound([SOURCE])
+        first = given_over(replicated, "source.released")
         hooks.reached("relay.connected", 300)
-        worker = cluster.worker_of(SOURCE)
-        worker.kill()
-        hooks.release("relay.connected")
-        until(lambda: not worker.session(), "what the worker has started ends by itself", 300)
-        worker.start()
-        cluster.wait_bound([SOURCE])
+        second = given_over(replicated, "relay.connected")
+        assert second is not first
+        cluster.wait_replicating("killed", 200)
+        writer.go_on()
+        third = given_over(replicated)
+        assert third is not second
         unchanged = replicated.update(text)
         assert unchanged.code == 0 and not unchanged.json["changes"], unchanged.text
         cluster.wait_replicating("killed", 200)
@@ -261,5 +178,61 @@ def test_kill_at_every_moment_of_a_switch(replicated: Replicated) -> None:
         writer.stop()
     replicated.judge("killed", new)
     cluster.dmctl("stop-task", "killed")
-    spare.start()
+    replicated.swap()
+
+
+def _handed_over_late(replicated: Replicated, name: str) -> list[ShardTable]:
+    """A task that has copied its tables while they were written to, and is paused before its lanes have applied
+    anything. Its shard tables."""
+    cluster, hooks = replicated.cluster, replicated.cluster.hooks
+    shards = replicated.family(name, replicated.old).create(300)
+    hooks.hold("snapshot.planned")
+    hooks.hold("handover")
+    cluster.start_task(replicated.family(name, replicated.old).task())
+    hooks.reached("snapshot.planned")
+    copied = f"SELECT COUNT(*) FROM dm_meta.snapshot_chunk WHERE task = '{name}' AND state = 1"
+    until(lambda: replicated.target.query(copied) == [(1,)], "the first table is copied")
+    with Writer(shards, seed=57) as writer:
+        writer.go_on(300)
+        writer.stop()
+    hooks.release("snapshot.planned")
+    hooks.reached("handover")
+    cluster.dmctl("pause-task", name, check=False)
+    hooks.release("handover")
+    cluster.wait_paused(name)
+    assert replicated.target.query(f"SELECT phase FROM dm_meta.subtask WHERE task = '{name}'") == [("replicate",)]
+    return shards
+
+
+def test_a_worker_new_to_the_source_finds_marks_of_the_server_before(replicated: Replicated) -> None:
+    cluster, old, new = replicated.cluster, replicated.old, replicated.new
+    _handed_over_late(replicated, "late")
+    marks = "SELECT source_pos, gtid_set FROM dm_meta.snapshot_chunk WHERE task = 'late' ORDER BY source_pos"
+    known = replicated.target.query(marks)
+    assert len(known) > 1 and known[0] != known[-1] and all(gtids for _, gtids in known), known
+    replicated.servers.caught_up(new, old)
+    replicated.servers.promote(new)
+    # As an earlier version left it: nothing but the files of the server before tells where the chunks lie.
+    replicated.target.execute("UPDATE dm_meta.snapshot_chunk SET gtid_set = '' WHERE task = 'late'")
+    refused = replicated.update(source_yaml(SOURCE, new))
+    assert codes(refused) == [errors.relay.SWITCH_BUSY.code], refused.text
+    for pos, gtids in known:
+        replicated.target.execute(
+            f"UPDATE dm_meta.snapshot_chunk SET gtid_set = '{gtids}' WHERE task = 'late' AND source_pos = {pos}"
+        )
+    answer = replicated.update(source_yaml(SOURCE, new))
+    assert answer.code == 0, answer.text
+    before = cluster.worker_of(SOURCE)
+    other = next(worker for worker in cluster.workers if worker is not before)
+    cluster.dmctl("transfer-source", SOURCE, other.name)
+    passed = "SELECT shard FROM dm_meta.snapshot_passed WHERE task = 'late'"
+    assert replicated.target.query(passed) == []
+    cluster.dmctl("resume-task", "late")
+    cluster.wait_replicating("late")
+    with Writer(replicated.family("late", new).shard_tables(), seed=58) as writer:
+        writer.go_on(300)
+        writer.stop()
+    until(lambda: len(replicated.target.query(passed)) == 2, "the lanes have passed all marks")
+    replicated.judge("late", new)
+    cluster.dmctl("stop-task", "late")
     replicated.swap()
