@@ -52,7 +52,7 @@ class Transfers:
             revision = self.store.place(Bind(source, name, before), now)
         [result] = self.waiter.taken_up([source], revision)
         if result.result and before:
-            result.msg = f"it was at {before}, whose relay log of it stays on disk there"
+            result.msg = f"it was at {before}, which removes its relay log of it once nothing of that is needed"
         return result
 
     def _check(self, source: str, name: str, state: State) -> None:

@@ -22,6 +22,7 @@ from worker.check import SparkRoom, WorkerView
 from worker.compare.service import CompareService
 from worker.lane_service import LaneService
 from worker.leased_server_id import LeasedServerId
+from worker.left_logs import LeftLogs
 from worker.registration import Registration
 from worker.relay.relay import Relay
 from worker.relay.server_id import derived
@@ -53,6 +54,7 @@ class Daemon:
             self._etcd, config.name, config.advertise_addr, float(config.keepalive_ttl), shown(config)
         )
         self._shards = EtcdShardDesk(self._etcd)
+        self._left = LeftLogs(Path(config.relay_dir), config.name)
         self._runner: SourceRunner | None = None
         self._seen = 0  # revision of the records last read and handed on
         self._observed = 0  # revision whose decisions are all acted on
@@ -67,6 +69,7 @@ class Daemon:
         rpc.listen(self._server, self._config.worker_addr)
         self._server.start()
         threading.Thread(target=self._guard_lease, name="lease-guard", daemon=True).start()
+        threading.Thread(target=self._left.follow, args=(self._stop,), name="left-logs", daemon=True).start()
         log.info("listening", address=self._config.worker_addr, spark_ui=self._spark.ui_url)
         tls = of_process()
         if tls is not None:
@@ -204,6 +207,7 @@ class Daemon:
             self._runner = runner
         elif source is not None and runner is not None:
             runner.relay.pause(paused=source.relay_paused)
+        self._left.see(snapshot)
         self._shards.see(snapshot)
         if runner is not None:
             runner.reconcile(_decisions(snapshot, runner.config.source_id))

@@ -113,6 +113,7 @@ class SourceRunner:
         self._ending: list[SubTask] = []
         self._lock = threading.Lock()
         self._run_allowed = run_allowed
+        self._noted: SourcePosition | None = None
         self._reconciled = False  # before that, subtasks may exist that nobody has told about
         self._clock = PollingClock(endpoint, config.source_id)
         self._host = Host(
@@ -140,14 +141,28 @@ class SourceRunner:
         return check_switch(self.relay, request.source, request.subtasks)
 
     def relay_needs(self) -> worker_pb2.RelayNeedsResponse:
-        """From where on the subtasks may need the relay log; as long as one cannot say: from its beginning."""
+        """From where on the subtasks may need the relay log; as long as one cannot say: from its beginning.
+
+        Complete: what they need is known, and the log reaches to where the source ended when this was asked before.
+        """
         answer = worker_pb2.RelayNeedsResponse()
         needed = self._needed()
+        caught_up = self._has_caught_up()
+        answer.complete = needed is None or (needed != _EVERYTHING and caught_up)
         if needed is not None and self.relay.relay_id:
             first = self.relay.first()
             place = first.position if needed <= first.offset else self.relay.position_at(needed)
             answer.needed.CopyFrom(place.to_proto())
         return answer
+
+    def _has_caught_up(self) -> bool:
+        """Whether the relay has come to an end of the source's binlog that was noted before."""
+        noted, head, now = self._noted, self.relay.head().position, self._clock.position()
+        if noted is not None and head.reaches(noted):
+            return True
+        if now.file and (noted is None or not noted.same_server(now)):
+            self._noted = now
+        return False
 
     def reconcile(self, decisions: dict[str, Decision]) -> None:
         """Make the subtasks what the records say: start new ones, decide, end those without a record."""

@@ -37,6 +37,7 @@ def _begin(replicated: Replicated, name: str, position: str, moment: str) -> Wri
     shards = family.create(2000)
     cluster.hooks.hold("snapshot.planned")
     cluster.start_task(family.task(extra=CHUNKS % position))
+    cluster.hooks.reached("snapshot.planned")
     until(lambda: _loaded(replicated, name), "the first chunk is loaded")
     cluster.hooks.hold(moment)
     cluster.hooks.release("snapshot.planned")
@@ -55,11 +56,16 @@ def test_another_worker_takes_a_source_over_in_the_middle_of_a_snapshot(replicat
         other = next(one for one in cluster.workers if one is not before)
         cluster.dmctl("transfer-source", SOURCE, other.name)
         assert cluster.worker_of(SOURCE) is other
+        left = cluster.directory / f"{before.name}-relay" / SOURCE
+        assert left.exists(), "nobody knows what the task needs while it copies"
         until(lambda: hooks.standing(moment) - zombies, "readers of the other worker have come as far", 300)
         writer.go_on()
         assert _loaded(replicated, "moved") == loaded
         hooks.release(moment)
         cluster.wait_replicating("moved")
+        writer.go_on()
+        until(lambda: not left.exists(), "the worker before removes its relay log", 120)
+        assert (cluster.directory / f"{other.name}-relay" / SOURCE / "relay.json").exists()
         writer.go_on()
         writer.stop()
     replicated.judge("moved", replicated.old)

@@ -17,7 +17,7 @@ from worker.binlog.events import EventType
 from worker.binlog.gtids import parse_gtid
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.positions import locate, reaches_back, server_behind
-from worker.relay.start import FromFile
+from worker.relay.start import FromFile, FromGtids
 from worker.unit import StopSignal
 
 
@@ -60,9 +60,9 @@ def place(rig: Rig, position: SourcePosition, *, inside: bool = False, first_if_
     return locate(rig.log, position, 0, StopSignal(), lambda: None, first_if_before=first_if_before, inside=inside)
 
 
-def refused(rig: Rig, position: SourcePosition, *, inside: bool = False) -> ErrorSpec:
+def refused(rig: Rig, position: SourcePosition, *, inside: bool = False, first_if_before: bool = False) -> ErrorSpec:
     with pytest.raises(ShardmergeError) as caught:
-        place(rig, position, inside=inside)
+        place(rig, position, inside=inside, first_if_before=first_if_before)
     return caught.value.spec
 
 
@@ -186,6 +186,31 @@ def test_a_place_that_no_order_of_the_new_server_has_is_an_error(tmp_path: Path)
     assert gtids(rig, place(rig, SourcePosition("", 0, known.replace("1-2", "1-2:4")))) == ["3", "5"]
     assert refused(rig, SourcePosition("", 0, known.replace("1-2", "1-3"))) is errors.relay.GTID_PLACE_MISSING
     rig.appender.close()
+
+
+def test_what_is_not_known_to_lie_before_the_log_is_not_its_beginning(rig: Rig) -> None:
+    """Its changes would be taken for applied, or be applied twice."""
+    write(rig.source, *range(1, 6))
+    early = replace(rig.source.position, gtid_set="")
+    write(rig.source, *range(6, 10), 0, *range(10, 14))
+    text = "0-1-7" if rig.source.mariadb else str(rig.source.executed).replace(":1-13", ":1-7")
+    rig.log.begin(SourcePosition("", 0, text))
+    # Its files tell places from its end on, when the log was begun: all before may lie on either side of the beginning.
+    rig.log.connected("a", rig.source.position, text)
+    start = rig.appender.connect(FromGtids(text), "a")
+    assert isinstance(start, FromGtids)
+    for made in rig.source.dump_by_gtid(start.gtid_set):
+        rig.appender.feed(memoryview(made))
+    rig.appender.flush()
+    first, server = rig.log.first().offset, replace(early, server="a")
+    assert refused(rig, server, first_if_before=True) is errors.relay.POSITION_ELSEWHERE
+    before = text.replace("0-1-7", "0-1-5").replace(":1-7", ":1-5")
+    assert place(rig, replace(server, gtid_set=before), first_if_before=True) == first
+    assert place(rig, replace(server, gtid_set=before, server="gone"), first_if_before=True) == first
+    if not rig.source.mariadb:
+        # It has 9, which comes behind the beginning, and lacks 6 and 7, which lie before it.
+        aside = replace(server, gtid_set=f"{before}:9")
+        assert refused(rig, aside, first_if_before=True) is errors.relay.GTID_PLACE_MISSING
 
 
 def test_a_known_gtid_that_comes_again_is_refused(tmp_path: Path) -> None:
