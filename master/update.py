@@ -34,6 +34,7 @@ _CHANGEABLE = (
     "shardMode",
     "eventFilters",
     "sourceFilters",
+    "expressionFilters",
 )
 _SECRET = "password"  # noqa: S105 - a key's name
 

@@ -11,7 +11,6 @@ from worker.ddl import parked
 from worker.join.record import Joining
 from worker.moment import one_moment
 from worker.plan import TablePlan
-from worker.plans import recorded_plans
 from worker.replicate.dealing import Dealing
 
 
@@ -78,9 +77,7 @@ def _plans(
     source = who[2]
     tables = meta.read_tables(session, *who)
     numbers = dealing.shards.union(waiting)
-    plans = list(recorded_plans(dealing.compiled_rules(), source, tables, numbers, dealing.one_lane))
+    plans = list(dealing.plans_of(numbers, dealing.compiled_rules(), source, tables))
     if joining is not None:
-        plans += recorded_plans(
-            joining.dealing.compiled_rules(), source, tables, joining.numbers, joining.dealing.one_lane
-        )
+        plans += joining.dealing.plans_of(joining.numbers, joining.dealing.compiled_rules(), source, tables)
     return {plan.shard: plan for plan in plans}

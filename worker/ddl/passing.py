@@ -99,13 +99,14 @@ class Passing:
         away = self.gone | self.parked.keys()
         plans = {number: plan for number, plan in {**before.plans, **self.plans}.items() if number not in away}
         plans = {
-            number: replace(plan, one_lane=self.one_lane.get(plan.target, plan.one_lane))
-            for number, plan in plans.items()
+            plan.shard: replace(plan, one_lane=self.one_lane.get(plan.target, plan.one_lane))
+            for plan in before.dealing.still_loose(plans.values())
         }
         dealing = replace(
             before.dealing,
             shards=frozenset(plans),
             one_lane=frozenset(plan.target_name for plan in plans.values() if plan.one_lane),
+            loose=before.dealing.loose.union(plan.shard for plan in plans.values() if plan.loose),
         )
         waiting = frozenset(_name(before.plans[number]) for number in self.parked)
         coming = frozenset(map(_name, self.entered))

@@ -107,7 +107,8 @@ class TableJoin:
             self._context = replace(self._context, tables=self._way.driver.standing.tables)
             self._joining, self._way = self.joining, None
         joining = self._joining
-        plans = joining_plans(self._context, joining.numbers, joining.dealing.one_lane)
+        made = joining_plans(self._context, joining.numbers, joining.dealing.one_lane)
+        plans = joining.dealing.still_loose(made)
         found = self.checkpoints()
         if not found and not self._joining.replays:
             relay = self._context.relay
@@ -254,7 +255,9 @@ class TableJoin:
         context = self._context
         lanes = context.config.replicate.lanes or defaults.LANES
         one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
-        joining = replace(self._joining, dealing=replace(self._joining.dealing, lanes=lanes, one_lane=one_lane))
+        loose = frozenset(plan.shard for plan in plans if plan.loose)
+        dealing = replace(self._joining.dealing, lanes=lanes, one_lane=one_lane, loose=loose)
+        joining = replace(self._joining, dealing=dealing)
         _, offset = handover.lowest
         first = first_checkpoints(lanes, context.epoch, relay_id, context.relay.position_at(offset), offset)
         hooks.reach("join.before_stream")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from worker import meta
+from worker.connection import Session
 from worker.context import SubTaskContext
 from worker.ddl.agent import ShardAgent
 from worker.ddl.operator import Ops
@@ -14,7 +15,9 @@ from worker.join.join import TableJoin, joining_plans
 from worker.join.replay import begin_replay
 from worker.lane_service import LaneService
 from worker.position import RelayOffset, SourcePosition
+from worker.replicate.dealing import Dealing
 from worker.replicate.meeting import Meeting
+from worker.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,18 @@ class ReleasedTables:
         released = self.waiting.released()
         if not released:
             return None
-        tables = self.context.at_target(lambda session: meta.read_tables(session, *self.context.who))
+        tables, loose = self.context.at_target(self._recorded)
         context = replace(self.context, tables=tables)
         plans = joining_plans(context, frozenset(released))
         one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
-        joining = begin_replay(context, released, one_lane)
+        joining = begin_replay(context, released, one_lane, loose & released.keys())
         return TableJoin(context, self.service, self.source_position, joining, self.meeting, self.waiting, self.ops)
+
+    def _recorded(self, session: Session) -> tuple[tuple[Table, ...], frozenset[int]]:
+        """The subtask's structures, and numbers of the tables that are or were loose."""
+        row = meta.read_row(session, *self.context.who)
+        dealing = Dealing.from_json(row.dealing) if row is not None else None
+        return meta.read_tables(session, *self.context.who), dealing.loose if dealing is not None else frozenset()
 
     def taken(self, join: TableJoin) -> None:
         self.waiting.take(join.numbers)

@@ -34,16 +34,21 @@ def replay_of(released: Mapping[int, tuple[Parked, RelayOffset]], dealing: Deali
 
 
 def begin_replay(
-    context: SubTaskContext, released: Mapping[int, tuple[Parked, RelayOffset]], one_lane: frozenset[str]
+    context: SubTaskContext,
+    released: Mapping[int, tuple[Parked, RelayOffset]],
+    one_lane: frozenset[str],
+    loose: frozenset[int],
 ) -> Joining:
     """Record that the tables have a stream of their own; it begins where the first of them has waited, and each other
     comes in behind its own statement.
 
     ``released``: by number, with where their rows go on in the relay log at hand; ``one_lane``: names of the targets
-    whose keys all belong to one lane. Raises FENCED and coded errors of the target.
+    whose keys all belong to one lane; ``loose``: numbers of the tables that are or were loose. Raises FENCED and coded
+    errors of the target.
     """
     lanes = context.config.replicate.lanes or defaults.LANES
-    joining, offset = replay_of(released, replace(dealing_of(context.config, lanes, ()), one_lane=one_lane))
+    dealing = replace(dealing_of(context.config, lanes, ()), one_lane=one_lane, loose=loose)
+    joining, offset = replay_of(released, dealing)
     found = first_checkpoints(lanes, context.epoch, context.relay.relay_id, joining.start, offset)
 
     def also(session: Session) -> None:

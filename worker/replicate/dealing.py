@@ -44,13 +44,15 @@ _NOT_RULES = (
 class Dealing:
     """``one_lane``: names of the targets whose keys all belong to one lane. ``shards``: numbers of the shard tables
     that take part; one that once took none does not come back, for its rows were passed over. ``rules``: the rules'
-    part of the subtask's configuration as JSON."""
+    part of the subtask's configuration as JSON. ``loose``: numbers of the shard tables that are, or ever were, loose
+    (see TablePlan): other rules do not tell what the target holds of them."""
 
     lanes: int
     one_lane: frozenset[str]
     shards: frozenset[int]
     rules: str
     version: int = VERSION
+    loose: frozenset[int] = frozenset()
 
     def to_json(self) -> str:
         return _JSON.dump_json(self).decode()
@@ -62,11 +64,25 @@ class Dealing:
 
     def plans(self, source_id: str, tables: tuple[Table, ...]) -> tuple[TablePlan, ...]:
         """The plans of the lanes that were dealt so; asks no server."""
-        return recorded_plans(self.compiled_rules(), source_id, tables, self.shards, self.one_lane)
+        return self.plans_of(self.shards, self.compiled_rules(), source_id, tables)
+
+    def plans_of(
+        self, numbers: frozenset[int], rules: Rules, source_id: str, tables: tuple[Table, ...]
+    ) -> tuple[TablePlan, ...]:
+        """The plans that ``rules`` make of these tables, with the facts of this record; asks no server."""
+        return self.still_loose(recorded_plans(rules, source_id, tables, numbers, self.one_lane))
+
+    def still_loose(self, plans: Iterable[TablePlan]) -> tuple[TablePlan, ...]:
+        """``plans``, those of tables that were loose before too."""
+        return tuple(replace(plan, loose=plan.loose or plan.shard in self.loose) for plan in plans)
 
     def with_tables(self, numbers: Iterable[int]) -> Dealing:
         """With further shard tables, such as those that wait before sharding DDLs."""
         return replace(self, shards=self.shards.union(numbers))
+
+    def behind(self, before: Dealing | None) -> Dealing:
+        """With the tables that were loose before: those that take no part now, but wait, too."""
+        return self if before is None else replace(self, loose=self.loose | before.loose)
 
     def compiled_rules(self) -> Rules:
         config = config_pb2.SubTaskConfig()
@@ -89,12 +105,18 @@ def dealing_of(config: config_pb2.SubTaskConfig, lanes: int, plans: Iterable[Tab
         one_lane=frozenset(plan.target_name for plan in plans if plan.one_lane),
         shards=frozenset(plan.shard for plan in plans),
         rules=json_format.MessageToJson(rules, indent=None, sort_keys=True),
+        loose=frozenset(plan.shard for plan in plans if plan.loose),
     )
 
 
 def merged(own: Dealing, joined: Dealing) -> Dealing:
     """How the subtask's lanes deal rows once the joined tables are theirs too."""
-    return replace(own, one_lane=own.one_lane | joined.one_lane, shards=own.shards | joined.shards)
+    return replace(
+        own,
+        one_lane=own.one_lane | joined.one_lane,
+        shards=own.shards | joined.shards,
+        loose=own.loose | joined.loose,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,8 @@ class ReplicateUnit:
     def _run(self, stop: StopSignal, inner: StopSignal) -> Outcome:
         context = self._context
         found, recorded = self._standing.checkpoints, self._standing.dealing
-        wanted = dealing_of(context.config, context.config.replicate.lanes or defaults.LANES, self._plans)
+        lanes = context.config.replicate.lanes or defaults.LANES
+        wanted = dealing_of(context.config, lanes, self._plans).behind(recorded)
         if self._part.stream is Stream.JOIN and recorded is not None:
             wanted = recorded
         found = translated(context.relay, found, inner)

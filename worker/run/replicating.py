@@ -26,7 +26,6 @@ from worker.join.unit import NOBODY, JoiningUnit
 from worker.join.update import Update
 from worker.meta import SubTaskRow
 from worker.plan import TablePlan
-from worker.plans import recorded_plans
 from worker.position import SourcePosition
 from worker.relay.order import lowest_position
 from worker.replicate import checkpoint as checkpoints
@@ -60,7 +59,7 @@ def replicate(means: Means, rules: Rules, epoch: int, row: SubTaskRow, ending: E
 
     context = means.context(rules, epoch, tables)
     standing = Standing(left.checkpoints, dealing, settled(means), ending)
-    wanted = dealing_of(means.config, means.lanes, plans)
+    wanted = dealing_of(means.config, means.lanes, plans).behind(dealing)
     begin = TablesStanding(tables, plans_by_number(plans), wanted, TableScope(rules, left.others))
     waiting = _waiting(means, parked, stop)
     driver = StatementDriver(context, Stream.MAIN, begin, waiting=waiting, ops=told)
@@ -128,9 +127,10 @@ class _Left:
             shards = own_shards(tables, dealing, others) if dealing is not None else None
             if dealing is not None and shards is not None and _is_begun(means, target):
                 # The target may be as it is behind the statement already: it is looked at there.
-                plans = recorded_plans(rules, means.source_id, tables, shards, dealing.one_lane)
+                plans = dealing.plans_of(shards, rules, means.source_id, tables)
             else:
                 plans = plans_of(means, rules, tables, source, target, shards, recorded=creations)
+                plans = dealing.still_loose(plans) if dealing is not None else plans
         return _Left(found, dealing, tables, joining, parked, others, plans)
 
     def lowest(self) -> SourcePosition:

@@ -1,0 +1,85 @@
+"""Expression filters of a running task come, change and go by update-task."""
+
+from __future__ import annotations
+
+from tests.support.database import Database
+from tests.support.world import World
+
+
+def file(world: World, task: str, condition: str) -> str:
+    """``condition``: of the rows of table `some` that are left out as they are inserted, "" for none."""
+    target = world.target
+    rules = f'expression-filter:\n  gone: {{schema: {task}, table: some, insert-value-expr: "{condition}"}}\n'
+    return (
+        f"name: {task}\ntask-mode: all\nmeta-schema: dm_meta\n"
+        f'target-database: {{host: {target.host}, port: {target.port}, user: root, password: ""}}\n'
+        f"mysql-instances:\n  - source-id: {world.sources[0][0]}\n    block-allow-list: own\n"
+        + ("    expression-filters: [gone]\n" if condition else "")
+        + f"block-allow-list: {{own: {{do-dbs: [{task}]}}}}\n"
+        + (rules if condition else "")
+    )
+
+
+def update(world: World, task: str, condition: str) -> None:
+    text = file(world, task, condition)
+    answer = world.cluster.dmctl("update-task", world.cluster.write(f"{task}.update.yaml", text)).json
+    assert answer["result"], answer
+    world.cluster.wait_replicating(task)
+
+
+def rows(server: Database, task: str, table: str = "some") -> list[tuple[object, ...]]:
+    return list(server.query(f"SELECT id, n, v FROM {task}.{table} ORDER BY id"))
+
+
+def test_an_expression_filter_comes_changes_and_goes(world: World) -> None:
+    """What rows it has left out by then, nobody asks of the target afterwards: the table stays loose. Its neighbour is
+    strict all the time."""
+    task, cluster, source = "rule_updates", world.cluster, world.sources[0][1]
+    source.execute(
+        f"CREATE DATABASE {task}",
+        *(f"CREATE TABLE {task}.{table} (id INT PRIMARY KEY, n INT, v INT)" for table in ("some", "all_")),
+        *(f"INSERT INTO {task}.{table} VALUES (1, 1, 0), (2, 2, 0), (3, 3, 0)" for table in ("some", "all_")),
+    )
+    cluster.start_task(file(world, task, ""))
+    cluster.wait_replicating(task)
+    update(world, task, "n = 3")
+    source.execute(f"INSERT INTO {task}.some VALUES (11, 1, 0), (13, 3, 0), (14, 4, 0), (15, 3, 0), (16, 3, 0)")
+    world.settle([task])
+    assert rows(world.target, task) == [(1, 1, 0), (2, 2, 0), (3, 3, 0), (11, 1, 0), (14, 4, 0)]
+    update(world, task, "n = 4")
+    source.execute(
+        f"INSERT INTO {task}.some VALUES (23, 3, 0), (24, 4, 0)",
+        f"UPDATE {task}.some SET v = 1",
+        f"DELETE FROM {task}.some WHERE id = 13",
+    )
+    world.settle([task])
+    kept = [(1, 1, 1), (2, 2, 1), (3, 3, 1), (11, 1, 1), (14, 4, 1), (23, 3, 1)]
+    assert rows(world.target, task) == kept
+    update(world, task, "")
+    source.execute(
+        f"UPDATE {task}.some SET v = 2",
+        f"DELETE FROM {task}.some WHERE id = 15",
+        f"INSERT INTO {task}.some VALUES (33, 3, 2), (34, 4, 2)",
+    )
+    world.settle([task])
+    kept = [(key, number, 2) for key, number, _ in kept] + [(33, 3, 2), (34, 4, 2)]
+    assert rows(world.target, task) == kept
+    # Over a restart, and behind a statement on the table.
+    cluster.dmctl("pause-task", task)
+    cluster.wait_paused(task)
+    source.execute(
+        f"ALTER TABLE {task}.some ADD COLUMN w INT",
+        f"UPDATE {task}.some SET v = 3",
+        f"DELETE FROM {task}.some WHERE id = 16",
+    )
+    cluster.dmctl("resume-task", task)
+    cluster.wait_replicating(task)
+    world.settle([task])
+    kept = [(key, number, 3) for key, number, _ in kept]
+    assert rows(world.target, task) == kept
+    # The other table has counts that prove its rows.
+    world.target.execute(f"DELETE FROM {task}.all_ WHERE id = 2")
+    source.execute(f"UPDATE {task}.all_ SET v = 1 WHERE id = 2")
+    [stopped] = cluster.wait_paused(task).values()
+    assert [code for code, _ in stopped.errors] == [40002]
+    cluster.dmctl("stop-task", task)
