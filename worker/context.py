@@ -36,7 +36,8 @@ class ChunkDispenser(Protocol):
 class RunningSnapshot:
     """A snapshot unit at work, as its readers reach it.
 
-    ``in_scope``: the statements that a chunk's fix-up cannot play and must not pass over. ``stop`` ends the
+    ``in_scope``: the statements that a chunk's fix-up cannot play and must not pass over; it raises what they stop the
+    copy with. ``stop`` ends the
     readers' streams and waits: a child of the unit's own.
     """
 

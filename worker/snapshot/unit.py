@@ -15,7 +15,6 @@ from proto.log import get_logger
 from worker.connection import Session, Side, coding, connect
 from worker.context import RunningSnapshot, SubTaskContext
 from worker.cutoff import ANSWER_SECONDS, session_until, until_stopped
-from worker.ddl.routed import RoutedScope
 from worker.ddl.tables import TableScope
 from worker.plan import TablePlan
 from worker.schema import read_tables
@@ -30,6 +29,7 @@ from worker.snapshot.reader import ReaderSpec, ReaderTask
 from worker.snapshot.records import StoredChunk
 from worker.snapshot.source import open_source
 from worker.snapshot.store import SnapshotStore
+from worker.snapshot.under_chunk import UnderChunk
 from worker.spark import TaskFailed
 from worker.table import Column, Table
 from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
@@ -105,7 +105,12 @@ class SnapshotUnit:
         gauge = self._gauge(dispenser, stop)
         context.registry.register_dispenser(
             RunningSnapshot(
-                config.task, self._source_id, context.epoch, dispenser, RoutedScope(self._scope), stop.child()
+                config.task,
+                self._source_id,
+                context.epoch,
+                dispenser,
+                UnderChunk(self._scope, config.task, self._source_id),
+                stop.child(),
             )
         )
         try:
