@@ -43,13 +43,21 @@ class Constant:
     text: str
 
 
-Mapping = PartitionId | AddPrefix | AddSuffix | Constant
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a transform computes of the row. ``item``: of its SELECT list, Spark SQL. The shard table has no such
+    column."""
+
+    item: str
+
+
+Mapping = PartitionId | AddPrefix | AddSuffix | Constant | Computed
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """One written column: index in the source table's row image (-1: of a Constant), its name at the target, its
-    mapping."""
+    """One written column: index in the source table's row image (-1: of a Constant or Computed), its name at the
+    target, its mapping."""
 
     index: int
     column: Column
@@ -59,6 +67,10 @@ class ColumnPlan:
     @property
     def is_constant(self) -> bool:
         return isinstance(self.mapping, Constant)
+
+    @property
+    def is_computed(self) -> bool:
+        return isinstance(self.mapping, Computed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,20 @@ class RowFilter:
     update_old: str = ""
     update_new: str = ""
     delete: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTransform:
+    """What a transform makes of a table's rows, but for the columns that it computes, which the plan has.
+
+    ``rule``: its name; ``filter``: Spark SQL that rows must meet, "" for none; ``given``: indexes into the table's
+    columns of those that its expressions name; ``has_star``: columns that it does not name pass through.
+    """
+
+    rule: str
+    filter: str
+    given: tuple[int, ...]
+    has_star: bool
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,6 +132,7 @@ class TablePlan:
     ``passed_over``, ``stops``: the kinds of row changes that an event filter drops, or stops before: the bits
     ``1 << ChangeKind``. ``filters``: which rows are passed over by their values at the source, before mapping.
     ``staged``: rows are decoded for the row stage (worker/rowstage), which makes of them what the target gets.
+    ``transform``: None where no transform is for the table.
     """
 
     shard: int
@@ -122,6 +149,7 @@ class TablePlan:
     stops: int = 0
     filters: tuple[RowFilter, ...] = ()
     staged: bool = False
+    transform: RowTransform | None = None
 
     @property
     def source_key(self) -> tuple[int, ...]:

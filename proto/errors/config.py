@@ -221,3 +221,11 @@ ID_OF_NOBODY = _define(
     message="{file}: no column mapping `partition id` makes the id {id}",
     workaround="Give the file that the task runs with, and an id as the target table has it.",
 )
+TRANSFORM_REFUSED = _define(
+    11013,
+    "transform-refused",
+    scope=Scope.CONFIG,
+    message="source {source}: transform {rule} cannot be used for {schema}.{table}: {reason}",
+    workaround="Correct projection and filter (Spark SQL over one row of the table; docs/rules.md, Transforms). With a "
+    "corrected task file: update-task, or stop-task and start-task.",
+)

@@ -117,6 +117,15 @@ COLUMN_IN_RULE = _define(
     workaround="The task stands right before the statement. Give the task a rule without that column by update-task, "
     f"then resume-task; or {_REPLACE}.",
 )
+TRANSFORMED_TABLE = _define(
+    50021,
+    "ddl-of-transformed-table",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} is for {table}, whose columns at the target are "
+    "those of transform {rule}: {reason}: {statement}",
+    workaround="The task stands right before the statement. Give the task a transform that fits by update-task, then "
+    f"resume-task; or {_REPLACE}.",
+)
 RENAME_REMAPS = _define(
     50013,
     "rename-remaps",

@@ -329,3 +329,12 @@ EXPRESSION_FAILED = _define(
     workaround="Nothing was written for these rows. Correct the expression with update-task, then resume-task; or, "
     "where one row's values are the cause, pass over its event with `dmctl binlog skip`, -b and exactly this place.",
 )
+TRANSFORM_FAILED = _define(
+    40075,
+    "transform-failed",
+    scope=Scope.SOURCE,
+    message="source {source}: transform {rule} of {schema}.{table} has no result for the row {key} at {position}: "
+    "{reason}",
+    workaround="Nothing was written for these rows. Correct the transform with update-task, then resume-task; or, where "
+    "one row's values are the cause, pass over its event with `dmctl binlog skip`, -b and exactly this place.",
+)

@@ -1,0 +1,1 @@
+"""Transforms: Spark SQL over one row, for what a table's rows become at the target."""

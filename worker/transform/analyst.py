@@ -1,0 +1,159 @@
+"""What Spark's analyzer says of a transform of one table: which columns pass, which are computed, and of what type.
+
+The only questions are to the driver's JVM, without a row. The answer hangs on the arguments alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+
+from worker.table import Column
+from worker.transform.session import ROW, relation
+from worker.transform.text import Refused, check_words, split_items
+from worker.transform.values import BadValue, arrow_type, computed_column
+
+_STAR = "*"
+_NAME = re.compile(r"[^\W\d]\w*")
+_MOST_NAME = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One column of the result: ``source``, of the columns given, under the name ``name``; or, where that is -1,
+    ``item`` of the SELECT list, of the type of ``column``."""
+
+    name: str
+    source: int
+    item: str = ""
+    column: Column | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """``given``: indexes of the columns that computed ones and the filter name; ``has_star``: other columns pass."""
+
+    outputs: tuple[Output, ...]
+    given: tuple[int, ...]
+    has_star: bool
+
+
+@lru_cache(maxsize=1024)
+def analysed(columns: tuple[Column, ...], projection: str, filter_: str) -> Analysis:
+    """``columns``: those of the source table that are written. Raises :class:`Refused`."""
+    items = split_items(projection) if projection.strip() else (_STAR,)
+    try:
+        return _Analyst(columns).analysis(items, filter_.strip())
+    except PySparkException as error:
+        raise Refused(said(error)) from error
+
+
+def said(error: PySparkException) -> str:
+    """Spark's own words, in one line."""
+    text = str(error).split("\n\nJVM stacktrace:")[0].split("== SQL")[0]
+    return " ".join(text.split())
+
+
+class _Analyst:
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self._columns = columns
+        if any(column.name.lower() == ROW for column in columns):
+            raise Refused(f"a column is named {ROW}")
+        fields = [pa.field(each.name, arrow_type(each) or pa.binary(), each.nullable) for each in columns]
+        self._rows = relation(pa.schema(fields).empty_table())
+        attributes = self._rows._jdf.queryExecution().analyzed().output()
+        self._places = {attributes.apply(at).exprId().id(): at for at in range(attributes.size())}
+        self._given: set[int] = set()
+
+    def analysis(self, items: tuple[str, ...], condition: str) -> Analysis:
+        if condition:
+            check_words(condition)
+            plan = self._rows.where(condition)._jdf.queryExecution().analyzed()
+            self._need(plan, "Filter", condition)
+            self._name(plan.condition(), condition)
+        if items.count(_STAR) > 1:
+            raise Refused("it holds * twice")
+        found: list[Output | None] = []
+        for item in items:
+            found += [None] if item == _STAR else self._outputs(item)
+        named = [output for output in found if output is not None]
+        taken = {output.name.lower() for output in named}
+        passing = {output.source for output in named}
+        rest = [
+            Output(column.name, at)
+            for at, column in enumerate(self._columns)
+            if at not in passing and column.name.lower() not in taken
+        ]
+        outputs: list[Output] = []
+        for output in found:
+            outputs += rest if output is None else [output]
+        _check(outputs)
+        return Analysis(tuple(outputs), tuple(sorted(self._given)), _STAR in items)
+
+    def _outputs(self, item: str) -> Iterator[Output]:
+        frame = self._rows.selectExpr(item)
+        plan = frame._jdf.queryExecution().analyzed()
+        self._need(plan, "Project", item)
+        listed, fields = plan.projectList(), frame.schema.fields
+        for at, field in enumerate(fields):
+            expression = listed.apply(at)
+            source = self._source(expression)
+            if source >= 0:
+                is_same = field.name.lower() == self._columns[source].name.lower()
+                yield Output(self._columns[source].name if is_same else field.name, source)
+                continue
+            if len(fields) > 1:
+                raise Refused(f"{item}: an expression makes one column")
+            self._name(expression, item)
+            yield Output(field.name, -1, item, self._typed(field, item))
+
+    def _typed(self, field: Any, item: str) -> Column:
+        if not _NAME.fullmatch(field.name) or len(field.name) > _MOST_NAME:
+            raise Refused(f"{item}: give the column a name with AS")
+        try:
+            return computed_column(field.name, field.dataType.simpleString(), nullable=field.nullable)
+        except BadValue as reason:
+            raise Refused(f"{item}: {reason}") from reason
+
+    def _source(self, expression: Any) -> int:
+        """Which column an expression is, under whatever name; -1: it is none."""
+        kind = expression.getClass().getSimpleName()
+        if kind == "Alias":
+            expression = expression.child()
+            kind = expression.getClass().getSimpleName()
+        return self._places[expression.exprId().id()] if kind == "AttributeReference" else -1
+
+    def _need(self, plan: Any, kind: str, text: str) -> None:
+        """Nothing but an expression over one row: no aggregate, window or generator."""
+        of = plan.getClass().getSimpleName(), plan.child().getClass().getSimpleName()
+        if of != (kind, "LocalRelation") or not plan.deterministic():
+            raise Refused(f"{text} is no expression over one row alone")
+
+    def _name(self, expression: Any, text: str) -> None:
+        """Remember the columns that an expression names."""
+        references = expression.references().toSeq()
+        for at in range(references.size()):
+            place = self._places[references.apply(at).exprId().id()]
+            column = self._columns[place]
+            if arrow_type(column) is None:
+                kind = f"{column.type_text} {column.charset}".strip()
+                raise Refused(f"{text} names {column.name}: columns of type {kind} can only pass as they are")
+            self._given.add(place)
+
+
+def _check(outputs: list[Output]) -> None:
+    names: set[str] = set()
+    sources: set[int] = set()
+    for output in outputs:
+        if output.name.lower() in names:
+            raise Refused(f"two columns are named {output.name}")
+        if output.source >= 0 and output.source in sources:
+            raise Refused(f"column {output.name} passes twice")
+        names.add(output.name.lower())
+        sources.add(output.source)

@@ -1,0 +1,117 @@
+"""The text of a transform: its SELECT list in pieces, and whether it says the same of a row each time. Pure.
+
+Only words are looked at; Spark's analyzer judges the rest. What is not known to depend on the row alone is refused: a
+list of what is allowed cannot forget a function. Source: Spark SQL Reference, "Built-in Functions", "Identifiers",
+"Literals".
+"""
+
+from __future__ import annotations
+
+import re
+
+_FUNCTION_WORDS = """
+    ABS ACOS ACOSH ADD_MONTHS ARRAY ARRAY_CONTAINS ARRAY_DISTINCT ARRAY_JOIN ARRAY_MAX ARRAY_MIN ARRAY_POSITION
+    ARRAY_REMOVE ARRAY_REPEAT ARRAY_SIZE ARRAY_SORT ARRAY_UNION ASCII ASIN ASINH ATAN ATAN2 ATANH BASE64 BETWEEN BIGINT
+    BIN BINARY BIT_COUNT BIT_LENGTH BOOLEAN BROUND BTRIM CARDINALITY CAST CBRT CEIL CEILING CHAR CHARACTER_LENGTH
+    CHAR_LENGTH CHR COALESCE CONCAT CONCAT_WS CONTAINS CONV CONVERT_TIMEZONE COS COSH COT CRC32 CSC DATE DATEADD
+    DATEDIFF DATE_ADD DATE_DIFF DATE_FORMAT DATE_FROM_UNIX_DATE DATE_PART DATE_SUB DATE_TRUNC DAY DAYNAME DAYOFMONTH
+    DAYOFWEEK DAYOFYEAR DECIMAL DECODE DEGREES DOUBLE ELEMENT_AT ELT ENCODE ENDSWITH EQUAL_NULL EXP EXPM1 EXTRACT
+    FACTORIAL FIND_IN_SET FLOAT FLOOR FORMAT_NUMBER FORMAT_STRING FROM_UTC_TIMESTAMP GETBIT GET_JSON_OBJECT GREATEST
+    HEX HOUR HYPOT IF IFNULL ILIKE IN INITCAP INSTR INT ISNAN ISNOTNULL ISNULL JSON_ARRAY_LENGTH LAST_DAY LCASE LEAST
+    LEFT LEN LENGTH LEVENSHTEIN LIKE LN LOCATE LOG LOG10 LOG1P LOG2 LOWER LPAD LTRIM LUHN_CHECK MAKE_DATE
+    MAKE_TIMESTAMP_NTZ MASK MD5 MINUTE MOD MONTH MONTHNAME MONTHS_BETWEEN NAMED_STRUCT NANVL NEGATIVE NEXT_DAY NULLIF
+    NULLIFZERO NUMERIC NVL NVL2 OCTET_LENGTH OVERLAY PARSE_URL PI PMOD POSITION POSITIVE POW POWER PRINTF QUARTER
+    RADIANS REGEXP REGEXP_COUNT REGEXP_EXTRACT REGEXP_EXTRACT_ALL REGEXP_INSTR REGEXP_LIKE REGEXP_REPLACE REGEXP_SUBSTR
+    REPEAT REPLACE REVERSE RIGHT RINT RLIKE ROUND RPAD RTRIM SEC SECOND SHA SHA1 SHA2 SHIFTLEFT SHIFTRIGHT
+    SHIFTRIGHTUNSIGNED SIGN SIGNUM SIN SINH SIZE SLICE SMALLINT SOUNDEX SPACE SPLIT SPLIT_PART SQRT STARTSWITH STRING
+    STRUCT SUBSTR SUBSTRING SUBSTRING_INDEX TAN TANH TIMESTAMPADD TIMESTAMPDIFF TINYINT TO_BINARY TO_CHAR TO_DATE
+    TO_JSON TO_NUMBER TO_TIMESTAMP_NTZ TO_UTC_TIMESTAMP TRANSLATE TRIM TRUNC TRY_ADD TRY_CAST TRY_DIVIDE TRY_ELEMENT_AT
+    TRY_MOD TRY_MULTIPLY TRY_SUBTRACT TRY_TO_BINARY TRY_TO_DATE TRY_TO_NUMBER TYPEOF UCASE UNBASE64 UNHEX UNIX_DATE
+    UNIX_MICROS UNIX_MILLIS UNIX_SECONDS UPPER URL_DECODE URL_ENCODE VARCHAR WEEKDAY WEEKOFYEAR WHEN WIDTH_BUCKET
+    XPATH_STRING XXHASH64 HASH YEAR ZEROIFNULL
+"""
+_FUNCTIONS = frozenset(_FUNCTION_WORDS.split())
+"""Functions that depend on their arguments alone, and types with sizes."""
+
+_BEFORE_PARENTHESIS = frozenset("AND OR NOT IN IS CASE WHEN THEN ELSE LIKE BETWEEN EXCEPT AS ANY ALL FROM DIV".split())
+_REFUSED = frozenset(
+    "SELECT VALUES WITH OVER CURRENT_DATE CURRENT_TIMESTAMP CURRENT_TIME CURRENT_USER CURRENT_CATALOG CURRENT_DATABASE "
+    "CURRENT_SCHEMA CURRENT_TIMEZONE LOCALTIMESTAMP LOCALTIME SESSION_USER LATERAL".split()
+)
+_CLOCK_TEXTS = frozenset({"now", "today", "tomorrow", "yesterday"})
+_TOKEN = re.compile(
+    r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<name>`(?:[^`]|``)*`)|(?P<word>\w+)|(?P<space>\s+)"""
+    r"""|(?P<comment>--|/\*)|(?P<symbol>.)""",
+    re.DOTALL,
+)
+
+
+class Refused(Exception):
+    """Why a transform cannot be used; the text is for the user."""
+
+
+def split_items(projection: str) -> tuple[str, ...]:
+    """The items of a SELECT list. Raises :class:`Refused`."""
+    found: list[str] = []
+    depth = start = 0
+    for match in _TOKEN.finditer(projection):
+        sign = match["symbol"]
+        if sign is None:
+            continue
+        if sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif sign == "," and depth == 0:
+            found.append(projection[start : match.start()].strip())
+            start = match.end()
+    found.append(projection[start:].strip())
+    if not all(found):
+        raise Refused("an item of the projection is empty")
+    for item in found:
+        check_words(item)
+    return tuple(found)
+
+
+def check_words(text: str) -> None:
+    """Raises :class:`Refused` for what is not known to be an expression over one row alone."""
+    depth = 0
+    kept = [match for match in _TOKEN.finditer(text) if match["space"] is None]
+    for at, match in enumerate(kept):
+        before = kept[at - 1] if at else None
+        behind = kept[at + 1] if at + 1 < len(kept) else None
+        if match["comment"]:
+            raise Refused("it holds a comment")
+        if match["text"] and match["text"][1:-1].strip().lower() in _CLOCK_TEXTS:
+            raise Refused(f"{match['text']} as a date says something else each day: compare with another text")
+        if match["symbol"]:
+            depth = _checked_symbol(match["symbol"], depth)
+        elif match["name"] and behind is not None and behind["symbol"] == "(":
+            raise Refused(f"{match['name']} is used as a function")
+        elif match["word"]:
+            _check_word(match, before, behind)
+    if depth:
+        raise Refused("a parenthesis is not closed")
+
+
+def _checked_symbol(sign: str, depth: int) -> int:
+    if sign in "'\"`":
+        raise Refused("a quote has no end")
+    if sign in ";@?$#\\" or sign == ":":
+        raise Refused(f"it holds {sign!r}")
+    depth += (sign in "([{") - (sign in ")]}")
+    if depth < 0:
+        raise Refused("a parenthesis is closed that was not opened")
+    return depth
+
+
+def _check_word(match: re.Match[str], before: re.Match[str] | None, behind: re.Match[str] | None) -> None:
+    word = match["word"].upper()
+    if behind is not None and behind["text"] is not None and behind.start() == match.end() and word == "R":
+        raise Refused("it holds a raw text")
+    is_part = before is not None and before["symbol"] == "."
+    if behind is not None and behind["symbol"] == "(":
+        if is_part or (word not in _FUNCTIONS and word not in _BEFORE_PARENTHESIS):
+            raise Refused(f"the function {word} is not known to depend on the row alone")
+    elif word in _REFUSED:
+        raise Refused(f"{word} is no part of an expression over one row")
