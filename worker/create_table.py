@@ -10,6 +10,8 @@ What is not named below is passed through as the server printed it.
 * What routes extract from names comes as columns of its own.
 * AUTO_INCREMENT goes: ids come from the sources. A `partition id` column becomes BIGINT; a CHAR or VARCHAR
   column with a prefix or suffix becomes longer by it.
+* Of a table with a transform only what is of columns that pass is left: keys, checks and generated columns that name
+  another one go. What is computed comes behind.
 * Collations are written out: a charset's default collation differs between servers and versions. One that the
   target lacks is replaced (:func:`stand_ins`).
 * Storage options and partitions go: they were chosen for one shard. The engine is InnoDB, for the target must
@@ -20,12 +22,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from worker.connection import quote_name
-from worker.plan import AddPrefix, AddSuffix, ColumnPlan, Constant, PartitionId
+from worker.plan import AddPrefix, AddSuffix, ColumnPlan, Computed, Constant, PartitionId
 from worker.table import Column
 
 _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
@@ -139,21 +141,25 @@ def merged_create_table(
     target: str,
     collation: str,
     replaced: Mapping[str, str] = MappingProxyType({}),
+    *,
+    transformed: bool = False,
 ) -> str:
     """The statement that makes the target table unless it exists.
 
     ``columns``: of the shard table; ``written``: its plan's; ``target``: quoted name; ``collation``: the shard
-    table's default; ``replaced``: collations that the target lacks and what stands in for each.
+    table's default; ``replaced``: collations that the target lacks and what stands in for each; ``transformed``: not
+    every column of the shard table may pass.
 
     Raises :class:`UnreadableCreateTable`.
     """
     parsed = parse_create_table(statement)
     by_name = {column.name: column for column in columns}
-    plans = {column.column.name: column for column in written}
-    renamed = {plan.column.name: plan.target_name for plan in written if plan.target_name != plan.column.name}
+    plans = {column.column.name: column for column in written if not column.is_computed}
+    renamed = {plan.column.name: plan.target_name for plan in plans.values() if plan.target_name != plan.column.name}
+    gone = {name for name, column in by_name.items() if transformed and name not in plans and not column.generated}
     items: list[str] = []
     for item in parsed.items:
-        if _FOREIGN_KEY.match(_masked(item)):
+        if _FOREIGN_KEY.match(_masked(item)) or (gone and _names_any(item, gone)):
             continue
         own = _IDENTIFIER.match(item)
         check = _CHECK.match(_masked(item))
@@ -164,6 +170,7 @@ def merged_create_table(
                 raise UnreadableCreateTable(f"column {name} is not among the table's columns")
             text = _column_item(item, own.end(), by_name[name], plans.get(name), replaced)
         items.append(_rename(text, renamed) if renamed else text)
+    items += (_computed_item(plan) for plan in written if plan.is_computed)
     items += (f"{quote_name(plan.target_name)} {CONSTANT_TYPE} NOT NULL" for plan in written if plan.is_constant)
     default = replaced.get(collation, collation)
     options = f"ENGINE=InnoDB DEFAULT CHARSET={default.split('_', 1)[0]} COLLATE={default}"
@@ -177,7 +184,7 @@ def widened_type(plan: ColumnPlan) -> str:
     """The target's COLUMN_TYPE that holds every mapped value of the column."""
     column = plan.column
     match plan.mapping:
-        case None | Constant():
+        case None | Constant() | Computed():
             return column.type_text
         case PartitionId():
             return "bigint unsigned" if column.unsigned else "bigint"
@@ -228,6 +235,18 @@ def _column_item(item: str, at: int, column: Column, plan: ColumnPlan | None, re
     if found is not None and found.group(1) in replaced:
         item = item[: found.start(1)] + replaced[found.group(1)] + item[found.end(1) :]
     return item
+
+
+def _names_any(item: str, names: Collection[str]) -> bool:
+    """Whether an item is of one of the columns, or names it."""
+    found = (match.group() for match in _QUOTED.finditer(item))
+    return any(text.startswith("`") and text[1:-1].replace("``", "`") in names for text in found)
+
+
+def _computed_item(plan: ColumnPlan) -> str:
+    column = plan.column
+    charset = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.collation else ""
+    return f"{quote_name(plan.target_name)} {column.type_text}{charset}{'' if column.nullable else ' NOT NULL'}"
 
 
 def _rename(item: str, renamed: dict[str, str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from worker.create_table import widened_type
-from worker.plan import ColumnPlan, Constant, PartitionId
+from worker.plan import ColumnPlan, Computed, Constant, PartitionId
 from worker.table import FIXED_BINARY, Column, ValueKind
 
 _BASE = re.compile(r"[a-z]+")
@@ -49,9 +49,27 @@ def misfit(plan: ColumnPlan, target: Column) -> str | None:
     needed = widened_type(plan)
     if isinstance(plan.mapping, PartitionId):
         return None if base_type(target.type_text) == "bigint" else f"{needed} is needed for `partition id`"
+    if isinstance(plan.mapping, Computed):
+        return None if _holds_computed(source, target) else f"{needed} is computed, {target.type_text} at the target"
     if _holds(source, needed, target):
         return None
     return f"{needed} at the source, {target.type_text} at the target"
+
+
+def _holds_computed(source: Column, target: Column) -> bool:
+    """What is out of range is refused there: what counts is that nothing is rounded or cut."""
+    match (source.kind, target.kind):
+        case (ValueKind.INTEGER, ValueKind.INTEGER):
+            return True
+        case (ValueKind.DECIMAL, ValueKind.DECIMAL):
+            return _scale(source.type_text) <= _scale(target.type_text)
+        case _:
+            return _holds(source, source.type_text, target)
+
+
+def _scale(type_text: str) -> int:
+    found = _SIZES.search(type_text)
+    return int(found.group(2) or 0) if found else 0
 
 
 def _holds(source: Column, needed: str, target: Column) -> bool:

@@ -24,6 +24,8 @@ from worker.relay.subscription import Limit
 from worker.replicate.board import LaneBoard, Place
 from worker.replicate.meeting import MeetingPlace
 from worker.replicate.stream import Stream
+from worker.transform.client import failed_to_answer
+from worker.transform.evaluator import evaluate
 from worker.unit import StopSignal
 
 _LOCATE_SECONDS = 600.0
@@ -233,6 +235,15 @@ class LaneService(relay_pb2_grpc.RelayServicer):
     def ReportLane(self, request: relay_pb2.LaneReport, context: grpc.ServicerContext) -> relay_pb2.ReportAck:
         running = self._replicate(request.who)
         return relay_pb2.ReportAck(stop=running is None or running.board.report(request))
+
+    def Evaluate(self, request: relay_pb2.EvaluateRequest, context: grpc.ServicerContext) -> relay_pb2.EvaluateResponse:
+        who = request.who
+        if self._snapshot(who) is None and self._replicate(who) is None:
+            raise errors.replicate.FENCED(task=who.task, source=who.source, epoch=who.epoch)
+        try:
+            return evaluate(request)
+        except Exception as error:  # Py4J's and sockets' errors alike: the JVM does not answer
+            raise failed_to_answer(error) from error
 
     def TakeChunk(
         self, request: relay_pb2.TakeChunkRequest, context: grpc.ServicerContext

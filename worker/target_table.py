@@ -168,7 +168,15 @@ def _create(target: Session, plan: TablePlan, described: Creation) -> str:
     statement, collation = described.text, described.collation
     replaced = _replaced(target, plan, collation)
     try:
-        creation = merged_create_table(statement, plan.table.columns, plan.columns, _quoted(plan), collation, replaced)
+        creation = merged_create_table(
+            statement,
+            plan.table.columns,
+            plan.columns,
+            _quoted(plan),
+            collation,
+            replaced,
+            transformed=plan.transform is not None,
+        )
     except UnreadableCreateTable as error:
         raise _refused(plan, str(error), 0, statement) from error
     ensure_schema(target, plan.target_schema)

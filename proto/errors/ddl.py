@@ -123,8 +123,8 @@ TRANSFORMED_TABLE = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} is for {table}, whose columns at the target are "
     "those of transform {rule}: {reason}: {statement}",
-    workaround="The task stands right before the statement. Give the task a transform that fits by update-task, then "
-    f"resume-task; or {_REPLACE}.",
+    workaround="The task stands right before the statement. Pass over it with `dmctl binlog skip` where the target "
+    f"needs nothing of it, then resume-task; or {_REPLACE}.",
 )
 RENAME_REMAPS = _define(
     50013,

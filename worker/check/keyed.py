@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from proto import worker_pb2 as pb
 from worker.connection import Session, quote_name
-from worker.plan import AddPrefix, AddSuffix, ColumnPlan, Constant, PartitionId, TablePlan
+from worker.plan import AddPrefix, AddSuffix, ColumnPlan, Computed, Constant, PartitionId, TablePlan
 from worker.table import Column, Table, ValueKind
 from worker.target_table import find_target
 
@@ -82,7 +82,7 @@ class KeyColumn:
                 return text + affix.encode().hex().upper()
             case Constant(text=extracted):
                 return extracted.encode().hex().upper()
-            case None:
+            case None | Computed():  # which no key has
                 return text
 
     def unmapped(self, text: str) -> str | None:
@@ -99,7 +99,7 @@ class KeyColumn:
                 return text[: len(text) - len(put)] if text.endswith(put) else None
             case Constant():
                 return None
-            case None:
+            case None | Computed():
                 return text
 
     def literal(self, text: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from worker.binlog.charsets import affix_bytes
 from worker.connection import quote_name
-from worker.plan import AddPrefix, ColumnPlan, Constant, PartitionId
+from worker.plan import AddPrefix, ColumnPlan, Computed, Constant, PartitionId
 from worker.schema import select_expression
 from worker.table import Column, ValueKind
 
@@ -160,6 +160,8 @@ def _texts(item: ColumnPlan, target: Column) -> tuple[str, str]:
         return f"X'{item.mapping.text.encode().hex()}'", _utf8(quote_name(target.name))
     if isinstance(item.mapping, PartitionId):
         raise NotComparable(f"column {item.target_name}: `partition id` of a text")
+    if isinstance(item.mapping, Computed):
+        raise NotComparable(f"column {item.target_name} is computed")
     affix = affix_bytes(item.mapping.text, item.column.charset if same else "utf8mb4")
     if affix is None:
         raise NotComparable(f"column {item.target_name}: {item.mapping.text!r} in {item.column.charset}")

@@ -14,7 +14,7 @@ from worker.binlog.charsets import affix_bytes
 from worker.binlog.literal import RowWriter, literal
 from worker.compare.canonical import NotComparable, same_charset
 from worker.connection import quote_name
-from worker.plan import AddPrefix, ColumnPlan, Constant, PartitionId, TablePlan
+from worker.plan import AddPrefix, ColumnPlan, Computed, Constant, PartitionId, TablePlan
 from worker.rows import Literals
 from worker.schema import select_expression, select_written
 from worker.table import Column, Table, ValueKind
@@ -62,7 +62,7 @@ class KeyReader:
 def unmapped(item: ColumnPlan, text: bytes | None) -> bytes | None:
     """The source's text of a mapped one; None when the mapping makes no such value."""
     match item.mapping:
-        case None:
+        case None | Computed():  # which no key has
             return text
         case PartitionId(prefix=prefix, bits=bits):
             value = int(text or b"-1")

@@ -56,6 +56,8 @@ def compared_table(
     if plan.filters:
         rules = ", ".join(rule.rule for rule in plan.filters)
         return NotCompared(plan, f"expression filters pass rows over by their values at the time ({rules})")
+    if plan.transform is not None:
+        return NotCompared(plan, f"transform {plan.transform.rule} makes other rows of its rows")
     if not is_versioned(plan.table):
         return NotCompared(plan, f"its engine, {plan.table.engine}, has no consistent reads")
     if target is None:

@@ -278,6 +278,8 @@ class Actor:
             plan = self._planned(shard.number, Tracked(table, creation))
             if _mappings(before) != _mappings(plan):
                 raise self._remaps(shard, name, "its ids would be mapped otherwise than those before")
+            if before.transform != plan.transform or _names(before) != _names(plan):
+                raise self._remaps(shard, name, "another transform would hold for its rows")
             if before.filters != plan.filters:
                 raise self._remaps(shard, name, "other expression filters would hold for its rows")
             if plan.target != shard.target:
@@ -332,6 +334,10 @@ class Actor:
 
 def _pair(target: TargetTable | None) -> tuple[str, str] | None:
     return target.names if target is not None else None
+
+
+def _names(plan: TablePlan) -> list[str]:
+    return [column.target_name for column in plan.columns]
 
 
 def _mappings(plan: TablePlan) -> dict[str, object]:

@@ -20,6 +20,7 @@ from worker.ddl.shape import Changing, changed_columns, drawn_column, lost_names
 from worker.ddl.statement import CreateTable, Ddl
 from worker.ddl.tables import TableName
 from worker.ddl.tabletext import TableText, table_text
+from worker.ddl.transformed import beyond_transform
 from worker.ddl.tracker import Tracked, Tracker
 from worker.ddl.work import Work
 from worker.plan import TablePlan, TargetTable
@@ -40,7 +41,7 @@ def check_meaning(
     statement: Statement, ddl: Ddl, plan: TablePlan, creation: Creation, refusal: Callable[..., ShardmergeError]
 ) -> None:
     """Whether ``ddl``'s names and values are the same at the target. Pure. Raises what ``refusal`` makes of
-    CHECK_BY_NAME, VALUES_DRAWN, MAPPED_COLUMN and COLUMN_IN_RULE."""
+    CHECK_BY_NAME, VALUES_DRAWN, MAPPED_COLUMN, COLUMN_IN_RULE and TRANSFORMED_TABLE."""
     table = plan.table.full_name
     if named_checks(ddl, index_names(creation) or ()):
         raise refusal(errors.ddl.CHECK_BY_NAME, table=table)
@@ -50,6 +51,8 @@ def check_meaning(
     for column in plan.columns:
         if column.mapping is not None and column.column.name.lower() in changed:
             raise refusal(errors.ddl.MAPPED_COLUMN, column=column.column.name, table=table)
+    if plan.transform is not None and (reason := beyond_transform(ddl, plan)):
+        raise refusal(errors.ddl.TRANSFORMED_TABLE, table=table, rule=plan.transform.rule, reason=reason)
     lost = lost_names(ddl)
     for rule in plan.filters:
         for column in (plan.columns[slot].column.name for slot in rule.columns):

@@ -77,7 +77,7 @@ def changes_of(
             if now.target_name != old.target_name:
                 changes.append(Moves(old, fresh))
             else:
-                if (now.columns, now.key) != (old.columns, old.key):
+                if (now.columns, now.key, now.transform) != (old.columns, old.key, old.transform):
                     changes.append(Remaps(old, now))
                 after.append(now)
                 continue

@@ -39,8 +39,10 @@ from worker.replicate.target import ApplySettings
 from worker.rows import RowChange
 from worker.rowstage.server import Judge
 from worker.rowstage.stage import RowStage
+from worker.rowstage.waiting import Waiting
 from worker.snapshot.handover import Handover
 from worker.spark import TaskBody, TaskDone, TaskOutcome, TaskStopped
+from worker.transform.client import Asker
 
 log = get_logger()
 
@@ -138,9 +140,12 @@ class _Lane:
             bucket=Bucket(index, spec.lanes),
             filters=True,
         )
-        self._stage = RowStage(Judge(spec.apply.target, spec.apply.meta_schema), Bucket(index, spec.lanes))
+        self._asker = Asker(spec.address, self._who)
+        judge = Judge(spec.apply.target, spec.apply.meta_schema)
+        self._stage = RowStage(judge, Bucket(index, spec.lanes), self._asker)
         self._stage.set_plans(spec.plans)
         self._batch = self._new_batch()
+        self._waiting = Waiting.nobody()
         self._skipped: list[SkippedRow] = []
         self._call: grpc.Call | None = None
         self._file = ""
@@ -192,6 +197,7 @@ class _Lane:
         self._log.close()
         self._writer.close()
         self._stage.close()
+        self._asker.close()
         self._channel.close()
 
     def _first_offset(self, found: Checkpoint) -> RelayOffset:
@@ -235,11 +241,15 @@ class _Lane:
     def _next_frame(self) -> relay_pb2.RelayFrame | None:
         """None when rows wait for their commit and nothing has come by then."""
         self._reporter.enter(LanePhase.READING)
-        wait = None if self._batch.is_empty else max(self._eager_at - time.monotonic(), 0.0)
+        wait = None if self._is_empty else max(self._eager_at - time.monotonic(), 0.0)
         item = self._frames.get(wait)
         if isinstance(item, ShardmergeError):
             raise item
         return item
+
+    @property
+    def _is_empty(self) -> bool:
+        return self._batch.is_empty and not self._waiting.changes
 
     def _expect(self, relay_id: str) -> None:
         if relay_id != self._spec.relay_id:
@@ -293,6 +303,7 @@ class _Lane:
 
     def _take_singly(self, events: bytes, skip: int, block: relay_pb2.Block, passed_over: frozenset[int]) -> None:
         """Row by row: those that the snapshot holds are left out, those of events to be ``passed_over`` recorded."""
+        self._settle_waiting()  # what came before them
         file = self._batch.file = block.end_position.file
         changes, unread = self._decoder.decode_around(events, skip, passed_over)
         changes, unmapped = self._stage.settle(
@@ -314,9 +325,24 @@ class _Lane:
 
     def _settle(self, events: bytes) -> None:
         """Take what the row stage leaves of the changes that the decoder gave to it."""
+        if self._stage.gathers:
+            own = self._stage.own(self._batch.take_staged())
+            file = self._batch.file
+            self._waiting.add((change, SourcePosition(file, _end_of(change, events))) for change in own)
+            if self._waiting.is_full:
+                self._settle_waiting()
+            return
         changes, _ = self._stage.settle(self._batch.take_staged(), lambda change: _end_of(change, events))
         for change in changes:
             self._batch.add(change, _end_of(change, events))
+
+    def _settle_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, Waiting.nobody()
+        if not waiting.changes:
+            return
+        for (change, place) in self._stage.settled(waiting.changes, waiting.places):
+            self._batch.file = place.file
+            self._batch.add(change, place.pos)
 
     def _read(self, block: relay_pb2.Block) -> bytes:
         start, end = RelayOffset.from_proto(block.start), RelayOffset.from_proto(block.end)
@@ -382,11 +408,11 @@ class _Lane:
         now = time.monotonic()
         # A row may be followed by hours of backlog that is other lanes': it does not wait for that.
         old = now - self._committed_at >= _CHECKPOINT_SECONDS
-        if not batch.is_empty:
+        if not self._is_empty:
             # An empty queue is not yet dry input: on a busy machine the feeder brings block after block just too late,
             # and a lane that commits each alone falls behind for ever. So it gathers as long as its last commit took.
             eager = dry and now >= self._eager_at
-            if eager or old or batch.rows >= spec.batch_rows or batch.size >= spec.batch_bytes:
+            if eager or old or batch.rows + len(self._waiting.changes) >= spec.batch_rows or batch.size >= spec.batch_bytes:
                 self._commit()
         elif self._next is not self._committed and old:
             # A lane without rows still moves, so that a restart never re-reads hours.
@@ -395,6 +421,7 @@ class _Lane:
     def _commit(self) -> None:
         self._reporter.enter(LanePhase.COMMITTING)
         began_at = time.monotonic()
+        self._settle_waiting()
         hooks.reach(f"lane{self._index}.commit")
         following = replace(self._next, seq=self._committed.seq + 1)
         applied_at = self._writer.commit(self._batch, following, self._skipped)

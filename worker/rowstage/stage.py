@@ -7,19 +7,22 @@ none, do not come here, but for those that share their target with one that does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from proto.errors import ShardmergeError
 from worker.binlog.values import ColumnCodec
 from worker.ddl.tables import TableName
 from worker.plan import TablePlan
+from worker.position import SourcePosition
 from worker.replicate.placement import Bucket, crc_seed, lane_of
 from worker.rows import ChangeKind, Literals, RowChange
 from worker.rowstage.drops import RowDrops, evaluated_here, row_drops
 from worker.rowstage.literal import text_of_literal
 from worker.rowstage.server import Judge, Unevaluated, failed
+from worker.rowstage.transformed import TableView, as_read
 from worker.table import Column
+from worker.transform.client import Asking, asked_nobody
 
 Place = Callable[[RowChange], object]
 """Where a change's event ends, for messages."""
@@ -27,32 +30,49 @@ Place = Callable[[RowChange], object]
 
 def as_decoded(plan: TablePlan) -> TablePlan:
     """The plan by which rows for the stage are decoded: no column is mapped. Filters that need no server stay."""
+    if plan.transform is not None:
+        return as_read(plan)
     columns = tuple(replace(column, mapping=None) for column in plan.columns)
     return replace(plan, columns=columns, staged=True, filters=plan.filters if evaluated_here(plan) else ())
 
 
+def needs_stage(plan: TablePlan) -> bool:
+    """Whether the rules of the plan are more than the decoder does alone."""
+    return plan.transform is not None or not evaluated_here(plan)
+
+
 def staged_targets(plans: Iterable[TablePlan]) -> frozenset[str]:
     """The targets whose rows go through the stage."""
-    return frozenset(plan.target_name for plan in plans if not evaluated_here(plan))
+    return frozenset(plan.target_name for plan in plans if needs_stage(plan))
 
 
 class TableStage:
-    """The rules of one table. Raises the mapping's errors and EXPRESSION_FAILED; one thread at a time."""
+    """The rules of one table. Raises the mapping's errors, EXPRESSION_FAILED and TRANSFORM_FAILED; one thread at a
+    time."""
 
-    def __init__(self, plan: TablePlan, judge: Judge) -> None:
+    def __init__(self, plan: TablePlan, judge: Judge, asking: Asking = asked_nobody) -> None:
         self.plan = plan
+        self._view = TableView(plan, asking) if plan.transform is not None else None
         self._judge = judge
         self._mapped = [
             (slot, ColumnCodec(plan.table, column.column, slot, -1, column.mapping, plan.source))
             for slot, column in enumerate(plan.columns)
-            if column.mapping is not None
+            if column.mapping is not None and not column.is_computed
         ]
         self._drops: RowDrops | None = row_drops(plan)
         self._slots = tuple(sorted({slot for rule in plan.filters for slot in rule.columns}))
         self._columns: tuple[Column, ...] = tuple(plan.columns[slot].column for slot in self._slots)
 
     def mapped(self, row: Literals) -> Literals:
-        """A row's literals as the target gets them."""
+        """A decoded row's literals as the target gets them; NULL for what a transform computes."""
+        return self._mapping(row if self._view is None or not row else self._view.passed(row))
+
+    def images(self, rows: Sequence[Literals], place: Callable[[int], object]) -> list[Literals | None]:
+        """Decoded rows as the target gets them; None: a transform's filter leaves the row out. ``place``: of a row."""
+        seen = rows if self._view is None else self._view.seen(rows, place)
+        return [None if row is None else self._mapping(row) for row in seen]
+
+    def _mapping(self, row: Literals) -> Literals:
         if not self._mapped or not row:
             return row
         values = list(row)
@@ -61,7 +81,9 @@ class TableStage:
         return tuple(values)
 
     def key(self, row: Literals) -> Literals:
-        """A row's key as the target gets it."""
+        """A decoded row's key as the target gets it."""
+        if self._view is not None:
+            row = self._view.passed(row)
         codecs = dict(self._mapped)
         return tuple(
             codecs[slot].of_text(text_of_literal(row[slot]), True) if slot in codecs else row[slot]
@@ -77,7 +99,43 @@ class TableStage:
         elif rules:
             answers = self._asked(rules, found, lambda _: "a chunk of its history")
             found = [row for row, said in zip(found, answers, strict=True) if not any(said)]
-        return [self.mapped(row) for row in found]
+        seen = self.images(found, lambda _: "a chunk of its history")
+        return [row for row in seen if row is not None]
+
+    def results(self, changes: Sequence[RowChange], place: Place) -> list[RowChange | None]:
+        """Changes as the target gets them; None: it gets nothing of it.
+
+        A transform's filter makes a view: an update that brings a row into it is an INSERT, one that takes a row out
+        of it a DELETE.
+        """
+        rows: list[Literals] = []
+        owners: list[RowChange] = []
+        for change in changes:
+            sides = [image for image in (change.before, change.after) if image]
+            rows += sides
+            owners += [change] * len(sides)
+        seen = iter(self.images(rows, lambda at: place(owners[at])))
+        result: list[RowChange | None] = []
+        for change in changes:
+            before = next(seen) if change.before else ()
+            after = next(seen) if change.after else ()
+            result.append(self._result(change, before or (), after or ()))
+        return result
+
+    def _result(self, change: RowChange, before: Literals, after: Literals) -> RowChange | None:
+        if not before and not after:
+            return None
+        kind = ChangeKind.INSERT if not before else ChangeKind.DELETE if not after else ChangeKind.UPDATE
+        return RowChange(
+            change.byte,
+            change.event,
+            kind,
+            self.plan,
+            before,
+            after,
+            change.source_key_before if before else (),
+            change.source_key_after if after else (),
+        )
 
     def dropped(self, changes: Sequence[RowChange], place: Place) -> list[bool]:
         """Which changes the server says are passed over. (Others the decoder has left out already.)"""
@@ -127,8 +185,9 @@ class TableStage:
 class RowStage:
     """A lane's stage: of all its tables that go through it."""
 
-    def __init__(self, judge: Judge, bucket: Bucket) -> None:
+    def __init__(self, judge: Judge, bucket: Bucket, asking: Asking = asked_nobody) -> None:
         self._judge = judge
+        self._asking = asking
         self._bucket = bucket
         self._targets: frozenset[str] = frozenset()
         self._tables: dict[TableName, TableStage] = {}
@@ -146,8 +205,21 @@ class RowStage:
         """The plan by which the table's rows are decoded."""
         if plan.target_name not in self._targets:
             return plan
-        self._tables[plan.table.schema, plan.table.name] = TableStage(plan, self._judge)
+        self._tables[plan.table.schema, plan.table.name] = TableStage(plan, self._judge, self._asking)
         return as_decoded(plan)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether what comes together is better settled together: transforms are evaluated by another process."""
+        return any(table.plan.transform is not None for table in self._tables.values())
+
+    def own(self, changes: Sequence[RowChange]) -> list[RowChange]:
+        """Those that are of the bucket; all are of tables that go through the stage."""
+        return [
+            change
+            for change in changes
+            if self._is_own(self._tables[change.plan.table.schema, change.plan.table.name], change)
+        ]
 
     def settle(
         self, changes: Sequence[RowChange], place: Place, passed_over: Callable[[RowChange], bool] = lambda _: False
@@ -159,7 +231,6 @@ class RowStage:
         """
         own: list[RowChange] = []
         unread: list[tuple[RowChange, TablePlan, ShardmergeError]] = []
-        asked: dict[TableName, list[RowChange]] = {}
         for change in changes:
             if not change.plan.staged:
                 own.append(change)
@@ -173,18 +244,34 @@ class RowStage:
                     unread.append((change, table.plan, error))
             elif self._is_own(table, change):
                 own.append(change)
-                asked.setdefault(name, []).append(change)
-        gone: set[int] = set()
+        results = self._results(own, place)
+        return [change for change in results if change is not None], unread
+
+    def settled(
+        self, changes: Sequence[RowChange], places: Mapping[int, SourcePosition]
+    ) -> list[tuple[RowChange, SourcePosition]]:
+        """:meth:`settle` of the bucket's changes, each with its place; ``places``: by the identity of those given."""
+        results = self._results(changes, lambda change: places[id(change)])
+        return [
+            (result, places[id(change)])
+            for change, result in zip(changes, results, strict=True)
+            if result is not None
+        ]
+
+    def _results(self, changes: Sequence[RowChange], place: Place) -> list[RowChange | None]:
+        """What becomes of each one of the bucket's changes; those that do not go through the stage stay."""
+        asked: dict[TableName, list[RowChange]] = {}
+        for change in changes:
+            if change.plan.staged:
+                asked.setdefault((change.plan.table.schema, change.plan.table.name), []).append(change)
+        came: dict[int, RowChange | None] = {}
         for name, of_table in asked.items():
-            said = self._tables[name].dropped(of_table, place)
-            gone.update(id(change) for change, dropped in zip(of_table, said, strict=True) if dropped)
-        kept: list[RowChange] = []
-        for change in own:
-            if not change.plan.staged:
-                kept.append(change)
-            elif id(change) not in gone:
-                kept.append(_mapped(self._tables[change.plan.table.schema, change.plan.table.name], change))
-        return kept, unread
+            table = self._tables[name]
+            dropped = table.dropped(of_table, place)
+            left = [change for change, is_dropped in zip(of_table, dropped, strict=True) if not is_dropped]
+            came.update((id(change), None) for change in of_table)
+            came.update((id(change), result) for change, result in zip(left, table.results(left, place), strict=True))
+        return [came.get(id(change), change) for change in changes]
 
     def _is_own(self, table: TableStage, change: RowChange) -> bool:
         plan, bucket = table.plan, self._bucket

@@ -15,6 +15,7 @@ from worker.rules.event_filter import EventFilter
 from worker.rules.expression_filter import ExpressionFilters
 from worker.rules.online import OnlineNames
 from worker.rules.router import Route, Router
+from worker.rules.transform import Transforms
 from worker.table import Column, Table, ValueKind
 
 
@@ -29,6 +30,7 @@ class Rules:
     online: OnlineNames = field(default_factory=OnlineNames)
     events: EventFilter = field(default_factory=EventFilter)
     expressions: ExpressionFilters = field(default_factory=ExpressionFilters)
+    transforms: Transforms = field(default_factory=Transforms)
 
     @staticmethod
     def from_config(subtask: pb.SubTaskConfig) -> Rules:
@@ -41,6 +43,7 @@ class Rules:
             OnlineNames.from_config(subtask.task, subtask.online_ddl),
             EventFilter.from_config(subtask),
             ExpressionFilters.from_config(subtask),
+            Transforms.from_config(subtask),
         )
 
     def route(self, schema: str, table: str) -> Route | None:
@@ -73,8 +76,8 @@ class Rules:
 
         ``shard``: the number of the table among the subtask's. A key that the target cannot be
         addressed by (a column of it is generated) gives way to the next unique key, or to none. Raises what
-        :meth:`route`, :meth:`ColumnMapper.mappings` and :meth:`ExpressionFilters.of_table` raise, and ValueError for a
-        table that takes no part.
+        :meth:`route`, :meth:`ColumnMapper.mappings`, :meth:`ExpressionFilters.of_table` and :meth:`Transforms.of_table`
+        raise, and ValueError for a table that takes no part.
         """
         route = self.route(table.schema, table.name)
         if route is None:
@@ -85,10 +88,13 @@ class Rules:
             for index, column in enumerate(table.columns)
             if not column.generated
         )
-        key = _key(table, columns)
         filters = self.expressions.of_table(table, columns)
+        transformed = self.transforms.of_table(table, mappings, filtered=bool(filters))
+        if transformed is not None:
+            columns = transformed[1]
+        key = _key(table, columns)
         one_lane = _one_lane(table, columns, key)
-        constant = _constant(source, table, route)
+        constant = _constant(source, table, route, columns)
         if key:
             key += tuple(range(len(columns), len(columns) + len(constant)))
         columns += constant
@@ -107,6 +113,7 @@ class Rules:
             passed_over=rows.passed_over,
             stops=rows.stops,
             filters=filters,
+            transform=transformed[0] if transformed is not None else None,
         )
 
     def _reserved(self, schema: str) -> bool:
@@ -144,10 +151,10 @@ def check_partitions(plans: Iterable[TablePlan]) -> None:
 
 def _key(table: Table, columns: tuple[ColumnPlan, ...]) -> tuple[int, ...]:
     """The identifying key as indexes into ``columns``."""
-    place = {plan.index: at for at, plan in enumerate(columns)}
+    place = {plan.index: at for at, plan in enumerate(columns) if plan.index >= 0}
     if all(index in place for index in table.key):
         return tuple(place[index] for index in table.key)
-    by_name = {plan.column.name: at for at, plan in enumerate(columns)}
+    by_name = {plan.column.name: at for at, plan in enumerate(columns) if plan.index >= 0}
     for names in table.unique_keys:
         at = [by_name.get(name) for name in names]
         usable = tuple(each for each in at if each is not None and not columns[each].column.nullable)
@@ -156,9 +163,9 @@ def _key(table: Table, columns: tuple[ColumnPlan, ...]) -> tuple[int, ...]:
     return ()
 
 
-def _constant(source: str, table: Table, route: Route) -> tuple[ColumnPlan, ...]:
+def _constant(source: str, table: Table, route: Route, columns: tuple[ColumnPlan, ...]) -> tuple[ColumnPlan, ...]:
     """The columns that the route adds. Raises EXTRACT_CLASH."""
-    names = {column.name.lower() for column in table.columns}
+    names = {column.name.lower() for column in table.columns} | {column.target_name.lower() for column in columns}
     for extract in route.extracts:
         if extract.target_column.lower() in names:
             raise config.EXTRACT_CLASH(

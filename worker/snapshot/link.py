@@ -10,6 +10,7 @@ import grpc
 
 from proto import relay_pb2, relay_pb2_grpc, rpc
 from worker.position import RelayOffset, SourcePosition
+from worker.transform.client import Asker
 
 _ANSWER_SECONDS = 60.0
 _LOCATE_SECONDS = 660.0
@@ -42,6 +43,10 @@ class ReaderLink(Protocol):
         """The raw events from ``start`` up to ``until``."""
         ...
 
+    def evaluate(self, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+        """What a transform makes of rows (``who`` is filled in)."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -54,6 +59,7 @@ class GrpcLink:
         self._peer, self._address = f"worker at {address}", address
         self._channel = rpc.channel(address)
         self._stub = relay_pb2_grpc.RelayStub(self._channel)
+        self._asker = Asker(address, who)
 
     def take(self) -> relay_pb2.TakeChunkResponse:
         try:
@@ -87,5 +93,9 @@ class GrpcLink:
         except grpc.RpcError as error:
             raise rpc.coded_from_rpc(error, self._peer, self._address) from error
 
+    def evaluate(self, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+        return self._asker(request)
+
     def close(self) -> None:
+        self._asker.close()
         self._channel.close()

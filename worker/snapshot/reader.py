@@ -12,9 +12,8 @@ from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
 from worker.connection import Endpoint
 from worker.plan import TablePlan
-from worker.rowstage.drops import evaluated_here
 from worker.rowstage.server import Judge
-from worker.rowstage.stage import TableStage, as_decoded
+from worker.rowstage.stage import TableStage, as_decoded, needs_stage
 from worker.snapshot.changes import changes_between, only
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.fixup import fix_up, key_of
@@ -186,7 +185,7 @@ class _Reader:
         with self._loader.transaction(plan, chunk) as transaction:
             if transaction.done is not None:
                 return transaction.done
-            stage = None if evaluated_here(plan) else TableStage(plan, self._judge)
+            stage = TableStage(plan, self._judge, self._link.evaluate) if needs_stage(plan) else None
             with self._source.exact(plan, chunk, stage) as (position, batches):
                 for batch in batches:
                     transaction.add(batch)
@@ -196,7 +195,8 @@ class _Reader:
     def _load_fixed_up(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> Loaded:
         started = time.monotonic()
         # What filters say of a row is asked of the row as it is in the end, before mapping.
-        stage = TableStage(plan, self._judge) if any(rule.insert for rule in plan.filters) else None
+        has_rules = plan.transform is not None or any(rule.insert for rule in plan.filters)
+        stage = TableStage(plan, self._judge, self._link.evaluate) if has_rules else None
         read = plan if stage is None else as_decoded(plan)
         low, found, high = self._source.between_watermarks(read, chunk)
         start, end = self._link.locate(low), self._link.locate(high)

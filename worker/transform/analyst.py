@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from worker.table import Column
-from worker.transform.session import ROW, relation
+from worker.transform.session import relation
 from worker.transform.text import Refused, check_words, split_items
-from worker.transform.values import BadValue, arrow_type, computed_column
+from worker.transform.values import ROW, BadValue, arrow_type, computed_column
 
 _STAR = "*"
 _NAME = re.compile(r"[^\W\d]\w*")

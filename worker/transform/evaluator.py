@@ -11,8 +11,8 @@ from pyspark.sql.types import TimestampType
 
 from proto import relay_pb2
 from worker.transform.analyst import said
-from worker.transform.session import ROW, relation
-from worker.transform.values import BadValue, literal_of
+from worker.transform.session import relation
+from worker.transform.values import ROW, BadValue, literal_of
 
 
 def evaluate(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:

@@ -22,6 +22,9 @@ from worker.binlog.literal import escape_text
 from worker.rowstage.literal import text_of_literal
 from worker.table import Column, ValueKind
 
+ROW = "shardmerge_row"
+"""The column that numbers the rows of a batch."""
+
 Value = int | float | Decimal | str | bytes | bool | datetime.date | datetime.datetime | None
 
 _CHARSETS = {"utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "ascii": "ascii"}

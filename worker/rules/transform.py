@@ -1,0 +1,102 @@
+"""Transforms: what a table's rows become, as SQL over a row.
+
+The most specific rule holds for a table, as for routes. What its text means is the analyzer's answer
+(worker/transform/analyst.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proto import config_pb2 as pb
+from proto.config.selector import Selector, ranked, selector
+from proto.errors import ShardmergeError, config
+from worker.plan import ColumnPlan, Computed, Mapping, RowTransform
+from worker.table import Table
+from worker.transform.analyst import Analysis, analysed
+from worker.transform.text import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class TransformRule:
+    name: str
+    selector: Selector
+    projection: str
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transforms:
+    """Picklable; ``source`` is only for messages. Asks Spark's analyzer about tables that a rule is for."""
+
+    source: str = ""
+    rules: tuple[TransformRule, ...] = ()
+
+    @staticmethod
+    def from_config(subtask: pb.SubTaskConfig) -> Transforms:
+        """Raises ``config.PATTERN``."""
+        return Transforms(
+            subtask.source_id,
+            tuple(
+                TransformRule(
+                    rule.name,
+                    selector(
+                        subtask.task,
+                        f"transform {rule.name}",
+                        rule.schema_pattern,
+                        rule.table_pattern,
+                        subtask.case_sensitive,
+                    ),
+                    rule.projection.strip(),
+                    rule.filter.strip(),
+                )
+                for rule in subtask.transforms
+            ),
+        )
+
+    def of_table(
+        self, table: Table, mappings: dict[int, Mapping], *, filtered: bool
+    ) -> tuple[RowTransform, tuple[ColumnPlan, ...]] | None:
+        """The table's transform and the columns that are written by it; None: no rule is for the table.
+
+        ``mappings``: of columns, by index; ``filtered``: expression filters are for the table, too. Raises
+        ``config.TRANSFORM_REFUSED``, ``config.AMBIGUOUS_ROUTE``.
+        """
+        best = ranked(self.rules, table.schema, table.name).best
+        if not best:
+            return None
+        rule = best[0]
+        if len(best) > 1:
+            names = ", ".join(sorted(each.name for each in best))
+            raise self._refused(rule, table, f"transforms {names} are for it, and none is more specific")
+        if filtered:
+            raise self._refused(rule, table, "an expression filter is for it, too: say it in the transform's filter")
+        places = [index for index, column in enumerate(table.columns) if not column.generated]
+        try:
+            found = analysed(tuple(table.columns[at] for at in places), rule.projection, rule.filter)
+        except Refused as reason:
+            raise self._refused(rule, table, str(reason)) from reason
+        columns = tuple(_planned(found, table, places, mappings))
+        written = {column.index for column in columns}
+        for index in table.key:
+            if index not in written:
+                name = table.columns[index].name
+                raise self._refused(rule, table, f"column {name} of the key {table.key_name} has to pass as it is")
+        given = tuple(places[at] for at in found.given)
+        return RowTransform(rule.name, rule.filter, given, found.has_star), columns
+
+    def _refused(self, rule: TransformRule, table: Table, reason: str) -> ShardmergeError:
+        return config.TRANSFORM_REFUSED(
+            source=self.source, rule=rule.name, schema=table.schema, table=table.name, reason=reason
+        )
+
+
+def _planned(found: Analysis, table: Table, places: list[int], mappings: dict[int, Mapping]) -> list[ColumnPlan]:
+    columns: list[ColumnPlan] = []
+    for output in found.outputs:
+        if output.column is not None:
+            columns.append(ColumnPlan(-1, output.column, output.name, Computed(output.item)))
+            continue
+        at = places[output.source]
+        columns.append(ColumnPlan(at, table.columns[at], output.name, mappings.get(at)))
+    return columns

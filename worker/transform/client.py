@@ -1,0 +1,161 @@
+"""Transforms asked for: the end of lanes and chunk readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import grpc
+import pyarrow as pa
+
+from proto import errors, relay_pb2, relay_pb2_grpc, rpc
+from proto.errors import ShardmergeError
+from worker.plan import Computed, TablePlan
+from worker.rows import Literals
+from worker.transform.values import ROW, BadValue, Value, arrow_type, value_of
+
+_ROWS = 8192
+_BYTES = 4 << 20
+"""Of one question: well below what Spark keeps in a plan, and gRPC in a message."""
+_ANSWER_SECONDS = 300.0
+
+Computing = Sequence[Literals | None]
+"""For each row the literals of its computed columns; None for one that the filter leaves out."""
+
+
+class Asking(Protocol):
+    """A line to the worker's evaluator. Raises catalogue errors."""
+
+    def __call__(self, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse: ...
+
+
+class Asker:
+    """The line over gRPC. Close it."""
+
+    def __init__(self, address: str, who: relay_pb2.TaskIdentity) -> None:
+        self._address, self._who = address, who
+        self._channel: grpc.Channel | None = None
+
+    def __call__(self, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+        if self._channel is None:
+            self._channel = rpc.channel(self._address)
+        request.who.CopyFrom(self._who)
+        try:
+            return relay_pb2_grpc.RelayStub(self._channel).Evaluate(request, timeout=_ANSWER_SECONDS)
+        except grpc.RpcError as error:
+            raise rpc.coded_from_rpc(error, f"worker at {self._address}") from error
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _NoResult(Exception):
+    """``row``: the first that has none."""
+
+    row: int
+    reason: str
+
+
+class Transformer:
+    """The transform of one table. ``slots``: where its decoded rows have the columns that it names."""
+
+    def __init__(self, plan: TablePlan, slots: Sequence[int], asking: Asking) -> None:
+        assert plan.transform is not None  # noqa: S101 - for the type checker: only such plans come here
+        self._plan, self._transform = plan, plan.transform
+        self._asking = asking
+        self._columns = tuple(plan.table.columns[at] for at in plan.transform.given)
+        self._slots = tuple(slots)
+        self._items = [item.mapping.item for item in plan.columns if isinstance(item.mapping, Computed)]
+
+    def computed(
+        self, rows: Sequence[Literals], place: Callable[[int], object], key: Callable[[int], str]
+    ) -> Computing:
+        """For each decoded row. ``place``, ``key``: of a row, for messages. Raises TRANSFORM_FAILED and the line's."""
+        if not self._items and not self._transform.filter:
+            return [()] * len(rows)
+        found: list[Literals | None] = []
+        try:
+            for start, piece in _pieces(rows, self._slots):
+                found += self._answered(start, piece)
+        except _NoResult as why:
+            raise errors.replicate.TRANSFORM_FAILED(
+                source=self._plan.source,
+                rule=self._transform.rule,
+                schema=self._plan.table.schema,
+                table=self._plan.table.name,
+                key=key(why.row),
+                position=place(why.row),
+                reason=why.reason,
+            ) from why
+        return found
+
+    def _answered(self, start: int, rows: Sequence[Literals]) -> list[Literals | None]:
+        """``start``: the number of the first row. Raises :class:`_NoResult`."""
+        answer = self._asking(
+            relay_pb2.EvaluateRequest(
+                rows=self._as_arrow(start, rows), items=self._items, filter=self._transform.filter
+            )
+        )
+        if answer.refused:
+            if len(rows) == 1:
+                raise _NoResult(start, answer.refused)
+            # Which row it is, by halves.
+            half = len(rows) // 2
+            self._answered(start, rows[:half])
+            self._answered(start + half, rows[half:])
+            raise _NoResult(start, answer.refused)  # of all together only
+        width = len(self._items)
+        if len(answer.literals) != width * len(answer.passed):
+            raise AssertionError("values of an evaluation are missing")
+        found: list[Literals | None] = [None] * len(rows)
+        for at, row in enumerate(answer.passed):
+            found[row] = tuple(answer.literals[at * width : (at + 1) * width])
+        return found
+
+    def _as_arrow(self, start: int, rows: Sequence[Literals]) -> bytes:
+        columns: list[pa.Array] = [pa.array(range(len(rows)), pa.int32())]
+        names = [ROW]
+        for column, slot in zip(self._columns, self._slots, strict=True):
+            values: list[Value] = []
+            for at, row in enumerate(rows):
+                try:
+                    values.append(value_of(column, row[slot]))
+                except BadValue as reason:
+                    raise _NoResult(start + at, str(reason)) from reason
+            columns.append(pa.array(values, arrow_type(column)))
+            names.append(column.name)
+        table = pa.Table.from_arrays(columns, names=names)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+
+def _pieces(rows: Sequence[Literals], slots: Sequence[int]) -> list[tuple[int, Sequence[Literals]]]:
+    """(number of the first row, rows)."""
+    found: list[tuple[int, Sequence[Literals]]] = []
+    start = size = 0
+    for at, row in enumerate(rows):
+        own = sum(len(row[slot]) for slot in slots)
+        if at > start and (at - start == _ROWS or size + own > _BYTES):
+            found.append((start, rows[start:at]))
+            start, size = at, 0
+        size += own
+    if start < len(rows):
+        found.append((start, rows[start:]))
+    return found
+
+
+def asked_nobody(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+    """For stages whose plans have no transforms."""
+    raise errors.worker.INTERNAL(kind="evaluation", where="row stage", reason="nobody evaluates here")
+
+
+def failed_to_answer(error: Exception) -> ShardmergeError:
+    """The evaluator's own failure: not about the expressions."""
+    return errors.worker.SPARK_LOST(
+        reason=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    )
