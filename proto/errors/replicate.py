@@ -335,7 +335,7 @@ TRANSFORM_FAILED = _define(
     scope=Scope.SOURCE,
     message="source {source}: transform {rule} of {schema}.{table} has no result for the row {key} at {position}: "
     "{reason}",
-    workaround="Nothing was written for these rows. Correct the row at the source (changes too, before it is read), or "
-    "pass over its event with `dmctl binlog skip`, -b and exactly this place, then resume-task. Another transform makes "
-    "other rows of all: stop-task, then start-task with --remove-meta and an empty target table.",
+    workaround="Nothing was written for these rows. A row of the history: correct it at the source, then resume-task. "
+    "A change: pass over its event with `dmctl binlog skip`, -b and exactly this place, then resume-task. Another "
+    "transform makes other rows of all: stop-task, then start-task with --remove-meta and an empty target table.",
 )

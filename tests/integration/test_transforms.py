@@ -81,9 +81,7 @@ def become_the_same(source: Database, target: Database, position: str, directory
         cursor.executemany(insert.format("changed"), others)
         link.commit()
     config = subtask_config(target, threads=2, chunk_rows=100, position=position)
-    config.transforms.append(
-        pb.Transform(name="t", schema_pattern="shard_*", projection=PROJECTION, filter=CONDITION)
-    )
+    config.transforms.append(pb.Transform(name="t", schema_pattern="shard_*", projection=PROJECTION, filter=CONDITION))
     with LaneRig(source, target, directory, config) as rig:
         run = rig.begin(config)
         run.until_synced()
@@ -105,14 +103,15 @@ def become_the_same(source: Database, target: Database, position: str, directory
         assert not run.ended
         run.stop()
     assert 100 < len(expected) < 350
-    kept = "SELECT id FROM shard_1.old WHERE n > 0 OR v LIKE BINARY 'a%' ORDER BY id"
-    assert [row[0] for row in expected] == [row[0] for row in source.query(kept)]
-    simple = "SELECT id, n * 2, CONCAT(l, '-', e), CAST(u AS DECIMAL(21)) + 1, HEX(b), t FROM shard_1.old WHERE n > 0 OR v LIKE BINARY 'a%' ORDER BY id"
-    computed = "SELECT id, twice, `both`, more, b, renamed FROM shard_1.old ORDER BY id"
-    assert target.query(computed) == source.query(simple)
-    names = [row[0] for row in target.query("SHOW COLUMNS FROM shard_1.old")]
-    assert set(names) == {"id", "v", "twice", "third", "hour", "b", "both", "more", "f2", "kept", "renamed", "n", "d", "l",
-                          "at", "e", "u", "f", "extra"}  # fmt: skip
+    passing = "WHERE n > 0 OR v LIKE BINARY 'a%' ORDER BY id"
+    assert [row[0] for row in expected] == [row[0] for row in source.query(f"SELECT id FROM shard_1.old {passing}")]
+    simple = "id, n * 2, CONCAT(l, '-', e), CAST(u AS DECIMAL(21)) + 1, HEX(b), t"
+    assert target.query("SELECT id, twice, `both`, more, b, renamed FROM shard_1.old ORDER BY id") == source.query(
+        f"SELECT {simple} FROM shard_1.old {passing}"
+    )
+    names = {str(row[0]) for row in target.query("SHOW COLUMNS FROM shard_1.old")}
+    assert {"twice", "both", "renamed", "extra"} <= names
+    assert "t" not in names
 
 
 def seen(server: Database, table: str) -> list[tuple[object, ...]]:

@@ -20,7 +20,7 @@ from worker.binlog.charsets import affix_bytes, introducer, is_ascii_superset
 from worker.binlog.jsondiff import apply_diffs
 from worker.binlog.jsonliteral import literal_of_text, literal_of_value
 from worker.binlog.jsontext import BadJson
-from worker.plan import AddPrefix, Constant, Mapping, PartitionId
+from worker.plan import AddPrefix, AddSuffix, Constant, Mapping, PartitionId
 from worker.table import Column, Table, ValueKind
 
 if not cython.compiled:
@@ -255,7 +255,7 @@ class ColumnCodec:
                 raise self.refused("`partition id` maps integers and texts of digits only")
         elif isinstance(mapping, Constant):
             self.absent = self.quoted(mapping.text.encode())
-        elif mapping is not None:
+        elif isinstance(mapping, AddPrefix | AddSuffix):
             if column.kind != ValueKind.STRING:
                 raise self.refused("`add prefix` and `add suffix` map texts only")
             affix = affix_bytes(mapping.text, column.charset)

@@ -20,8 +20,8 @@ from worker.ddl.shape import Changing, changed_columns, drawn_column, lost_names
 from worker.ddl.statement import CreateTable, Ddl
 from worker.ddl.tables import TableName
 from worker.ddl.tabletext import TableText, table_text
-from worker.ddl.transformed import beyond_transform
 from worker.ddl.tracker import Tracked, Tracker
+from worker.ddl.transformed import beyond_transform
 from worker.ddl.work import Work
 from worker.plan import TablePlan, TargetTable
 from worker.relay.model import Statement

@@ -340,7 +340,7 @@ class _Lane:
         waiting, self._waiting = self._waiting, Waiting.nobody()
         if not waiting.changes:
             return
-        for (change, place) in self._stage.settled(waiting.changes, waiting.places):
+        for change, place in self._stage.settled(waiting.changes, waiting.places):
             self._batch.file = place.file
             self._batch.add(change, place.pos)
 
@@ -412,7 +412,8 @@ class _Lane:
             # An empty queue is not yet dry input: on a busy machine the feeder brings block after block just too late,
             # and a lane that commits each alone falls behind for ever. So it gathers as long as its last commit took.
             eager = dry and now >= self._eager_at
-            if eager or old or batch.rows + len(self._waiting.changes) >= spec.batch_rows or batch.size >= spec.batch_bytes:
+            rows = batch.rows + len(self._waiting.changes)
+            if eager or old or rows >= spec.batch_rows or batch.size >= spec.batch_bytes:
                 self._commit()
         elif self._next is not self._committed and old:
             # A lane without rows still moves, so that a restart never re-reads hours.

@@ -253,9 +253,7 @@ class RowStage:
         """:meth:`settle` of the bucket's changes, each with its place; ``places``: by the identity of those given."""
         results = self._results(changes, lambda change: places[id(change)])
         return [
-            (result, places[id(change)])
-            for change, result in zip(changes, results, strict=True)
-            if result is not None
+            (result, places[id(change)]) for change, result in zip(changes, results, strict=True) if result is not None
         ]
 
     def _results(self, changes: Sequence[RowChange], place: Place) -> list[RowChange | None]:

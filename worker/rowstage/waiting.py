@@ -1,4 +1,4 @@
-"""Changes that wait to be evaluated together: a question to Spark costs tens of milliseconds, for one row or thousands."""
+"""Changes that wait to be evaluated together: Spark answers in tens of milliseconds, for one row or for thousands."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import grpc
 import pyarrow as pa
+from pyarrow import ipc
 
 from proto import errors, relay_pb2, relay_pb2_grpc, rpc
 from proto.errors import ShardmergeError
@@ -129,7 +130,7 @@ class Transformer:
             names.append(column.name)
         table = pa.Table.from_arrays(columns, names=names)
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
+        with ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         return sink.getvalue().to_pybytes()
 

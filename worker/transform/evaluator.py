@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
+from pyarrow import ipc
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql.types import TimestampType
 
 from proto import relay_pb2
@@ -20,7 +21,7 @@ def evaluate(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
 
     Raises what the JVM raises where it is not about the expressions.
     """
-    rows = pa.ipc.open_stream(request.rows).read_all()
+    rows = ipc.open_stream(request.rows).read_all()
     try:
         passed, literals = _evaluated(rows, list(request.items), request.filter)
     except PySparkException as error:
@@ -43,7 +44,7 @@ def _evaluated(rows: pa.Table, items: Sequence[str], condition: str) -> tuple[li
     return passed, literals
 
 
-def _without_zones(frame: Any) -> Any:
+def _without_zones(frame: DataFrame) -> DataFrame:
     """Points in time as their text in UTC, the session's time zone."""
     zoned = [isinstance(field.dataType, TimestampType) for field in frame.schema.fields]
     if not any(zoned):

@@ -8,10 +8,9 @@ it optimizes (ConvertToLocalRelation) and no job is started: lanes and chunk rea
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 _SETTINGS = {
@@ -38,6 +37,6 @@ def session() -> SparkSession:
         return _known[0]
 
 
-def relation(rows: pa.Table) -> Any:
+def relation(rows: pa.Table) -> DataFrame:
     """A DataFrame of rows in the plan itself; timestamps have no time zone."""
     return session().createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))

@@ -17,6 +17,7 @@ import re
 from decimal import Decimal
 
 import pyarrow as pa
+from pyarrow import types
 
 from worker.binlog.literal import escape_text
 from worker.rowstage.literal import text_of_literal
@@ -98,10 +99,14 @@ def value_of(column: Column, literal: bytes) -> Value:
                 return datetime.datetime.fromisoformat(text.decode("ascii"))
             case _:
                 number = Decimal(text.decode("ascii"))
-                return number if pa.types.is_decimal(arrow_type(column)) else int(number)
+                return number if _is_wide(arrow_type(column)) else int(number)
     except (ValueError, ArithmeticError) as reason:
         shown = text[:64].decode("utf-8", "backslashreplace")
         raise BadValue(f"column {column.name}: {shown!r} has no counterpart in Spark SQL") from reason
+
+
+def _is_wide(kind: pa.DataType | None) -> bool:
+    return kind is not None and types.is_decimal(kind)
 
 
 def _decoded(column: Column, text: bytes) -> str:
