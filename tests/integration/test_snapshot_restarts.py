@@ -167,6 +167,9 @@ def test_a_second_attempt_at_a_committed_chunk_loads_nothing(
             def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
                 raise AssertionError(start, until)
 
+            def evaluate(self, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+                raise AssertionError(request)
+
             def close(self) -> None:
                 pass
 

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import ipc
 
 from proto import config_pb2 as pb
+from proto import relay_pb2
 from tests.integration.lane_rig import LaneRig
 from tests.integration.snapshot_rig import subtask_config
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.wait import until
+from worker.table import Column, ValueKind
+from worker.transform.analyst import analysed
+from worker.transform.evaluator import evaluate
 from worker.transform.session import session
+from worker.transform.text import Refused
+from worker.transform.values import ROW
 
 PROJECTION = (
     "id, upper(v) AS v, n * 2 AS twice, d / 3 AS third, date_trunc('HOUR', at) AS hour, hex(b) AS b, "
@@ -116,3 +125,66 @@ def become_the_same(source: Database, target: Database, position: str, directory
 
 def seen(server: Database, table: str) -> list[tuple[object, ...]]:
     return list(server.query(f"SELECT * FROM shard_1.{table} ORDER BY id"))
+
+
+# -- what Spark's analyzer says
+
+COLUMNS_GIVEN = (
+    Column("id", ValueKind.INTEGER, "bigint", nullable=False),
+    Column("name", ValueKind.STRING, "varchar(20)", nullable=True, charset="utf8mb4", collation="utf8mb4_bin"),
+    Column("price", ValueKind.DECIMAL, "decimal(10,2)", nullable=True),
+    Column("qty", ValueKind.INTEGER, "int", nullable=False),
+    Column("j", ValueKind.JSON, "json", nullable=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("projection", "condition", "outputs", "given"),
+    [
+        ("", "qty > 0", "id name price qty j", (3,)),
+        ("*", "", "id name price qty j", ()),
+        ("id AS k, *", "", "k name price qty j", ()),
+        ("*, upper(name) AS NAME", "", "id price qty j NAME:longtext", (1,)),
+        ("id, price * qty AS total", "name IS NULL", "id total:decimal(31,2)", (1, 2, 3)),
+        ("id, CAST(name AS VARCHAR(5))", "", "id name:varchar(5)", (1,)),
+        ("* EXCEPT (j), qty + 1 AS more", "", "id name price qty more:bigint", (3,)),
+        ("id, ID = 1 AS one", "", "id one:tinyint(1)", (0,)),
+    ],
+)
+def test_what_a_projection_makes(projection: str, condition: str, outputs: str, given: tuple[int, ...]) -> None:
+    found = analysed(COLUMNS_GIVEN, projection, condition)
+    told = [each.name + (f":{each.column.type_text}" if each.column else "") for each in found.outputs]
+    assert (" ".join(told), found.given) == (outputs, given)
+
+
+@pytest.mark.parametrize(
+    ("projection", "condition", "why"),
+    [
+        ("id, nosuch", "", "nosuch"),
+        ("id, qty + 1", "", "name with AS"),
+        ("id, id AS k", "", "passes twice"),
+        ("id, 1 AS x, 2 AS X", "", "two columns are named"),
+        ("id, length(CAST(j AS STRING)) AS x", "", "can only pass"),
+        ("id, NULL AS x", "", "cast it"),
+        ("id, array(1) AS x", "", "cast it"),
+        ("*, *", "", "twice"),
+        ("", "name", "not a boolean"),
+        ("", "qty > 0 AND nosuch", "nosuch"),
+    ],
+)
+def test_what_is_refused(projection: str, condition: str, why: str) -> None:
+    with pytest.raises(Refused, match=re.escape(why)):
+        analysed(COLUMNS_GIVEN, projection, condition)
+
+
+@pytest.mark.parametrize(
+    "item", ["1 / n AS x", "CAST(n AS TINYINT) + n * 9223372036854775807 AS x", "CAST('a' AS INT) + n AS x"]
+)
+def test_no_result_is_an_error_and_never_null(item: str) -> None:
+    rows = pa.Table.from_arrays([pa.array([0, 1], pa.int32()), pa.array([7, 0], pa.int64())], names=[ROW, "n"])
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    answer = evaluate(relay_pb2.EvaluateRequest(rows=sink.getvalue().to_pybytes(), items=[item]))
+    assert answer.refused
+    assert not answer.passed

@@ -86,6 +86,8 @@ def check_words(text: str) -> None:
             raise Refused("it holds a comment")
         if match["text"] and match["text"][1:-1].strip().lower() in _CLOCK_TEXTS:
             raise Refused(f"{match['text']} as a date says something else each day: compare with another text")
+        if match["text"] and behind is not None and behind["text"]:
+            raise Refused("two texts stand side by side")
         if match["symbol"]:
             depth = _checked_symbol(match["symbol"], depth)
         elif match["name"] and behind is not None and behind["symbol"] == "(":
@@ -99,7 +101,7 @@ def check_words(text: str) -> None:
 def _checked_symbol(sign: str, depth: int) -> int:
     if sign in "'\"`":
         raise Refused("a quote has no end")
-    if sign in ";@?$#\\" or sign == ":":
+    if sign in ";@?$#\\{}:":
         raise Refused(f"it holds {sign!r}")
     depth += (sign in "([{") - (sign in ")]}")
     if depth < 0:

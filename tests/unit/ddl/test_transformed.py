@@ -1,0 +1,61 @@
+"""Which statements mean the same for a target whose columns a transform makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.plans import integer, table_plan, text
+from worker.ddl.statement import parse_ddl
+from worker.ddl.transformed import beyond_transform
+from worker.plan import ColumnPlan, Computed, RowTransform, TablePlan
+
+
+def plan(*, has_star: bool = True) -> TablePlan:
+    """`n + m AS total, v AS word, *` of (id, n, m, v, w)."""
+    made = table_plan(
+        (integer(), replace(integer(), name="n"), replace(integer(), name="m"), text("v"), text("w")), (0,)
+    )
+    columns = (
+        ColumnPlan(-1, replace(integer(), name="total"), "total", Computed("n + m AS total")),
+        ColumnPlan(3, made.table.columns[3], "word"),
+        *(column for at, column in enumerate(made.columns) if at != 3),
+    )
+    return replace(made, columns=columns, key=(2,), transform=RowTransform("t", "", (1, 2), has_star))
+
+
+@pytest.mark.parametrize(
+    ("statement", "runs"),
+    [
+        ("ALTER TABLE t ADD COLUMN x INT", True),
+        ("ALTER TABLE t ADD COLUMN x INT, DROP COLUMN w", True),
+        ("ALTER TABLE t MODIFY w TEXT", True),
+        ("ALTER TABLE t RENAME COLUMN w TO x", True),
+        ("ALTER TABLE t CHANGE w w VARCHAR(99)", True),
+        ("ALTER TABLE t ALGORITHM=INPLACE, ADD COLUMN x INT", True),
+        ("TRUNCATE TABLE t", True),
+        ("DROP TABLE t", True),
+        ("ALTER TABLE t DROP COLUMN n", False),
+        ("ALTER TABLE t MODIFY m BIGINT", False),
+        ("ALTER TABLE t MODIFY v TEXT", False),
+        ("ALTER TABLE t ADD COLUMN total INT", False),
+        ("ALTER TABLE t ADD COLUMN Word INT", False),
+        ("ALTER TABLE t RENAME COLUMN w TO total", False),
+        ("ALTER TABLE t ADD INDEX (n)", False),
+        ("ALTER TABLE t DROP PRIMARY KEY", False),
+        ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", False),
+        ("CREATE INDEX i ON t (n)", False),
+        ("DROP INDEX i ON t", False),
+    ],
+)
+def test_statements(statement: str, runs: bool) -> None:
+    ddl = parse_ddl(statement, "s", 0)
+    assert ddl is not None
+    assert (beyond_transform(ddl, plan()) == "") is runs
+
+
+def test_without_a_star_no_column_passes_by_itself() -> None:
+    ddl = parse_ddl("ALTER TABLE t ADD COLUMN x INT", "s", 0)
+    assert ddl is not None
+    assert "no `*`" in beyond_transform(ddl, plan(has_star=False))
