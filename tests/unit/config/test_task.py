@@ -262,17 +262,21 @@ def test_all_findings_are_reported_at_once() -> None:
         ("    rows: 1000", "    where: id > 5", "mydumpers.global.where: the history would hold fewer rows"),
         ("    rows: 1000", '    extra-args: "--consistency none --filter a.b"', "--filter is refused: it may choose"),
         ("  port: 4000", "  port: 4000\n  security: {ssl-ca-bytes: PEM}", "ssl-ca-bytes: certificates are read"),
-        (
-            "name: merge",
-            "name: merge\nshard-mode: pessimistic\ntransforms: {t: {schema-pattern: s, filter: a = 1}}",
-            "transforms with a shard-mode are not supported",
-        ),
         ("task-mode: all", "task-mode: dump", "task-mode: dump is not supported: no files lie"),
     ],
 )  # fmt: skip
 def test_what_would_change_data_is_refused(old: str, new: str, says: str) -> None:
     text = changed(old, new)
     assert says in refused(text, errors.config.NOT_SUPPORTED)
+
+
+def test_transforms_go_without_a_shard_mode() -> None:
+    rules = "transforms: {t: {schema-pattern: s, filter: a = 1}}"
+    text = changed("    column-mapping-rules:", "    transform-rules: [t]\n    column-mapping-rules:")
+    text = text.replace("name: merge", f"name: merge\n{rules}", 1)
+    assert [rule.filter for rule in task(text).to_subtasks()[0].transforms] == ["a = 1"]
+    text = text.replace("name: merge", "name: merge\nshard-mode: optimistic", 1)
+    assert "transforms with a shard-mode are not supported" in refused(text, errors.config.NOT_SUPPORTED)
 
 
 def test_common_dm_keys_are_accepted_with_notes() -> None:
