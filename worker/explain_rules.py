@@ -50,11 +50,14 @@ def explain_rules(request: worker_pb2.WorkerExplainRulesRequest) -> worker_pb2.W
         table = structure if isinstance(structure, Table) else None
         explained = explain(rules, *name, table)
         error = explained.error or (structure if isinstance(structure, ShardmergeError) else None)
+        if table is not None and error is None and explained.takes_part:
+            try:
+                plans.append(rules.plan(len(plans), request.source.source_id, table))
+            except ShardmergeError as refused:
+                error = refused
         told = _told(request.source.source_id, name, explained, error)
         told.existence = "unseen" if seen is None else "exists" if name in seen.names else "missing"
         answer.tables.append(told)
-        if table is not None and error is None:
-            plans.append(rules.plan(len(plans), request.source.source_id, table))
     try:
         check_partitions(plans)
     except ShardmergeError as error:

@@ -14,6 +14,7 @@ from tests.support.database import Database
 from tests.support.pair import KINDS, emptied
 from tests.support.ports import free_port
 from worker.explain_rules import explain_rules
+from worker.transform.session import session
 
 Name = tuple[str, str]
 
@@ -33,6 +34,12 @@ routes:
   all: {{schema-pattern: "shop_*", target-schema: everything}}
   carts: {{schema-pattern: "shop_*", table-pattern: "cart_*", target-schema: shop, target-table: cart}}
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _spark() -> None:
+    """The JVM comes before gRPC's threads."""
+    session()
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
@@ -115,6 +122,20 @@ def test_tables_that_contradict_each_other_and_columns_that_do_not_fit(source: D
     assert {one.table: one.error.name for one in answer.tables} == {
         "cart_01": "", "cart_1": "", "cart_2": errors.config.MAPPED_COLUMN_TYPE.name,
     }  # fmt: skip
+
+
+def test_a_transform_that_one_table_cannot_have(source: Database) -> None:
+    source.execute("CREATE DATABASE shop_1")
+    source.execute("CREATE TABLE shop_1.cart_1 (id BIGINT PRIMARY KEY, n INT)")
+    source.execute("CREATE TABLE shop_1.cart_2 (id BIGINT PRIMARY KEY)")
+    subtask = _subtask()
+    subtask.transforms.add(name="t", schema_pattern="shop_*", projection="id, n * 2 AS twice")
+    answer = _ask(_config(source), subtask)
+    assert {one.table: one.error.name for one in answer.tables} == {
+        "cart_1": "", "cart_2": errors.config.TRANSFORM_REFUSED.name,
+    }  # fmt: skip
+    told = {one.table: [rule.name for rule in one.rules if rule.kind == "transform-rules"] for one in answer.tables}
+    assert told == {"cart_1": ["t"], "cart_2": ["t"]}
 
 
 def test_a_table_that_is_not_there_and_a_source_that_is_away(source: Database) -> None:

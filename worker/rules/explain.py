@@ -12,6 +12,7 @@ from worker.rules.column_mapping import MappingRule
 from worker.rules.event_filter import EventRule, Verdict
 from worker.rules.router import Chosen, Route
 from worker.rules.rules import Rules
+from worker.rules.transform import TransformRule
 from worker.table import Table
 
 
@@ -69,6 +70,9 @@ def _of_rows(rules: Rules, schema: str, table: str) -> Iterator[Applied]:
         yield Applied("expression-filters", rule.name, f"passes over where {conditions}")
     for ranked in rules.mapper.chosen(schema, table):
         yield _mapping(rules, ranked, schema, table)
+    transforms = rules.transforms.chosen(schema, table)
+    if transforms.best:
+        yield _transform(transforms)
 
 
 def _route(chosen: Chosen) -> Applied:
@@ -98,6 +102,13 @@ def _mapping(rules: Rules, ranked: Ranked[MappingRule], schema: str, table: str)
     else:
         text = f"{text} {rule.arguments[0]!r}"
     return Applied("column-mapping-rules", _names(ranked.best), text, _each(ranked.beaten))
+
+
+def _transform(ranked: Ranked[TransformRule]) -> Applied:
+    rule = ranked.best[0]
+    said = {"projection": rule.projection, "filter": rule.filter}
+    text = ", ".join(f"{key}: {value}" for key, value in said.items() if value)
+    return Applied("transform-rules", _names(ranked.best), text, _each(ranked.beaten))
 
 
 class _Named(Protocol):

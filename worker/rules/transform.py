@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proto import config_pb2 as pb
-from proto.config.selector import Selector, ranked, selector
+from proto.config.selector import Ranked, Selector, ranked, selector
 from proto.errors import ShardmergeError, config
 from worker.plan import ColumnPlan, Computed, Mapping, RowTransform
 from worker.table import Table
@@ -54,15 +54,19 @@ class Transforms:
             ),
         )
 
+    def chosen(self, schema: str, table: str) -> Ranked[TransformRule]:
+        """The rules that match a table: the most specific one holds."""
+        return ranked(self.rules, schema, table)
+
     def of_table(
         self, table: Table, mappings: dict[int, Mapping], *, filtered: bool
     ) -> tuple[RowTransform, tuple[ColumnPlan, ...]] | None:
         """The table's transform and the columns that are written by it; None: no rule is for the table.
 
         ``mappings``: of columns, by index; ``filtered``: expression filters are for the table, too. Raises
-        ``config.TRANSFORM_REFUSED``, ``config.AMBIGUOUS_ROUTE``.
+        ``config.TRANSFORM_REFUSED``.
         """
-        best = ranked(self.rules, table.schema, table.name).best
+        best = self.chosen(table.schema, table.name).best
         if not best:
             return None
         rule = best[0]

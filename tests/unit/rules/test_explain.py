@@ -136,6 +136,17 @@ def test_what_a_task_would_refuse() -> None:
     assert told.target is not None
 
 
+def test_the_transform_that_holds() -> None:
+    wide = pb.Transform(name="wide", schema_pattern="s_*", projection="*")
+    fit = pb.Transform(
+        name="fit", schema_pattern="s_*", table_pattern="t_*", projection="id, n * 2 AS twice", filter="n > 0"
+    )
+    some = Rules.from_config(pb.SubTaskConfig(task="t", source_id="src", transforms=[wide, fit]))
+    text = "projection: id, n * 2 AS twice, filter: n > 0"
+    assert said(some, "s_1", "t_1", "transform-rules") == Applied("transform-rules", "fit", text, ("wide",))
+    assert not [rule for rule in explain(some, "x", "t_1").rules if rule.kind == "transform-rules"]
+
+
 def test_filters_are_told_in_the_order_in_which_they_are_asked() -> None:
     subtask = pb.SubTaskConfig(
         source_id="s1",
