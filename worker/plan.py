@@ -77,7 +77,7 @@ class ColumnPlan:
 class RowFilter:
     """An expression filter of one table: rows for which its SQL is true are passed over; "" for what it is not about.
 
-    ``rule``: its name; ``columns``: indexes into the plan's columns of those that its expressions name.
+    ``rule``: its name; ``columns``: indexes into the plan's ``read_columns`` of those that its expressions name.
     """
 
     rule: str
@@ -130,8 +130,9 @@ class TablePlan:
     table may be passed over by rules, so that it is not known which of its keys the target holds. ``own_keys``: no
     other shard table can have a row under one of its keys: a loose table may replace what it finds there.
     ``passed_over``, ``stops``: the kinds of row changes that an event filter drops, or stops before: the bits
-    ``1 << ChangeKind``. ``filters``: which rows are passed over by their values at the source, before mapping.
-    ``staged``: rows are decoded for the row stage (worker/rowstage), which makes of them what the target gets.
+    ``1 << ChangeKind``. ``filters``: which rows are passed over by their values at the source, before mapping
+    (they number ``read_columns``). ``staged``: rows are decoded for the row stage (worker/rowstage), which makes of them
+    what the target gets.
     ``transform``: None where no transform is for the table.
     """
 
@@ -150,6 +151,17 @@ class TablePlan:
     filters: tuple[RowFilter, ...] = ()
     staged: bool = False
     transform: RowTransform | None = None
+
+    @property
+    def read_columns(self) -> tuple[ColumnPlan, ...]:
+        """What the row has as it is read, before rules that look at whole rows."""
+        if self.transform is None:
+            return self.columns
+        return tuple(
+            ColumnPlan(index, column, column.name)
+            for index, column in enumerate(self.table.columns)
+            if not column.generated
+        )
 
     @property
     def source_key(self) -> tuple[int, ...]:

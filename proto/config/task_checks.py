@@ -267,8 +267,6 @@ def _not_supported(document: Document, whole: Mended[TaskModel]) -> Iterator[Con
                 "task-mode: full does not replicate, so that there is nothing to end",
                 at_key=True,
             )
-    if task.transforms and task.shard_mode:
-        yield refuse(("transforms",), "transforms with a shard-mode are not supported: a lock would join other columns")
     for name, block in task.mydumpers.items():
         yield from _dump_filters(document, ("mydumpers", name), block)
     for index, instance in enumerate(task.mysql_instances):

@@ -28,7 +28,7 @@ def check_expressions(source: str, session: Session, plans: Sequence[TablePlan])
         if is_mariadb is None:
             is_mariadb = server_info(session).is_mariadb
         for rule in plan.filters:
-            columns = tuple(plan.columns[slot].column for slot in rule.columns)
+            columns = tuple(plan.read_columns[slot].column for slot in rule.columns)
             texts = [text for text in (rule.insert, rule.update_old, rule.update_new, rule.delete) if text]
             if (columns, *texts) in asked:
                 continue

@@ -14,6 +14,7 @@ from worker.connection import Side, coding
 from worker.ddl.creation import Creation
 from worker.ddl.dialect import Dialect
 from worker.ddl.digests import Printed
+from worker.ddl.everyone import everyone
 from worker.ddl.execute import alone, run_once, subject_of, wait_for_indexes
 from worker.ddl.operator import Word
 from worker.ddl.optimistic import STRICT, Join, join_subject, join_target
@@ -26,7 +27,7 @@ from worker.ddl.rewrite import renamed
 from worker.ddl.shape import Changing, merged_text, placed
 from worker.ddl.shards import NotJoinable
 from worker.ddl.statement import AlterTable, names, parse_ddl
-from worker.ddl.structure import Structures, index_names
+from worker.ddl.structure import Structures, check_mergeable, index_names
 from worker.ddl.tables import TableName
 from worker.ddl.tracker import Tracked
 from worker.ddl.widen import Widening
@@ -209,6 +210,9 @@ class Actor:
         text = merged_text(work.statement, ddl, index_names(creation))
         if not text:
             return None  # it is the source's own affair
+        found = everyone(work.session, *work.who)
+        merged = [shard.plan, *found.mine.values(), *found.others]
+        check_mergeable(shard.plan, merged, work.refusal)
         self.structures.check(shard.plan, creation)
         return creation, self.dialect.spelt(text, work.sql_mode)
 
@@ -246,7 +250,7 @@ class Actor:
         tracked = self.structures.made(action)
         plan = self._planned(work.passing.next_number, tracked)
         check_partitions([*work.plans.values(), plan])
-        if work.context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
+        if work.context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC and plan.transform is None:
             with coding(work.context.target_endpoint, Side.TARGET, "target"):
                 Widening(work.session, work.who, work.epoch, work.stop)(plan, tracked.creation)
             if work.stop.is_set:

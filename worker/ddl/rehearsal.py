@@ -27,7 +27,7 @@ from worker.ddl.rehearsed import Answer, ShardTable, Waits, alters, given_at
 from worker.ddl.risks import Change, listed, risks
 from worker.ddl.shape import merged_text
 from worker.ddl.shards import NotJoinable, Shard
-from worker.ddl.structure import check_meaning, index_names
+from worker.ddl.structure import check_meaning, check_mergeable, index_names
 from worker.ddl.target_copy import Sent, TargetCopies
 from worker.ddl.tracker import Tracked, Tracker
 from worker.plan import TablePlan
@@ -89,6 +89,8 @@ class Rehearsal:
             )
         if own.creation is None:
             raise refusal(errors.ddl.NO_CREATION, table=plan.table.full_name)
+        if self.mode != config_pb2.SHARD_MODE_NONE:
+            check_mergeable(plan, (each.plan for each in others.values()), refusal)
         check_meaning(statement, ddl, plan, own.creation, refusal)
         dialect = self.dialect(own.is_mariadb)
         text = dialect.spelt(text, statement.sql_mode or 0)

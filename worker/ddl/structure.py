@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import pymysql
@@ -16,8 +16,8 @@ from worker.ddl.behind import behind, refusal_of, runs
 from worker.ddl.creation import Creation, read_creation
 from worker.ddl.dialect import Dialect
 from worker.ddl.plan import Make
-from worker.ddl.shape import Changing, changed_columns, drawn_column, lost_names, named_checks
-from worker.ddl.statement import CreateTable, Ddl
+from worker.ddl.shape import Changing, changed_columns, drawn_column, lost_names, merged_text, named_checks
+from worker.ddl.statement import CreateTable, Ddl, parse_ddl
 from worker.ddl.tables import TableName
 from worker.ddl.tabletext import TableText, table_text
 from worker.ddl.tracker import Tracked, Tracker
@@ -27,6 +27,16 @@ from worker.plan import TablePlan, TargetTable
 from worker.relay.model import Statement
 from worker.schema import read_table
 from worker.target_table import describe
+
+
+def indexed_columns(creation: Creation) -> dict[str, tuple[str, ...]]:
+    """The columns of each of the table's indexes, by its name in lower case; of those with expressions none. {} when
+    they cannot be read."""
+    try:
+        parts = index_parts(creation.text)
+    except UnreadableCreateTable:
+        return {}
+    return {part.name.lower(): part.columns for part in parts if not part.has_expressions}
 
 
 def index_names(creation: Creation) -> tuple[str, ...] | None:
@@ -51,13 +61,31 @@ def check_meaning(
     for column in plan.columns:
         if column.mapping is not None and column.column.name.lower() in changed:
             raise refusal(errors.ddl.MAPPED_COLUMN, column=column.column.name, table=table)
-    if plan.transform is not None and (reason := beyond_transform(ddl, plan)):
-        raise refusal(errors.ddl.TRANSFORMED_TABLE, table=table, rule=plan.transform.rule, reason=reason)
+    if plan.transform is not None:
+        text = merged_text(statement, ddl, index_names(creation)) if isinstance(ddl, Changing) else ""
+        merged = parse_ddl(text, statement.schema, statement.sql_mode) if text else None
+        known, mode = indexed_columns(creation), statement.sql_mode or 0
+        if merged is not None and (reason := beyond_transform(text, merged, plan, known, mode)):
+            raise refusal(errors.ddl.TRANSFORMED_TABLE, table=table, rule=plan.transform.rule, reason=reason)
     lost = lost_names(ddl)
     for rule in plan.filters:
-        for column in (plan.columns[slot].column.name for slot in rule.columns):
+        for column in (plan.read_columns[slot].column.name for slot in rule.columns):
             if column.lower() in lost:
                 raise refusal(errors.ddl.COLUMN_IN_RULE, column=column, table=table, rule=rule.rule)
+
+
+def check_mergeable(plan: TablePlan, merged: Iterable[TablePlan], refusal: Callable[..., ShardmergeError]) -> None:
+    """Whether a lock can join what a statement makes of ``plan``'s table with the other shard tables of its target,
+    which are among ``merged``: the structures of the sources are compared, which must be those of the target. Pure.
+    Raises what ``refusal`` makes of TRANSFORMED_TABLE."""
+    for other in (plan, *merged):
+        if other.transform is not None and other.target == plan.target:
+            raise refusal(
+                errors.ddl.TRANSFORMED_TABLE,
+                table=plan.table.full_name,
+                rule=other.transform.rule,
+                reason="a lock joins the columns of shard tables as the sources have them",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ def row_drops(plan: TablePlan) -> RowDrops | None:
     if not plan.filters:
         return None
     slots = tuple(sorted({slot for rule in plan.filters for slot in rule.columns}))
-    columns = {plan.columns[slot].column.name.lower(): (at, plan.columns[slot].column) for at, slot in enumerate(slots)}
+    read = plan.read_columns
+    columns = {read[slot].column.name.lower(): (at, read[slot].column) for at, slot in enumerate(slots)}
     inserts: list[Value] = []
     updates: list[tuple[Value | None, Value | None]] = []
     deletes: list[Value] = []

@@ -30,10 +30,11 @@ Place = Callable[[RowChange], object]
 
 def as_decoded(plan: TablePlan) -> TablePlan:
     """The plan by which rows for the stage are decoded: no column is mapped. Filters that need no server stay."""
+    filters = plan.filters if evaluated_here(plan) else ()
     if plan.transform is not None:
-        return as_read(plan)
+        return replace(as_read(plan), filters=filters)
     columns = tuple(replace(column, mapping=None) for column in plan.columns)
-    return replace(plan, columns=columns, staged=True, filters=plan.filters if evaluated_here(plan) else ())
+    return replace(plan, columns=columns, staged=True, filters=filters)
 
 
 def needs_stage(plan: TablePlan) -> bool:
@@ -61,7 +62,7 @@ class TableStage:
         ]
         self._drops: RowDrops | None = row_drops(plan)
         self._slots = tuple(sorted({slot for rule in plan.filters for slot in rule.columns}))
-        self._columns: tuple[Column, ...] = tuple(plan.columns[slot].column for slot in self._slots)
+        self._columns: tuple[Column, ...] = tuple(plan.read_columns[slot].column for slot in self._slots)
 
     def mapped(self, row: Literals) -> Literals:
         """A decoded row's literals as the target gets them; NULL for what a transform computes."""

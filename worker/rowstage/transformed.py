@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from worker.plan import ColumnPlan, TablePlan
+from worker.plan import TablePlan
 from worker.rows import Literals
 from worker.transform.client import Asking, Transformer
 
@@ -13,15 +13,11 @@ _NULL = b"NULL"
 
 
 def as_read(plan: TablePlan) -> TablePlan:
-    """The plan by which a table with a transform is decoded and read: its own columns, unmapped."""
-    columns = tuple(
-        ColumnPlan(index, column, column.name)
-        for index, column in enumerate(plan.table.columns)
-        if not column.generated
-    )
+    """The plan by which a table with a transform is decoded and read: its own columns, unmapped. Filters stay."""
+    columns = plan.read_columns
     place = {column.index: at for at, column in enumerate(columns)}
     key = tuple(place[plan.columns[slot].index] for slot in plan.source_key)
-    return replace(plan, columns=columns, key=key, staged=True, filters=(), transform=None)
+    return replace(plan, columns=columns, key=key, staged=True, transform=None)
 
 
 class TableView:

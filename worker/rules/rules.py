@@ -89,7 +89,7 @@ class Rules:
             if not column.generated
         )
         filters = self.expressions.of_table(table, columns)
-        transformed = self.transforms.of_table(table, mappings, filtered=bool(filters))
+        transformed = self.transforms.of_table(table, mappings)
         if transformed is not None:
             columns = transformed[1]
         key = _key(table, columns)

@@ -59,12 +59,11 @@ class Transforms:
         return ranked(self.rules, schema, table)
 
     def of_table(
-        self, table: Table, mappings: dict[int, Mapping], *, filtered: bool
+        self, table: Table, mappings: dict[int, Mapping]
     ) -> tuple[RowTransform, tuple[ColumnPlan, ...]] | None:
         """The table's transform and the columns that are written by it; None: no rule is for the table.
 
-        ``mappings``: of columns, by index; ``filtered``: expression filters are for the table, too. Raises
-        ``config.TRANSFORM_REFUSED``.
+        ``mappings``: of columns, by index. Raises ``config.TRANSFORM_REFUSED``.
         """
         best = self.chosen(table.schema, table.name).best
         if not best:
@@ -73,8 +72,6 @@ class Transforms:
         if len(best) > 1:
             names = ", ".join(sorted(each.name for each in best))
             raise self._refused(rule, table, f"transforms {names} are for it, and none is more specific")
-        if filtered:
-            raise self._refused(rule, table, "an expression filter is for it, too: say it in the transform's filter")
         places = [index for index, column in enumerate(table.columns) if not column.generated]
         try:
             found = analysed(tuple(table.columns[at] for at in places), rule.projection, rule.filter)

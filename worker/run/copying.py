@@ -73,7 +73,7 @@ def _widening(means: Means, target: Session, epoch: int, stop: StopSignal) -> Ca
     widening = Widening(target, means.who, epoch, stop)
 
     def widen(plan: TablePlan) -> None:
-        if plan.shard in creations:
+        if plan.shard in creations and plan.transform is None:
             with means.coding_target():
                 widening(plan, creations[plan.shard])
 

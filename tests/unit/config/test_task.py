@@ -270,13 +270,12 @@ def test_what_would_change_data_is_refused(old: str, new: str, says: str) -> Non
     assert says in refused(text, errors.config.NOT_SUPPORTED)
 
 
-def test_transforms_go_without_a_shard_mode() -> None:
+@pytest.mark.parametrize("mode", ["", "\nshard-mode: pessimistic", "\nshard-mode: optimistic"])
+def test_transforms_go_with_every_shard_mode(mode: str) -> None:
     rules = "transforms: {t: {schema-pattern: s, filter: a = 1}}"
     text = changed("    column-mapping-rules:", "    transform-rules: [t]\n    column-mapping-rules:")
-    text = text.replace("name: merge", f"name: merge\n{rules}", 1)
+    text = text.replace("name: merge", f"name: merge\n{rules}{mode}", 1)
     assert [rule.filter for rule in task(text).to_subtasks()[0].transforms] == ["a = 1"]
-    text = text.replace("name: merge", "name: merge\nshard-mode: optimistic", 1)
-    assert "transforms with a shard-mode are not supported" in refused(text, errors.config.NOT_SUPPORTED)
 
 
 def test_common_dm_keys_are_accepted_with_notes() -> None:
