@@ -24,7 +24,7 @@ from proto.errors import ShardmergeError
 from proto.rpc import error_to_proto
 from proto.worker_pb2 import TableChange
 
-_TABLES = ("blockAllowList", "routes", "columnMappings", "caseSensitive")
+_TABLES = ("blockAllowList", "routes", "columnMappings", "caseSensitive", "transforms")
 """What the changes of tables tell of already."""
 _CHANGEABLE = (
     *_TABLES,

@@ -131,8 +131,8 @@ class TablePlan:
     other shard table can have a row under one of its keys: a loose table may replace what it finds there.
     ``passed_over``, ``stops``: the kinds of row changes that an event filter drops, or stops before: the bits
     ``1 << ChangeKind``. ``filters``: which rows are passed over by their values at the source, before mapping
-    (they number ``read_columns``). ``staged``: rows are decoded for the row stage (worker/rowstage), which makes of them
-    what the target gets.
+    (they number ``read_columns``). ``staged``: rows are decoded for the row stage (worker/rowstage), which makes
+    of them what the target gets.
     ``transform``: None where no transform is for the table.
     """
 

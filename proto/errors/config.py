@@ -226,6 +226,7 @@ TRANSFORM_REFUSED = _define(
     "transform-refused",
     scope=Scope.CONFIG,
     message="source {source}: transform {rule} cannot be used for {schema}.{table}: {reason}",
-    workaround="Correct projection and filter (Spark SQL over one row of the table; docs/rules.md, Transforms). With a "
-    "corrected task file: update-task, or stop-task and start-task.",
+    workaround="Correct projection and filter (Spark SQL over one row of the table; docs/rules.md, Transforms), then "
+    "start-task; of a task that runs: update-task, where tables that are merged already keep their transform (a rule "
+    "of its own for this one), else stop-task and start-task.",
 )

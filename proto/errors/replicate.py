@@ -206,8 +206,10 @@ UPDATE_REMAPS = _define(
     scope=Scope.CONFIG,
     message="source {source}: the update would write rows of {table} otherwise into {target}, which holds them as they "
     "were written before",
-    workaround="Leave the column mappings of a table as they are while it is merged. To change them: take the table "
-    "out with update-task, remove its rows at the target, and take it in again with another update-task.",
+    workaround="Leave the column mappings and the transform of a table as they are while it is merged. To change "
+    "them: take the table out with update-task, remove its rows at the target, and take it in again with another "
+    "update-task. Another projection, where rows that are at the target may stay as they were made: stop-task, then "
+    "start-task.",
 )
 UPDATE_TOO_EARLY = _define(
     40036,
@@ -338,4 +340,13 @@ TRANSFORM_FAILED = _define(
     workaround="Nothing was written for these rows. A row of the history: correct it at the source, then resume-task. "
     "A change: pass over its event with `dmctl binlog skip`, -b and exactly this place, then resume-task. Another "
     "transform makes other rows of all: stop-task, then start-task with --remove-meta and an empty target table.",
+)
+TRANSFORM_FILTER_CHANGED = _define(
+    40077,
+    "transform-filter-changed",
+    scope=Scope.CONFIG,
+    message="source {source}: {target} holds the rows of {table} that meet the filter {before} of its transform; the "
+    "task file says {after}",
+    workaround="Nothing was done: stop-task, then start-task with the filter as it was. For another one: take the "
+    "table out with update-task, remove its rows at the target, and take it in again with another update-task.",
 )

@@ -88,6 +88,26 @@ def changes_of(
     return tuple(changes)
 
 
+def check_views(before: Iterable[TablePlan], after: Iterable[TablePlan]) -> None:
+    """Whether the targets hold those rows that the plans ``after`` let through, of tables whose rows ``before`` did. By
+    number. Raises TRANSFORM_FILTER_CHANGED: a row that was left out, or in, would be taken for the opposite."""
+    was = {plan.shard: plan for plan in before}
+    for now in after:
+        old = was.get(now.shard, now)
+        if _filter(old) != _filter(now):
+            raise errors.replicate.TRANSFORM_FILTER_CHANGED(
+                source=now.source,
+                table=now.table.full_name,
+                target=old.target_name,
+                before=_filter(old) or "(none)",
+                after=_filter(now) or "(none)",
+            )
+
+
+def _filter(plan: TablePlan) -> str:
+    return plan.transform.filter if plan.transform is not None else ""
+
+
 def stays(table: Table, before: Rules, wanted: Rules) -> bool:
     """Whether the rows of a table that takes part under ``before`` go where they went."""
     was, now = before.route(table.schema, table.name), wanted.route(table.schema, table.name)

@@ -18,6 +18,7 @@ from worker.ddl.passing import TablesStanding, plans_by_number
 from worker.ddl.recorded import read_forgotten
 from worker.ddl.tables import TableName, TableScope
 from worker.ddl.waiting import WaitingTables
+from worker.join.change import check_views
 from worker.join.join import TableJoin
 from worker.join.record import Joining
 from worker.join.released import ReleasedTables
@@ -52,6 +53,7 @@ def replicate(means: Means, rules: Rules, epoch: int, row: SubTaskRow, ending: E
     host.relay.ensure_from(left.lowest())
     # The chunks' marks of every table whose rows the lanes may still meet, by the rules they were dealt by.
     marked = dealing.plans(means.source_id, tables) if dealing is not None else plans
+    check_views(marked, plans)
     with host.relay.one_generation():
         handover = handover_of(means, marked, stop, replicating=True)
     if stop.is_set:

@@ -13,8 +13,9 @@ from proto import errors
 from proto.errors import ShardmergeError
 from tests.support.plans import integer, text
 from worker.ddl.records import StatementPlace
-from worker.join.change import Change, Leaves, Moves, Remaps, changes_of, coming, stays
+from worker.join.change import Change, Leaves, Moves, Remaps, changes_of, check_views, coming, stays
 from worker.join.record import Entry, Joining, kept
+from worker.plan import TablePlan
 from worker.position import SourcePosition
 from worker.replicate.dealing import Dealing, dealing_of, merged
 from worker.rules import Rules
@@ -112,6 +113,58 @@ def test_who_stays() -> None:
     assert not stays(_table("a_2"), before, Rules.from_config(_config("a_1")))
     assert not stays(_table("a_1"), before, Rules.from_config(_config("a_1", target="other")))
     assert not stays(_table("a_3"), before, Rules.from_config(_config("a_3")))
+
+
+def _transformed(projection: str = "", condition: str = "") -> pb.SubTaskConfig:
+    config = _config("a_1", "a_2")
+    if projection or condition:
+        config.transforms.add(name="t", schema_pattern="shard", projection=projection, filter=condition)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (("*", "id > 0"), ("*", "id > 0"), {}),
+        (("", "id > 0"), ("", "id > 1"), {"Remaps": {"a_1"}}),
+        (("", ""), ("", "id > 1"), {"Remaps": {"a_1"}}),
+        (("id, upper(v) AS v", ""), ("id, lower(v) AS v", ""), {"Remaps": {"a_1"}}),
+        (("id, v", ""), ("v, id", ""), {"Remaps": {"a_1"}}),
+    ],
+)
+def test_a_merged_table_keeps_its_transform(
+    before: tuple[str, str], after: tuple[str, str], told: dict[str, set[str]]
+) -> None:
+    changes = _changes(_transformed(*before), _transformed(*after), ("a_1",), ("a_1",))
+    assert _names(changes) == told
+    if told:
+        with pytest.raises(ShardmergeError) as caught:
+            coming(SOURCE, changes)
+        assert caught.value.spec is errors.replicate.UPDATE_REMAPS
+
+
+def test_a_table_that_comes_gets_the_transform_that_holds_then() -> None:
+    changes = _changes(_config("a_1"), _config("a_1", "a_2"), ("a_1",), ("a_1", "a_2"))
+    assert _names(changes) == {"Joins": {"a_2"}}
+    narrow = _config("a_1", "a_2")
+    narrow.transforms.add(name="t", schema_pattern="shard", table_pattern="a_2", filter="id > 0")
+    changes = _changes(_config("a_1"), narrow, ("a_1",), ("a_1", "a_2"))
+    assert _names(changes) == {"Joins": {"a_2"}}
+    [plan] = coming(SOURCE, changes)
+    assert plan.transform is not None
+
+
+def test_a_start_may_bring_another_projection_but_no_other_filter() -> None:
+    def plans(projection: str, condition: str) -> list[TablePlan]:
+        return [Rules.from_config(_transformed(projection, condition)).plan(0, SOURCE, _table("a_1"))]
+
+    check_views(plans("*", "id > 0"), plans("id, upper(v) AS v", "id > 0"))
+    check_views(plans("*", ""), plans("", ""))
+    check_views([], plans("", "id > 0"))
+    for before, after in (("id > 0", "id > 1"), ("", "id > 1"), ("id > 0", "")):
+        with pytest.raises(ShardmergeError) as caught:
+            check_views(plans("*", before), plans("*", after))
+        assert caught.value.spec is errors.replicate.TRANSFORM_FILTER_CHANGED
 
 
 def test_a_table_that_once_left_joins_under_a_new_number() -> None:

@@ -69,6 +69,12 @@ def test_settings_that_differ_are_told_and_tables_are_not() -> None:
     assert settings_changed(_one(), other_tables) == ()
 
 
+def test_transforms_may_change_for_tables_that_come() -> None:
+    rules = "transforms: {t: {schema-pattern: a, filter: n = 1}}\n"
+    transformed = _one("source-id: s1", "source-id: s1\n    transform-rules: [t]", rules)
+    assert settings_changed(_one(), transformed) == (), "its tables tell of it"
+
+
 def test_a_password_may_change_and_is_not_shown() -> None:
     [change] = settings_changed(_one(), _one("secret-1", "secret-2"))
     assert change.key == "target.password"
