@@ -135,19 +135,20 @@ COLUMNS_GIVEN = (
     Column("price", ValueKind.DECIMAL, "decimal(10,2)", nullable=True),
     Column("qty", ValueKind.INTEGER, "int", nullable=False),
     Column("j", ValueKind.JSON, "json", nullable=True),
+    Column("d", ValueKind.DATE, "date", nullable=True),
 )
 
 
 @pytest.mark.parametrize(
     ("projection", "condition", "outputs", "given"),
     [
-        ("", "qty > 0", "id name price qty j", (3,)),
-        ("*", "", "id name price qty j", ()),
-        ("id AS k, *", "", "k name price qty j", ()),
-        ("*, upper(name) AS NAME", "", "id price qty j NAME:longtext", (1,)),
+        ("", "qty > 0", "id name price qty j d", (3,)),
+        ("*", "", "id name price qty j d", ()),
+        ("id AS k, *", "", "k name price qty j d", ()),
+        ("*, upper(name) AS NAME", "", "id price qty j d NAME:longtext", (1,)),
         ("id, price * qty AS total", "name IS NULL", "id total:decimal(31,2)", (1, 2, 3)),
         ("id, CAST(name AS VARCHAR(5))", "", "id name:varchar(5)", (1,)),
-        ("* EXCEPT (j), qty + 1 AS more", "", "id name price qty more:bigint", (3,)),
+        ("* EXCEPT (j), qty + 1 AS more", "", "id name price qty d more:bigint", (3,)),
         ("id, ID = 1 AS one", "", "id one:tinyint(1)", (0,)),
     ],
 )
@@ -170,6 +171,12 @@ def test_what_a_projection_makes(projection: str, condition: str, outputs: str, 
         ("*, *", "", "twice"),
         ("", "name", "not a boolean"),
         ("", "qty > 0 AND nosuch", "nosuch"),
+        ("id, CAST('today' AS DATE) AS x", "", "'today' or 'now'"),
+        ("id, CAST(concat('to','day') AS DATE) AS x", "", "'today' or 'now'"),
+        ("id, to_date(concat('tomorrow', ' UTC')) AS x", "", "'today' or 'now'"),
+        ("id, qty + extract(YEAR FROM reverse('won')) AS x", "", "'today' or 'now'"),
+        ("id, TRY_CAST(lower('EPOCH') AS TIMESTAMP_NTZ) AS x", "", "'today' or 'now'"),
+        ("", "d < trim(' yesterday ')", "'today' or 'now'"),
     ],
 )
 def test_what_is_refused(projection: str, condition: str, why: str) -> None:
@@ -178,7 +185,14 @@ def test_what_is_refused(projection: str, condition: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "item", ["1 / n AS x", "CAST(n AS TINYINT) + n * 9223372036854775807 AS x", "CAST('a' AS INT) + n AS x"]
+    "item",
+    [
+        "1 / n AS x",
+        "CAST(elt(1 + n * 0, 'today') AS DATE) AS x",
+        "CAST(elt(1, 'now') AS DATE) AS x",
+        "CAST(n AS TINYINT) + n * 9223372036854775807 AS x",
+        "CAST('a' AS INT) + n AS x",
+    ],
 )
 def test_no_result_is_an_error_and_never_null(item: str) -> None:
     rows = pa.Table.from_arrays([pa.array([0, 1], pa.int32()), pa.array([7, 0], pa.int64())], names=[ROW, "n"])

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from worker.table import Column
-from worker.transform.session import relation
+from worker.transform.session import names_clock, relation
 from worker.transform.text import Refused, check_words, split_items
 from worker.transform.values import ROW, BadValue, arrow_type, computed_column
 
@@ -134,6 +134,8 @@ class _Analyst:
         of = plan.getClass().getSimpleName(), plan.child().getClass().getSimpleName()
         if of != (kind, "LocalRelation") or not plan.deterministic():
             raise Refused(f"{text} is no expression over one row alone")
+        if names_clock(plan):
+            raise Refused(f"{text}: a text that it takes for a date or time is a word like 'today' or 'now'")
 
     def _name(self, expression: Any, text: str) -> None:
         """Remember the columns that an expression names."""

@@ -8,6 +8,7 @@ it optimizes (ConvertToLocalRelation) and no job is started: lanes and chunk rea
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +36,15 @@ def session() -> SparkSession:
                 found.conf.set(key, value)
             _known.append(found)
         return _known[0]
+
+
+def names_clock(plan: Any) -> bool:
+    """Whether an analysed plan takes constant texts such as 'today', 'now' or 'epoch' for dates or times, however they
+    are put together: Spark does that where it optimizes, by this rule (Migration Guide: SQL, 3.1 to 3.2), so that it is
+    asked itself. Elsewhere such words are no dates, which is an error. Raises ``PySparkException``."""
+    rules: Any = session()._jvm.org.apache.spark.sql.catalyst.optimizer
+    replaced = rules.ReplaceExpressions.apply(plan)
+    return not bool(rules.SpecialDatetimeValues.apply(replaced).fastEquals(replaced))
 
 
 def relation(rows: pa.Table) -> DataFrame:

@@ -40,7 +40,8 @@ _REFUSED_WORDS = """
     CURRENT_SCHEMA CURRENT_TIMEZONE LOCALTIMESTAMP LOCALTIME SESSION_USER LATERAL
 """
 _REFUSED = frozenset(_REFUSED_WORDS.split())
-_CLOCK_TEXTS = frozenset({"now", "today", "tomorrow", "yesterday"})
+_OF_TIME = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
+_MOMENT = re.compile(r"\s*[-+]?\d[^\\]*")
 _TOKEN = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<name>`(?:[^`]|``)*`)|(?P<word>\w+)|(?P<space>\s+)"""
     r"""|(?P<comment>--|/\*)|(?P<symbol>.)""",
@@ -84,8 +85,6 @@ def check_words(text: str) -> None:
         behind = kept[at + 1] if at + 1 < len(kept) else None
         if match["comment"]:
             raise Refused("it holds a comment")
-        if match["text"] and match["text"][1:-1].strip().lower() in _CLOCK_TEXTS:
-            raise Refused(f"{match['text']} as a date says something else each day: compare with another text")
         if match["text"] and behind is not None and behind["text"]:
             raise Refused("two texts stand side by side")
         if match["symbol"]:
@@ -113,6 +112,8 @@ def _check_word(match: re.Match[str], before: re.Match[str] | None, behind: re.M
     word = match["word"].upper()
     if behind is not None and behind["text"] is not None and behind.start() == match.end() and word == "R":
         raise Refused("it holds a raw text")
+    if behind is not None and behind["text"] and word in _OF_TIME and not _MOMENT.fullmatch(behind["text"][1:-1]):
+        raise Refused(f"{word} {behind['text']} is no moment that is written out")  # DATE 'today', TIMESTAMP 'now UTC'
     is_part = before is not None and before["symbol"] == "."
     if behind is not None and behind["symbol"] == "(":
         if is_part or (word not in _FUNCTIONS and word not in _BEFORE_PARENTHESIS):

@@ -42,7 +42,11 @@ def test_items(text: str, items: tuple[str, ...]) -> None:
         "rand/**/() AS r",
         "a -- b",
         "DATE 'today' AS d",
-        "CAST(' NOW ' AS DATE) AS d",
+        "DATE ' today UTC' AS d",
+        'timestamp "NOW" AS d',
+        r"DATE '\u0074oday' AS d",
+        r"DATE '2020-01-0\u0031' AS d",
+        "TIMESTAMP_NTZ 'epoch' AS d",
         "a, , b",
         "",
         "(a",
@@ -61,6 +65,15 @@ def test_what_may_say_something_else_each_time_is_refused(text: str) -> None:
         split_items(text)
 
 
-@pytest.mark.parametrize("text", ["a = 1 AND (b IN (1, 2) OR NOT (c))", "a LIKE 'rand()%'", "`rand` = 1", "user = 'x'"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = 1 AND (b IN (1, 2) OR NOT (c))",
+        "a LIKE 'rand()%'",
+        "`rand` = 1",
+        "user = 'x'",
+        "d < DATE '2020-01-01' OR v = 'today'",
+    ],
+)
 def test_conditions_over_a_row_pass(text: str) -> None:
     check_words(text)
