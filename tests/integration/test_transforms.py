@@ -123,6 +123,83 @@ def become_the_same(source: Database, target: Database, position: str, directory
     assert "t" not in names
 
 
+FILTERS = {"here": "n = 2 OR d > 90000000", "there": "v = 'a' OR LENGTH(v) > 3"}
+"""By where they are evaluated: as rows are decoded, and by the target. Both name columns that do not pass."""
+
+
+@pytest.mark.parametrize("position", ["auto", "watermark"])
+def test_expression_filters_come_first(position: str, tmp_path: Path) -> None:
+    """They see the row as the source has it, in both phases; what they leave becomes what the transform says."""
+    source, target = MariaDB(tmp_path / "source", 61), MariaDB(tmp_path / "target", 62)
+    try:
+        source.start()
+        target.start()
+        come_first(source, target, position, tmp_path)
+    finally:
+        source.stop()
+        target.stop()
+
+
+def come_first(source: Database, target: Database, position: str, directory: Path) -> None:
+    source.execute("CREATE DATABASE shard_1")
+    config = subtask_config(target, threads=2, chunk_rows=100, position=position)
+    projection = "upper(l) AS l, id AS k, n + 1 AS more, * EXCEPT (id, l, n, v, d, e)"
+    config.transforms.append(pb.Transform(name="t", schema_pattern="shard_1", projection=projection, filter="u > 0"))
+    for name, text in FILTERS.items():
+        for phase in ("old", "new"):
+            source.execute(f"CREATE TABLE shard_1.{name}_{phase} (id INT PRIMARY KEY, {COLUMNS})")
+            config.expression_filters.append(
+                pb.ExpressionFilter(
+                    name="f", schema="shard_1", table=f"{name}_{phase}", insert_value=text, delete_value="n = -1",
+                    update_old_value="n = 0", update_new_value="n = 1",
+                )
+            )  # fmt: skip
+    pick = random.Random(11)
+    rows = [(*row(key, pick)[:8], pick.choice([None, 0, 7]), *row(key, pick)[9:]) for key in range(400)]
+
+    def insert(phase: str) -> None:
+        with source.connect() as link, link.cursor() as cursor:
+            for name in FILTERS:
+                cursor.executemany(f"INSERT INTO shard_1.{name}_{phase} VALUES (%s" + ", %s" * 11 + ")", rows)
+            link.commit()
+
+    def keys(server: Database, query: str) -> list[int]:
+        return [int(str(found)) for (found,) in server.query(query)]
+
+    insert("old")
+    with LaneRig(source, target, directory, config) as rig:
+        run = rig.begin(config)
+        run.until_synced()
+        insert("new")
+        for name, text in FILTERS.items():
+            passing = f"SELECT id FROM shard_1.{name}_{{}} WHERE ({text}) IS NOT TRUE AND u > 0 ORDER BY id"
+            for phase in ("old", "new"):
+                expected = keys(source, passing.format(phase))
+                assert 40 < len(expected) < 110
+                found = f"SELECT k FROM shard_1.{name}_{phase} ORDER BY k"
+                until(lambda: keys(target, found) == expected or run.ended, "the rows are there", 60)  # noqa: B023
+                assert keys(target, found) == expected
+        names = [str(found[0]) for found in target.query("SHOW COLUMNS FROM shard_1.here_old")]
+        assert names == ["k", "at", "b", "u", "f", "t", "extra", "l", "more"]
+        for name in FILTERS:
+            before = target.query(f"SELECT k, more FROM shard_1.{name}_new WHERE more IN (0, 1) ORDER BY k")
+            assert {more for _, more in before} == {0, 1}
+            source.execute(
+                f"UPDATE shard_1.{name}_new SET n = 1 WHERE n = 0", f"DELETE FROM shard_1.{name}_new WHERE n = -1"
+            )
+            source.execute(
+                f"UPDATE shard_1.{name}_new SET n = 5 WHERE n > 2", f"DELETE FROM shard_1.{name}_new WHERE n = 5"
+            )
+            until(
+                lambda: not target.query(f"SELECT 1 FROM shard_1.{name}_new WHERE more > 3") or run.ended,  # noqa: B023
+                "the last rows are gone",
+                60,
+            )
+            assert target.query(f"SELECT k, more FROM shard_1.{name}_new WHERE more IN (0, 1) ORDER BY k") == before
+        assert not run.ended
+        run.stop()
+
+
 def seen(server: Database, table: str) -> list[tuple[object, ...]]:
     return list(server.query(f"SELECT * FROM shard_1.{table} ORDER BY id"))
 
