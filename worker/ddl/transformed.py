@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from proto.lexer import Token, tokens
 from worker.ddl.alter import commas
 from worker.ddl.clause import Clause, ClauseKind
-from worker.ddl.lexer import Token, tokens
 from worker.ddl.statement import AlterTable, CreateIndex, Ddl, DropIndex
 from worker.ddl.words import NotUnderstoodError, Words
 from worker.plan import TablePlan
