@@ -1,8 +1,7 @@
-"""The leader's loop of the locks of sharding DDLs: whenever the records change, each target table's next step."""
+"""The locks of sharding DDLs at the leader: whenever the records change, each target table's next step."""
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from dataclasses import dataclass
@@ -11,15 +10,13 @@ from master.ddl_lock import Close, Execute, Nothing, Open, Release, Reowner, Ste
 from master.ddl_lock_records import Target, situation, targets
 from master.ddl_lock_report import conflict, conflicts_of, waiting_for
 from master.ddl_lock_values import Lock, Member, Situation
+from master.leader_loop import LeaderLoop
 from master.state import State
 from master.store import Leadership, Store
-from proto import errors, keys
+from proto import errors
 from proto.errors import ShardmergeError
 from proto.etcd import Etcd
 from proto.log import get_logger
-
-# Also the delay after which a master that has just become the leader looks for the first time.
-_RESYNC_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -34,31 +31,16 @@ class DdlLocks:
     """``alert_seconds``: age at which a lock is told in the log, and the time until it is told again."""
 
     def __init__(self, etcd: Etcd, store: Store, leadership: Leadership, alert_seconds: float) -> None:
-        self._etcd = etcd
         self._store = store
-        self._leadership = leadership
         self._alert_seconds = alert_seconds
         self._told: dict[str, _Told] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ddl-locks", daemon=True)
+        self._loop = LeaderLoop("ddl locks", etcd, leadership, lambda: self.reconcile(time.time()), self._told.clear)
 
     def start(self) -> None:
-        self._thread.start()
+        self._loop.start()
 
     def end(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        for _ in self._etcd.watch(keys.PREFIX, 0, self._stop, _RESYNC_SECONDS):
-            if not self._leadership.leads:
-                self._told.clear()
-                continue
-            try:
-                self.reconcile(time.time())
-            except ShardmergeError as error:
-                # The next change or tick tries again: nothing was half done.
-                get_logger().warning("ddl locks", error=str(error))
+        self._loop.end()
 
     def reconcile(self, now: float) -> None:
         """One step for each target table; what it leads to is seen as a change, and taken up then."""

@@ -32,6 +32,24 @@ FIXED_BINARY = {"inet4": 4, "inet6": 16, "uuid": 16}
 """MariaDB's types of so many bytes: a literal ``X'…'`` of the bytes that CAST(… AS BINARY) reads is the same value."""
 
 
+EXACT_KINDS = frozenset(
+    {
+        ValueKind.INTEGER,
+        ValueKind.DECIMAL,
+        ValueKind.BIT,
+        ValueKind.DATE,
+        ValueKind.TIME,
+        ValueKind.DATETIME,
+        ValueKind.TIMESTAMP,
+        ValueKind.YEAR,
+        ValueKind.BINARY,
+        ValueKind.ENUM,
+        ValueKind.SET,
+    }
+)
+"""Kinds of which equal values are the same bytes: not text ('a' = 'A' under most collations), not floats (0 = -0)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column. ``type_text`` is information_schema's COLUMN_TYPE, e.g. "int(10) unsigned"."""

@@ -22,24 +22,9 @@ from worker.endpoint import Endpoint
 from worker.fit import misfit
 from worker.plan import TablePlan
 from worker.schema import read_table
-from worker.table import Column, Table, ValueKind
+from worker.table import EXACT_KINDS, Column, Table
 from worker.trouble import Trouble, errno_of, reason_of, trouble
 
-_EXACT_KINDS = frozenset(
-    {
-        ValueKind.INTEGER,
-        ValueKind.DECIMAL,
-        ValueKind.BIT,
-        ValueKind.DATE,
-        ValueKind.TIME,
-        ValueKind.DATETIME,
-        ValueKind.TIMESTAMP,
-        ValueKind.YEAR,
-        ValueKind.BINARY,
-        ValueKind.ENUM,
-        ValueKind.SET,
-    }
-)
 _NO_SUCH_SCHEMA = 1049
 _TABLE_EXISTS = 1050
 _NO_SUCH_TABLE = 1146
@@ -336,8 +321,8 @@ def _facts(plans: Sequence[TablePlan], found: Table, created: bool) -> TargetFac
     )
     key = tuple(plans[0].columns[index].target_name for index in plans[0].key)
     exact = all(
-        by_name[name].kind in _EXACT_KINDS
-        and all(plan.columns[index].column.kind in _EXACT_KINDS for plan in plans for index in plan.source_key)
+        by_name[name].kind in EXACT_KINDS
+        and all(plan.columns[index].column.kind in EXACT_KINDS for plan in plans for index in plan.source_key)
         for name in own
     )
     return TargetFacts(created, key, further, exact)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import pytest
 
 from proto import errors, keys
 from proto import master_pb2 as pb
 from proto import state_pb2 as state
-from proto.errors import ErrorSpec, ShardmergeError
-from proto.rpc import coded_from_rpc
 from tests.integration.ddl_lock_rig import LOCK_ID, Rig, Shards
+from tests.support.refusal import refused
 from tests.support.wait import until
 
 GATHERING = state.LockRecord.STAGE_GATHERING
@@ -26,14 +24,6 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     rig = Rig(tmp_path)
     yield rig
     rig.close()
-
-
-def refused(call: Callable[[], object], spec: ErrorSpec) -> ShardmergeError:
-    with pytest.raises(grpc.RpcError) as caught:
-        call()
-    error = coded_from_rpc(caught.value, "master")
-    assert error.spec is spec, error
-    return error
 
 
 def standings(lock: pb.DDLLock) -> list[tuple[str, str, str]]:

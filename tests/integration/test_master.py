@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -14,12 +14,12 @@ from proto import common_pb2, errors, keys
 from proto import master_pb2 as pb
 from proto import state_pb2 as state
 from proto import worker_pb2 as worker
-from proto.errors import ErrorSpec, ShardmergeError
 from proto.master_pb2_grpc import MasterStub
 from proto.rpc import channel, coded_from_rpc, error_to_proto
 from tests.integration.fake_worker import FakeWorker
 from tests.support.etcd import Etcd
 from tests.support.ports import free_port
+from tests.support.refusal import refused
 from tests.support.wait import until
 
 SOURCE = """
@@ -127,14 +127,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)
     yield world
     world.close()
-
-
-def refused(call: Callable[[], object], spec: ErrorSpec) -> ShardmergeError:
-    with pytest.raises(grpc.RpcError) as caught:
-        call()
-    error = coded_from_rpc(caught.value, "master")
-    assert error.spec is spec, error
-    return error
 
 
 def codes(results: list[pb.SourceResult]) -> list[int]:

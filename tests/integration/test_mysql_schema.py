@@ -9,12 +9,13 @@ import pytest
 
 from proto import errors
 from proto.errors import ShardmergeError
+from tests.integration.schema_rig import described, expect_every_bit
 from tests.integration.snapshot_rig import endpoint
 from tests.support.database import Database
 from tests.support.mysql import MySQL
 from worker.connection import Endpoint, Session, Side, coded, connect, current_position, execute, rows, server_info
-from worker.schema import list_tables, read_table, select_list
-from worker.table import Table, ValueKind
+from worker.schema import list_tables, read_table
+from worker.table import ValueKind
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +37,6 @@ def fresh(server: Database) -> Database:
 def session(fresh: Database, request: pytest.FixtureRequest) -> Iterator[Session]:
     with connect(endpoint(fresh), Side.SOURCE, name="src-1", raw=request.param) as made:
         yield made
-
-
-def described(session: Session, name: str) -> Table:
-    found = read_table(session, "s", name, source="src-1")
-    assert found is not None
-    return found
 
 
 def test_columns(fresh: Database, session: Session) -> None:
@@ -141,28 +136,7 @@ def test_a_label_that_information_schema_cannot_show_is_refused(fresh: Database,
 
 
 def test_values_are_read_without_losing_a_bit(fresh: Database) -> None:
-    sets = ",".join(f"'m{number}'" for number in range(64))
-    fresh.execute(
-        f"CREATE TABLE s.t (id int PRIMARY KEY, f float, f2 float(10,3), d double, d2 double(10,2), b bit(64),"
-        f" e enum('7','8'), st set({sets}), y year, z int(6) zerofill, dz decimal(10,2) zerofill,"
-        " bz bigint zerofill, ts timestamp(6) NULL, c char(4), u varchar(9) CHARACTER SET utf8mb4, bl blob)"
-    )
-    with connect(endpoint(fresh), Side.SOURCE, name="src-1", raw=True) as session:
-        execute(
-            session,
-            "INSERT INTO s.t VALUES (1, 0.1, 1.1, 1e300, 2.675, ~0, '8', ~0, 0, 42, 4.5, 18446744073709551615,"
-            " '2024-01-02 03:04:05.000006', x'e9', '😀', x'00ff'),"
-            " (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
-        )
-        table = described(session, "t")
-        statement = f"SELECT {select_list(table.columns)} FROM s.t ORDER BY id"
-        everything = str((1 << 64) - 1).encode()
-        first, second = rows(session, statement)
-    assert first == (
-        b"1", b"0.10000000149011612", b"1.100000023841858", b"1e300", b"2.67", everything, b"2", everything, b"0",
-        b"42", b"4.50", everything, b"2024-01-02 03:04:05.000006", b"\xe9", "😀".encode(), b"\x00\xff",
-    )  # fmt: skip
-    assert second == (b"2", *(None for _ in range(15)))
+    expect_every_bit(fresh)
 
 
 def test_sessions(fresh: Database) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from worker.plan import TablePlan
 from worker.rows import Literals
-from worker.table import Column, ValueKind
+from worker.table import EXACT_KINDS, Column, ValueKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +20,6 @@ class Bucket:
 
 ONLY_LANE = Bucket(0, 1)
 
-_BYTE_EXACT = frozenset(
-    {
-        ValueKind.INTEGER,
-        ValueKind.DECIMAL,
-        ValueKind.BIT,
-        ValueKind.DATE,
-        ValueKind.TIME,
-        ValueKind.DATETIME,
-        ValueKind.TIMESTAMP,
-        ValueKind.YEAR,
-        ValueKind.BINARY,
-        ValueKind.ENUM,
-        ValueKind.SET,
-    }
-)
-
 
 def _is_byte_exact(column: Column) -> bool:
     """Equal at the target means equal literals.
@@ -43,7 +27,7 @@ def _is_byte_exact(column: Column) -> bool:
     Not so for text ('a' = 'A' under most collations) and floating point (0 = -0): two such keys
     must meet in one lane, so these columns take no part in the hash.
     """
-    return column.kind in _BYTE_EXACT or (column.kind is ValueKind.STRING and column.collation.endswith("_bin"))
+    return column.kind in EXACT_KINDS or (column.kind is ValueKind.STRING and column.collation.endswith("_bin"))
 
 
 def hash_indexes(plan: TablePlan) -> tuple[int, ...]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from master.ddl_lock import Close, Execute, Release, Step, Wait, resolve
-from master.ddl_lock_values import Report, Situation, Stage
+from master.ddl_lock import Step, Wait, resolve
+from master.ddl_lock_values import Report, Situation
 from tests.unit.master import ddl_lock_world
 from tests.unit.master.ddl_lock_names import canonical
 from tests.unit.master.ddl_lock_world import BrokenRuleError, Ddl, Moves, Rules, World
+from tests.unit.master.wrong_resolvers import hasty, impatient, trusting
 
 
 @dataclass(frozen=True)
@@ -180,29 +181,6 @@ def test_operator_gets_every_conflict_out_of_the_way(history: tuple[Ddl, ...]) -
 # --- the walk sees what is wrong
 
 
-def _hasty(situation: Situation, now: float, generation: str) -> Step:
-    """Does not wait for those that are missing."""
-    step = resolve(situation, now, generation)
-    lock = situation.lock
-    if isinstance(step, Wait) and lock and lock.stage is Stage.GATHERING:
-        return Execute(replace(lock, stage=Stage.EXECUTING))
-    return step
-
-
-def _trusting(situation: Situation, now: float, generation: str) -> Step:
-    """Releases what it has given to the owner."""
-    lock = situation.lock
-    if lock and lock.stage is Stage.EXECUTING:
-        return Release(replace(lock, stage=Stage.RELEASED))
-    return resolve(situation, now, generation)
-
-
-def _impatient(situation: Situation, now: float, generation: str) -> Step:
-    """Closes a lock before everybody has gone on."""
-    lock = situation.lock
-    return Close() if lock and lock.stage is Stage.RELEASED else resolve(situation, now, generation)
-
-
 def _deaf(situation: Situation, now: float, generation: str) -> Step:
     """Takes a source that has not told for one without tables."""
     told = {source: report or Report() for source, report in situation.reports.items()}
@@ -213,7 +191,7 @@ def _nothing(*_: object) -> tuple[str, ...]:
     return ()
 
 
-@pytest.mark.parametrize("broken", [_hasty, _trusting, _impatient, _deaf])
+@pytest.mark.parametrize("broken", [hasty, trusting, impatient, _deaf])
 @pytest.mark.parametrize("checked", [True, False])
 def test_a_wrong_decision_is_seen(
     broken: Callable[[Situation, float, str], Step], *, checked: bool, monkeypatch: pytest.MonkeyPatch

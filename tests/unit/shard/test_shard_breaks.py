@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from master.ddl_lock import Close, Execute, Release, Step, Wait, resolve
-from master.ddl_lock_values import Situation, Stage
+from master.ddl_lock import Step
+from master.ddl_lock_values import Situation
+from tests.unit.master.wrong_resolvers import hasty, impatient, trusting
 from tests.unit.shard import shard_walk
 from tests.unit.shard.shard_log import ALL
 from tests.unit.shard.shard_walk import PLAIN, walk
@@ -65,34 +66,11 @@ def test_what_is_carried_out_otherwise_is_seen(at: tuple[str, frozenset[int]], w
     assert said in broken(at, ways)
 
 
-def _hasty(situation: Situation, now: float, generation: str) -> Step:
-    """Does not wait for those that are missing."""
-    step = resolve(situation, now, generation)
-    lock = situation.lock
-    if isinstance(step, Wait) and lock and lock.stage is Stage.GATHERING:
-        return Execute(replace(lock, stage=Stage.EXECUTING))
-    return step
-
-
-def _trusting(situation: Situation, now: float, generation: str) -> Step:
-    """Releases what it has given to the owner."""
-    lock = situation.lock
-    if lock and lock.stage is Stage.EXECUTING:
-        return Release(replace(lock, stage=Stage.RELEASED))
-    return resolve(situation, now, generation)
-
-
-def _impatient(situation: Situation, now: float, generation: str) -> Step:
-    """Closes a lock before everybody has gone on."""
-    lock = situation.lock
-    return Close() if lock and lock.stage is Stage.RELEASED else resolve(situation, now, generation)
-
-
 def _nothing(*_: object) -> tuple[str, ...]:
     return ()
 
 
-@pytest.mark.parametrize("resolved", [_hasty, _trusting, _impatient])
+@pytest.mark.parametrize("resolved", [hasty, trusting, impatient])
 @pytest.mark.usefixtures("_anew")
 def test_a_wrong_decision_of_the_master_is_seen_by_what_it_does_to_rows(
     resolved: Callable[[Situation, float, str], Step], monkeypatch: pytest.MonkeyPatch

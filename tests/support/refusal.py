@@ -1,0 +1,20 @@
+"""What a call of the contract is refused with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import grpc
+import pytest
+
+from proto.errors import ErrorSpec, ShardmergeError
+from proto.rpc import coded_from_rpc
+
+
+def refused(call: Callable[[], object], spec: ErrorSpec) -> ShardmergeError:
+    """The error of ``call``, which must be of ``spec``."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    error = coded_from_rpc(caught.value, "master")
+    assert error.spec is spec, error
+    return error
