@@ -78,7 +78,7 @@ Outcome = Finished | Stopped | Failed
 
 
 class ProcessUnit(Protocol):
-    """See the module's promises; tests/unit/test_unit_contract.py holds every unit to them."""
+    """See the module's promises; tests/integration/test_unit_contract.py holds every unit to them."""
 
     def run(self, stop: StopSignal) -> Outcome:
         """Do the work; return its one outcome."""
