@@ -30,6 +30,9 @@ _KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "from.tls.ca": ("from.security.ssl-ca", _LOGIN),
         "from.tls.cert": ("from.security.ssl-cert", _LOGIN),
         "from.tls.key": ("from.security.ssl-key", _LOGIN),
+        "from.tls.caContent": ("from.security.ssl-ca-bytes", _LOGIN),
+        "from.tls.certContent": ("from.security.ssl-cert-bytes", _LOGIN),
+        "from.tls.keyContent": ("from.security.ssl-key-bytes", _LOGIN),
         "from.tls.allowedCn": ("from.security.cert-allowed-cn", _LOGIN),
         "serverId": ("server-id", _LOGIN),
         "purge.intervalSeconds": ("purge.interval", _AT_ONCE),
@@ -48,12 +51,12 @@ _KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 _SESSION = "from.session."
 _IMPLIED = ("relayStart.pos", "sourceId")
-_SECRET = "from.password"  # noqa: S105 - a key's name
+_UNSHOWN = frozenset({"from.password", "from.tls.caContent", "from.tls.certContent", "from.tls.keyContent"})
 _ANY_FLAVOR = ("", "auto")
 
 
 def source_changes(before: config.SourceConfig, after: config.SourceConfig) -> tuple[pb.SourceChange, ...]:
-    """The keys that have another value; a password's value is not told."""
+    """The keys that have another value; secrets and certificates are not told."""
     old, new = flat(json_format.MessageToDict(before)), flat(json_format.MessageToDict(after))
     changes: list[pb.SourceChange] = []
     for name in sorted(old.keys() | new.keys()):
@@ -61,7 +64,7 @@ def source_changes(before: config.SourceConfig, after: config.SourceConfig) -> t
         if was == now or name in _IMPLIED:
             continue
         key, effect = (name, _LOGIN) if name.startswith(_SESSION) else _KEYS.get(name, (name, _LOGIN))
-        if name == _SECRET:
+        if name in _UNSHOWN:
             was = now = "(not shown)"
         if name == "disabled":
             was, now = ("false", "true") if was else ("true", "false")

@@ -36,7 +36,7 @@ _CHANGEABLE = (
     "sourceFilters",
     "expressionFilters",
 )
-_SECRET = "password"  # noqa: S105 - a key's name
+_UNSHOWN = frozenset({"target.password", "target.tls.caContent", "target.tls.certContent", "target.tls.keyContent"})
 
 
 def settings_changed(before: config.SubTaskConfig, after: config.SubTaskConfig) -> tuple[pb.SettingChange, ...]:
@@ -50,7 +50,7 @@ def settings_changed(before: config.SubTaskConfig, after: config.SubTaskConfig) 
         was, now = old.get(key, ""), new.get(key, "")
         if was == now or key.split(".")[0] in _TABLES:
             continue
-        if _SECRET in key.lower():
+        if key in _UNSHOWN or "password" in key.lower():
             was = now = "(not shown)"
         if key.split(".")[0] not in _CHANGEABLE and key not in _RECONNECT:
             raise errors.master.UPDATE_FIXED(task=before.task, key=key, before=was or "not set", after=now or "not set")

@@ -18,12 +18,15 @@ class Side(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files of the worker's machine, PEM, "" for none; see worker/tls.py."""
+    """PEM files of the worker's machine, or their content as text; "" for none; see worker/tls.py."""
 
     ca: str = ""
     cert: str = ""
     key: str = ""
     allowed_cn: tuple[str, ...] = ()
+    ca_content: str = field(default="", repr=False)
+    cert_content: str = field(default="", repr=False)
+    key_content: str = field(default="", repr=False)
 
 
 PLAIN = Tls()
@@ -43,15 +46,24 @@ class Endpoint:
 
     @staticmethod
     def from_proto(message: pb.Endpoint) -> Endpoint:
-        """With the password as the server wants it. Raises ``config.SECRET_KEY_MISSING``, ``SECRET_UNREADABLE``."""
+        """With its secrets in plain text. Raises ``config.SECRET_KEY_MISSING``, ``SECRET_UNREADABLE``."""
         tls = message.tls
+        where = f"{message.user}@{message.host}:{message.port}"
         return Endpoint(
             message.host,
             message.port,
             message.user,
-            revealed(message.password, f"the password of {message.user}@{message.host}:{message.port}"),
+            revealed(message.password, f"the password of {where}"),
             tuple(sorted(message.session.items())),
-            Tls(tls.ca, tls.cert, tls.key, tuple(tls.allowed_cn)),
+            Tls(
+                tls.ca,
+                tls.cert,
+                tls.key,
+                tuple(tls.allowed_cn),
+                revealed(tls.ca_content, f"ssl-ca of {where}"),
+                revealed(tls.cert_content, f"ssl-cert of {where}"),
+                revealed(tls.key_content, f"ssl-key of {where}"),
+            ),
         )
 
     def __repr__(self) -> str:

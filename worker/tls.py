@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 from proto import errors
+from proto.pem import pem_of
 from worker.endpoint import Endpoint, Tls
 
 
@@ -43,7 +47,7 @@ def context_of(endpoint: Endpoint) -> ssl.SSLContext:
     certificate must come from there; its host name is not compared, as with the MySQL client's VERIFY_CA, since
     certificates that servers make for themselves have none: ``allowed_cn`` tells servers apart.
 
-    Raises TLS_FILE for a file that is missing or is none of its kind.
+    Raises TLS_FILE for a file that is missing or is none of its kind, TLS_CONTENT for such a text.
     """
     tls = endpoint.tls
     # A new file under the same name is a new certificate.
@@ -57,19 +61,48 @@ def _made(tls: Tls, _changed: tuple[int, ...]) -> ssl.SSLContext:
     context.check_hostname = False
     # Certificates that MySQL makes for itself lack what the strict reading of RFC 5280 asks for.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.verify_mode = ssl.CERT_REQUIRED if tls.ca or tls.allowed_cn else ssl.CERT_NONE
-    path = tls.ca
-    try:
-        if tls.ca:
+    is_known = bool(tls.ca or tls.ca_content or tls.allowed_cn)
+    context.verify_mode = ssl.CERT_REQUIRED if is_known else ssl.CERT_NONE
+    if tls.ca_content:
+        with _coded("ssl-ca", ""):
+            context.load_verify_locations(cadata=pem_of(tls.ca_content))
+    elif tls.ca:
+        with _coded("ssl-ca", tls.ca):
             context.load_verify_locations(cafile=tls.ca)
-        elif tls.allowed_cn:
-            context.load_default_certs()
-        path = tls.cert
-        if tls.cert:
-            context.load_cert_chain(tls.cert, tls.key)
-    except OSError as error:  # ssl.SSLError too
-        raise errors.worker.TLS_FILE(path=path, reason=error.strerror or type(error).__name__) from error
+    elif tls.allowed_cn:
+        context.load_default_certs()
+    if tls.cert or tls.cert_content:
+        with (
+            _coded("ssl-cert or ssl-key", tls.cert or tls.key),
+            _file(tls.cert, tls.cert_content) as cert,
+            _file(tls.key, tls.key_content) as key,
+        ):
+            context.load_cert_chain(cert, key)
     return context
+
+
+@contextmanager
+def _file(path: str, content: str) -> Generator[str]:
+    """The file, or one with the content that only this user can read and that is gone behind the block: the library
+    takes a certificate of this side from nowhere else."""
+    if not content:
+        yield path
+        return
+    with tempfile.NamedTemporaryFile("w", encoding="ascii") as made:  # mode 0600
+        made.write(pem_of(content))
+        made.flush()
+        yield made.name
+
+
+@contextmanager
+def _coded(key: str, path: str) -> Generator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        if path:
+            raise errors.worker.TLS_FILE(path=path, reason=reason) from error
+        raise errors.worker.TLS_CONTENT(key=key, reason=reason) from error
 
 
 def _changed_at(path: str) -> int:

@@ -13,6 +13,7 @@ from proto import config_pb2 as pb
 from proto.config.finding import ConfigFinding, KeyPath, dotted
 from proto.config.key import Key
 from proto.config.model import FileModel, NameText, Port
+from proto.config.security import CONTENTS, KEPT_SECRET, Security, check_security, security_notes
 from proto.config.yamlfile import Document, Tree, compose
 from proto.errors import config
 from proto.secret import has_key, kept, problem
@@ -21,32 +22,8 @@ _OF_DM = re.compile(r"(?=.*[+/=])(?:[A-Za-z0-9+/]{4}){5,}(?:[A-Za-z0-9+/]{2}==|[
 """What DM's own `dmctl encrypt` makes: base64 of 16 random bytes and more. A password may look so, too."""
 _BEFORE = re.compile(r"(?:[&!]\S*\s+)*")
 """Anchor and tag of a value."""
+_SECRETS: tuple[KeyPath, ...] = (("password",), *(("security", key) for key in KEPT_SECRET))
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-_FILES = "certificates are read from files of the worker's machine: ssl-ca, ssl-cert, ssl-key"
-
-
-class Security(FileModel):
-    """DM's TLS keys: PEM files on the machines of the workers.
-
-    Certificates inside of a file (``*-bytes``, ``*-base64``) are refused: leaving TLS out silently would send rows in
-    clear text.
-    """
-
-    ssl_ca: Annotated[str, Key("The server's certificate must come from this file.")] = ""
-    ssl_cert: Annotated[str, Key("This side's certificate.")] = ""
-    ssl_key: Annotated[str, Key("Its key.")] = Field(default="", repr=False)
-    cert_allowed_cn: Annotated[tuple[str, ...], Key("Common names that the server's certificate may have.")] = ()
-    ssl_ca_bytes: Annotated[str, Key("The certificate itself.", refused=_FILES)] = Field(default="", repr=False)
-    ssl_cert_bytes: Annotated[str, Key("The certificate itself.", refused=_FILES)] = Field(default="", repr=False)
-    ssl_key_bytes: Annotated[str, Key("The key itself.", refused=_FILES)] = Field(default="", repr=False)
-    ssl_ca_base64: Annotated[str, Key("The certificate itself.", refused=_FILES)] = Field(default="", repr=False)
-    ssl_cert_base64: Annotated[str, Key("The certificate itself.", refused=_FILES)] = Field(default="", repr=False)
-    ssl_key_base64: Annotated[str, Key("The key itself.", refused=_FILES)] = Field(default="", repr=False)
-
-    def to_proto(self) -> pb.Tls:
-        return pb.Tls(ca=self.ssl_ca, cert=self.ssl_cert, key=self.ssl_key, allowed_cn=self.cert_allowed_cn)
 
 
 class Database(FileModel):
@@ -81,21 +58,20 @@ class Database(FileModel):
             user=self.user,
             password=self.password if environ is None else kept(_resolve(self.password, environ)),
             session=self.session,
-            tls=None if self.security is None else self.security.to_proto(),
+            tls=None if self.security is None else self.security.to_proto(stored=environ is not None),
         )
 
 
 def check_database(
     document: Document, path: KeyPath, database: Database, environ: Mapping[str, str] | None
 ) -> list[ConfigFinding]:
-    """Findings that need more than the model: TLS keys, and references to variables that are not set."""
+    """Findings that need more than the model: TLS keys, encrypted secrets, references to variables."""
     findings: list[ConfigFinding] = []
-    security = database.security
-    if security is not None and bool(security.ssl_cert) != bool(security.ssl_key):
-        missing, given = ("ssl-key", "ssl-cert") if security.ssl_cert else ("ssl-cert", "ssl-key")
-        findings.append(
-            document.finding((*path, "security", given), f"{given} without {missing}: give both", at_key=True)
-        )
+    if database.security is not None:
+        findings += check_security(document, (*path, "security"), database.security)
+        for key in CONTENTS:
+            value = str(getattr(database.security, key.replace("-", "_")))
+            findings += _secret(document, (*path, "security", key), value, environ)
     findings += _secret(document, (*path, "password"), database.password, environ)
     reference = _REFERENCE.fullmatch(database.password)
     if reference and environ is not None and reference.group(1) not in environ:
@@ -116,37 +92,48 @@ def _secret(document: Document, path: KeyPath, text: str, environ: Mapping[str, 
     return [] if found is None else [document.finding(path, str(found), spec=found.spec)]
 
 
-def password_notes(document: Document, path: KeyPath, database: Database) -> tuple[str, ...]:
-    """A note for a password that DM may have encrypted: it cannot be told from one that only looks so."""
+def database_notes(document: Document, path: KeyPath, database: Database) -> tuple[str, ...]:
+    """Notes for a password that DM may have encrypted, which cannot be told from one that only looks so, and for files
+    of certificates that are not read."""
+    notes = () if database.security is None else security_notes(document, (*path, "security"), database.security)
     if not _OF_DM.fullmatch(database.password):
-        return ()
+        return notes
     here = (*path, "password")
     said = "taken as it stands; if DM's `dmctl encrypt` made it, write the password itself or encrypt it anew"
-    return (f"line {document.line(here)}: {dotted(here)}: {said}",)
+    return (f"line {document.line(here)}: {dotted(here)}: {said}", *notes)
 
 
 def kept_text(document: Document, text: str, path: KeyPath) -> str:
-    """A file's text as it is stored: its password at ``path`` encrypted when this process has a key.
+    """A file's text as it is stored: the secrets of the database at ``path`` encrypted when this process has a key.
 
-    Raises ``config.INVALID`` for a password written so oddly that another cannot stand in its place.
+    Raises ``config.INVALID`` for a secret written so oddly that another text cannot stand in its place.
     """
-    text = text.removeprefix("\ufeff")
-    here = (*path, "password")
-    span = document.spans.get(here)
-    value = _at(document.root, here)
-    if span is None or not has_key() or not value or _REFERENCE.fullmatch(value):
+    stored = text = text.removeprefix("\ufeff")
+    if not has_key():
         return text
-    sealed, written = kept(value), text[span[0] : span[1]]
-    before = _BEFORE.match(written)
-    end = written[len(written.rstrip()) :]
-    stored = f'{text[: span[0]]}{before[0] if before else ""}"{sealed}"{end}{text[span[1] :]}'
     expected = deepcopy(document.root)
-    _set(expected, here, sealed)
+    found = [here for here in (((*path, *key)) for key in _SECRETS) if _is_plain(document, here)]
+    for here in sorted(found, key=lambda one: document.spans.get(one, (0, 0)), reverse=True):
+        value, span = _at(document.root, here), document.spans.get(here)
+        if not isinstance(value, str) or span is None:
+            message = "cannot be encrypted where it stands: write it as one text"
+            raise config.INVALID(finding=document.finding(here, message), more="")
+        sealed, written = kept(value), text[span[0] : span[1]]
+        before = _BEFORE.match(written)
+        end = written[len(written.rstrip()) :]
+        stored = f'{stored[: span[0]]}{before[0] if before else ""}"{sealed}"{end}{stored[span[1] :]}'
+        _set(expected, here, sealed)
     read, _ = compose(stored, document.file)
     if read is None or read.root != expected:
         message = "cannot be encrypted where it stands: write it in quotes, in a line of its own, without an alias"
-        raise config.INVALID(finding=document.finding(here, message), more="")
+        raise config.INVALID(finding=document.finding(found[0], message), more="")
     return stored
+
+
+def _is_plain(document: Document, path: KeyPath) -> bool:
+    """Whether a secret is given there, and not only named."""
+    value = _at(document.root, path)
+    return bool(value) and not (isinstance(value, str) and _REFERENCE.fullmatch(value))
 
 
 def _set(root: dict[str, Tree], path: KeyPath, value: str) -> None:
@@ -157,10 +144,10 @@ def _set(root: dict[str, Tree], path: KeyPath, value: str) -> None:
     root[str(path[-1])] = value
 
 
-def _at(root: Tree, path: KeyPath) -> str:
+def _at(root: Tree, path: KeyPath) -> Tree:
     for part in path:
         root = root.get(str(part)) if isinstance(root, dict) else None
-    return root if isinstance(root, str) else ""
+    return root
 
 
 def _resolve(text: str, environ: Mapping[str, str]) -> str:

@@ -63,8 +63,10 @@ def _secret_nodes(node: Node, seen: set[int]) -> Iterator[ScalarNode]:
             yield from _secret_nodes(item, seen)
     elif isinstance(node, MappingNode):
         for key, value in node.value:
-            if isinstance(key, ScalarNode) and key.value in _SECRET_KEYS and isinstance(value, ScalarNode):
-                yield value
+            if isinstance(key, ScalarNode) and key.value in _SECRET_KEYS:
+                # DM writes bytes as a list of numbers.
+                listed: list[Node] = value.value if isinstance(value, SequenceNode) else [value]
+                yield from (item for item in listed if isinstance(item, ScalarNode))
             yield from _secret_nodes(value, seen)
 
 

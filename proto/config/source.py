@@ -13,7 +13,7 @@ from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
 from proto.config.amounts import Duration
-from proto.config.database import Database, check_database, kept_text, password_notes
+from proto.config.database import Database, check_database, database_notes, kept_text
 from proto.config.filter_model import EventFilter
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
@@ -155,7 +155,7 @@ def check_source(
 
 def notes_of_source(document: Document, model: SourceModel) -> tuple[str, ...]:
     """What accepted keys do here when that is not what they do in DM."""
-    return (*notes_of(document, SourceModel), *password_notes(document, ("from",), model.from_))
+    return (*notes_of(document, SourceModel), *database_notes(document, ("from",), model.from_))
 
 
 def _check(document: Document, whole: Mended[SourceModel], environ: Mapping[str, str] | None) -> list[ConfigFinding]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
-from proto.config.database import kept_text, password_notes
+from proto.config.database import database_notes, kept_text
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.instance import Instance, Meta
 from proto.config.mending import Mended, mended
@@ -143,7 +143,7 @@ def notes_of_task(document: Document, model: TaskModel) -> tuple[str, ...]:
     """What accepted keys do here when that is not what they do in DM, and what the file leaves unsaid."""
     return (
         *notes_of(document, TaskModel),
-        *password_notes(document, ("target-database",), model.target_database),
+        *database_notes(document, ("target-database",), model.target_database),
         *_meta_notes(document, model),
         *_instance_number_notes(document, model),
     )

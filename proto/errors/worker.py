@@ -102,6 +102,14 @@ TLS_FILE = _define(
     workaround="Put a PEM file that the worker can read there, on every worker's machine, or correct the path under "
     "security in the source's or the task's file; then resume-task.",
 )
+TLS_CONTENT = _define(
+    70016,
+    "tls-content-unusable",
+    scope=Scope.CONFIG,
+    message="what the configuration holds as {key} cannot be used: {reason}",
+    workaround="Give the PEM text of the certificate and of its key under security in the source's or the task's file: "
+    "update-task, or operate-source update; then resume-task.",
+)
 TLS_PEER_REFUSED = _define(
     70012,
     "tls-peer-refused",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import socket
 import threading
@@ -10,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from proto import config_pb2 as pb
 from proto import errors
+from proto.config.source import parse_source_file
 from proto.errors import ShardmergeError
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
@@ -130,6 +134,52 @@ def test_files_that_cannot_be_used(server: MySQL, tmp_path: Path) -> None:
     # Corrected in place, it is read again.
     shutil.copy(of(server, "ca").ca, garbage)
     assert cipher(endpoint(server, "any", Tls(ca=str(garbage))))
+
+
+def contents(server: Database, *names: str) -> pb.Tls:
+    """As :func:`of`, with what the files hold in the place of their paths."""
+    files = of(server, *names)
+    return pb.Tls(**{f"{name}_content": Path(getattr(files, name)).read_text() for name in names})
+
+
+@pytest.mark.parametrize("form", ["bytes", "base64", "numbers"])
+def test_certificates_that_the_configuration_itself_holds(
+    server: MySQL, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    given = contents(server, "ca", "cert", "key")
+    lines = ["source-id: s1", "from:", f"  host: {server.host}", f"  port: {server.port}", "  user: one",
+             "  password: secret", "  security:", "    ssl-ca: /nowhere.pem"]  # fmt: skip
+    for name in ("ca", "cert", "key"):
+        text: str = getattr(given, f"{name}_content")
+        written = {
+            "bytes": json.dumps(text),
+            "base64": base64.b64encode(text.encode()).decode(),
+            "numbers": str([*text.encode()]),
+        }[form]
+        lines.append(f"    ssl-{name}-{'base64' if form == 'base64' else 'bytes'}: {written}")
+    file = parse_source_file("\n".join(lines), "s1.yaml", {})
+    assert [note.split(": ", 1)[1] for note in file.notes] == [
+        "from.security.ssl-ca: no effect: its content is given beside it"
+    ]
+    where = Endpoint.from_proto(getattr(file.config, "from"))
+    assert cipher(where)
+    assert where.tls.key_content not in repr(where.tls)
+    # The files that the library needs for a moment are gone.
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_contents_that_cannot_be_used(server: MySQL) -> None:
+    given = contents(server, "ca", "cert", "key")
+    another = contents(server, "ca").ca_content
+    message = refused(endpoint(server, "one", Tls(ca_content="-----BEGIN x")), errors.worker.TLS_CONTENT)
+    assert "ssl-ca" in message and "BEGIN" not in message
+    wrong = Tls(ca_content=given.ca_content, cert_content=another, key_content=given.key_content)
+    assert "ssl-cert or ssl-key" in refused(endpoint(server, "one", wrong), errors.worker.TLS_CONTENT)
+    unmet = Tls(ca_content=given.cert_content)
+    refused(endpoint(server, "plain", unmet), errors.worker.TLS_PEER_REFUSED)
+    mixed = Tls(cert=of(server, "cert").cert, key_content=given.key_content)
+    assert cipher(endpoint(server, "one", mixed))
 
 
 def test_the_relay_copies_by_tls(server: MySQL, tmp_path: Path) -> None:

@@ -98,9 +98,6 @@ NOTED = {
 REFUSED = {
     "task": """
         task-mode: dump | task-mode: load | task-mode: load&sync""",
-    "security": """
-        ssl-ca-bytes: x | ssl-ca-base64: x | ssl-cert-bytes: x | ssl-cert-base64: x | ssl-key-bytes: x |
-        ssl-key-base64: x""",
     "mydumper": """
         where: id > 5 | extra-args: '--filter a.b' | extra-args: '-T a.b' | extra-args: '--where "a"'""",
     "master": """
@@ -116,7 +113,8 @@ WRONG = {
     "target": """
         max-allowed-packet: 64M | session: {'a b': 1}""",
     "security": """
-        ssl-cert: /c | cert-allowed-cn: a""",
+        ssl-cert: /c | cert-allowed-cn: a | ssl-ca-bytes: x | ssl-ca-base64: x | ssl-ca-base64: eA== |
+        ssl-key-bytes: [45, 300] | ssl-cert-bytes: '-----BEGIN x'""",
     "instance": """
         mydumper-thread: -1 | meta: {binlog-pos: 4} | stop-at: never | route-rules: r1""",
     "mydumper": """

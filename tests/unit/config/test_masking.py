@@ -24,6 +24,7 @@ STYLES = [
     ("password: !!str s3cret\nport: 1\n", 'password: "******"\nport: 1\n'),
     ("of:\n  - password: s3cret\n", 'of:\n  - password: "******"\n'),
     ("a: {ssl-key-base64: s3cret}\n", 'a: {ssl-key-base64: "******"}\n'),
+    ("a: {ssl-key-bytes: [45, 46]}\n", 'a: {ssl-key-bytes: ["******", "******"]}\n'),
     ("é: 1\npassword: 平仮名s3cret\n", 'é: 1\npassword: "******"\n'),
 ]
 

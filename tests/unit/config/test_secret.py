@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import pickle
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from proto.config.check import check_text
 from proto.config.source import parse_source_file
 from proto.config.task import parse_task
 from proto.errors import ErrorSpec, ShardmergeError
+from proto.pem import pem_of
 from tests.unit.config.samples import SOURCE, TASK
 from worker.endpoint import Endpoint
 
@@ -194,3 +196,37 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert run(["check-config", str(file)]) == 1
     said = capsys.readouterr()
     assert PLAIN not in said.out + said.err
+
+
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIs3cret\n-----END PRIVATE KEY-----\n"
+CERTIFICATE = "  security:\n    ssl-cert: /c\n"
+WRITTEN = {
+    "ssl-key-bytes": "|\n      " + PEM.replace("\n", "\n      ").rstrip(" "),
+    "ssl-key-base64": base64.b64encode(PEM.encode()).decode() + "\n",
+}
+
+
+@pytest.mark.parametrize("name", list(WRITTEN))
+def test_the_key_of_a_certificate_is_kept_like_a_password(key: secret.SecretKey, name: str) -> None:
+    text = SOURCE.replace(
+        "  password: 007\n", f"  password: {PLAIN}\n  security:\n    ssl-cert: /c\n    {name}: {WRITTEN[name]}"
+    )
+    secret.use("")
+    plain = parse_source_file(text, "s.yaml", {})
+    secret.use(key.path)
+    kept = parse_source_file(text, "s.yaml", {})
+    for shown in (kept.text, str(kept.config)):
+        assert "MIIs3cret" not in shown and PLAIN not in shown and "TUlJ" not in shown
+    again = parse_source_file(kept.text, "s.yaml", {})
+    assert (again.config, again.text) == (kept.config, kept.text)
+    assert Endpoint.from_proto(getattr(kept.config, "from")) == Endpoint.from_proto(getattr(plain.config, "from"))
+    assert pem_of(Endpoint.from_proto(getattr(kept.config, "from")).tls.key_content) == PEM
+    secret.use("")
+    assert any("is encrypted" in str(found) for found in check_text(kept.text, "s.yaml", environ={}).findings)
+
+
+def test_a_key_as_a_list_of_bytes_is_not_stored_in_plain_text(key: secret.SecretKey) -> None:
+    secret.use(key.path)
+    text = SOURCE.replace("  password: 007\n", f"{CERTIFICATE}    ssl-key-bytes: {[*PEM.encode()]}\n")
+    with pytest.raises(ShardmergeError, match="ssl-key-bytes: cannot be encrypted where it stands: write"):
+        parse_source_file(text, "s.yaml", {})

@@ -35,6 +35,15 @@ def test_no_password_is_told() -> None:
     assert found == {"from.password": ("(not shown)", "(not shown)"), "from.user": ("dm", "dm2")}
 
 
+def test_no_certificate_is_told() -> None:
+    pem = '"-----BEGIN {} s3cret"'
+    text = BEFORE.replace(
+        "password:", f"security: {{ssl-cert-bytes: {pem.format('x')}, ssl-key-bytes: {pem.format('y')}}}, password:"
+    )
+    hidden = ("(not shown)", "(not shown)")
+    assert _changes(text) == {"from.security.ssl-cert-bytes": hidden, "from.security.ssl-key-bytes": hidden}
+
+
 def test_every_key_is_named_as_in_the_file() -> None:
     text = """source-id: a
 from:

@@ -93,6 +93,12 @@ PARKED = state_pb2.ShardRecord(
 LOCK = state_pb2.LockRecord(task="merge", target_schema="d", target_table="t")
 
 
+def test_a_certificate_is_not_shown() -> None:
+    security = 'security: {ssl-ca-bytes: "-----BEGIN s3cret"}, password:'
+    error = _refused(errors.master.UPDATE_FIXED, lambda: settings_changed(_one(), _one("password:", security)))
+    assert "s3cret" not in error.message and "target.tls.caContent" in error.message
+
+
 @pytest.mark.parametrize(
     ("shards", "locks"), [({("merge", "s2"): PARKED}, ()), ({}, (LOCK,)), ({("merge", "s1"): PARKED}, (LOCK,))]
 )
