@@ -4,7 +4,11 @@ The text holds the nonce (12 bytes), the ciphertext and the tag (16 bytes); the 
 is an HMAC of the plain text (as in SIV modes, RFC 5297), so that one password under one key always gives one text: two
 files that differ in nothing are stored alike, and a nonce is used twice for the same text only.
 
-A process uses one key, or none: see :func:`use`.
+What DM's own `dmctl encrypt` made is read too, where the key file is DM's: base64 of 16 random bytes, ``@`` and the
+text by AES-256-CFB (tiflow, dm/pkg/encrypt). It has no tag, so that a wrong key gives other characters.
+
+A process uses one key file, or none: see :func:`use`. A file may hold several keys, one a line: the first encrypts, all
+decrypt. It is read again when it has changed, so that keys are replaced while everything runs.
 """
 
 from __future__ import annotations
@@ -15,19 +19,24 @@ import hashlib
 import hmac
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from proto.errors import ErrorSpec, config
+from proto.errors import ErrorSpec, ShardmergeError, config
 
 PREFIX = "enc:v1:"
 _FAMILY = "enc:"
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _KEY_BYTES = 32
+_MOST_KEYS = 16
+_DM_MARK = 16
+"""Place of the ``@`` in a text of DM's, behind the initial vector."""
 
 
 class Unreadable(Exception):
@@ -40,32 +49,63 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SecretKey:
-    """A key and the file that it came from."""
+    """The keys of a file. ``older``: those that only decrypt."""
 
     path: str
     key: bytes = field(repr=False)
+    older: tuple[bytes, ...] = field(default=(), repr=False)
 
     def encrypt(self, plain: str) -> str:
         """The text that is kept in the place of ``plain``."""
         data = plain.encode()
-        nonce = hmac.digest(self._derived("nonce"), data, hashlib.sha256)[:_NONCE_BYTES]
-        sealed = AESGCM(self._derived("seal")).encrypt(nonce, data, PREFIX.encode())
+        nonce = hmac.digest(_derived(self.key, "nonce"), data, hashlib.sha256)[:_NONCE_BYTES]
+        sealed = AESGCM(_derived(self.key, "seal")).encrypt(nonce, data, PREFIX.encode())
         return PREFIX + base64.urlsafe_b64encode(nonce + sealed).decode()
 
     def decrypt(self, text: str) -> str:
         """The plain text. Raises :class:`Unreadable`."""
         content = _content(text)
-        try:
-            opened = AESGCM(self._derived("seal")).decrypt(
-                content[:_NONCE_BYTES], content[_NONCE_BYTES:], PREFIX.encode()
-            )
-        except InvalidTag:
-            reason = f"cannot be decrypted: the key in {self.path} did not make it, or it was changed"
-            raise Unreadable(config.SECRET_UNREADABLE, reason) from None
-        return opened.decode()
+        for key in (self.key, *self.older):
+            try:
+                opened = AESGCM(_derived(key, "seal")).decrypt(
+                    content[:_NONCE_BYTES], content[_NONCE_BYTES:], PREFIX.encode()
+                )
+            except InvalidTag:
+                continue
+            return opened.decode()
+        who = f"no key in {self.path} made it" if self.older else f"the key in {self.path} did not make it"
+        reason = f"cannot be decrypted: {who}, or it was changed"
+        raise Unreadable(config.SECRET_UNREADABLE, reason)
 
-    def _derived(self, use: str) -> bytes:
-        return hmac.digest(self.key, f"shardmerge {PREFIX}{use}".encode(), hashlib.sha256)
+    def decrypt_dm(self, content: bytes) -> str:
+        """The plain text of what DM made. Raises :class:`Unreadable` when no key gives text that can be printed."""
+        for key in (self.key, *self.older):
+            try:
+                plain = _opened_cfb(key, content[:_DM_MARK], content[_DM_MARK + 1 :]).decode()
+            except UnicodeDecodeError:
+                continue
+            if plain.isprintable():
+                return plain
+        reason = (
+            f"has the form of what DM's `dmctl encrypt` makes, and no key in {self.path} made it: encrypt the password "
+            "itself with `dmctl encrypt`"
+        )
+        raise Unreadable(config.SECRET_UNREADABLE, reason)
+
+
+def _opened_cfb(key: bytes, vector: bytes, sealed: bytes) -> bytes:
+    """AES in full-block CFB mode (NIST SP 800-38A), which libraries no longer offer."""
+    block = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 - one block at a time, as CFB asks
+    plain = b""
+    while sealed:
+        mask = block.update(vector)
+        vector, sealed = sealed[: len(mask)], sealed[len(mask) :]
+        plain += bytes(one ^ other for one, other in zip(vector, mask, strict=False))
+    return plain
+
+
+def _derived(key: bytes, use: str) -> bytes:
+    return hmac.digest(key, f"shardmerge {PREFIX}{use}".encode(), hashlib.sha256)
 
 
 def is_encrypted(text: str) -> bool:
@@ -73,19 +113,34 @@ def is_encrypted(text: str) -> bool:
     return text.startswith(_FAMILY)
 
 
+def of_dm(text: str) -> bytes | None:
+    """The bytes of a text of the form that DM's `dmctl encrypt` makes; None for any other."""
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return content if len(content) > _DM_MARK + 1 and content[_DM_MARK : _DM_MARK + 1] == b"@" else None
+
+
 def load_key(path: str) -> SecretKey:
-    """The key of a file: 64 hexadecimal digits, as in DM's. Raises ``config.SECRET_KEY_UNUSABLE``."""
+    """The keys of a file: 64 hexadecimal digits a line, as in DM's. Raises ``config.SECRET_KEY_UNUSABLE``."""
+    keys = _keys_of(path)
+    return SecretKey(path, keys[0], keys[1:])
+
+
+def _keys_of(path: str) -> tuple[bytes, ...]:
     try:
         with Path(path).open("rb") as file:
-            content = file.read(1024)
-        key = bytes.fromhex(content.decode("ascii").strip())
+            content = file.read(4096)
+        keys = tuple(bytes.fromhex(line) for line in content.decode("ascii").split())
     except OSError as error:
         raise config.SECRET_KEY_UNUSABLE(path=path, reason=error.strerror or "input/output error") from None
     except ValueError:
-        key = b""
-    if len(key) != _KEY_BYTES:
-        raise config.SECRET_KEY_UNUSABLE(path=path, reason=f"it does not hold {2 * _KEY_BYTES} hexadecimal digits")
-    return SecretKey(path, key)
+        keys = ()
+    if not 0 < len(keys) <= _MOST_KEYS or any(len(key) != _KEY_BYTES for key in keys):
+        reason = f"it does not hold {2 * _KEY_BYTES} hexadecimal digits, or up to {_MOST_KEYS} lines of so many"
+        raise config.SECRET_KEY_UNUSABLE(path=path, reason=reason)
+    return keys
 
 
 def new_key(path: str) -> None:
@@ -103,22 +158,76 @@ def new_key(path: str) -> None:
         raise config.SECRET_KEY_UNUSABLE(path=path, reason=error.strerror or "input/output error") from None
 
 
+def add_key(path: str) -> None:
+    """Put a new key behind those of a file: it only decrypts, until :func:`turn_keys`. Raises SECRET_KEY_UNUSABLE."""
+    _write_keys(path, (*_keys_of(path), secrets.token_bytes(_KEY_BYTES)))
+
+
+def turn_keys(path: str) -> None:
+    """Put a file's last key before the others: from now on it encrypts. Raises SECRET_KEY_UNUSABLE."""
+    keys = _keys_of(path)
+    _write_keys(path, (keys[-1], *keys[:-1]))
+
+
+def _write_keys(path: str, keys: tuple[bytes, ...]) -> None:
+    """In one step: a process that reads at the same time sees the old file or the new one."""
+    if len(keys) > _MOST_KEYS:
+        raise config.SECRET_KEY_UNUSABLE(path=path, reason=f"it holds {_MOST_KEYS} keys: remove the last ones")
+    made = f"{path}.new"
+    try:
+        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            os.fchmod(descriptor, Path(path).stat().st_mode & 0o777)
+            file.write("".join(f"{key.hex()}\n" for key in keys))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(made, path)
+    except OSError as error:
+        raise config.SECRET_KEY_UNUSABLE(path=path, reason=error.strerror or "input/output error") from None
+
+
+_Seen = tuple[int, int, int]
+"""What tells one state of a file from another."""
+
+
 class _Process:
     key: SecretKey | None = None
+    seen: _Seen | None = None
 
 
 def use(path: str) -> None:
-    """Let this process encrypt and decrypt by the key of a file; "": by none. Raises ``config.SECRET_KEY_UNUSABLE``.
+    """Let this process encrypt and decrypt by the keys of a file; "": by none. Raises ``config.SECRET_KEY_UNUSABLE``.
 
     Of the whole process, like its log: a password is decrypted where a connection is made, far from where the
     daemon's own file is read.
     """
+    _Process.seen = _state(path) if path else None
     _Process.key = load_key(path) if path else None
+
+
+def _current() -> SecretKey | None:
+    """The keys in use: the file's, as it is now. One that cannot be read leaves those that were read last."""
+    key = _Process.key
+    if key is not None:
+        seen = _state(key.path)
+        if seen is not None and seen != _Process.seen:
+            with suppress(ShardmergeError):
+                _Process.key = load_key(key.path)
+                _Process.seen = seen
+    return _Process.key
+
+
+def _state(path: str) -> _Seen | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def kept(text: str) -> str:
     """``text`` as it is to be stored: encrypted when this process has a key. Raises :class:`Unreadable`."""
-    key = _Process.key
+    key = _current()
     return key.encrypt(_plain(text)) if key is not None and text else text
 
 
@@ -146,12 +255,14 @@ def problem(text: str, *, form_only: bool) -> Unreadable | None:
 
 
 def _plain(text: str) -> str:
+    key = _current()
     if not is_encrypted(text):
-        return text
+        content = None if key is None else of_dm(text)
+        return text if key is None or content is None else key.decrypt_dm(content)
     _content(text)
-    if _Process.key is None:
+    if key is None:
         raise Unreadable(config.SECRET_KEY_MISSING, "is encrypted, and this process has no secret-key-path")
-    return _Process.key.decrypt(text)
+    return key.decrypt(text)
 
 
 def has_key() -> bool:

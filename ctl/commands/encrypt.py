@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 import click
 
+from ctl.export import write_private
+from ctl.files import read_text
 from ctl.options import shared
 from ctl.session import Session
+from proto import errors
 
 
 @click.command("encrypt", short_help="encrypt a password for a file")
@@ -18,28 +23,61 @@ from ctl.session import Session
     help="the key  [env: SHARDMERGE_SECRET_KEY, or secret-key-path of dmctl's --config file]",
 )
 @click.option("--new-key", metavar="FILE", help="make a key file that only you can read, and nothing else")
+@click.option("--add-key", metavar="FILE", help="put a new key into a key file; until --turn-keys it only decrypts")
+@click.option("--turn-keys", metavar="FILE", help="let a key file's last key encrypt from now on")
+@click.option(
+    "--rekey", metavar="FILE", multiple=True, help="encrypt all secrets of a task or source file, in place; repeatable"
+)
 @shared()
-def encrypt(plain: str | None, secret_key_path: str | None, new_key: str | None) -> int:
+def encrypt(
+    plain: str | None,
+    secret_key_path: str | None,
+    new_key: str | None,
+    add_key: str | None,
+    turn_keys: str | None,
+    rekey: tuple[str, ...],
+) -> int:
     """Print what stands for a password in a task or source file. No server is asked.
 
     Without PLAIN it is asked for without echo, or read from standard input, one line. A PLAIN on the command line is
     seen by whoever lists processes, and kept by the shell's history.
 
+    --rekey encrypts what stands in plain text in a file, and anew what DM's `dmctl encrypt` or an older key made.
+    How a key is replaced while tasks run: docs/configuration.md, "Secrets".
+
     \b
     Example:
         dmctl encrypt --secret-key-path key.txt
+        dmctl encrypt --secret-key-path key.txt --rekey merge.yaml --rekey mysql-01.yaml
     """
     from proto import secret  # cryptography takes 0.1 s to import: only when it is needed
 
+    wanted = [option for option in (new_key, add_key, turn_keys, rekey) if option]
+    if len(wanted) > 1 or (wanted and plain is not None):
+        raise click.UsageError("encrypt takes one of PLAIN, --new-key, --add-key, --turn-keys, --rekey")
     if new_key is not None:
-        if plain is not None:
-            raise click.UsageError("encrypt --new-key takes no PLAIN")
         secret.new_key(new_key)
         click.echo(f"{new_key} holds a new key: give it to every dm-master and dm-worker (secret-key-path)", err=True)
+        return 0
+    if add_key is not None:
+        secret.add_key(add_key)
+        click.echo(
+            f"{add_key} holds a further key: copy it to all dm-masters and dm-workers, then --turn-keys", err=True
+        )
+        return 0
+    if turn_keys is not None:
+        secret.turn_keys(turn_keys)
+        click.echo(f"{turn_keys}: its last key encrypts now: copy it to every dm-master and dm-worker", err=True)
         return 0
     path = secret_key_path or Session.current().settings.secret_key_path
     if not path:
         raise click.UsageError("encrypt needs a key: --secret-key-path FILE, or make one with --new-key FILE")
+    if rekey:
+        secret.use(path)
+        for file in rekey:
+            changed = _rekeyed(file)
+            click.echo(f"{file}: {'its secrets are encrypted' if changed else 'nothing to encrypt'}", err=True)
+        return 0
     key = secret.load_key(path)
     if plain is None:
         plain = _asked()
@@ -49,6 +87,29 @@ def encrypt(plain: str | None, secret_key_path: str | None, new_key: str | None)
         raise click.UsageError("it is encrypted already")
     print(key.encrypt(plain))
     return 0
+
+
+def _rekeyed(path: str) -> bool:
+    """Encrypts a file's secrets where they stand; whether that changed it."""
+    # pydantic takes 0.2 s to import: only when it is needed.
+    from proto.config.check import Kind, kind_of
+    from proto.config.database import kept_text
+    from proto.config.yamlfile import read
+
+    text = read_text(path)
+    document = read(text, path)
+    kind = kind_of(document)
+    if kind not in (Kind.TASK, Kind.SOURCE):
+        raise click.UsageError(f"{path} is no task or source file")
+    stored = kept_text(document, text, ("target-database",) if kind is Kind.TASK else ("from",))
+    if stored == text:
+        return False
+    try:
+        write_private(Path(f"{path}.new"), stored)
+        os.replace(f"{path}.new", path)
+    except OSError as error:
+        raise errors.ctl.WRITE_FAILED(path=path, reason=(error.strerror or str(error)).lower()) from error
+    return True
 
 
 def _asked() -> str:

@@ -16,10 +16,8 @@ from proto.config.model import FileModel, NameText, Port
 from proto.config.security import CONTENTS, KEPT_SECRET, Security, check_security, security_notes
 from proto.config.yamlfile import Document, Tree, compose
 from proto.errors import config
-from proto.secret import has_key, kept, problem
+from proto.secret import Unreadable, has_key, kept, of_dm, problem
 
-_OF_DM = re.compile(r"(?=.*[+/=])(?:[A-Za-z0-9+/]{4}){5,}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
-"""What DM's own `dmctl encrypt` makes: base64 of 16 random bytes and more. A password may look so, too."""
 _BEFORE = re.compile(r"(?:[&!]\S*\s+)*")
 """Anchor and tag of a value."""
 _SECRETS: tuple[KeyPath, ...] = (("password",), *(("security", key) for key in KEPT_SECRET))
@@ -96,10 +94,10 @@ def database_notes(document: Document, path: KeyPath, database: Database) -> tup
     """Notes for a password that DM may have encrypted, which cannot be told from one that only looks so, and for files
     of certificates that are not read."""
     notes = () if database.security is None else security_notes(document, (*path, "security"), database.security)
-    if not _OF_DM.fullmatch(database.password):
+    if has_key() or of_dm(database.password) is None:
         return notes
     here = (*path, "password")
-    said = "taken as it stands; if DM's `dmctl encrypt` made it, write the password itself or encrypt it anew"
+    said = "taken as it stands; if DM's `dmctl encrypt` made it, give DM's key file as secret-key-path"
     return (f"line {document.line(here)}: {dotted(here)}: {said}", *notes)
 
 
@@ -118,7 +116,10 @@ def kept_text(document: Document, text: str, path: KeyPath) -> str:
         if not isinstance(value, str) or span is None:
             message = "cannot be encrypted where it stands: write it as one text"
             raise config.INVALID(finding=document.finding(here, message), more="")
-        sealed, written = kept(value), text[span[0] : span[1]]
+        try:
+            sealed, written = kept(value), text[span[0] : span[1]]
+        except Unreadable as why:
+            raise why.spec(finding=document.finding(here, str(why)), more="") from None
         before = _BEFORE.match(written)
         end = written[len(written.rstrip()) :]
         stored = f'{stored[: span[0]]}{before[0] if before else ""}"{sealed}"{end}{stored[span[1] :]}'

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.decrepit.ciphers.modes import CFB
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from ctl.main import run
 from proto import config_pb2 as pb
@@ -230,3 +232,79 @@ def test_a_key_as_a_list_of_bytes_is_not_stored_in_plain_text(key: secret.Secret
     text = SOURCE.replace("  password: 007\n", f"{CERTIFICATE}    ssl-key-bytes: {[*PEM.encode()]}\n")
     with pytest.raises(ShardmergeError, match="ssl-key-bytes: cannot be encrypted where it stands: write"):
         parse_source_file(text, "s.yaml", {})
+
+
+def made_by_dm(key: bytes, plain: str, vector: bytes = bytes(range(16))) -> str:
+    """As tiflow's dm/pkg/encrypt does it, by another implementation than ours."""
+    stream = Cipher(algorithms.AES256(key), CFB(vector)).encryptor()
+    return base64.b64encode(vector + b"@" + stream.update(plain.encode())).decode()
+
+
+@pytest.mark.parametrize("plain", ["x", "0123456789abcdef", PLAIN * 3, "123456"])
+def test_what_dm_encrypted_is_read_by_its_key(key: secret.SecretKey, plain: str) -> None:
+    text = TASK.replace('"p: w"', made_by_dm(key.key, plain))
+    [note] = [note for note in parse_task(text, "task.yaml", {}).notes if "password" in note]
+    assert note.endswith("give DM's key file as secret-key-path")
+    secret.use(key.path)
+    file = parse_task(text, "task.yaml", {})
+    [subtask] = [one for one in file.to_subtasks() if one.source_id == "mysql-01"]
+    assert subtask.target.password == key.encrypt(plain)
+    assert Endpoint.from_proto(subtask.target).password == plain
+    assert not [note for note in file.notes if "password" in note]
+    assert parse_task(file.text, "task.yaml", {}).to_subtasks() == file.to_subtasks()
+
+
+def test_what_dm_encrypted_by_another_key_is_refused(key: secret.SecretKey) -> None:
+    secret.use(key.path)
+    text = made_by_dm(bytes(32), "a longer password")
+    assert "no key in" in refused(errors.config.SECRET_UNREADABLE, TASK.replace('"p: w"', text))
+    # Of another form: a password.
+    other = base64.b64encode(bytes(range(40))).decode()
+    [one, _] = parse_task(TASK.replace('"p: w"', other), "task.yaml", {}).to_subtasks()
+    assert Endpoint.from_proto(one.target).password == other
+
+
+def test_a_key_is_replaced_while_processes_run(key: secret.SecretKey) -> None:
+    """The processes are this one: it reads the file again when it has changed."""
+    secret.use(key.path)
+    sealed = secret.kept(PLAIN)
+    secret.add_key(key.path)
+    assert secret.kept(PLAIN) == sealed
+    secret.turn_keys(key.path)
+    anew = secret.kept(sealed)
+    assert anew != sealed
+    assert {secret.revealed(text, "p") for text in (sealed, anew)} == {PLAIN}
+    assert Path(key.path).stat().st_mode & 0o777 == 0o600
+    lines = Path(key.path).read_text().splitlines()
+    # What cannot be read leaves the keys that there are.
+    Path(key.path).write_text("half of a k")
+    assert secret.revealed(sealed, "p") == PLAIN
+    Path(key.path).unlink()
+    assert secret.revealed(sealed, "p") == PLAIN
+    Path(key.path).write_text(lines[0] + "\n")
+    assert secret.revealed(anew, "p") == PLAIN
+    with pytest.raises(ShardmergeError, match="did not make it"):
+        secret.revealed(sealed, "p")
+
+
+def test_files_are_encrypted_in_place(
+    key: secret.SecretKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task, source = tmp_path / "task.yaml", tmp_path / "source.yaml"
+    task.write_text(TASK.replace('"p: w"', key.encrypt(PLAIN)))
+    source.write_text(SOURCE.replace("007", made_by_dm(key.key, PLAIN)))
+    for option in ("--add-key", "--turn-keys"):
+        assert run(["encrypt", option, key.path]) == 0
+    command = ["encrypt", "--secret-key-path", key.path, "--rekey", str(task), "--rekey", str(source)]
+    assert run(command) == 0
+    sealed = secret.load_key(key.path).encrypt(PLAIN)
+    assert task.read_text() == TASK.replace('"p: w"', f'"{sealed}"')
+    assert source.read_text() == SOURCE.replace("007", f'"{sealed}"')
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "source.yaml", "task.yaml"]
+    assert "its secrets are encrypted" in capsys.readouterr().err
+    assert run(command) == 0
+    assert "nothing to encrypt" in capsys.readouterr().err
+    task.write_text(TASK.replace('"p: w"', "enc:v1:" + "A" * 60))
+    assert run(command) == 1
+    assert "target-database.password: cannot be decrypted" in capsys.readouterr().err
+    assert run([*command, "plain"]) == 2
