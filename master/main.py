@@ -33,7 +33,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         secret.use(file.secret_key_path)
         for note in given.notes:
             get_logger().warning("configuration", note=note)
-        begin(tls_of(file))
+        begin(tls_of(file), etcd_tls_of(file))
         _run(
             Settings(
                 name=file.name,

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from proto.tls.model import TlsFiles
 from tests.support.cluster import Cluster
 from tests.support.daemon import Setting
 from tests.support.mariadb import MariaDB
@@ -90,6 +91,7 @@ def make_cluster(tmp_path: Path, watch_logs: Callable[[Path], None]) -> Iterator
         masters: int = 1,
         worker_settings: Mapping[str, Setting] | None = None,
         master_settings: Mapping[str, Setting] | None = None,
+        tls: TlsFiles | None = None,
     ) -> Cluster:
         cluster = Cluster(
             tmp_path / f"cluster-{len(clusters) + 1}",
@@ -97,6 +99,7 @@ def make_cluster(tmp_path: Path, watch_logs: Callable[[Path], None]) -> Iterator
             masters=masters,
             worker_settings=worker_settings,
             master_settings=master_settings,
+            tls=tls,
         )
         watch_logs(cluster.directory)
         clusters.append(cluster)

@@ -16,7 +16,7 @@ from proto import errors, secret
 from proto import log as logs
 from proto.config.daemon import load_daemon
 from proto.config.daemon_model import WorkerFile
-from proto.config.daemon_tls import tls_of
+from proto.config.daemon_tls import etcd_tls_of, tls_of
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
 from proto.errors import ShardmergeError
 from proto.log import get_logger
@@ -24,7 +24,7 @@ from proto.tls.process import begin
 from worker.daemon import Daemon
 from worker.probe import ProbeTask
 from worker.scratch import Scratch
-from worker.spark import SparkRunner, TaskFailed
+from worker.spark import SparkRunner, TaskFailed, crypted
 from worker.unit import StopSignal
 
 log = get_logger()
@@ -46,7 +46,9 @@ def command(path: Path | None, **flags: str | None) -> None:
     for note in given.notes:
         log.warning("configuration", note=note)
     try:
-        begin(tls_of(config))
+        begin(tls_of(config), etcd_tls_of(config))
+        if config.ssl_ca and not crypted(config.spark_settings()):
+            _warn(errors.tls.OPEN_SPARK(master=config.spark_settings()["spark.master"]))
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
     stop = _catch_signals()
@@ -88,6 +90,10 @@ def _probe(spark: SparkRunner) -> None:
         if outcome.error.spec is not errors.worker.DECODER_NOT_COMPILED:
             raise outcome.error
         log.warning("probe", error=str(outcome.error), workaround=outcome.error.workaround)
+
+
+def _warn(error: ShardmergeError) -> None:
+    log.warning("configuration", error=str(error), workaround=error.workaround)
 
 
 def _catch_signals() -> threading.Event:

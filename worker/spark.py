@@ -54,6 +54,7 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.sql.artifact.isolation.enabled": "false",
     "spark.python.daemon.module": "worker.spark_daemon",
 }
+_UI_BY_TLS = ("spark.ssl.enabled", "spark.ssl.ui.enabled")
 _POLL_SECONDS = 0.02
 _RESULT_SCHEMA = "index int, outcome binary"
 
@@ -101,6 +102,9 @@ class SparkRunner:
         merged = _merged(settings, scratch)
         # Spark's Python workers use `python3` from PATH unless told: they need this environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if of_process() is not None and not any(merged.get(key) == "true" for key in _UI_BY_TLS):
+            # Spark's web page has no setting for where it listens: everywhere, in plain text, unless told by this.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = SparkSession.builder
         for key, value in merged.items():
             builder = builder.config(key, value)
@@ -304,6 +308,13 @@ def _slots(master: str, settings: Mapping[str, str]) -> int:
             return os.cpu_count() or 1
         return int(inside) if inside else 1
     return int(settings.get("spark.cores.max", "64"))
+
+
+def crypted(settings: Mapping[str, str]) -> bool:
+    """Whether nobody can listen where this worker's Spark processes speak with each other: they are one process
+    (``local``), or Spark encrypts what they say."""
+    switches = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
+    return settings["spark.master"].startswith("local") or any(settings.get(key, "") == "true" for key in switches)
 
 
 def _first_line(error: BaseException) -> str:

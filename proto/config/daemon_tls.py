@@ -34,11 +34,8 @@ def tls_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
     if problem is not None:
         findings.append(document.finding((problem[0],), problem[1], at_key=True))
     if file.cert_allowed_cn and not file.ssl_ca:
-        findings.append(
-            document.finding(
-                ("cert-allowed-cn",), "needs ssl-ca, ssl-cert and ssl-key: without TLS nobody shows a name"
-            )
-        )
+        message = "needs ssl-ca, ssl-cert and ssl-key: without TLS nobody shows a name"
+        findings.append(document.finding(("cert-allowed-cn",), message, at_key=True))
     if bool(file.etcd_ssl_cert) != bool(file.etcd_ssl_key):
         missing, given = "etcd-ssl-key", "etcd-ssl-cert"
         if file.etcd_ssl_key:

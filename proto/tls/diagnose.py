@@ -26,6 +26,8 @@ _KEPT_SECONDS = 5.0
 _TOLD_SECONDS = 30.0
 # First byte of a TLS record (RFC 8446, 5.1): an alert or a handshake message.
 _TLS_RECORDS = frozenset({b"\x15", b"\x16"})
+# Type of an HTTP/2 frame (RFC 9113, 6.5): what both sides begin with.
+_SETTINGS = 4
 # X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL's x509_vfy.h.
 _NAME_ERRORS = frozenset({62, 64})
 
@@ -85,7 +87,10 @@ def diagnose(address: str, files: TlsFiles | None) -> ShardmergeError | None:
         place = (host, int(port))
         speaks = _speaks_tls(place)
         if speaks is None:
-            return None
+            # etcd, for one, hangs up when it is greeted so.
+            if files is None or not _speaks_plain(place):
+                return None
+            speaks = False
         if files is None:
             return errors.tls.PEER_WANTS_TLS(address=address) if speaks else None
         if not speaks:
@@ -96,7 +101,7 @@ def diagnose(address: str, files: TlsFiles | None) -> ShardmergeError | None:
 
 
 def _speaks_tls(place: tuple[str, int]) -> bool | None:
-    """Whether a greeting of TLS is answered in TLS; None: by nothing."""
+    """Whether a greeting of TLS is answered in TLS; None: it is not answered."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["h2"])
     context.check_hostname = False
@@ -108,11 +113,20 @@ def _speaks_tls(place: tuple[str, int]) -> bool | None:
         connection.sendall(leaving.read())
         try:
             first = connection.recv(1)
-        except TimeoutError:
+        except (TimeoutError, ConnectionError):
             return None
-        except ConnectionError:
+    return first in _TLS_RECORDS if first else None
+
+
+def _speaks_plain(place: tuple[str, int]) -> bool:
+    """Whether a greeting of HTTP/2 in plain text (RFC 9113, 3.4) is answered by its settings."""
+    with socket.create_connection(place, _SECONDS) as connection:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0]))
+        try:
+            frame = connection.recv(9)
+        except (TimeoutError, ConnectionError):
             return False
-    return first in _TLS_RECORDS
+    return len(frame) > 3 and frame[3] == _SETTINGS
 
 
 def _handshake(address: str, place: tuple[str, int], files: TlsFiles) -> ShardmergeError | None:

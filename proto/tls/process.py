@@ -92,26 +92,21 @@ def use(tls: Tls | None) -> None:
     _Process.tls = tls
 
 
-def begin(tls: Tls | None) -> None:
-    """:func:`use` at the start of a daemon: what is unwise is told in the log.
+def begin(tls: Tls | None, etcd: TlsFiles | None = None) -> None:
+    """:func:`use` at the start of a daemon: what is unwise is told in the log, of the files for ``etcd`` too.
 
     Raises, besides, ``errors.tls.OWN_NAME`` where the process would refuse its own calls.
     """
     use(tls)
-    if tls is None or _Process.keeper is None:
-        return
-    held = _Process.keeper.current()
-    if tls.allowed_names and held.name not in tls.allowed_names:
-        raise errors.tls.OWN_NAME(name=held.name or "(none)", certificate=tls.files.cert)
-    get_logger().info("TLS between the processes", **told(tls.files, held))
-    warn_of_key(tls.files)
-
-
-def warn_of_key(files: TlsFiles) -> None:
-    """Say so when everybody can read the key."""
-    found = key_warning(files)
-    if found is not None:
-        get_logger().warning("unsafe key file", error=str(found), workaround=found.workaround)
+    held = current()
+    if tls is not None and held is not None:
+        if tls.allowed_names and held.name not in tls.allowed_names:
+            raise errors.tls.OWN_NAME(name=held.name or "(none)", certificate=tls.files.cert)
+        get_logger().info("TLS between the processes", **told(tls.files, held))
+    files = [each for each in (None if tls is None else tls.files, etcd) if each is not None]
+    for warning in {each.key: key_warning(each) for each in files}.values():
+        if warning is not None:
+            get_logger().warning("unsafe key file", error=str(warning), workaround=warning.workaround)
 
 
 def key_warning(files: TlsFiles) -> ShardmergeError | None:

@@ -132,7 +132,12 @@ def test_a_deadline(master: CannedMaster) -> None:
         (("handle-error",), 2, "[80001 usage]"),
         (("shard-ddl-lock", "unlock"), 2, "LOCK-ID"),
         (("shard-ddl-lock", "merge", "other"), 2, "other"),
-        (("--ssl-ca", "ca.pem", "query-status"), 1, "TLS"),
+        (("--ssl-ca", "ca.pem", "query-status"), 2, "ssl-cert and ssl-key are missing"),
+        (
+            ("--ssl-ca", "a.pem", "--ssl-cert", "b.pem", "--ssl-key", "k.pem", "query-status"),
+            1,
+            "[61002 tls-file-of-process-unusable] ssl-ca: a.pem cannot be used: No such file",
+        ),
         (("-config", "nowhere.toml", "query-status"), 1, "nowhere.toml"),
         (("start-task", "x.yaml", "--start-time", "2024-01-01"), 1, "[10008 start-unreadable] 2024-01-01"),
         (("check-task", "x.yaml", "--stop-at", "mysql-bin.000001"), 1, "[10009 stop-unreadable] mysql-bin.000001"),

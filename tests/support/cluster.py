@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from proto.tls.model import TlsFiles
 from tests.support.daemon import ROOT, Daemon, Setting, command
 from tests.support.database import Database
 from tests.support.etcd import Etcd
@@ -64,7 +65,8 @@ class Cluster:
     """etcd + ``masters`` × dm-master + ``workers`` × dm-worker under ``directory``.
 
     ``worker_settings``: further keys of the workers' configuration files. ``environment``: for all
-    daemons and dmctl. Nothing runs before :meth:`start`; after :meth:`stop` nothing does.
+    daemons and dmctl. ``tls``: of all of them, and of etcd. Nothing runs before :meth:`start`; after
+    :meth:`stop` nothing does.
     """
 
     def __init__(
@@ -76,11 +78,13 @@ class Cluster:
         worker_settings: Mapping[str, Setting] | None = None,
         master_settings: Mapping[str, Setting] | None = None,
         environment: Mapping[str, str] | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.hooks = Hooks(directory / "hooks")
-        self.etcd = Etcd(directory / "etcd")
+        self.etcd = Etcd(directory / "etcd", tls=tls)
+        self._tls = tls
         self._sources_of: dict[str, frozenset[str]] = {}
         self._environment = {**self.hooks.environment, "PYTHONUNBUFFERED": "1", **(environment or {})}
         endpoints = [self.etcd.endpoint]
@@ -103,7 +107,8 @@ class Cluster:
         ]
 
     def _daemon(self, kind: str, name: str, settings: Mapping[str, Setting]) -> Daemon:
-        return Daemon(kind, name, self.directory, {"log-format": "text", **settings}, self._environment)
+        common = {"log-format": "text", **_tls_keys(self._tls)}
+        return Daemon(kind, name, self.directory, {**common, **settings}, self._environment)
 
     @property
     def daemons(self) -> list[Daemon]:
@@ -164,11 +169,13 @@ class Cluster:
 
     # -- dmctl
 
-    def dmctl(self, *arguments: str, check: bool = True, seconds: float = 400.0) -> Answer:
-        """Run dmctl with JSON output; with ``check`` anything but success is an AssertionError."""
+    def dmctl(self, *arguments: str, check: bool = True, seconds: float = 400.0, tls: TlsFiles | None = None) -> Answer:
+        """Run dmctl with JSON output; with ``check`` anything but success is an AssertionError. ``tls``: another
+        certificate than the cluster's."""
         addresses = ",".join(master.address for master in self.masters)
+        secured = [f"--{key}={path}" for key, path in _tls_keys(tls or self._tls).items()]
         ended = subprocess.run(
-            [command("dmctl"), "--master-addr", addresses, "--output", "json", *arguments],
+            [command("dmctl"), "--master-addr", addresses, "--output", "json", *secured, *arguments],
             cwd=ROOT,
             env={**os.environ, **self._environment},
             stdin=subprocess.DEVNULL,
@@ -267,6 +274,10 @@ class Cluster:
             f"has applied up to {ends}",
             seconds,
         )
+
+
+def _tls_keys(tls: TlsFiles | None) -> dict[str, str]:
+    return {} if tls is None else {"ssl-ca": tls.ca, "ssl-cert": tls.cert, "ssl-key": tls.key}
 
 
 def _object(value: object) -> Json:

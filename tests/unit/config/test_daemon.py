@@ -9,9 +9,11 @@ import pytest
 from proto import errors
 from proto.config.daemon import load_daemon, parse_master, parse_worker
 from proto.config.daemon_model import MasterFile, WorkerFile
+from proto.config.daemon_tls import etcd_tls_of, tls_of
 from proto.config.source import parse_source_file
 from proto.config.task import parse_task
 from proto.errors import ShardmergeError
+from proto.tls.model import Tls, TlsFiles
 
 EXAMPLES = Path(__file__).parents[3] / "deploy" / "examples"
 
@@ -93,3 +95,48 @@ def test_the_shipped_samples_are_valid() -> None:
     assert not source.notes
     assert load_daemon(MasterFile, EXAMPLES / "master.yaml").model.name == "master-1"
     assert load_daemon(WorkerFile, EXAMPLES / "worker.yaml").model.spark_settings()["spark.driver.memory"] == "512m"
+
+
+def tls(text: str) -> tuple[Tls | None, TlsFiles | None]:
+    """Between the processes, and to etcd."""
+    worker = parse_worker(text, "w")
+    return tls_of(worker), etcd_tls_of(worker)
+
+
+def test_tls_of_a_daemon() -> None:
+    assert tls("") == (None, None)
+    ours = "ssl-ca: ca\nssl-cert: cert\nssl-key: key\n"
+    files = TlsFiles("ca", "cert", "key")
+    assert tls(ours) == (Tls(files), files)
+    assert tls(ours + "cert-allowed-cn: [a, b]\n") == (Tls(files, ("a", "b")), files)
+    assert parse_worker(ours, "w", {"cert-allowed-cn": "a, b"}).cert_allowed_cn == ("a", "b")
+
+
+def test_tls_to_etcd_of_its_own() -> None:
+    ours = "ssl-ca: ca\nssl-cert: cert\nssl-key: key\n"
+    assert tls(ours + "etcd: ['http://h:1']\n")[1] is None
+    assert tls(ours + "etcd-ssl-ca: other\n")[1] == TlsFiles("other", "cert", "key", "etcd-")
+    alone = "etcd-ssl-ca: other\netcd-ssl-cert: c\netcd-ssl-key: k\n"
+    assert tls(alone) == (None, TlsFiles("other", "c", "k", "etcd-"))
+    assert tls(ours + alone)[1] == TlsFiles("other", "c", "k", "etcd-")
+    assert tls("etcd-ssl-ca: other\n") == (None, TlsFiles("other", "", "", "etcd-"))
+    # Its own certificate, the common authority.
+    assert tls(ours + "etcd-ssl-cert: c\netcd-ssl-key: k\n")[1] == TlsFiles("ca", "c", "k", "etcd-")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("ssl-ca: a", "w:1:1: ssl-ca: ssl-ca, ssl-cert and ssl-key go together: ssl-cert and ssl-key are missing"),
+        ("ssl-ca: a\nssl-key: k", "ssl-cert is missing"),
+        ("cert-allowed-cn: [a]", "w:1:1: cert-allowed-cn: needs ssl-ca"),
+        ("etcd-ssl-ca: a\netcd-ssl-key: k", "w:2:1: etcd-ssl-key: etcd-ssl-key without etcd-ssl-cert"),
+        ("etcd: ['https://h:2379']", "w:1:7: etcd: https:// needs etcd-ssl-ca or ssl-ca"),
+        ("etcd: ['ftp://h:2379']", "must be host:port, https://host:port or http://host:port"),
+    ],
+)
+def test_tls_keys_without_those_they_need(text: str, says: str) -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        parse_worker(text + "\n", "w")
+    assert caught.value.spec is errors.config.INVALID
+    assert says in caught.value.message

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from proto import config_pb2 as pb
-from proto import errors
 from proto.config.check import Kind, check_text
 from proto.config.daemon import read_daemon
 from proto.config.daemon_model import MasterFile, WorkerFile
+from proto.config.daemon_tls import tls_of
 from proto.config.source import SourceModel, check_source, parse_source_file
 from proto.config.task import TaskFile, check_file, notes_of_task
 from proto.config.yamlfile import read
-from proto.errors import ShardmergeError
+from proto.tls.model import Tls, TlsFiles
 from worker.rules import Rules
 
 FOLDER = Path(__file__).parent / "dm"
@@ -185,12 +185,9 @@ def test_files_of_the_daemons(kind: type[MasterFile] | type[WorkerFile]) -> None
         assert isinstance(given.model, MasterFile)
         assert given.model.secret_key_path == "/path/to/secret/key"
     tls = 'ssl-ca = "/path/to/ca.pem"\nssl-cert = "/path/to/cert.pem"\nssl-key = "/k"\ncert-allowed-cn = ["dm"]\n'
-    with pytest.raises(ShardmergeError) as caught:
-        read_daemon(kind, text + tls, name)
-    assert caught.value.spec is errors.config.NOT_SUPPORTED
-    line = text.count("\n") + 1
-    assert f"{name}:{line}:1: ssl-ca: there is no TLS between the processes" in caught.value.message
-    assert "(and 3 more: " in caught.value.message
+    assert tls_of(read_daemon(kind, text + tls, name).model) == Tls(
+        TlsFiles("/path/to/ca.pem", "/path/to/cert.pem", "/k"), ("dm",)
+    )
 
 
 def test_places_in_toml() -> None:

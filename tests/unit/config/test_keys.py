@@ -51,11 +51,13 @@ SUPPORTED = {
     "master": """
         name: m | advertise-addr: 'h:1' | etcd: ['h:1'] | master-addr: ':1' | rpc-timeout: 30s | rpc-timeout: 5 |
         log-level: FATAL | log-level: warn | log-file: f | log-format: json | secret-key-path: /k |
-        worker-ttl: 5 | lock-alert-seconds: 1m""",
+        worker-ttl: 5 | lock-alert-seconds: 1m | {ssl-ca: c, ssl-cert: c, ssl-key: k, cert-allowed-cn: [a]} |
+        {etcd: ['https://h:1'], etcd-ssl-ca: c} | etcd: ['http://h:1']""",
     "worker": """
         name: w | advertise-addr: 'h:1' | etcd: ['h:1'] | worker-addr: ':1' | log-level: debug | log-file: f |
         log-format: text | secret-key-path: /k | keepalive-ttl: 60 | relay-dir: r | drain-seconds: 3 |
-        spark: {master: 'local[2]'}""",
+        spark: {master: 'local[2]'} | {ssl-ca: c, ssl-cert: c, ssl-key: k, cert-allowed-cn: [a]} |
+        {etcd: ['https://h:1'], etcd-ssl-ca: c} | etcd: ['http://h:1']""",
 }
 NOTED = {
     "task": """
@@ -101,9 +103,9 @@ REFUSED = {
     "mydumper": """
         where: id > 5 | extra-args: '--filter a.b' | extra-args: '-T a.b' | extra-args: '--where "a"'""",
     "master": """
-        ssl-ca: c | ssl-cert: c | ssl-key: c | cert-allowed-cn: [a] | ssl-key-base64: x | v1-sources-path: p""",
+        ssl-key-base64: x | v1-sources-path: p""",
     "worker": """
-        ssl-ca: c | ssl-cert: c | ssl-key: c | cert-allowed-cn: [a] | ssl-ca-base64: x | redact-info-log: true""",
+        ssl-ca-base64: x | redact-info-log: true""",
 }
 WRONG = {
     "task": """
@@ -139,10 +141,12 @@ WRONG = {
         check-interval: x""",
     "master": """
         rpc-timeout: 0 | rpc-timeout: 1.5s | rpc-timeout: soon | log-level: loud | openapi: x | max-txn-ops: x |
-        quota-backend-bytes: 2 GiBs | auto-compaction-mode: never | initial-cluster-state: old | peer-url: x""",
+        quota-backend-bytes: 2 GiBs | auto-compaction-mode: never | initial-cluster-state: old | peer-url: x |
+        ssl-ca: c | ssl-cert: c | ssl-key: c | cert-allowed-cn: [a] | cert-allowed-cn: a | cert-allowed-cn: [''] |
+        etcd-ssl-cert: c | etcd-ssl-key: c | etcd: ['https://h:1'] | etcd: ['ftp://h:1'] | etcd: ['http://h']""",
     "worker": """
         keepalive-ttl: 0 | relay-keepalive-ttl: x | drain-seconds: 0s | relay-dir: '' | log-format: xml |
-        spark: {a: b}""",
+        spark: {a: b} | ssl-key: c | cert-allowed-cn: [a]""",
 }
 
 

@@ -12,6 +12,7 @@ from ctl.options import with_two_dashes
 from ctl.settings import Given, Output, parse_addresses, parse_duration, settle, split_sources
 from proto import errors
 from proto.errors import ShardmergeError
+from proto.tls.model import TlsFiles
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,6 @@ def test_option_before_environment_before_file_before_default(tmp_path: Path) ->
         ("rpc-timeout = 5", errors.ctl.BAD_CONFIG.code, "must be a string"),
         ('rpc-timeout = "5"', errors.ctl.BAD_CONFIG.code, "not a duration"),
         ("rpc-timeout =\n", errors.ctl.BAD_CONFIG.code, "line 1"),
-        ('ssl-ca = "ca.pem"', errors.ctl.NOT_SUPPORTED.code, "TLS"),
     ],
 )
 def test_refused_files(tmp_path: Path, text: str, code: int, says: str) -> None:
@@ -89,6 +89,19 @@ def test_refused_files(tmp_path: Path, text: str, code: int, says: str) -> None:
     assert caught.value.code == code
     assert says in caught.value.message
     assert str(file) in caught.value.message
+
+
+def test_tls_by_file_and_options(tmp_path: Path) -> None:
+    file = tmp_path / "dmctl.toml"
+    file.write_text('ssl-ca = "ca.pem"\nssl-cert = "c.pem"\nssl-key = "k.pem"\n')
+    assert settle(Given(), {}).tls is None
+    assert settle(Given(config=str(file)), {}).tls == TlsFiles("ca.pem", "c.pem", "k.pem")
+    mixed = settle(Given(config=str(file), ssl_cert="mine.pem", ssl_key="mine.key"), {})
+    assert mixed.tls == TlsFiles("ca.pem", "mine.pem", "mine.key")
+    file.write_text('ssl-ca = "ca.pem"\n')
+    with pytest.raises(ValueError, match="ssl-cert and ssl-key are missing"):
+        settle(Given(config=str(file)), {})
+    assert settle(Given(config=str(file), ssl_cert="c", ssl_key="k"), {}).tls == TlsFiles("ca.pem", "c", "k")
 
 
 def test_one_dash_spellings() -> None:

@@ -1,0 +1,224 @@
+"""TLS between master, worker, Spark's tasks, dmctl and etcd: a task runs by it, and every wrong certificate is told."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from cryptography import x509
+
+from proto import errors
+from proto.errors import ErrorSpec
+from proto.tls.model import TlsFiles
+from tests.support.certificates import Authority, serial_of
+from tests.support.cluster import Cluster
+from tests.support.daemon import Daemon, Setting
+from tests.support.etcd import Etcd
+from tests.support.mariadb import MariaDB
+from tests.support.wait import until
+from tests.support.world import Family
+from tests.support.writer import Writer
+
+CLUSTER = "shardmerge.cluster"
+
+
+def serial_at(address: str, files: TlsFiles) -> int:
+    """Of the certificate that is shown at ``host:port``."""
+    context = ssl.create_default_context(cafile=files.ca)
+    context.load_cert_chain(files.cert, files.key)
+    host, port = address.split(":")
+    with (
+        socket.create_connection((host, int(port)), 10) as connection,
+        context.wrap_socket(connection, server_hostname=host) as secured,
+    ):
+        shown = secured.getpeercert(binary_form=True)
+    assert shown
+    return x509.load_der_x509_certificate(shown).serial_number
+
+
+def reachable_ports(daemon: Daemon) -> set[str]:
+    """Where the daemon and what it has started listen for other machines."""
+    found: set[str] = set()
+    for process in daemon.session():
+        for connection in process.net_connections("tcp"):
+            address = connection.laddr
+            if connection.status == psutil.CONN_LISTEN and not address.ip.endswith(("127.0.0.1", "::1")):
+                found.add(f"{address.ip}:{address.port}")
+    return found
+
+
+def test_a_task_by_tls(
+    make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "pki")
+    files = authority.issue("cluster", CLUSTER)
+    operator = authority.issue("operator", "operator")
+    names: dict[str, Setting] = {"cert-allowed-cn": [CLUSTER, "operator"]}
+    source, target = make_server("source"), make_server("target")
+    cluster = make_cluster(workers=1, tls=files, master_settings=names, worker_settings=names)
+    [worker], [master] = cluster.workers, cluster.masters
+    assert reachable_ports(worker) == set()
+    cluster.create_source("mysql-01", source)
+    family = Family("tls", (("mysql-01", source),), target)
+    shards = family.create(200)
+    with Writer(shards, seed=77) as writer:
+        cluster.start_task(family.task())
+        cluster.wait_replicating("tls")
+
+        # Who may not come is told why.
+        def refused(tls: TlsFiles, spec: ErrorSpec) -> str:
+            answer = cluster.dmctl("query-status", tls=tls, check=False)
+            assert answer.code == 1
+            assert f"[{spec.code} {spec.name}]" in answer.text
+            assert "PRIVATE KEY" not in answer.text
+            return answer.text
+
+        cluster.dmctl("query-status", tls=operator)
+        stranger = Authority(tmp_path / "other pki", "another authority")
+        theirs = stranger.issue("operator", "operator")
+        refused(theirs, errors.tls.PEER_NOT_TRUSTED)
+        refused(replace(theirs, ca=authority.ca), errors.tls.OWN_REFUSED)
+        said = refused(authority.issue("somebody", "somebody"), errors.tls.NAME_REFUSED)
+        assert "dm-master master-1 takes no calls from the certificate of somebody" in said
+        refused(authority.issue("old", "operator", days=-2), errors.tls.NOT_VALID_NOW)
+
+        # New certificates in the place of the old ones: both daemons show them, and call by them.
+        pids = [daemon.pid for daemon in cluster.daemons]
+        lanes = worker.spark_task_pids()
+        authority.issue("cluster", CLUSTER)
+        for daemon in (worker, master):
+            until(lambda: serial_at(daemon.address, files) == serial_of(files.cert), "it shows the new one", 60)  # noqa: B023
+        cluster.dmctl("query-status", "tls")
+        assert cluster.subtasks("tls")["mysql-01"].stage == "Running"
+        assert set(lanes) <= set(worker.spark_task_pids()), "connections that were made stay"
+
+        # Of a new authority, in two steps: it is trusted everywhere before anybody shows its certificates.
+        both = Path(files.ca).read_text() + Path(stranger.ca).read_text()
+        Path(files.ca).write_text(both)
+        theirs = stranger.issue("cluster", CLUSTER)
+        Path(theirs.key).replace(files.key)
+        Path(theirs.cert).replace(files.cert)
+        for daemon in (worker, master):
+            until(lambda: serial_at(daemon.address, files) == serial_of(files.cert), "it shows the other's", 60)  # noqa: B023
+        cluster.etcd.kill()  # it must be called anew, by the new certificate
+        cluster.etcd.start()
+        cluster.dmctl("pause-task", "tls")
+        cluster.dmctl("resume-task", "tls")
+        cluster.wait_replicating("tls")
+        assert pids == [daemon.pid for daemon in cluster.daemons]
+        writer.stop()
+    cluster.wait_caught_up("tls", {"mysql-01": source})
+    assert family.verdict().differences == 0, family.verdict()
+    cluster.compare("tls")
+    for daemon in cluster.daemons:
+        log = daemon.log.read_text()
+        assert "PRIVATE KEY" not in log
+        assert "certificates taken" in log
+        assert f"[{errors.tls.PEER_PLAIN.code} " not in log
+
+
+# --- daemons that are given something wrong
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "pki")
+
+
+@pytest.fixture
+def plain_etcd(tmp_path: Path) -> Iterator[Etcd]:
+    made = Etcd(tmp_path / "etcd").start()
+    yield made
+    made.stop()
+
+
+def keys_of(files: TlsFiles) -> dict[str, Setting]:
+    return {"ssl-ca": files.ca, "ssl-cert": files.cert, "ssl-key": files.key}
+
+
+@pytest.mark.parametrize("kind", ["master", "worker"])
+def test_files_that_a_daemon_does_not_start_with(authority: Authority, tmp_path: Path, kind: str) -> None:
+    right = authority.issue("right", CLUSTER)
+
+    def gives_up(settings: dict[str, Setting], spec: ErrorSpec) -> None:
+        daemon = Daemon(kind, f"wrong-{spec.code}", tmp_path, settings, {})
+        daemon.start(wait=False)
+        try:
+            until(lambda: not daemon.alive, "it gives up", 60)
+            said = daemon.log.read_text()
+            assert f"[{spec.code} {spec.name}]" in said
+            assert "Traceback" not in said
+        finally:
+            daemon.stop()
+
+    gives_up(keys_of(replace(right, key="/nowhere")), errors.tls.FILE_UNUSABLE)
+    gives_up(keys_of(replace(right, key=authority.issue("other", "x").key)), errors.tls.KEY_DIFFERS)
+    gives_up(keys_of(authority.issue("old", CLUSTER, days=-1)), errors.tls.NOT_VALID_NOW)
+    gives_up({**keys_of(right), "cert-allowed-cn": ["operator"]}, errors.tls.OWN_NAME)
+    gives_up({"ssl-ca": right.ca}, errors.config.INVALID)
+
+
+def test_an_etcd_without_tls(authority: Authority, plain_etcd: Etcd, tmp_path: Path) -> None:
+    """It is not spoken to in plain text unless that is said."""
+    files = authority.issue("right", CLUSTER)
+    Path(files.key).chmod(0o644)
+    daemon = Daemon("master", "m1", tmp_path, {**keys_of(files), "etcd": [plain_etcd.endpoint]}, {}).start()
+    try:
+        wanted = f"[{errors.tls.PEER_PLAIN.code} {errors.tls.PEER_PLAIN.name}] {plain_etcd.endpoint}"
+        until(lambda: wanted in daemon.log.read_text(), "it says so", 60)
+        assert f"[{errors.tls.KEY_READABLE.code} " in daemon.log.read_text()
+        daemon.stop()
+        daemon.write_config(etcd=[f"http://{plain_etcd.endpoint}"])
+        size = len(daemon.log.read_text())
+        daemon.start()
+        until(lambda: "revision=" in daemon.log.read_text()[size:], "it leads", 60)
+    finally:
+        daemon.stop()
+
+
+def test_an_etcd_with_tls(authority: Authority, tmp_path: Path) -> None:
+    """With certificates of its own authority, and processes that speak plain text among themselves."""
+    apart = Authority(tmp_path / "etcd pki", "etcd's authority")
+    etcd = Etcd(tmp_path / "etcd", tls=apart.issue("etcd", "etcd")).start()
+    daemon = Daemon("master", "m1", tmp_path, {"etcd": [etcd.endpoint]}, {}).start()
+    try:
+        wanted = f"[{errors.tls.PEER_WANTS_TLS.code} {errors.tls.PEER_WANTS_TLS.name}] {etcd.endpoint}"
+        until(lambda: wanted in daemon.log.read_text(), "it says so", 60)
+        daemon.stop()
+        daemon.write_config(**keys_of_etcd(authority.issue("right", CLUSTER)))
+        daemon.start()
+        wanted = f"[{errors.tls.PEER_NOT_TRUSTED.code} {errors.tls.PEER_NOT_TRUSTED.name}]"
+        until(lambda: wanted in daemon.log.read_text(), "it says so", 60)
+        daemon.stop()
+        daemon.write_config(**keys_of_etcd(apart.issue("client", "master")))
+        size = len(daemon.log.read_text())
+        daemon.start()
+        until(lambda: "revision=" in daemon.log.read_text()[size:], "it leads", 60)
+    finally:
+        daemon.stop()
+        etcd.stop()
+
+
+def test_a_daemon_at_an_address_that_is_not_in_its_certificate(
+    authority: Authority, plain_etcd: Etcd, tmp_path: Path
+) -> None:
+    """It would be of no use to anybody: said at its start, not when the first lane fails."""
+    files = authority.issue("elsewhere", CLUSTER, hosts=("master.example",))
+    settings = {**keys_of(files), "etcd": [f"http://{plain_etcd.endpoint}"]}
+    daemon = Daemon("master", "m1", tmp_path, settings, {}).start()
+    try:
+        wanted = (
+            f"[{errors.tls.PEER_NAME.code} {errors.tls.PEER_NAME.name}] the certificate that {daemon.address} shows"
+        )
+        until(lambda: wanted in daemon.log.read_text(), "it says so", 60)
+    finally:
+        daemon.stop()
+
+
+def keys_of_etcd(files: TlsFiles) -> dict[str, Setting]:
+    return {"etcd_ssl_ca": files.ca, "etcd_ssl_cert": files.cert, "etcd_ssl_key": files.key}
