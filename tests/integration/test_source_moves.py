@@ -46,8 +46,8 @@ def _begin(replicated: Replicated, name: str, position: str, moment: str) -> Wri
 
 
 def test_another_worker_takes_a_source_over_in_the_middle_of_a_snapshot(replicated: Replicated) -> None:
-    """The readers of the worker before wait right before their commit: what they bring then is refused (I3)."""
-    cluster, hooks, moment = replicated.cluster, replicated.cluster.hooks, "snapshot.before_commit"
+    """The readers of the worker before have read their chunks: what they bring afterwards is refused (I3)."""
+    cluster, hooks, moment = replicated.cluster, replicated.cluster.hooks, "snapshot.after_select"
     with _begin(replicated, "moved", "watermark", moment) as writer:
         writer.go_on()
         zombies = hooks.standing(moment)

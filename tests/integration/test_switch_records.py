@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from proto import common_pb2
+from proto import common_pb2, errors
 from proto import config_pb2 as config
+from proto.errors import ShardmergeError
 from tests.support.mariadb import MariaDB
 from worker import meta
 from worker.connection import Endpoint, Session, Side, connect
@@ -16,6 +17,9 @@ from worker.ddl.parked import Parked
 from worker.ddl.records import StatementPlace
 from worker.ddl.session import PLAIN
 from worker.position import SourcePosition
+from worker.snapshot import passed
+from worker.snapshot.mark_gtids import KnownSet, write_sets
+from worker.snapshot.store import SnapshotStore
 from worker.switch import busy_with
 
 WHO = ("dm_meta", "t", "s")
@@ -54,6 +58,42 @@ def test_what_a_task_may_be_at(session: Session) -> None:
     _run(session, _SUBTASK + "phase = 'replicate'")
     assert [busy_with(session, one) for one in (subtask, placed, by_time)] == [""] * 3
     assert "end in bin.000009" in busy_with(session, ending)
+    store = SnapshotStore(*WHO, 1)
+    store.ensure(session)
+    for number, pos in ((0, 10), (1, 20), (2, 20)):
+        loaded = f"1, 1, 1, 1, 'bin.000001', {pos}, '', 'one', 'log', 1, {pos}"
+        _run(session, f"INSERT INTO dm_meta.snapshot_chunk VALUES ('t', 's', 5, {number}, '[]', '[]', {loaded})")
+    assert "before the end of its snapshot" in busy_with(session, subtask), "its marks are known by their file alone"
+    one, two = SourcePosition("bin.000001", 10, "", "one"), SourcePosition("bin.000001", 20, "", "one")
+    write_sets(
+        session, *WHO, [KnownSet(5, 0, one, "0-1-1"), KnownSet(5, 1, two, "0-1-2"), KnownSet(5, 2, one, "0-1-1")]
+    )
+    assert "before the end of its snapshot" in busy_with(session, subtask), "chunk 2 has another mark than that"
+    write_sets(session, *WHO, [KnownSet(5, 0, one, "0-1-9"), KnownSet(5, 2, two, "0-1-2")])
+    assert busy_with(session, subtask) == ""
+    assert [item.loaded and item.loaded.high.position.gtid_set for item in store.read_chunks(session)] == [
+        "0-1-1",
+        "0-1-2",
+        "0-1-2",
+    ]
+    _run(session, "UPDATE dm_meta.snapshot_chunk SET gtid_set = ''")
+    _run(session, "INSERT INTO dm_meta.snapshot_passed VALUES ('t', 's', 6)")
+    assert "before the end of its snapshot" in busy_with(session, subtask), "another table's are passed"
+    with pytest.raises(ShardmergeError) as fenced:
+        SnapshotStore(*WHO, 0).record_passed(session, {5})
+    assert fenced.value.spec is errors.replicate.FENCED and passed.read(session, *WHO) == {6}
+    store.record_passed(session, {5})
+    store.record_passed(session, {5, 6})
+    assert passed.read(session, *WHO) == {5, 6} and busy_with(session, subtask) == ""
+    _run(session, "DROP TABLE dm_meta.snapshot_passed")
+    assert "before the end of its snapshot" in busy_with(session, subtask), "an earlier version has no such record"
+    meta.ensure_meta(session, "dm_meta")
+    store.record_passed(session, {5, 6})
+    store.forget(session, [5])
+    assert passed.read(session, *WHO) == {6} and busy_with(session, subtask) == ""
+    meta.take_over(session, *WHO, 2, "anew")
+    assert passed.read(session, *WHO) == frozenset(), "with --remove-meta"
+    _run(session, _SUBTASK + "phase = 'replicate'")
     _run(session, _SUBTASK + "joining = '{}'")
     assert busy_with(session, subtask) == "has tables that join it"
     _run(session, _SUBTASK + "joining = ''", "INSERT INTO dm_meta.parked_table VALUES ('t', 'other', 1, '{}')")
