@@ -19,6 +19,7 @@ from worker.lane_service import LaneService
 from worker.leased_server_id import LeasedServerId
 from worker.needs import NeedsFrom, NeedsNothing, NeedUnknown, combined
 from worker.position import RelayOffset, SourcePosition
+from worker.relay.caught_up import CaughtUp
 from worker.relay.model import PurgePolicy
 from worker.relay.purge import Purged, Why, kept_because
 from worker.relay.relay import Relay
@@ -113,7 +114,7 @@ class SourceRunner:
         self._ending: list[SubTask] = []
         self._lock = threading.Lock()
         self._run_allowed = run_allowed
-        self._noted: SourcePosition | None = None
+        self._caught_up = CaughtUp()
         self._reconciled = False  # before that, subtasks may exist that nobody has told about
         self._clock = PollingClock(endpoint, config.source_id)
         self._host = Host(
@@ -147,22 +148,13 @@ class SourceRunner:
         """
         answer = worker_pb2.RelayNeedsResponse()
         needed = self._needed()
-        caught_up = self._has_caught_up()
+        caught_up = self._caught_up.has(self.relay.head().position, self._clock.position())
         answer.complete = needed is None or (needed != _EVERYTHING and caught_up)
         if needed is not None and self.relay.relay_id:
             first = self.relay.first()
             place = first.position if needed <= first.offset else self.relay.position_at(needed)
             answer.needed.CopyFrom(place.to_proto())
         return answer
-
-    def _has_caught_up(self) -> bool:
-        """Whether the relay has come to an end of the source's binlog that was noted before."""
-        noted, head, now = self._noted, self.relay.head().position, self._clock.position()
-        if noted is not None and head.reaches(noted):
-            return True
-        if now.file and (noted is None or not noted.same_server(now)):
-            self._noted = now
-        return False
 
     def reconcile(self, decisions: dict[str, Decision]) -> None:
         """Make the subtasks what the records say: start new ones, decide, end those without a record."""
