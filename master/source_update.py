@@ -154,13 +154,14 @@ def _check_same(source: str, before: State, now: State) -> None:
     """The checks took their time: what they were made for must still be there. Raises SOURCE_UNKNOWN, CONFLICT."""
     if source not in now.sources:
         raise errors.master.SOURCE_UNKNOWN(source=source)
-    same = (now.sources[source].revision, now.bound_name(source), now.tasks_of(source)) == (
-        before.sources[source].revision,
-        before.bound_name(source),
-        before.tasks_of(source),
-    )
-    if not same:
+    if _standing(source, now) != _standing(source, before):
         raise errors.master.CONFLICT(what=f"source {source}")
+
+
+def _standing(source: str, state: State) -> tuple[object, ...]:
+    """What a check was made for: the file, who holds the source, its tasks and their last updates."""
+    updates = [(task, state.subtasks[task, source].value.update_token) for task in state.tasks_of(source)]
+    return state.sources[source].revision, state.bound_name(source), updates
 
 
 def _changed_subtasks(after: config.SourceConfig, server: str, state: State) -> list[state_pb.SubTaskRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import grpc
@@ -21,7 +21,8 @@ from proto.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
 
 @dataclass
 class Behaviour:
-    """What a test wants of the worker. ``paused_with``: every subtask that is to run pauses with it.
+    """What a test wants of the worker. ``paused_with``: every subtask that is to run pauses with it. ``meanwhile``: happens
+    while a switch is checked.
     ``subtask_results``: of checks of subtasks alone."""
 
     paused_with: ErrorDetail | None = None
@@ -38,6 +39,7 @@ class Behaviour:
     needed: str = ""
     move_error: ShardmergeError | None = None
     next_server: str = ""
+    meanwhile: Callable[[], None] = lambda: None
 
 
 class FakeWorker(WorkerServicer):
@@ -172,6 +174,7 @@ class FakeWorker(WorkerServicer):
 
     def CheckSwitch(self, request: pb.CheckSwitchRequest, context: grpc.ServicerContext) -> pb.CheckSwitchResponse:
         self.switches.append(request)
+        self.behaviour.meanwhile()
         if self.behaviour.switch_error is not None:
             raise self.behaviour.switch_error
         return self.behaviour.switch

@@ -132,6 +132,27 @@ def test_another_address_is_asked_of_the_worker_that_has_the_relay_log(world: Wo
     ]
 
 
+def test_what_is_updated_while_a_switch_is_checked_is_not_passed_over(world: World) -> None:
+    """Tables that begin to join in between would keep the source from being read from another server."""
+    world.leader()
+    w1 = world.worker("w1")
+    assert world.create("s1").result and world.start(task_file("t", "s1")).result
+    w1.behaviour.switch = worker.CheckSwitchResponse(server="uuid-1", proof="another")
+
+    def update_task() -> None:
+        record = world.record("t", "s1")
+        record.update_token = "of another update"
+        with world.etcd.client() as client:
+            client.put(keys.subtask("t", "s1"), keys.encode(record))
+
+    w1.behaviour.meanwhile = update_task
+    moved = _changed("s1", ("3306", "3307"))
+    assert codes(list(_update(world, moved).sources)) == [errors.master.CONFLICT.code]
+    assert getattr(_stored(world, "s1").config, "from").port == 3306
+    w1.behaviour.meanwhile = lambda: None
+    assert _update(world, moved).result
+
+
 def _status(world: World) -> pb.SourceSubTasks:
     return world.ask.QueryStatus(pb.QueryStatusRequest(name="t")).sources[0]
 
