@@ -21,9 +21,8 @@ from proto.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
 
 @dataclass
 class Behaviour:
-    """What a test wants of the worker. ``paused_with``: every subtask that is to run pauses with it. ``meanwhile``: happens
-    while a switch is checked.
-    ``subtask_results``: of checks of subtasks alone."""
+    """What a test wants of the worker. ``paused_with``: every subtask that is to run pauses with it.
+    ``subtask_results``: of checks of subtasks alone. ``meanwhile``: happens while a switch is checked."""
 
     paused_with: ErrorDetail | None = None
     check_results: list[pb.CheckResult] = field(default_factory=list[pb.CheckResult])
