@@ -1,0 +1,135 @@
+"""A task with transforms while it changes: tables come and go, the file changes, somebody compares."""
+
+from __future__ import annotations
+
+from proto import errors
+from tests.support.cluster import SubTask
+from tests.support.wait import until
+from tests.support.world import World
+
+NAME = "transformed_updates"
+ALL = "*, upper(v) AS loud"
+
+
+def file(world: World, *tables: str, projection: str = ALL, condition: str = "n >= 0") -> str:
+    target = world.target
+    listed = ", ".join(f"{{db-name: {NAME}, tbl-name: {table}}}" for table in tables)
+    return "\n".join(
+        [
+            f"name: {NAME}",
+            "task-mode: all",
+            "meta-schema: dm_meta",
+            f'target-database: {{host: {target.host}, port: {target.port}, user: root, password: ""}}',
+            "mysql-instances:",
+            f"  - source-id: {world.sources[0][0]}",
+            "    block-allow-list: own",
+            "    route-rules: [r]",
+            "    transform-rules: [t]",
+            f"block-allow-list: {{own: {{do-tables: [{listed}]}}}}",
+            "routes:",
+            f"  r: {{schema-pattern: {NAME}, target-schema: {NAME}_merged}}",
+            "transforms:",
+            f'  t: {{schema-pattern: {NAME}, filter: "{condition}", projection: "{projection}"}}',
+        ]
+    )
+
+
+def seen(world: World, table: str, columns: str = "id, v, loud, n") -> list[tuple[object, ...]]:
+    return list(world.target.query(f"SELECT {columns} FROM {NAME}_merged.{table} ORDER BY id"))
+
+
+def update(world: World, text: str, *options: str) -> str:
+    """What the answer says; "" when all is well."""
+    cluster = world.cluster
+    answer = cluster.dmctl("update-task", cluster.write("updated.task.yaml", text), *options, check=False)
+    return "" if answer.code == 0 else answer.text
+
+
+def joined(sub: SubTask) -> bool:
+    return sub.unit == "Sync" and not sub.raw.get("join")
+
+
+def test_a_table_joins_with_its_transform_and_changes_it_by_leaving(world: World) -> None:
+    source, cluster = world.sources[0][1], world.cluster
+    source.execute(f"CREATE DATABASE {NAME}")
+    for table in ("a", "b"):
+        source.execute(
+            f"CREATE TABLE {NAME}.{table} (id INT PRIMARY KEY, v VARCHAR(20), n INT)",
+            f"INSERT INTO {NAME}.{table} VALUES (1, 'one', 1), (2, 'two', -2), (3, NULL, 3)",
+        )
+    cluster.start_task(file(world, "a"))
+    cluster.wait_replicating(NAME)
+    # A table joins with its history.
+    assert update(world, file(world, "a", "b")) == ""
+    cluster.wait_subtasks(NAME, joined, "the table has joined")
+    source.execute(f"UPDATE {NAME}.b SET n = -n", f"UPDATE {NAME}.a SET v = 'uno' WHERE id = 1")
+    world.settle([NAME])
+    assert seen(world, "b") == [(2, "two", "TWO", 2)]
+    assert seen(world, "a") == [(1, "uno", "UNO", 1), (3, None, None, 3)]
+    # It says of each table that it is not compared, and why.
+    compared = cluster.compare(NAME, check=False)
+    assert compared.answer.text.count("transform t makes other rows of its rows") == 2, compared.answer.text
+    # Rows are at the target by the one transform: not by another.
+    for other in (
+        file(world, "a", "b", projection="*, lower(v) AS loud"),
+        file(world, "a", "b", condition="n > 1"),
+        file(world, "a", "b", projection="id, v, n"),
+    ):
+        for options in ((), ("--dry-run",)):
+            said = update(world, other, *options)
+            assert f"[{errors.replicate.UPDATE_REMAPS.code} " in said, said
+    cluster.wait_subtasks(NAME, joined, "it goes on")
+    # The way out that the error names: a table leaves, its rows go, it comes again.
+    assert update(world, file(world, "a")) == ""
+    cluster.wait_subtasks(NAME, joined, "the table has left")
+    world.target.execute(f"TRUNCATE {NAME}_merged.b")
+    own = f'\n  own: {{schema-pattern: {NAME}, table-pattern: b, filter: "n < 2", projection: "*, lower(v) AS loud"}}'
+    text = file(world, "a", "b").replace("transform-rules: [t]", "transform-rules: [t, own]") + own
+    assert update(world, text) == ""
+    cluster.wait_subtasks(NAME, joined, "the table has joined again")
+    source.execute(f"UPDATE {NAME}.b SET v = 'TRE', n = 0 WHERE id = 3", f"UPDATE {NAME}.a SET n = 0 WHERE id = 2")
+    world.settle([NAME])
+    assert seen(world, "b") == [(1, "one", "one", -1), (3, "TRE", "tre", 0)]
+    assert seen(world, "a") == [(1, "uno", "UNO", 1), (2, "two", "TWO", 0), (3, None, None, 3)]
+    # A start may bring another projection; rows that are there stay as they were made. It brings no other filter.
+    cluster.dmctl("stop-task", NAME)
+    cluster.start_task(file(world, "a", "b", projection="*, lower(v) AS loud", condition="n > 0"))
+    found = cluster.wait_subtasks(NAME, lambda sub: sub.stage == "Paused", "is paused")
+    [[(code, message)]] = [sub.errors for sub in found.values()]
+    assert code == errors.replicate.TRANSFORM_FILTER_CHANGED.code
+    assert "n >= 0" in message
+    cluster.dmctl("stop-task", NAME)
+    cluster.start_task(text.replace("upper(v)", "concat(v, '?')"))
+    cluster.wait_replicating(NAME)
+    source.execute(f"UPDATE {NAME}.a SET v = 'dos' WHERE id = 2", f"DELETE FROM {NAME}.b WHERE id = 1")
+    world.settle([NAME])
+    assert seen(world, "a") == [(1, "uno", "UNO", 1), (2, "dos", "dos?", 0), (3, None, None, 3)]
+    assert seen(world, "b") == [(3, "TRE", "tre", 0)]
+    cluster.dmctl("stop-task", NAME)
+
+
+def test_a_task_that_stops_between_chunks_keeps_to_the_filter(world: World) -> None:
+    """The copy goes on by the rules that it began with; the other filter is refused where the stream begins."""
+    source, cluster = world.sources[0][1], world.cluster
+    source.execute(f"CREATE OR REPLACE DATABASE {NAME}")
+    world.target.execute(f"DROP DATABASE IF EXISTS {NAME}_merged")
+    source.execute(
+        f"CREATE TABLE {NAME}.c (id INT PRIMARY KEY, v VARCHAR(20), n INT)",
+        f"INSERT INTO {NAME}.c SELECT seq, seq, seq % 3 - 1 FROM {NAME}.seq_1_to_3000",
+    )
+    text = file(world, "c") + "\nsnapshot: {chunk-rows: 300, threads: 1, rows-per-second: 300}"
+    cluster.start_task(text)
+    copied = f"SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = '{NAME}_merged'"
+    until(lambda: int(str(world.target.query(copied)[0][0])) == 1 and seen(world, "c"), "some rows are there")
+    cluster.dmctl("stop-task", NAME)
+    assert 0 < len(seen(world, "c")) < 2000
+    cluster.start_task(text.replace("n >= 0", "n = 0").replace(", rows-per-second: 300", ""))
+    found = cluster.wait_subtasks(NAME, lambda sub: sub.stage == "Paused", "is paused")
+    assert [code for sub in found.values() for code, _ in sub.errors] == [
+        errors.replicate.TRANSFORM_FILTER_CHANGED.code
+    ]
+    cluster.dmctl("stop-task", NAME)
+    cluster.start_task(text)
+    cluster.wait_replicating(NAME)
+    until(lambda: len(seen(world, "c")) == 2000, "all is there")
+    cluster.dmctl("stop-task", NAME)
