@@ -1,3 +1,4 @@
+from worker.binlog.little cimport little
 from worker.binlog.values cimport ColumnCodec
 
 

@@ -13,6 +13,9 @@ from worker.binlog.jsondiff import partial_head
 from worker.binlog.jsontext import BadJson
 from worker.binlog.values import ColumnCodec
 
+if not cython.compiled:
+    from worker.binlog.little import little
+
 _UPDATE = cython.declare(cython.int, 2)  # ChangeKind
 
 
@@ -22,17 +25,6 @@ class BadImage(Exception):
 
 class MissingColumn(Exception):
     """A written column is absent from the row images; the argument is its name."""
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _little(data: cython.p_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.ulonglong:
-    value: cython.ulonglong = 0
-    i: cython.Py_ssize_t
-    for i in range(size - 1, -1, -1):
-        value = (value << 8) | data[at + i]
-    return value
 
 
 @cython.cclass
@@ -132,7 +124,7 @@ class ImageScan:
             if size < 0:
                 if end - at < codec.length_bytes:
                     raise BadImage("a value's length exceeds the event")
-                length = _little(data, at, codec.length_bytes)
+                length = little(data, at, codec.length_bytes)
                 at += codec.length_bytes
                 size = length
             if size > end - at:
