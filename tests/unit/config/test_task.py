@@ -261,7 +261,6 @@ def test_all_findings_are_reported_at_once() -> None:
     [
         ("    rows: 1000", "    where: id > 5", "mydumpers.global.where: the history would hold fewer rows"),
         ("    rows: 1000", '    extra-args: "--consistency none --filter a.b"', "--filter is refused: it may choose"),
-        ("  port: 4000", "  port: 4000\n  security: {ssl-ca-bytes: PEM}", "ssl-ca-bytes: certificates are read"),
         ("task-mode: all", "task-mode: dump", "task-mode: dump is not supported: no files lie"),
     ],
 )  # fmt: skip
