@@ -255,7 +255,9 @@ class _Where:
     def _in(self, stretch: _Stretch) -> RelayOffset:
         position, log = self.position, self.log
         if stretch.last:
-            head = self._wait(self._passed, position)
+            head = self._wait(lambda head: self._passed(head) or not self._may_still_come(), position)
+            if not self._passed(head):
+                raise _NotByFile(self._elsewhere())
             if head.position.reaches(position) and head.position.file_order() == position.file_order():
                 return head.offset
             [*_, stretch] = _stretches(log)
@@ -280,6 +282,10 @@ class _Where:
     def _passed(self, head: Head) -> bool:
         # Before the first event came there is nothing that could be read from there.
         return head.offset.byte > FIRST_BYTE and head.position.reaches(self.position)
+
+    def _may_still_come(self) -> bool:
+        """Whether the log is, or will be, written from the place's server; a log that was just begun does not know."""
+        return not self.position.server or self.log.require().server in ("", self.position.server)
 
     def _elsewhere(self) -> ShardmergeError:
         generation = self.log.require()

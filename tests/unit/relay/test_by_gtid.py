@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -186,6 +187,35 @@ def test_a_place_that_no_order_of_the_new_server_has_is_an_error(tmp_path: Path)
     assert gtids(rig, place(rig, SourcePosition("", 0, known.replace("1-2", "1-2:4")))) == ["3", "5"]
     assert refused(rig, SourcePosition("", 0, known.replace("1-2", "1-3"))) is errors.relay.GTID_PLACE_MISSING
     rig.appender.close()
+
+
+def test_a_place_that_is_waited_for_while_the_first_connection_is_made(rig: Rig) -> None:
+    """Whose binlog the log will hold is not known before: by the files of the server before nobody would ever come."""
+    write(rig.source, *range(1, 6))
+    rig.fetch()
+    begin = replace(rig.log.head().position, server="a")
+    write(rig.source, 6)
+    rig.disconnect()
+    rig.fetch()
+    wanted = replace(rig.log.head().position, server="a")
+    unknown = replace(wanted, gtid_set="")
+    other = like(rig.source)
+    write(other, *range(1, 9))
+    found: list[RelayOffset] = []
+    refusals: list[ErrorSpec] = []
+
+    def ask() -> None:
+        found.append(locate(rig.log, wanted, 30, StopSignal(), lambda: None))
+        refusals.append(refused(rig, unknown))
+
+    rig.log.begin(begin)
+    asking = threading.Thread(target=ask)
+    asking.start()
+    rig.fetch_by_gtid(other, "b")
+    asking.join(20)
+    assert not asking.is_alive(), "it waits for a file of a server that is not read"
+    assert gtids(rig, found[0]) == ["7", "8"]
+    assert refusals == [errors.relay.POSITION_ELSEWHERE]
 
 
 def test_what_is_not_known_to_lie_before_the_log_is_not_its_beginning(rig: Rig) -> None:
