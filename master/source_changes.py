@@ -19,6 +19,7 @@ from proto import master_pb2 as pb
 _SWITCH = "goes on at that address, if it is provably the same server or a replica that goes on by GTID"
 _LOGIN = "relay and tasks connect anew: a moment without progress"
 _AS_UPDATE = "tasks take it up between two transactions, as with update-task"
+_BEGINNING = "checked; for a relay log that has not begun yet, while there is no task"
 _AT_ONCE = "at once, nothing is interrupted"
 
 _KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -39,8 +40,14 @@ _KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "purge.expiresHours": ("purge.expires", _AT_ONCE),
         "purge.remainSpaceGib": ("purge.remain-space", _AT_ONCE),
         "enableGtid": ("enable-gtid", "for tasks that begin from now on"),
-        "relayStart.file": ("relay-binlog-name", "checked; the relay log begins where the tasks need it"),
-        "relayStart.gtidSet": ("relay-binlog-gtid", "checked; the relay log begins where the tasks need it"),
+        "relayStart.file": (
+            "relay-binlog-name",
+            _BEGINNING,
+        ),
+        "relayStart.gtidSet": (
+            "relay-binlog-gtid",
+            _BEGINNING,
+        ),
         "flavor": ("flavor", _LOGIN),
         "caseSensitive": ("case-sensitive", "for tasks that begin from now on"),
         "disabled": ("enable", ""),

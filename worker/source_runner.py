@@ -23,6 +23,7 @@ from worker.relay.caught_up import CaughtUp
 from worker.relay.model import PurgePolicy
 from worker.relay.purge import Purged, Why, kept_because
 from worker.relay.relay import Relay
+from worker.relay_start import begin_relay
 from worker.shard_desk import ShardDesk
 from worker.spark import SparkRunner
 from worker.subtask import Decision, SubTask
@@ -160,6 +161,8 @@ class SourceRunner:
         """Make the subtasks what the records say: start new ones, decide, end those without a record."""
         with self._lock:
             known = dict(self._subtasks)
+        if not decisions and not self._reconciled:
+            begin_relay(self.relay, self.config)
         for task, decision in decisions.items():
             subtask = known.get(task)
             if subtask is not None:

@@ -90,10 +90,18 @@ class SourceModel(FileModel):
         bool, Key("Whether DM keeps a relay log. DM: false.", here="the relay log is always on")
     ] = True
     relay_binlog_name: Annotated[
-        str, Key("Binlog file at which the relay log begins.", default="where the tasks need it")
+        str,
+        Key(
+            "Binlog file at which the relay log begins, when the source has no task yet and no relay log is there.",
+            default="where the first task needs it",
+        ),
     ] = ""
     relay_binlog_gtid: Annotated[
-        str, Key("GTID set behind which the relay log begins.", default="where the tasks need it")
+        str,
+        Key(
+            "GTID set behind which it begins; wins over relay-binlog-name with enable-gtid.",
+            default="where the first task needs it",
+        ),
     ] = ""
     from_: Annotated[Database, Field(alias="from"), Key("The server.")]
     purge: Annotated[Purge, Key("When the relay log is purged.")] = Purge()
