@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from proto import errors
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from proto.tls.process import of_process, use
+from proto.tls.process import of_process, use_anew
 from worker.unit import StopSignal
 
 log = get_logger()
@@ -254,7 +254,7 @@ class _ArrowBody:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Paths go to the executors, never what is in the files: these must be there, as on the worker's machine. What
         # is wrong with them ends Spark's job, for no lane can tell its worker without them.
-        use(self._tls)
+        use_anew(self._tls)
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 outcome = guarded(self._name, self._body, index)
@@ -319,4 +319,9 @@ def crypted(settings: Mapping[str, str]) -> bool:
 
 def _first_line(error: BaseException) -> str:
     text = str(error).strip()
+    # What a Python process of Spark ended with comes as the text of its traceback.
+    coded = f"{ShardmergeError.__module__}.{ShardmergeError.__qualname__}: "
+    for line in text.splitlines():
+        if line.startswith(coded):
+            return line.removeprefix(coded)
     return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"

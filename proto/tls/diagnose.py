@@ -17,7 +17,7 @@ from cryptography import x509
 from proto import errors
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from proto.tls.files import common_name, hosts_of
+from proto.tls.files import common_name, hosts_of, read_certificates
 from proto.tls.model import TlsFiles
 from proto.tls.process import of_process
 
@@ -79,11 +79,13 @@ def diagnose(address: str, files: TlsFiles | None) -> ShardmergeError | None:
     """What keeps a client with ``files`` (None: of plain text) from ``host:port``.
 
     ``errors.tls.PEER_WANTS_TLS``, ``PEER_PLAIN``, ``PEER_NAME``, ``PEER_NOT_TRUSTED`` or ``OWN_REFUSED``; None when TLS
-    is not the reason, or nobody answers.
+    is not the reason, or nobody answers. First of all what is wrong with ``files`` themselves.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
+        if files is not None:
+            read_certificates(files)
         place = (host, int(port))
         speaks = _speaks_tls(place)
         if speaks is None:
@@ -96,6 +98,8 @@ def diagnose(address: str, files: TlsFiles | None) -> ShardmergeError | None:
         if not speaks:
             return errors.tls.PEER_PLAIN(address=address)
         return _handshake(address, place, files)
+    except ShardmergeError as error:
+        return error
     except (OSError, ValueError):
         return None
 

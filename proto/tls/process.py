@@ -92,6 +92,13 @@ def use(tls: Tls | None) -> None:
     _Process.tls = tls
 
 
+def use_anew(tls: Tls | None) -> None:
+    """:func:`use`, by what the files hold now: for a process that serves one caller after the other, and may have read
+    them long ago. What it read before is no way out."""
+    use(None)
+    use(tls)
+
+
 def begin(tls: Tls | None, etcd: TlsFiles | None = None) -> None:
     """:func:`use` at the start of a daemon: what is unwise is told in the log, of the files for ``etcd`` too.
 

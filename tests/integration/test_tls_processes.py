@@ -108,7 +108,12 @@ def test_a_task_by_tls(
         cluster.etcd.kill()  # it must be called anew, by the new certificate
         cluster.etcd.start()
         cluster.dmctl("pause-task", "tls")
-        cluster.dmctl("resume-task", "tls")
+        # A file that is gone: the daemons go on with what they read, new lanes say so and wait for it.
+        Path(files.key).rename(f"{files.key}.away")
+        cluster.dmctl("resume-task", "tls", tls=operator, check=False)
+        wanted = f"ended without an answer: [{errors.tls.FILE_UNUSABLE.code} "
+        until(lambda: wanted in worker.log.read_text(), "the lanes' failure is told", 60)
+        Path(f"{files.key}.away").rename(files.key)
         cluster.wait_replicating("tls")
         assert pids == [daemon.pid for daemon in cluster.daemons]
         writer.stop()
