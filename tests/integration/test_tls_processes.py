@@ -20,6 +20,7 @@ from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon, Setting
 from tests.support.etcd import Etcd
 from tests.support.mariadb import MariaDB
+from tests.support.ports import free_port
 from tests.support.wait import until
 from tests.support.world import Family
 from tests.support.writer import Writer
@@ -125,6 +126,52 @@ def test_a_task_by_tls(
         assert "PRIVATE KEY" not in log
         assert "certificates taken" in log
         assert f"[{errors.tls.PEER_PLAIN.code} " not in log
+
+
+def test_turned_on_while_a_task_runs(
+    make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """The order of docs/tls.md: etcd on two ports, workers, masters, and rows flow meanwhile."""
+    files = Authority(tmp_path / "pki").issue("cluster", CLUSTER)
+    source, target = make_server("source"), make_server("target")
+    cluster = make_cluster(workers=1)
+    [worker], [master] = cluster.workers, cluster.masters
+    cluster.create_source("mysql-01", source)
+    family = Family("turned_on", (("mysql-01", source),), target)
+    shards = family.create(50)
+    with Writer(shards, seed=78) as writer:
+        cluster.start_task(family.task())
+        cluster.wait_replicating("turned_on")
+        secured = f"127.0.0.1:{free_port()}"
+        cluster.etcd.options = (
+            f"--listen-client-urls=http://{cluster.etcd.endpoint},https://{secured}",
+            f"--cert-file={files.cert}",
+            f"--key-file={files.key}",
+            f"--trusted-ca-file={files.ca}",
+            "--client-cert-auth",
+        )
+        cluster.etcd.kill()
+        cluster.etcd.start()
+
+        def turn(daemon: Daemon) -> None:
+            daemon.terminate()
+            keys = {key.replace("-", "_"): value for key, value in keys_of(files).items()}
+            daemon.write_config(etcd=[f"https://{secured}"], **keys)
+            daemon.start()
+
+        turn(worker)
+        answer = cluster.dmctl("query-status", "turned_on", check=False)
+        assert f"{errors.tls.PEER_WANTS_TLS.code}" in answer.text, answer.text
+        writer.go_on()
+        writer.pause()
+        until(lambda: family.verdict().differences == 0, "rows flow to the target", 120, every=1.0)
+        writer.resume()
+        turn(master)
+        cluster.tls = files
+        cluster.wait_replicating("turned_on")
+        writer.stop()
+    cluster.wait_caught_up("turned_on", {"mysql-01": source})
+    assert family.verdict().differences == 0, family.verdict()
 
 
 # --- daemons that are given something wrong

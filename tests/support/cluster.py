@@ -84,7 +84,7 @@ class Cluster:
         directory.mkdir(parents=True, exist_ok=True)
         self.hooks = Hooks(directory / "hooks")
         self.etcd = Etcd(directory / "etcd", tls=tls)
-        self._tls = tls
+        self.tls = tls
         self._sources_of: dict[str, frozenset[str]] = {}
         self._environment = {**self.hooks.environment, "PYTHONUNBUFFERED": "1", **(environment or {})}
         endpoints = [self.etcd.endpoint]
@@ -107,7 +107,7 @@ class Cluster:
         ]
 
     def _daemon(self, kind: str, name: str, settings: Mapping[str, Setting]) -> Daemon:
-        common = {"log-format": "text", **_tls_keys(self._tls)}
+        common = {"log-format": "text", **_tls_keys(self.tls)}
         return Daemon(kind, name, self.directory, {**common, **settings}, self._environment)
 
     @property
@@ -173,7 +173,7 @@ class Cluster:
         """Run dmctl with JSON output; with ``check`` anything but success is an AssertionError. ``tls``: another
         certificate than the cluster's."""
         addresses = ",".join(master.address for master in self.masters)
-        secured = [f"--{key}={path}" for key, path in _tls_keys(tls or self._tls).items()]
+        secured = [f"--{key}={path}" for key, path in _tls_keys(tls or self.tls).items()]
         ended = subprocess.run(
             [command("dmctl"), "--master-addr", addresses, "--output", "json", *secured, *arguments],
             cwd=ROOT,
