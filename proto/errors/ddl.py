@@ -123,8 +123,10 @@ TRANSFORMED_TABLE = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} is for {table}, whose columns at the target are "
     "those of transform {rule}: {reason}: {statement}",
-    workaround="The task stands right before the statement. Pass over it with `dmctl binlog skip` where the target "
-    f"needs nothing of it, then resume-task; or {_REPLACE}.",
+    workaround="The task stands right before the statement. Do at the target by hand what it needs, if anything, then "
+    f"{_SKIP}; or {_REPLACE}. Where an expression names what changes: stop-task, start-task with a projection that "
+    "does without it, then binlog skip (rows that are at the target stay as they were made); or update-task with a "
+    "file that leaves the table out, remove its rows at the target, and take it in again with another transform.",
 )
 RENAME_REMAPS = _define(
     50013,

@@ -115,7 +115,7 @@ def test_a_task_that_stops_between_chunks_keeps_to_the_filter(world: World) -> N
     world.target.execute(f"DROP DATABASE IF EXISTS {NAME}_merged")
     source.execute(
         f"CREATE TABLE {NAME}.c (id INT PRIMARY KEY, v VARCHAR(20), n INT)",
-        f"INSERT INTO {NAME}.c SELECT seq, seq, seq % 3 - 1 FROM {NAME}.seq_1_to_3000",
+        f"INSERT INTO {NAME}.c SELECT seq, seq, CAST(seq % 3 AS SIGNED) - 1 FROM {NAME}.seq_1_to_3000",
     )
     text = file(world, "c") + "\nsnapshot: {chunk-rows: 300, threads: 1, rows-per-second: 300}"
     cluster.start_task(text)
