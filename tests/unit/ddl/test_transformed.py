@@ -54,6 +54,7 @@ INDEXES = {"by_w": ("w",), "by_v": ("v", "w"), "by_word": ("Word",)}
         ("ALTER TABLE t ADD INDEX (v)", False),
         ("ALTER TABLE t ADD UNIQUE (w, total)", False),
         ("ALTER TABLE t ADD INDEX ((n + 1))", False),
+        ("ALTER TABLE t ADD INDEX (w, (n + 1))", False),
         ("ALTER TABLE t ADD FULLTEXT INDEX (v)", False),
         ("ALTER TABLE t RENAME INDEX by_v TO other", False),
         ("ALTER TABLE t DROP INDEX nobody_knows", False),
