@@ -68,6 +68,10 @@ FIGURES: tuple[Figure, ...] = (
     Figure("rules_server_history_ratio", ""),
     Figure("rules_server_drain_changes_per_s", ""),
     Figure("rules_server_drain_ratio", ""),
+    Figure("rules_transform_history_rows_per_s", "with a transform: a computed column and a filter, by Spark SQL"),
+    Figure("rules_transform_history_ratio", ""),
+    Figure("rules_transform_drain_changes_per_s", ""),
+    Figure("rules_transform_drain_ratio", ""),
     Figure("lag_floor_ms", "insert at the source, the same transaction at the target, one client: p50"),
 )
 

@@ -64,7 +64,16 @@ def variants(tables: int) -> tuple[Variant, ...]:
     )
     use, *expressions = _filters(tables, """insert-value-expr: "c LIKE 'x%'\"""")
     server = Variant("server", ("    route-rules: [merge]", use), (_merge("server"), *expressions))
-    return Variant("plain", ("    route-rules: [merge]",), (_merge("plain"),)), ruled, server
+    transform = Variant(
+        "transform",
+        ("    route-rules: [merge]", "    transform-rules: [twice]"),
+        (
+            _merge("transform"),
+            "transforms:",
+            f'  twice: {{{_PATTERN}, projection: "*, k + k AS twice", filter: "k >= 0"}}',
+        ),
+    )
+    return Variant("plain", ("    route-rules: [merge]",), (_merge("plain"),)), ruled, server, transform
 
 
 def _merge(name: str) -> str:
