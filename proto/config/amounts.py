@@ -52,11 +52,30 @@ def _whole_seconds(value: object) -> object:
     return int(seconds)
 
 
-_AMOUNT = WithJsonSchema({"type": ["string", "integer"]})
+_TIME = r"((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+"
+_DURATION = WithJsonSchema(
+    {"anyOf": [{"const": 0}, {"type": "string", "pattern": f"^(0|{_TIME})?$", "maxLength": _LONGEST}]}
+)
+_SIZES = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "number", "minimum": 0},
+            {"type": "string", "pattern": r"^(\d+(\.\d+)? ?([kKmMgGtTpP][iI]?[bB]?|[bB])?)?$", "maxLength": _LONGEST},
+        ]
+    }
+)
+_SECONDS = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
+            {"type": "string", "pattern": rf"^(\+?\d+|0|{_TIME})$"},
+        ]
+    }
+)
 
-Duration = Annotated[str, AfterValidator(_duration), _AMOUNT]
+Duration = Annotated[str, AfterValidator(_duration), _DURATION]
 """The text of a duration, "" for none."""
-Size = Annotated[str, AfterValidator(_size), _AMOUNT]
+Size = Annotated[str, AfterValidator(_size), _SIZES]
 """The text of a number of bytes (units of Docker's go-units, or none), "" for none."""
-Seconds = Annotated[int, BeforeValidator(_whole_seconds), Field(ge=1, le=2**31 - 1), _AMOUNT]
+Seconds = Annotated[int, BeforeValidator(_whole_seconds), Field(ge=1, le=2**31 - 1), _SECONDS]
 """Seconds, written as a whole number or as a duration."""

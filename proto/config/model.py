@@ -40,15 +40,19 @@ class FileModel(BaseModel):
         }
 
 
-def _empty_if_null(value: object) -> object:
+def empty_if_null(value: object) -> object:
     return {} if value is None else value
 
 
+def lowered(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
 T = TypeVar("T")
-OrDefaults = Annotated[T, BeforeValidator(_empty_if_null)]
+OrDefaults = Annotated[T, BeforeValidator(empty_if_null)]
 """A named block whose null value means its defaults: ``global:`` and nothing behind it."""
 
-LOWERED = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)  # pyright: ignore[reportUnknownLambdaType]
+LOWERED = BeforeValidator(lowered)
 """In a field's ``Annotated``: words count whatever their case, as in DM."""
 
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -1,16 +1,82 @@
-"""JSON Schemas of the files, for editors: made from the models (https://json-schema.org/draft/2020-12)."""
+"""JSON Schemas of the files, for editors: made from the models (https://json-schema.org/draft/2020-12).
+
+A schema says of a file's form what the loader says: a scalar may be written as text, number or truth value wherever its
+text is what the key wants, and a key without a value counts as absent. What a value means (patterns, expressions,
+whether rules fit together) is for `dmctl check-config`.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any, cast
 
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
 from proto.config.check import MODELS, Kind
+from proto.config.model import empty_if_null, lowered
+
+_SAID = ("description", "default", "deprecated")
+_TRUTHS = ("true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "1", "0")
+_WHOLE = r"^\s*[+-]?\d+(_\d+)*(\.0+)?\s*$"
+_NUMBER = r"^\s*[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+
+
+class _Written(GenerateJsonSchema):
+    """Of what stands in a file, not of what the models hold."""
+
+    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
+        return {**super().str_schema(schema), "type": ["string", "number", "boolean"]}
+
+    def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
+        return _or(super().int_schema(schema), {"type": "string", "pattern": _WHOLE})
+
+    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
+        return _or(super().float_schema(schema), {"type": "string", "pattern": _NUMBER})
+
+    def bool_schema(self, schema: core_schema.BoolSchema) -> JsonSchemaValue:
+        return _or(super().bool_schema(schema), {"enum": [0, 1]}, {"type": "string", "pattern": _any_case(_TRUTHS)})
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        made = super().dict_schema(schema)
+        return {**made, "additionalProperties": False} if "patternProperties" in made else made
+
+    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
+        made = super().function_before_schema(schema)
+        function = schema["function"]["function"]
+        if function is empty_if_null:
+            return _or(made, {"type": "null"})
+        if function is lowered and "enum" in made:
+            return _or(made, {"type": "string", "pattern": _any_case(made["enum"])})
+        return made
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        made = super().model_schema(schema)
+        required = made.get("required", [])
+        properties = cast("dict[str, dict[str, Any]]", made.get("properties", {}))
+        for key, given in properties.items():
+            if key not in required and {"type": "null"} not in given.get("anyOf", []):
+                properties[key] = _or(given, {"type": "null"})
+        return made
+
+
+def _or(given: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
+    """``given`` or one of ``others``, with what is said of it outside."""
+    said = {key: given[key] for key in _SAID if key in given}
+    form = {key: value for key, value in given.items() if key not in _SAID}
+    forms = form["anyOf"] if [*form] == ["anyOf"] else [form]
+    return {"anyOf": [*forms, *others], **said}
+
+
+def _any_case(words: Any) -> str:
+    """A pattern without flags: JSON Schema has none."""
+    letters = ("".join(f"[{one.lower()}{one.upper()}]" if one.isalpha() else one for one in word) for word in words)
+    return f"^({'|'.join(letters)})$"
 
 
 def schema_of(kind: Kind) -> dict[str, Any]:
     """The schema of one kind of file."""
-    schema = MODELS[kind].model_json_schema(by_alias=True)
+    schema = MODELS[kind].model_json_schema(by_alias=True, schema_generator=_Written)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"shardmerge {kind.value} file",
