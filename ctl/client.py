@@ -16,7 +16,8 @@ from proto.compare_pb2_grpc import CompareStub
 from proto.errors import ShardmergeError
 from proto.master_pb2_grpc import MasterStub
 from proto.tls.diagnose import diagnosed
-from proto.tls.process import of_process
+from proto.tls.model import Tls, TlsFiles
+from proto.tls.process import of_process, use
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -41,7 +42,9 @@ class MasterClient:
     master said that it is not the leader.
     """
 
-    def __init__(self, addresses: tuple[str, ...], timeout: float) -> None:
+    def __init__(self, addresses: tuple[str, ...], timeout: float, tls: TlsFiles | None = None) -> None:
+        """Raises what is wrong with the files for TLS (``errors.tls``)."""
+        use(None if tls is None else Tls(tls))
         self._addresses = addresses
         self._timeout = timeout
         self._channel: grpc.Channel | None = None

@@ -58,18 +58,16 @@ class Session:
         if self._client is None:
             from ctl.client import MasterClient  # gRPC takes 0.2 s to import: only when it is needed
 
-            self._use_tls()
-            self._client = self._stack.enter_context(MasterClient(self.settings.addresses, self.settings.timeout))
+            settings = self.settings
+            self._client = self._stack.enter_context(MasterClient(settings.addresses, settings.timeout, settings.tls))
+            self._warn_of_key()
         return self._client
 
-    def _use_tls(self) -> None:
-        """Raises what is wrong with the files; a key that everybody can read is a line on stderr."""
-        from proto.tls.model import Tls
-        from proto.tls.process import key_warning, use
+    def _warn_of_key(self) -> None:
+        """A key that everybody can read is a line on stderr."""
+        from proto.tls.process import key_warning
 
-        files = self.settings.tls
-        use(None if files is None else Tls(files))
-        warning = None if files is None else key_warning(files)
+        warning = None if self.settings.tls is None else key_warning(self.settings.tls)
         if warning is not None:
             print(f"warning: {warning}\n         {warning.workaround}", file=sys.stderr)
 

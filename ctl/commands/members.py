@@ -38,7 +38,7 @@ def operate_leader(op: str) -> int:
     members = session.call("operate-leader", lambda master: master.ListMember, pb.ListMemberRequest(master=True))
     said: list[str] = []
     for member in members.masters:
-        with MasterClient((member.addr,), session.settings.timeout) as client:
+        with MasterClient((member.addr,), session.settings.timeout, session.settings.tls) as client:
             said.append(client.call("operate-leader", lambda master: master.OperateLeader, request).msg)
     return _say(session, "\n".join(said))
 
