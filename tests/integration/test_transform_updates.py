@@ -12,19 +12,10 @@ ALL = "*, upper(v) AS loud"
 
 
 def file(world: World, *tables: str, projection: str = ALL, condition: str = "n >= 0") -> str:
-    target = world.target
     listed = ", ".join(f"{{db-name: {NAME}, tbl-name: {table}}}" for table in tables)
     return "\n".join(
         [
-            f"name: {NAME}",
-            "task-mode: all",
-            "meta-schema: dm_meta",
-            f'target-database: {{host: {target.host}, port: {target.port}, user: root, password: ""}}',
-            "mysql-instances:",
-            f"  - source-id: {world.sources[0][0]}",
-            "    block-allow-list: own",
-            "    route-rules: [r]",
-            "    transform-rules: [t]",
+            *world.head_of_task(NAME, "route-rules: [r], transform-rules: [t]"),
             f"block-allow-list: {{own: {{do-tables: [{listed}]}}}}",
             "routes:",
             f"  r: {{schema-pattern: {NAME}, target-schema: {NAME}_merged}}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,17 +65,21 @@ def row(key: int, pick: random.Random) -> tuple[object, ...]:
     )
 
 
-@pytest.mark.parametrize("flavor", [MariaDB, MySQL])
-@pytest.mark.parametrize("position", ["auto", "watermark"])
-def test_history_and_changes_become_the_same(flavor: type[Database], position: str, tmp_path: Path) -> None:
-    source, target = flavor(tmp_path / "source", 61), flavor(tmp_path / "target", 62)
+@contextmanager
+def two_servers(flavor: type[Database], directory: Path) -> Generator[tuple[Database, Database]]:
+    source, target = flavor(directory / "source", 61), flavor(directory / "target", 62)
     try:
-        source.start()
-        target.start()
-        become_the_same(source, target, position, tmp_path)
+        yield source.start(), target.start()
     finally:
         source.stop()
         target.stop()
+
+
+@pytest.mark.parametrize("flavor", [MariaDB, MySQL])
+@pytest.mark.parametrize("position", ["auto", "watermark"])
+def test_history_and_changes_become_the_same(flavor: type[Database], position: str, tmp_path: Path) -> None:
+    with two_servers(flavor, tmp_path) as (source, target):
+        become_the_same(source, target, position, tmp_path)
 
 
 def become_the_same(source: Database, target: Database, position: str, directory: Path) -> None:
@@ -130,14 +135,8 @@ FILTERS = {"here": "n = 2 OR d > 90000000", "there": "v = 'a' OR LENGTH(v) > 3"}
 @pytest.mark.parametrize("position", ["auto", "watermark"])
 def test_expression_filters_come_first(position: str, tmp_path: Path) -> None:
     """They see the row as the source has it, in both phases; what they leave becomes what the transform says."""
-    source, target = MariaDB(tmp_path / "source", 61), MariaDB(tmp_path / "target", 62)
-    try:
-        source.start()
-        target.start()
+    with two_servers(MariaDB, tmp_path) as (source, target):
         come_first(source, target, position, tmp_path)
-    finally:
-        source.stop()
-        target.stop()
 
 
 def come_first(source: Database, target: Database, position: str, directory: Path) -> None:

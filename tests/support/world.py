@@ -163,6 +163,19 @@ class World:
     def family(self, name: str, *, target: Database | None = None, **shape: int) -> Family:
         return Family(name, self.sources, target or self.target, **shape)
 
+    def head_of_task(self, name: str, rules: str) -> list[str]:
+        """The lines of a task file of the first source, up to ``rules``: the keys of its mysql-instance, without its
+        block-allow list, "own"."""
+        target = self.target
+        return [
+            f"name: {name}",
+            "task-mode: all",
+            "meta-schema: dm_meta",
+            f'target-database: {{host: {target.host}, port: {target.port}, user: root, password: ""}}',
+            "mysql-instances:",
+            f"  - {{source-id: {self.sources[0][0]}, block-allow-list: own, {rules}}}",
+        ]
+
     def settle(self, tasks: Sequence[str], seconds: float = 400.0) -> None:
         """With all writers stopped: until every task has applied all there is."""
         for task in tasks:

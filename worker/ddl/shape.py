@@ -23,7 +23,7 @@ _NOT_MERGED = frozenset(
     {ClauseKind.PARTITIONING, ClauseKind.HOW, ClauseKind.RENAME_TABLE, ClauseKind.ORDER_BY, ClauseKind.DROP_FOREIGN_KEY}
 )
 _BY_NAME = frozenset({ClauseKind.DROP_CHECK, ClauseKind.ALTER_CHECK, ClauseKind.DROP_CONSTRAINT})
-_OF_COLUMNS = frozenset(
+OF_COLUMNS = frozenset(
     {
         ClauseKind.DROP_COLUMN,
         ClauseKind.CHANGE_COLUMN,
@@ -33,6 +33,7 @@ _OF_COLUMNS = frozenset(
         ClauseKind.DROP_DEFAULT,
     }
 )
+"""Clauses that name columns which are there."""
 
 Changing = AlterTable | CreateIndex | DropIndex
 
@@ -54,7 +55,7 @@ def merged_text(statement: Statement, ddl: Changing, indexes: Collection[str] | 
     mode = again.sql_mode
 
     def is_unwanted(clause: Clause) -> bool:
-        is_strange = known is not None and clause.kind in _OF_INDEX and clause.name.lower() not in known
+        is_strange = known is not None and clause.kind in OF_INDEX and clause.name.lower() not in known
         return clause.kind in _NOT_MERGED or is_strange or not _kept(own, clause, mode)
 
     text = without(own, again, is_unwanted)
@@ -62,7 +63,8 @@ def merged_text(statement: Statement, ddl: Changing, indexes: Collection[str] | 
     return _without_storage(text, again) if isinstance(again, AlterTable) else ""
 
 
-_OF_INDEX = frozenset({ClauseKind.DROP_INDEX, ClauseKind.RENAME_INDEX, ClauseKind.ALTER_INDEX})
+OF_INDEX = frozenset({ClauseKind.DROP_INDEX, ClauseKind.RENAME_INDEX, ClauseKind.ALTER_INDEX})
+"""Clauses that name an index which is there."""
 
 
 def placed(text: str, statement: Statement, target: TargetTable) -> str:
@@ -89,9 +91,7 @@ def changed_columns(ddl: Ddl) -> frozenset[str]:
     """Lower-case names of the columns that the statement takes away or changes."""
     if not isinstance(ddl, AlterTable):
         return frozenset()
-    return frozenset(
-        column.lower() for clause in ddl.clauses if clause.kind in _OF_COLUMNS for column in clause.columns
-    )
+    return frozenset(column.lower() for clause in ddl.clauses if clause.kind in OF_COLUMNS for column in clause.columns)
 
 
 def lost_names(ddl: Ddl) -> frozenset[str]:

@@ -7,30 +7,12 @@ from collections.abc import Mapping, Sequence
 from proto.lexer import Token, tokens
 from worker.ddl.alter import commas
 from worker.ddl.clause import Clause, ClauseKind
+from worker.ddl.shape import OF_COLUMNS, OF_INDEX
 from worker.ddl.statement import AlterTable, CreateIndex, Ddl, DropIndex
 from worker.ddl.words import NotUnderstoodError, Words
 from worker.plan import TablePlan
 
-_BY_COLUMN = frozenset(
-    {
-        ClauseKind.ADD_COLUMN,
-        ClauseKind.DROP_COLUMN,
-        ClauseKind.CHANGE_COLUMN,
-        ClauseKind.MODIFY_COLUMN,
-        ClauseKind.RENAME_COLUMN,
-        ClauseKind.SET_DEFAULT,
-        ClauseKind.DROP_DEFAULT,
-    }
-)
-_OF_INDEX = frozenset(
-    {
-        ClauseKind.ADD_INDEX,
-        ClauseKind.ADD_UNIQUE,
-        ClauseKind.DROP_INDEX,
-        ClauseKind.RENAME_INDEX,
-        ClauseKind.ALTER_INDEX,
-    }
-)
+_NEW_INDEX = frozenset({ClauseKind.ADD_INDEX, ClauseKind.ADD_UNIQUE})
 _ALIKE = frozenset({ClauseKind.HOW, ClauseKind.OPTION})
 """Of a table's options merged tables get its comment, and the character set of columns to come."""
 
@@ -59,12 +41,13 @@ def beyond_transform(
         case _:
             return ""
     for clause in ddl.clauses:
-        if clause.kind in _BY_COLUMN:
+        if clause.kind in OF_COLUMNS or clause.kind is ClauseKind.ADD_COLUMN:
             reason = _beyond(clause, plan) if plan.transform.has_star else _NO_STAR
-        elif clause.kind in _OF_INDEX:
-            is_new = clause.kind in (ClauseKind.ADD_INDEX, ClauseKind.ADD_UNIQUE)
+        elif clause.kind in _NEW_INDEX:
             own = [token for token in found if clause.start <= token.start < clause.end]
-            reason = _beyond_index(_listed(own) if is_new else indexes.get(clause.name.lower(), ()), plan)
+            reason = _beyond_index(_listed(own), plan)
+        elif clause.kind in OF_INDEX:
+            reason = _beyond_index(indexes.get(clause.name.lower(), ()), plan)
         else:
             reason = "" if clause.kind in _ALIKE else "only clauses about columns and indexes can be for both"
         if reason:
