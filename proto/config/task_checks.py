@@ -51,6 +51,7 @@ CHECKING_ITEMS = frozenset(
         "clock_skew",
         "collation",
         "duplicate_keys",
+        "filter_rules",
         "gtid_gaps",
         "local_infile",
         "relay_disk",

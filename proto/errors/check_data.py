@@ -90,3 +90,24 @@ SQL_MODE_DIFFERS = _define(
     "the one that it had at the source. Applications that move to the target do: SET GLOBAL sql_mode there as at the "
     "source.",
 )
+FILTERED_ROWS_SHARE_KEYS = _define(
+    12064,
+    "filtered-rows-share-keys",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="source {source}: filters pass over changes of rows of {tables}, and other shard tables of {target} may "
+    "have rows of the same keys: a later UPDATE or DELETE of a row that was passed over would change theirs",
+    workaround="Keep the keys apart: map a key column by `partition id` with instance, schema and table, or let "
+    "columns of extract-table, extract-schema and extract-source be part of the target's key. Nothing to do if no two shard "
+    "tables ever have the same key.",
+)
+FILTER_WITHOUT_TABLE = _define(
+    12074,
+    "expression-filter-without-table",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="source {source}: expression filter {rule} is for {table}, and the task has no such table there: it passes "
+    "nothing over",
+    workaround="Correct `schema` and `table` of the filter: they are names as the source has them, without wildcards. "
+    "Nothing to do if the table is still to come.",
+)

@@ -30,6 +30,7 @@ SUBTASK_ITEMS = [
     "table_schema",
     "primary_key",
     "auto_increment_ID",
+    "filter_rules",
     "gtid_gaps",
     "binlog_retention",
     "target_connection",

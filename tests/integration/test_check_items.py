@@ -456,3 +456,55 @@ def test_every_item_can_be_left_out(ends: Ends, tmp_path: Path) -> None:
 def test_what_does_not_apply(ends: Ends) -> None:
     for item in ("local_infile", "empty_region", "region_distribution", "downstream_mutex_features"):
         assert ends.passes(item).startswith("does not apply here: ")
+
+
+def _mapped(ends: Ends, *arguments: str) -> None:
+    ends.subtask.ClearField("column_mappings")
+    ends.subtask.column_mappings.add(
+        name="m", schema_pattern="shard_*", table_pattern="t_*", source_column="id", target_column="id",
+        expression="partition id", arguments=arguments,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("event", ["insert", "update", "delete"])
+def test_filtered_rows_whose_keys_another_shard_table_may_have(ends: Ends, event: str) -> None:
+    ends.passes("filter_rules")
+    ends.subtask.event_filters.add(
+        name="f", schema_pattern="shard_1", table_pattern="t_*", events=[event], action=config.FILTER_ACTION_IGNORE
+    )
+    found = ends.only("filter_rules")
+    assert _with(found) == (12064, False)
+    assert "shard_1.t_1, and" in found.error_msg
+    assert "`merged`.`t`" in found.error_msg
+    # Each way out.
+    _mapped(ends, "1", "shard", "t", "_")
+    ends.passes("filter_rules")
+    _mapped(ends, "1", "", "t", "_")
+    assert _with(ends.only("filter_rules")) == (12064, False)
+    ends.subtask.ClearField("column_mappings")
+    ends.subtask.routes[0].extract_table.pattern = "t_(.*)"
+    ends.subtask.routes[0].extract_table.target_column = "c_table"
+    ends.passes("filter_rules")
+    # A table of another source may have the same name.
+    other = config.SubTaskConfig()
+    other.CopyFrom(ends.subtask)
+    other.source_id = "s2"
+    family = Question(family=[ends.subtask, other])
+    assert _with(ends.only("filter_rules", family)) == (12064, False)
+    ends.subtask.routes[0].extract_source.pattern = "(.*)"
+    ends.subtask.routes[0].extract_source.target_column = "c_source"
+    ends.passes("filter_rules", family)
+    ends.subtask.routes[0].ClearField("extract_source")
+    other.routes[0].target_table = "elsewhere"
+    ends.passes("filter_rules", family)
+
+
+def test_an_expression_filter_for_a_table_that_is_not_there(ends: Ends) -> None:
+    ends.subtask.routes[0].ClearField("target_table")
+    rule = ends.subtask.expression_filters.add(name="gone", schema="shard_1", table="t_1", insert_value="v = 1")
+    ends.passes("filter_rules")
+    for schema, table in (("shard_1", "t_2"), ("shard1", "t_1"), ("other", "t")):
+        rule.schema, rule.table = schema, table
+        found = ends.only("filter_rules")
+        assert _with(found) == (12074, False)
+        assert f"expression filter gone is for {schema}.{table}" in found.error_msg

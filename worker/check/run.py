@@ -19,6 +19,7 @@ from worker.check.differences import check_collations, check_sql_mode
 from worker.check.downstream import Start, check_rows, check_version
 from worker.check.ends import check_ends
 from worker.check.estimates import copy_seconds, size_of
+from worker.check.filters import check_filter_rules
 from worker.check.findings import EVERY_ITEM, NOT_HERE, READ_SECONDS, Checklist, broken, failed, not_here, passed
 from worker.check.history import Binlogs, check_gtids, check_retention
 from worker.check.ids import check_ids
@@ -121,7 +122,7 @@ class _SubTaskCheck:
         if view is not None:
             check_server(checklist, view)
             check_ends(checklist, view, self._subtask)
-            tables = _tables(checklist, view, self._subtask)
+            tables = _tables(checklist, view, self._subtask, self._question.family)
             binlogs = self._history(view, tables)
             if self._copies and tables is not None:
                 reads = look_at_reads(checklist, view, tables.plans)
@@ -216,9 +217,12 @@ def _target(checklist: Checklist, subtask: config.SubTaskConfig, sessions: ExitS
     return session
 
 
-def _tables(checklist: Checklist, view: SourceView, subtask: config.SubTaskConfig) -> TablesView | None:
+def _tables(
+    checklist: Checklist, view: SourceView, subtask: config.SubTaskConfig, family: Sequence[config.SubTaskConfig]
+) -> TablesView | None:
     try:
-        tables = look_at_tables(view, Rules.from_config(subtask))
+        rules = Rules.from_config(subtask)
+        tables = look_at_tables(view, rules)
     except pymysql.MySQLError as error:
         checklist.results.append(failed("table_schema", view.source_id, broken(view.source_id, error)))
         return None
@@ -229,6 +233,7 @@ def _tables(checklist: Checklist, view: SourceView, subtask: config.SubTaskConfi
     check_filters(checklist, view, tables.schemas)
     check_tables(checklist, view, tables, snapshot=subtask.mode != config.TASK_MODE_INCREMENTAL)
     check_ids(checklist, view, tables.plans)
+    check_filter_rules(checklist, rules, tables, [one for one in family if one.source_id != subtask.source_id])
     return tables
 
 

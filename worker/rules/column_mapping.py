@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from proto import config_pb2 as pb
 from proto.config.partition_id import ID_BITS, INSTANCE_BITS, SCHEMA_BITS, TABLE_BITS
@@ -12,8 +13,16 @@ from proto.errors import config
 from worker.plan import AddPrefix, AddSuffix, Mapping, PartitionId
 from worker.table import Column, Table, ValueKind
 
-INSTANCE_SCHEMA_TABLE_BITS = ID_BITS - INSTANCE_BITS - SCHEMA_BITS - TABLE_BITS
-"""Of the original id, where no part is left out."""
+_TOLD = {
+    ID_BITS - instance * INSTANCE_BITS - schema * SCHEMA_BITS - table * TABLE_BITS: (instance, schema, table)
+    for instance, schema, table in product((False, True), repeat=3)
+}
+"""Which parts ids have, by the bits of the original id: no two layouts leave it the same number."""
+
+
+def told_by(mapping: PartitionId) -> tuple[bool, bool, bool]:
+    """Whether mapped ids tell instance, schema and table."""
+    return _TOLD[mapping.bits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,12 @@ class ColumnMapper:
             ),
             subtask.case_sensitive,
         )
+
+    @property
+    def layouts(self) -> int:
+        """How many layouts of merged ids there are in the rules."""
+        found = (rule.arguments for rule in self.rules if rule.expression == "partition id")
+        return len({tuple(map(bool, (*arguments, "", "", "")[:3])) for arguments in found})
 
     def mappings(self, table: Table) -> dict[int, Mapping]:
         """The mapping of each mapped column, by its index in the table.

@@ -55,6 +55,9 @@ class RouteRule:
     target_table: str
     extracts: tuple[ExtractRule, ...] = ()
 
+    def may_lead_to(self, target_schema: str, target_table: str) -> bool:
+        return self.target_schema == target_schema and self.target_table in ("", target_table)
+
     def route(self, source: str, schema: str, table: str) -> Route:
         names = {"source": source, "schema": schema, "table": table}
         extracts = tuple(rule.extracted(names) for rule in self.extracts)
@@ -102,6 +105,26 @@ class Router:
     def route(self, schema: str, table: str) -> Route:
         """The target of a table; raises ``config.AMBIGUOUS_ROUTE``."""
         return self.choose(schema, table).route
+
+    def keeps_name(self, schema: str, table: str) -> bool:
+        """Whether no rule is about a table of this name."""
+        return not any(rule.selector.matches(schema, table) for rule in self.rules)
+
+    def only_names(self, target_schema: str, target_table: str) -> tuple[bool, bool]:
+        """Whether all shard tables that rules send to a target have the same schema, and the same table name. Known
+        from the rules alone: tables to come are meant too."""
+        schemas: set[str] = set()
+        tables: set[str] = set()
+        for rule in self.rules:
+            if not rule.may_lead_to(target_schema, target_table):
+                continue
+            schema, table = rule.selector.schema, rule.selector.table
+            schemas.add(schema.text if schema.exact else "")
+            if not rule.target_table:
+                tables.add(target_table)
+            else:
+                tables.add(table.text if table is not None and table.exact else "")
+        return len(schemas) == 1 and "" not in schemas, len(tables) == 1 and "" not in tables
 
     def choose(self, schema: str, table: str) -> Chosen:
         """The target of a table, and by which rules; a table that no rule matches keeps its schema and name.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from proto import config_pb2 as pb
 from proto.config.block_allow import BlockAllow, Verdict
 from proto.config.names import SYSTEM_SCHEMAS
 from proto.errors import config
-from worker.plan import ColumnPlan, Constant, PartitionId, TablePlan
-from worker.rules.column_mapping import INSTANCE_SCHEMA_TABLE_BITS, ColumnMapper
+from worker.plan import ColumnPlan, Constant, Mapping, PartitionId, TablePlan
+from worker.rules.column_mapping import ColumnMapper, told_by
 from worker.rules.event_filter import EventFilter
 from worker.rules.expression_filter import ExpressionFilters
 from worker.rules.online import OnlineNames
@@ -109,12 +109,26 @@ class Rules:
             key=key,
             one_lane=one_lane,
             loose=rows.loose or bool(filters),
-            own_keys=_own_keys(columns, key),
+            own_keys=self._own_keys(route, [columns[at].mapping for at in key]),
             passed_over=rows.passed_over,
             stops=rows.stops,
             filters=filters,
             transform=transformed[0] if transformed is not None else None,
         )
+
+    def _own_keys(self, route: Route, mappings: Sequence[Mapping | None]) -> bool:
+        """``mappings``: of the key's columns. Whether one of them tells the target's shard tables apart: by instance,
+        schema and table, or without the part that all of them have in common by the routes."""
+        told = [told_by(mapping) for mapping in mappings if isinstance(mapping, PartitionId)]
+        if any(all(parts) for parts in told):
+            return True
+        place = (route.target_schema, route.target_table)
+        if self.mapper.layouts > 1:
+            return False  # ranges of several layouts may lie in each other
+        if self.judge(*place).passes and self.router.keeps_name(*place):
+            return False  # a shard table of the target's own name would go there too
+        one_schema, one_table = self.router.only_names(*place)
+        return any(instance and (schema or one_schema) and (table or one_table) for instance, schema, table in told)
 
     def _reserved(self, schema: str) -> bool:
         lower = schema.lower()
@@ -182,12 +196,6 @@ def _text(name: str) -> Column:
     return Column(
         name, ValueKind.STRING, "varchar(256)", nullable=False, charset="utf8mb4", collation="utf8mb4_general_ci"
     )
-
-
-def _own_keys(columns: tuple[ColumnPlan, ...], key: tuple[int, ...]) -> bool:
-    """Whether a column of the key tells instance, schema and table."""
-    mappings = (columns[at].mapping for at in key)
-    return any(isinstance(mapping, PartitionId) and mapping.bits == INSTANCE_SCHEMA_TABLE_BITS for mapping in mappings)
 
 
 def _one_lane(table: Table, columns: tuple[ColumnPlan, ...], key: tuple[int, ...]) -> bool:

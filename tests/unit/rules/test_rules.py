@@ -265,3 +265,45 @@ def test_tables_with_the_same_partition_number_clash() -> None:
         with pytest.raises(ShardmergeError) as caught:
             check_partitions(plans(first, second))
         assert caught.value.spec is errors.config.PARTITION_CLASH
+
+
+IN_ONE_SCHEMA = [("shop", "t_*", "m", "t")]
+IN_ONE_TABLE = [("shop_*", "orders", "m", "t"), ("shop_*", "other", "m", "other")]
+NAMES_STAY = [("shop_*", "", "m", "")]
+
+
+@pytest.mark.parametrize(
+    ("routes", "arguments", "own"),
+    [
+        (IN_ONE_SCHEMA, ["1", "", "t", "_"], True),
+        (IN_ONE_SCHEMA, ["", "", "t", "_"], False),  # other sources may have the same tables
+        (IN_ONE_SCHEMA, ["1", "", ""], False),
+        ([*IN_ONE_SCHEMA, ("shop", "u_*", "m", "t")], ["1", "", "t", "_"], True),
+        ([*IN_ONE_SCHEMA, ("shop_*", "t_*", "m", "t")], ["1", "", "t", "_"], False),
+        ([*IN_ONE_SCHEMA, ("*", "", "m", "")], ["1", "", "t", "_"], False),  # each schema's table `t`
+        ([*IN_ONE_SCHEMA, ("*", "", "n", "")], ["1", "", "t", "_"], True),
+        ([("~^shop$", "t_*", "m", "t")], ["1", "", "t", "_"], False),
+        ([("shop", "t_*", "shop", "t")], ["1", "", "t", "_"], False),  # a table shop.t would go there too, as it is
+        (IN_ONE_TABLE, ["1", "shop", "", "_"], True),
+        (NAMES_STAY, ["1", "shop", "", "_"], True),
+        ([*NAMES_STAY, ("shop_*", "t_*", "m", "t")], ["1", "shop", "", "_"], False),
+    ],
+)
+def test_keys_are_a_tables_own_where_the_routes_tell_the_part_that_ids_do_not(
+    routes: list[tuple[str, str, str, str]], arguments: list[str], own: bool
+) -> None:
+    mapping = pb.ColumnMappingRule(
+        name="ids", schema_pattern="*", table_pattern="*", target_column="id", expression="partition id",
+        arguments=arguments,
+    )  # fmt: skip
+    schema, name = routes[0][0].strip("~^$").replace("*", "1"), routes[0][1].replace("*", "1") or "t"
+    block = pb.BlockAllowList(name="b", do_dbs=["shop*"])
+    made = rules(routes, block, [mapping], case_sensitive=True)
+    assert made.plan(0, "src", table(schema, name)).own_keys is own
+    # Ranges of another layout might lie within these.
+    other = pb.ColumnMappingRule(
+        name="more", schema_pattern="*", table_pattern="z", target_column="id", expression="partition id",
+        arguments=["2", "", ""],
+    )  # fmt: skip
+    made = rules(routes, block, [mapping, other], case_sensitive=True)
+    assert made.plan(0, "src", table(schema, name)).own_keys is False
