@@ -98,8 +98,8 @@ FILTERED_ROWS_SHARE_KEYS = _define(
     message="source {source}: filters pass over changes of rows of {tables}, and other shard tables of {target} may "
     "have rows of the same keys: a later UPDATE or DELETE of a row that was passed over would change theirs",
     workaround="Keep the keys apart: map a key column by `partition id` with instance, schema and table, or let "
-    "columns of extract-table, extract-schema and extract-source be part of the target's key. Nothing to do if no two shard "
-    "tables ever have the same key.",
+    "columns of extract-table, extract-schema and extract-source be part of the target's key. Nothing to do if no two "
+    "shard tables ever have the same key.",
 )
 FILTER_WITHOUT_TABLE = _define(
     12074,
