@@ -239,15 +239,19 @@ class TargetWriter:
             (held_key(key, state), key, state)
             for _, keys in groups
             for key, state in keys.items()
-            if state.loose and held_key(key, state) in held
+            if state.plan.loose and held_key(key, state) in held
         ]
         if not loose:
             return tuple(groups)
         last = store.last_images(session, self._settings.who, (at for at, _, _ in loose))
         strict: dict[HeldKey, KeyState | None] = {}
         for at, key, state in loose:
-            there = last[at] if at in last else bool(rows_at(session, state.plan, (key,)))
-            strict[at] = as_strict(state, there=there)
+            if state.loose:
+                there = last[at] if at in last else bool(rows_at(session, state.plan, (key,)))
+                strict[at] = as_strict(state, there=there)
+            elif not state.existed and last.get(at, False):
+                # The removal of the row that waits was passed over: it is the shard table's own that is replaced.
+                strict[at] = as_strict(state, there=True)
         left: list[Group] = []
         for name, keys in groups:
             now = {key: strict.get(held_key(key, state), state) for key, state in keys.items()}
