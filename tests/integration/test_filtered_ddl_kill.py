@@ -8,14 +8,15 @@ from tests.support.wait import until
 from tests.support.world import World
 
 TASK = "filtered_ddl"
-_RECORDED = ("ddl.before", "ddl.before_passing", "ddl.passing", "ddl.passed")
+_RECORDED: tuple[str, ...] = ("ddl.before", "ddl.before_passing", "ddl.passing", "ddl.passed")
 _IGNORED: dict[str, tuple[str, ...]] = {
-    "TRUNCATE TABLE $.t": ("worker", "target", "tasks", "master"),
+    "TRUNCATE TABLE $.t": ("worker", "tasks", "target", "master"),
     "ALTER TABLE $.t ADD INDEX by_n (n)": ("etcd", "jvm", "worker", "target"),
     "ALTER TABLE $.t DROP COLUMN gone": ("tasks", "master", "target", "worker"),
-    "DROP TABLE $.other": ("target", "worker", "etcd", "tasks"),
+    "DROP TABLE $.other": ("etcd", "worker", "master", "tasks"),
 }
-"""Who is killed at each of these moments."""
+"""Who is killed at each of these moments. At ``ddl.passing`` nobody whose end lets the driver's session be cut: it may
+have passed the statement then without coming to ``ddl.passed``."""
 
 
 def _file(world: World) -> str:
@@ -76,7 +77,9 @@ def test_kills_at_moments_of_filtered_statements(world: World) -> None:
         _settle(world, behind)
     # Before Error it stands, also after a kill there, until an operator's word; and that counts once.
     cluster.hooks.hold("ddl.before")
-    source.execute(f"ALTER TABLE {TASK}.t MODIFY n BIGINT", f"INSERT INTO {TASK}.t (id, n) VALUES (91, 5)")
+    source.execute(
+        f"ALTER TABLE {TASK}.t MODIFY n INT NOT NULL DEFAULT 3", f"INSERT INTO {TASK}.t (id, n) VALUES (91, 5)"
+    )
     kill_at_each(world, {"ddl.before": "worker"}, lambda: _resume(world))
     for victim in ("worker", "target"):
         [stopped] = cluster.wait_subtasks(

@@ -6,8 +6,10 @@ from tests.support.database import Database
 from tests.support.world import World
 
 
-def file(world: World, task: str, condition: str) -> str:
-    """``condition``: of the rows of table `some` that are left out as they are inserted, "" for none."""
+def file(world: World, task: str, condition: str, tables: str = "") -> str:
+    """``condition``: of the rows of table `some` that are left out as they are inserted, "" for none; ``tables``:
+    pattern of those that take part, "" for all."""
+    only = f', do-tables: [{{db-name: {task}, tbl-name: "{tables}"}}]' if tables else ""
     target = world.target
     rules = f'expression-filter:\n  gone: {{schema: {task}, table: some, insert-value-expr: "{condition}"}}\n'
     return (
@@ -15,7 +17,7 @@ def file(world: World, task: str, condition: str) -> str:
         f'target-database: {{host: {target.host}, port: {target.port}, user: root, password: ""}}\n'
         f"mysql-instances:\n  - source-id: {world.sources[0][0]}\n    block-allow-list: own\n"
         + ("    expression-filters: [gone]\n" if condition else "")
-        + f"block-allow-list: {{own: {{do-dbs: [{task}]}}}}\n"
+        + f"block-allow-list: {{own: {{do-dbs: [{task}]{only}}}}}\n"
         + (rules if condition else "")
     )
 
@@ -25,6 +27,39 @@ def update(world: World, task: str, condition: str) -> None:
     answer = world.cluster.dmctl("update-task", world.cluster.write(f"{task}.update.yaml", text)).json
     assert answer["result"], answer
     world.cluster.wait_replicating(task)
+
+
+def test_a_filtered_table_joins_and_its_filter_goes(world: World) -> None:
+    """Its history is filtered, its stream begins behind a kill, and its rows that are not there stay nobody's."""
+    task, cluster, source = "rule_joins", world.cluster, world.sources[0][1]
+    source.execute(
+        f"CREATE DATABASE {task}",
+        *(f"CREATE TABLE {task}.{table} (id INT PRIMARY KEY, n INT, v INT)" for table in ("some", "all_")),
+        f"INSERT INTO {task}.some VALUES (1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 3, 0), (5, 3, 0)",
+    )
+    cluster.start_task(file(world, task, "n = 3", "all_"))
+    cluster.wait_replicating(task)
+    cluster.hooks.hold("join.before_stream")
+    text = cluster.write(f"{task}.update.yaml", file(world, task, "n = 3"))
+    cluster.dmctl("update-task", text, check=False)
+    cluster.hooks.reached("join.before_stream")
+    source.execute(
+        f"UPDATE {task}.some SET v = 1 WHERE id <= 3",
+        f"DELETE FROM {task}.some WHERE id IN (2, 4)",
+        f"INSERT INTO {task}.some VALUES (6, 1, 1), (7, 3, 1)",
+    )
+    cluster.worker_of("mysql-01").restart()
+    cluster.hooks.release("join.before_stream")
+    cluster.wait_subtasks(
+        task, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has no joining tables any more"
+    )
+    world.settle([task])
+    assert rows(world.target, task) == [(1, 1, 1), (6, 1, 1)]
+    update(world, task, "")
+    source.execute(f"UPDATE {task}.some SET v = 2", f"DELETE FROM {task}.some WHERE id = 5")
+    world.settle([task])
+    assert rows(world.target, task) == [(1, 1, 2), (6, 1, 2)]
+    cluster.dmctl("stop-task", task)
 
 
 def rows(server: Database, task: str, table: str = "some") -> list[tuple[object, ...]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.snapshot.shards import PLAN, PREFIX, TABLE
 from worker.compare.canonical import NotComparable
 from worker.compare.keys import KeyReader, unmapped
-from worker.plan import AddPrefix, AddSuffix, ColumnPlan, TablePlan
+from worker.plan import AddPrefix, AddSuffix, ColumnPlan, Constant, TablePlan
 from worker.table import Column, Table, ValueKind
 
 TARGET = Table("merged", "t", TABLE.columns, (0,), "PRIMARY", (("id",),), False, "InnoDB")
@@ -62,3 +62,15 @@ def test_labels_that_differ_identify_nothing() -> None:
     label = Column("id", ValueKind.ENUM, "enum('a')", False, charset="utf8mb4", labels=("a",))
     with pytest.raises(NotComparable):
         _with_key(label, replace(label, type_text="enum('b','a')", labels=("b", "a")))
+
+
+def test_a_column_from_names_tells_keys_apart_and_is_none_of_the_shard_tables() -> None:
+    text = Column("c", ValueKind.STRING, "varchar(256)", False, charset="utf8mb4", collation="utf8mb4_bin")
+    own = ColumnPlan(0, TABLE.columns[0], "id")
+    plan = TablePlan(0, "s1", TABLE, "merged", "t", (own, ColumnPlan(-1, text, "c", Constant("x1"))), (0, 1))
+    reader = KeyReader(plan, replace(TARGET, columns=(TABLE.columns[0], text)))
+    theirs = reader.at_target([b"5", b"x1"])
+    assert theirs.source == (b"5",)
+    assert theirs == reader.at_source([b"5", b""])
+    assert theirs.target != reader.at_target([b"5", b"x2"]).target
+    assert reader.at_target([b"5", b"x2"]).source == ()

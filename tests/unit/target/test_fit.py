@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from worker.fit import misfit
-from worker.plan import AddPrefix, ColumnPlan, Mapping, PartitionId
+from worker.plan import AddPrefix, ColumnPlan, Constant, Mapping, PartitionId
 from worker.schema import parse_labels
 from worker.table import Column, ValueKind
 
@@ -137,3 +137,25 @@ def test_both_names_of_a_geometry_collection_are_one_type() -> None:
     assert fits("geometrycollection", "geomcollection")
     assert fits("geomcollection", "geometrycollection")
     assert not fits("geomcollection", "point")
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "fits"),
+    [
+        ("shop_1", "varchar(6)", True),
+        ("shop_1", "varchar(5)", False),
+        ("shop_1", "char(6)", True),
+        ("shop_1", "char(255)", True),
+        ("shop_1", "text", True),
+        ("shop ", "char(5)", False),  # CHAR loses the space
+        ("shop ", "varchar(5)", True),
+        ("", "char(1)", True),
+        ("7", "int(11)", False),
+        ("7", "varbinary(9)", False),
+    ],
+)
+def test_a_column_from_names_needs_room_for_its_text_alone(text: str, target: str, fits: bool) -> None:
+    made = ColumnPlan(-1, column("varchar(256)"), "c", Constant(text))
+    found = misfit(made, column(target))
+    assert (found is None) == fits
+    assert found is None or repr(text) in found
