@@ -145,7 +145,7 @@ class _Lane:
         self._stage = RowStage(judge, Bucket(index, spec.lanes), self._asker)
         self._stage.set_plans(spec.plans)
         self._batch = self._new_batch()
-        self._waiting = Waiting.nobody()
+        self._waiting = Waiting()
         self._skipped: list[SkippedRow] = []
         self._call: grpc.Call | None = None
         self._file = ""
@@ -337,7 +337,7 @@ class _Lane:
             self._batch.add(change, _end_of(change, events))
 
     def _settle_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, Waiting.nobody()
+        waiting, self._waiting = self._waiting, Waiting()
         if not waiting.changes:
             return
         for change, place in self._stage.settled(waiting.changes, waiting.places):

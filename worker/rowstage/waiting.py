@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from worker.position import SourcePosition
 from worker.rows import RowChange
@@ -12,26 +11,20 @@ _ROWS = 4000
 _BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
 class Waiting:
-    """A lane's, in order, and where each one's event ends."""
+    """A lane's ``changes``, in order, and where each one's event ends: ``places``, by the change's identity."""
 
-    changes: list[RowChange]
-    places: dict[int, SourcePosition]
-    """By the change's identity."""
-
-    @staticmethod
-    def nobody() -> Waiting:
-        return Waiting([], {})
+    def __init__(self) -> None:
+        self.changes: list[RowChange] = []
+        self.places: dict[int, SourcePosition] = {}
+        self._bytes = 0
 
     @property
     def is_full(self) -> bool:
-        return len(self.changes) >= _ROWS or self._size() >= _BYTES
-
-    def _size(self) -> int:
-        return sum(sum(map(len, change.before)) + sum(map(len, change.after)) for change in self.changes)
+        return len(self.changes) >= _ROWS or self._bytes >= _BYTES
 
     def add(self, changes: Iterable[tuple[RowChange, SourcePosition]]) -> None:
         for change, place in changes:
             self.changes.append(change)
             self.places[id(change)] = place
+            self._bytes += sum(map(len, change.before)) + sum(map(len, change.after))
