@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from proto import config_pb2 as pb
 from proto.config.key import Key
 from proto.config.model import FileModel
 from proto.config.partition_id import INSTANCE_BITS
 from proto.config.pattern_text import SCHEMAS, TABLES, GroupsText, Identifier, OptionalPattern, PatternText
+from proto.config.transform import Refused, check_condition, split_items
 
 
 class TablePattern(FileModel):
@@ -100,13 +102,34 @@ class Route(FileModel):
         )
 
 
+def _projection(text: str) -> str:
+    return _readable(text, split_items)
+
+
+def _condition(text: str) -> str:
+    return _readable(text, check_condition)
+
+
+def _readable(text: str, read: Callable[[str], object]) -> str:
+    try:
+        if text.strip():
+            read(text)
+    except Refused as reason:
+        raise ValueError(f"cannot be used: {reason}") from None
+    return text
+
+
 class Transform(FileModel):
     """Our own: a rule of ``transforms``. ``projection``: a SELECT list in Spark SQL; ``filter``: a condition in it."""
 
     schema_pattern: Annotated[PatternText, SCHEMAS]
     table_pattern: Annotated[OptionalPattern, TABLES] = ""
-    projection: Annotated[str, Key("A SELECT list in Spark SQL.", default="every column as it is")] = ""
-    filter: Annotated[str, Key("A condition in Spark SQL that rows must meet.", default="all rows")] = ""
+    projection: Annotated[
+        str, AfterValidator(_projection), Key("A SELECT list in Spark SQL.", default="every column as it is")
+    ] = ""
+    filter: Annotated[
+        str, AfterValidator(_condition), Key("A condition in Spark SQL that rows must meet.", default="all rows")
+    ] = ""
 
     @model_validator(mode="after")
     def _does_something(self) -> Transform:

@@ -14,6 +14,7 @@ from pyarrow import ipc
 
 from proto import config_pb2 as pb
 from proto import relay_pb2
+from proto.config.transform import Refused
 from tests.integration.lane_rig import LaneRig
 from tests.integration.snapshot_rig import subtask_config
 from tests.support.database import Database
@@ -24,7 +25,6 @@ from worker.table import Column, ValueKind
 from worker.transform.analyst import analysed
 from worker.transform.evaluator import evaluate
 from worker.transform.session import session
-from worker.transform.text import Refused
 from worker.transform.values import ROW
 
 PROJECTION = (

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from proto import config_pb2 as pb
 from proto.config.selector import Ranked, Selector, ranked, selector
+from proto.config.transform import Refused
 from proto.errors import ShardmergeError, config
 from worker.plan import ColumnPlan, Computed, Mapping, RowTransform
 from worker.table import Table
 from worker.transform.analyst import Analysis, analysed
-from worker.transform.text import Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
+from proto.config.transform import STAR, Refused, check_condition, split_items
 from worker.table import Column
 from worker.transform.session import names_clock, relation
-from worker.transform.text import Refused, check_words, split_items
 from worker.transform.values import ROW, BadValue, arrow_type, computed_column
 
-_STAR = "*"
 _NAME = re.compile(r"[^\W\d]\w*")
 _MOST_NAME = 64
 
@@ -47,7 +46,7 @@ class Analysis:
 @lru_cache(maxsize=1024)
 def analysed(columns: tuple[Column, ...], projection: str, filter_: str) -> Analysis:
     """``columns``: those of the source table that are written. Raises :class:`Refused`."""
-    items = split_items(projection) if projection.strip() else (_STAR,)
+    items = split_items(projection) if projection.strip() else (STAR,)
     try:
         return _Analyst(columns).analysis(items, filter_.strip())
     except PySparkException as error:
@@ -73,15 +72,13 @@ class _Analyst:
 
     def analysis(self, items: tuple[str, ...], condition: str) -> Analysis:
         if condition:
-            check_words(condition)
+            check_condition(condition)
             plan = self._rows.where(condition)._jdf.queryExecution().analyzed()
             self._need(plan, "Filter", condition)
             self._name(plan.condition(), condition)
-        if items.count(_STAR) > 1:
-            raise Refused("it holds * twice")
         found: list[Output | None] = []
         for item in items:
-            found += [None] if item == _STAR else self._outputs(item)
+            found += [None] if item == STAR else self._outputs(item)
         named = [output for output in found if output is not None]
         taken = {output.name.lower() for output in named}
         passing = {output.source for output in named}
@@ -94,7 +91,7 @@ class _Analyst:
         for output in found:
             outputs += rest if output is None else [output]
         _check(outputs)
-        return Analysis(tuple(outputs), tuple(sorted(self._given)), _STAR in items)
+        return Analysis(tuple(outputs), tuple(sorted(self._given)), STAR in items)
 
     def _outputs(self, item: str) -> Iterator[Output]:
         frame = self._rows.selectExpr(item)

@@ -89,6 +89,22 @@ def test_an_expression_is_judged_without_a_server() -> None:
         assert str(found) == f"t.yaml:{line}:24: expression-filter.f.insert-value-expr: cannot be used: {said}"
 
 
+def test_a_transform_is_judged_without_spark() -> None:
+    text = TASK.replace("    route-rules: [r1, r2]", "    route-rules: [r1, r2]\n    transform-rules: [t]")
+    rule = "transforms:\n  t:\n    schema-pattern: s\n    {}: {}\n"
+    for key, given, said in (
+        ("projection", "id, rand() AS r", "the function RAND says something else each time"),
+        ("projection", "id, DATE 'today' AS d", "DATE 'today' is no moment that is written out"),
+        ("projection", "id, a AS b, c AS B", "two columns are named B"),
+        ("filter", "deleted = 0; DROP TABLE t", "it holds ';'"),
+        ("filter", "id > > 1", "nothing that > could follow stands before it"),
+        ("filter", "at < current_timestamp", "CURRENT_TIMESTAMP is no part of an expression over one row"),
+    ):
+        [found] = check_text(text + rule.format(key, given), "t.yaml").findings
+        line, column = (text + rule).count("\n"), len(f"    {key}: ") + 1
+        assert str(found) == f"t.yaml:{line}:{column}: transforms.t.{key}: cannot be used: {said}"
+
+
 def test_thousands_of_wrong_names_are_told_soon() -> None:
     names = ", ".join(f"rule-{number}x" for number in range(1500))
     rules = "".join(f"  rule-{number}: {{schema-pattern: a, target-schema: b}}\n" for number in range(1500))

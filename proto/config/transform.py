@@ -1,6 +1,7 @@
 """The text of a transform: its SELECT list in pieces, and whether it says the same of a row each time. Pure.
 
-Only words are looked at; Spark's analyzer judges the rest. What is not known to depend on the row alone is refused: a
+Only words and their neighbours are looked at, without a table; Spark's analyzer judges the rest
+(worker/transform/analyst.py). What is not known to depend on the row alone is refused: a
 list of what is allowed cannot forget a function. Source: Spark SQL Reference, "Built-in Functions", "Identifiers",
 "Literals".
 """
@@ -8,6 +9,10 @@ list of what is allowed cannot forget a function. Source: Spark SQL Reference, "
 from __future__ import annotations
 
 import re
+
+from proto.config.finding import nearest
+from proto.config.transform_order import Item, clash_of, dangling, item_of, order_of, tokens_of
+from proto.lexer import Token
 
 _FUNCTION_WORDS = """
     ABS ACOS ACOSH ADD_MONTHS ARRAY ARRAY_CONTAINS ARRAY_DISTINCT ARRAY_JOIN ARRAY_MAX ARRAY_MIN ARRAY_POSITION
@@ -40,6 +45,22 @@ _REFUSED_WORDS = """
     CURRENT_SCHEMA CURRENT_TIMEZONE LOCALTIMESTAMP LOCALTIME SESSION_USER LATERAL
 """
 _REFUSED = frozenset(_REFUSED_WORDS.split())
+_CHANGING_WORDS = """
+    CURDATE CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME LOCALTIMESTAMP MONOTONICALLY_INCREASING_ID NOW RAND
+    RANDN RANDOM RANDSTR SHUFFLE UNIFORM UNIX_TIMESTAMP UUID
+"""
+_CHANGING = frozenset(_CHANGING_WORDS.split())
+"""Those of the clock and of chance, to be told as such."""
+_OTHER_WORDS = """
+    IS UNKNOWN ESCAPE END SOME DISTINCT FOR BOTH LEADING TRAILING PLACING COLLATE INTERVAL TO AT TIME ZONE WITHOUT LOCAL
+    TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ BYTE SHORT LONG INTEGER DEC REAL PRECISION CHARACTER VOID VARIANT MAP YEARS
+    QUARTERS MONTHS WEEK WEEKS DAYS HOURS MINUTES SECONDS MILLISECOND MILLISECONDS MICROSECOND MICROSECONDS NANOSECOND
+    NANOSECONDS ASC DESC NULLS FIRST LAST USING RESPECT IGNORE X
+"""
+_KNOWN = _FUNCTIONS | _BEFORE_PARENTHESIS | frozenset(_OTHER_WORDS.split())
+"""Words whose place in an expression says more than that of a column's name."""
+STAR = "*"
+"""The item of a SELECT list that stands for all other columns."""
 _OF_TIME = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
 _MOMENT = re.compile(r"\s*[-+]?\d[^\\]*")
 _TOKEN = re.compile(
@@ -71,13 +92,35 @@ def split_items(projection: str) -> tuple[str, ...]:
     found.append(projection[start:].strip())
     if not all(found):
         raise Refused("an item of the projection is empty")
-    for item in found:
-        check_words(item)
+    if found.count(STAR) > 1:
+        raise Refused(f"it holds {STAR} twice")
+    clash = clash_of([_checked_item(item) for item in found if item != STAR])
+    if clash:
+        raise Refused(clash)
     return tuple(found)
 
 
-def check_words(text: str) -> None:
-    """Raises :class:`Refused` for what is not known to be an expression over one row alone."""
+def check_condition(text: str) -> None:
+    """Raises :class:`Refused` for what is no condition over one row alone."""
+    tokens = _checked(text)
+    reason = order_of(tokens, _KNOWN) if tokens else "it is empty"
+    if reason:
+        raise Refused(reason)
+
+
+def _checked_item(text: str) -> Item:
+    tokens = _checked(text)
+    if tokens[0].is_symbol(STAR) and tokens[1].is_word("EXCEPT"):
+        return Item(tokens)
+    item = item_of(tokens, _KNOWN)
+    reason = dangling(tokens) or order_of(item.body, _KNOWN)
+    if reason:
+        raise Refused(f"{text}: {reason}")
+    return item
+
+
+def _checked(text: str) -> tuple[Token, ...]:
+    """The words of an expression. Raises :class:`Refused` for what is not known to hang on one row alone."""
     depth = 0
     kept = [match for match in _TOKEN.finditer(text) if match["space"] is None]
     for at, match in enumerate(kept):
@@ -95,6 +138,7 @@ def check_words(text: str) -> None:
             _check_word(match, before, behind)
     if depth:
         raise Refused("a parenthesis is not closed")
+    return tokens_of(kept)
 
 
 def _checked_symbol(sign: str, depth: int) -> int:
@@ -117,6 +161,10 @@ def _check_word(match: re.Match[str], before: re.Match[str] | None, behind: re.M
     is_part = before is not None and before["symbol"] == "."
     if behind is not None and behind["symbol"] == "(":
         if is_part or (word not in _FUNCTIONS and word not in _BEFORE_PARENTHESIS):
-            raise Refused(f"the function {word} is not known to depend on the row alone")
+            if word in _CHANGING:
+                raise Refused(f"the function {word} says something else each time")
+            near = nearest(word, (each for each in _FUNCTIONS if each[0] == word[0]))
+            hint = f"; did you mean {near}?" if near else ""
+            raise Refused(f"the function {word} is not known to depend on the row alone{hint}")
     elif word in _REFUSED:
         raise Refused(f"{word} is no part of an expression over one row")
