@@ -133,9 +133,11 @@ def test_projections_pass_whose_columns_only_spark_knows(text: str) -> None:
     ("text", "why"),
     [
         ("id, 1 AS x, 2 AS X", "two columns are named X"),
+        ("ID, 1 AS X, 2 AS x", "two columns are named x"),
         ("id, upper(name) ID", "two columns are named ID"),
         ("a AS `b``c`, `b``c`", "two columns are named b`c"),
         ("id, ID AS k", "column ID passes twice"),
+        ("ID, id AS k", "column id passes twice"),
         ("a AS b, `A` c", "column A passes twice"),
         ("*, id, *", "it holds * twice"),
         ("id, name FROM t", "name FROM t: FROM is no part of an expression over one row"),
