@@ -52,7 +52,7 @@ def settings_changed(before: config.SubTaskConfig, after: config.SubTaskConfig) 
             continue
         if key in _UNSHOWN or "password" in key.lower():
             was = now = "(not shown)"
-        if key.split(".")[0] not in _CHANGEABLE and key not in _RECONNECT:
+        if key.split(".")[0] not in _CHANGEABLE and not key.startswith(_RECONNECT):
             raise errors.master.UPDATE_FIXED(task=before.task, key=key, before=was or "not set", after=now or "not set")
         changes.append(pb.SettingChange(key=key, before=was, after=now))
     return tuple(changes)
@@ -77,8 +77,9 @@ def _mode(subtask: config.SubTaskConfig) -> str:
     return config.ShardMode.Name(subtask.shard_mode).removeprefix("SHARD_MODE_").lower()
 
 
-_RECONNECT = frozenset({"target.user", "target.password"})
-"""How the target is reached may change, not which server it is: the checkpoints live there."""
+_RECONNECT = ("target.user", "target.password", "target.tls.")
+"""How these keys begin. How the target is reached may change, and how it proves who it is, not which server it is: the
+checkpoints live there, and are read by the new login before anything is stored."""
 
 
 def flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:

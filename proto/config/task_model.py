@@ -101,7 +101,7 @@ class TaskModel(FileModel):
         default_factory=dict[str, object]
     )
     target_database: Annotated[
-        Database, Key("The target. Of a running task only user and password may change.", live=True)
+        Database, Key("The target. Of a running task only user, password and security may change.", live=True)
     ]
     mysql_instances: Annotated[
         tuple[Instance, ...], Field(min_length=1), Key("The task's sources, one entry each.", live=True)

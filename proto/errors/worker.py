@@ -100,23 +100,24 @@ TLS_FILE = _define(
     scope=Scope.CONFIG,
     message="TLS file {path} of this worker's machine cannot be used: {reason}",
     workaround="Put a PEM file that the worker can read there, on every worker's machine, or correct the path under "
-    "security in the source's or the task's file; then resume-task.",
+    "security in the source's file (operate-source update) or the task's (update-task); then resume-task.",
 )
 TLS_CONTENT = _define(
     70016,
     "tls-content-unusable",
     scope=Scope.CONFIG,
     message="what the configuration holds as {key} cannot be used: {reason}",
-    workaround="Give the PEM text of the certificate and of its key under security in the source's or the task's file: "
-    "update-task, or operate-source update; then resume-task.",
+    workaround="Give the PEM text of the certificate and of its key under security in the source's file "
+    "(operate-source update) or the task's (update-task); then resume-task.",
 )
 TLS_PEER_REFUSED = _define(
     70012,
     "tls-peer-refused",
     scope=Scope.CONFIG,
     message="the server at {host}:{port} does not prove who it is: {reason}",
-    workaround="Correct ssl-ca or cert-allowed-cn under security in the source's or the task's file, or the server's "
-    "certificate; nothing was sent to that server, no password either. Then resume-task.",
+    workaround="Correct ssl-ca or cert-allowed-cn under security in the source's file (operate-source update) or the "
+    "task's (update-task), or the server's certificate; nothing was sent to that server, no password either. Then "
+    "resume-task.",
 )
 TLS_NOT_OFFERED = _define(
     70013,

@@ -93,10 +93,25 @@ PARKED = state_pb2.ShardRecord(
 LOCK = state_pb2.LockRecord(task="merge", target_schema="d", target_table="t")
 
 
-def test_a_certificate_is_not_shown() -> None:
-    security = 'security: {ssl-ca-bytes: "-----BEGIN s3cret"}, password:'
-    error = _refused(errors.master.UPDATE_FIXED, lambda: settings_changed(_one(), _one("password:", security)))
-    assert "s3cret" not in error.message and "target.tls.caContent" in error.message
+@pytest.mark.parametrize(
+    ("security", "changes"),
+    [
+        ("ssl-ca-bytes: '-----BEGIN s3cret'", [("target.tls.caContent", "(not shown)", "(not shown)")]),
+        (
+            "ssl-cert-bytes: '-----BEGIN s3cret', ssl-key-bytes: '-----BEGIN s3cret'",
+            [(f"target.tls.{part}Content", "(not shown)", "(not shown)") for part in ("cert", "key")],
+        ),
+        (
+            "ssl-ca: /ca, ssl-cert: /cert, ssl-key: /key, cert-allowed-cn: [db]",
+            [("allowedCn", "['db']"), ("ca", "/ca"), ("cert", "/cert"), ("key", "/key")],
+        ),
+    ],
+)
+def test_certificates_may_change_and_are_not_shown(security: str, changes: list[tuple[str, ...]]) -> None:
+    before, after = _one(), _one("password:", f"security: {{{security}}}, password:")
+    told = [one if len(one) == 3 else (f"target.tls.{one[0]}", "", one[1]) for one in changes]
+    assert [(one.key, one.before, one.after) for one in settings_changed(before, after)] == told
+    assert [one.key for one in settings_changed(after, before)] == [key for key, _, _ in told], "taken away"
 
 
 @pytest.mark.parametrize(
