@@ -15,7 +15,7 @@ from worker.ddl.widening import Apart, ColumnType, keeps_when_strict, widest
 
 
 def joined_columns(asked: Question) -> ColumnsJoined:
-    """Raises :class:`Refused`."""
+    """Raises :class:`~worker.ddl.shards.Refused`."""
     found = ColumnsJoined()
     before, after = asked.before.shape, asked.after
     for was in before.columns:

@@ -25,7 +25,7 @@ class IndexesJoined:
 
 
 def joined_indexes(asked: Question, columns: ColumnsJoined) -> IndexesJoined:
-    """``columns``: what becomes of the columns. Raises :class:`Refused`."""
+    """``columns``: what becomes of the columns. Raises :class:`~worker.ddl.shards.Refused`."""
     found = IndexesJoined()
     before, after = asked.before.shape, asked.after
     dropped = {each.key for each in before.columns if after.column(each.key) is None}
