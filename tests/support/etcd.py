@@ -26,7 +26,7 @@ class Etcd(Server):
         self.endpoint = f"127.0.0.1:{self.port}"
 
     def start(self) -> Etcd:
-        """Start and wait until it answers; after :meth:`kill` on the same data and ports."""
+        """Start and wait until it answers; after :meth:`Server.kill` on the same data and ports."""
         self.directory.mkdir(parents=True, exist_ok=True)
         scheme = "http" if self.tls is None else "https"
         peer = f"http://127.0.0.1:{self.peer_port}"

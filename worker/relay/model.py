@@ -131,8 +131,9 @@ class PurgePolicy:
 class RelayState:
     """The relay now.
 
-    ``stage``: STAGE_RUNNING, STAGE_PAUSED (nothing is fetched until :meth:`Relay.start`, or until there is disk space
-    again) or STAGE_STOPPED. ``error`` beside STAGE_RUNNING: the last attempt failed and it tries again.
+    ``stage``: STAGE_RUNNING, STAGE_PAUSED (nothing is fetched until :meth:`~worker.relay.relay.Relay.start`, or
+    until there is disk space again) or STAGE_STOPPED. ``error`` beside STAGE_RUNNING: the last attempt failed and it
+    tries again.
     """
 
     stage: Stage
