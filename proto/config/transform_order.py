@@ -1,7 +1,7 @@
 """The order of words in a transform, and the names of its columns, as far as neither hangs on Spark. Pure.
 
-No grammar: Spark judges the whole. What is told here is an error for Spark whatever the table. Source: Spark SQL
-Reference, "Operators", "SELECT".
+No grammar: Spark judges the whole. What is told here is an error for Spark whatever the table, but for columns that are
+named like words of SQL and stand without backticks. Source: Spark SQL Reference, "Operators", "SELECT".
 """
 
 from __future__ import annotations
