@@ -34,7 +34,7 @@ from ctl.commands.shard_ddl_lock import shard_ddl_lock, show_ddl_locks, unlock_d
 from ctl.commands.start_task import start_task
 from ctl.commands.transfer_source import transfer_source
 from ctl.commands.update_task import update_task
-from ctl.options import Line, shared, with_two_dashes
+from ctl.options import Line, flags_alone, shared, with_two_dashes
 from ctl.report import Report
 from ctl.session import complain
 from proto import errors
@@ -90,23 +90,24 @@ def dmctl(context: click.Context, *, show_version: bool) -> int:
 
 
 @click.command("help", short_help="show the help of a command")
-@click.argument("command", required=False)
+@click.argument("command", nargs=-1)
 @click.pass_context
-def help_command(context: click.Context, command: str | None) -> int:
+def help_command(context: click.Context, command: tuple[str, ...]) -> int:
     """Show the help of a command.
 
     \b
     Example:
         dmctl help start-task
+        dmctl help binlog skip
     """
-    parent = context.parent or context
-    if command is None:
-        print(parent.get_help())
-        return 0
-    _, found, _ = dmctl.resolve_command(parent, [command])
-    if found is not None:
-        with click.Context(found, info_name=command, parent=parent) as inner:
-            print(found.get_help(inner))
+    here = context.parent or context
+    for word in command:
+        if not isinstance(here.command, click.Group):
+            raise click.UsageError(f"{here.command_path} has no commands of its own, so that there is no {word}", here)
+        _, found, _ = here.command.resolve_command(here, [word])
+        if found is not None:
+            here = click.Context(found, info_name=word, parent=here)
+    print(here.get_help())
     return 0
 
 
@@ -159,10 +160,13 @@ def run(arguments: list[str], line: Line | None = None) -> int:
     """
     line = line or Line()
     try:
-        with dmctl.make_context("dmctl", with_two_dashes(arguments), obj=line) as context:
+        with dmctl.make_context("dmctl", flags_alone(with_two_dashes(arguments)), obj=line) as context:
             return int(dmctl.invoke(context) or 0)
     except click.exceptions.Exit as end:
         return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "dmctl"
         complain(Report.of(errors.ctl.USAGE(problem=error.format_message(), command=where)))
@@ -191,3 +195,7 @@ def main() -> None:
     if completion.VARIABLE in os.environ:
         sys.exit(completion.answer(dmctl, os.environ[completion.VARIABLE]))
     sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -16,6 +16,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 ONE_DASH = ("version", "config", "master-addr", "rpc-timeout", "ssl-ca", "ssl-cert", "ssl-key", "output", "debug")
 """Long options that DM's dmctl also takes with one dash, and ours besides."""
 
+TRUE_OR_FALSE = ("remove-meta", "more", "flush", "sync", "from-source", "from-target", "force-remove")
+"""Flags to which DM's dmctl also takes a value, as Go's flags do: ``--flush=false``."""
+
+_SAID = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
 
 @dataclass(slots=True)
 class Line:
@@ -34,6 +39,21 @@ def with_two_dashes(arguments: list[str]) -> list[str]:
             return turned + arguments[at:]
         name = argument[1:].partition("=")[0]
         turned.append("-" + argument if argument.startswith("-") and name in ONE_DASH else argument)
+    return turned
+
+
+def flags_alone(arguments: list[str]) -> list[str]:
+    """``--flush=true`` → ``--flush``, ``--flush=false`` → nothing; stops at ``--``."""
+    turned: list[str] = []
+    for at, argument in enumerate(arguments):
+        if argument == "--":
+            return turned + arguments[at:]
+        flag, _, value = argument.partition("=")
+        said = _SAID.get(value.lower()) if flag.startswith("--") and flag[2:] in TRUE_OR_FALSE else None
+        if said is None:
+            turned.append(argument)
+        elif said:
+            turned.append(flag)
     return turned
 
 

@@ -14,6 +14,7 @@ from pymysql.converters import conversions, escape_string
 from pymysql.cursors import Cursor
 
 from proto import errors
+from proto.config.names import PINNED_VARIABLES
 from proto.errors import ShardmergeError
 from worker.endpoint import PLAIN, Endpoint, Side
 from worker.position import SourcePosition
@@ -27,7 +28,6 @@ else:  # generic for the type checker only
 
 __all__ = [
     "CONNECT_SECONDS",
-    "PINNED",
     "Endpoint",
     "ServerInfo",
     "Session",
@@ -59,27 +59,6 @@ _UNACKNOWLEDGED_MILLISECONDS = 30_000
 
 _NAME = re.compile(r"@{0,2}[A-Za-z_][A-Za-z0-9_.]*")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-
-PINNED = frozenset(
-    {
-        "autocommit",
-        "character_set_client",
-        "character_set_connection",
-        "character_set_results",
-        "collation_connection",
-        "foreign_key_checks",
-        "max_join_size",
-        "sql_big_selects",
-        "sql_mode",
-        "sql_safe_updates",
-        "sql_select_limit",
-        "time_zone",
-        "transaction_isolation",
-        "tx_isolation",
-        "unique_checks",
-    }
-)
-"""Session variables that the copied values depend on: set by this module, whatever the configuration says."""
 
 # Numbers, not DEFAULT: that would be the server's global value, which may be what is to be overruled. Without
 # sql_big_selects, max_join_size refuses large SELECTs.
@@ -235,7 +214,7 @@ def _set_read_timeout(session: Session, seconds: float | None) -> None:
 def _prepare(session: Session, endpoint: Endpoint, side: Side, raw: bool) -> None:
     """The configuration's variables first, then those that correctness needs."""
     for variable, value in endpoint.session:
-        if variable.lower() not in PINNED:
+        if variable.lower() not in PINNED_VARIABLES:
             _set_variable(session, variable, value, endpoint)
     execute(session, _SOURCE_SESSION if side is Side.SOURCE else _TARGET_SESSION)
     if side is Side.SOURCE:

@@ -12,6 +12,7 @@ from ctl.options import shared
 from ctl.session import Session
 from proto import master_pb2 as pb
 from proto.config.masking import holds_secrets
+from proto.errors import ShardmergeError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -80,13 +81,16 @@ def import_configs(path: str, directory: str) -> int:
     progress = importing.Progress()
     try:
         importing.run(session, export.read(path or directory or _DEFAULT), progress)
-    finally:
-        _say(session, progress.done)
+    except (ShardmergeError, KeyboardInterrupt) as error:
+        _say(session, progress.done, str(error) or "interrupted")
+        raise
+    _say(session, progress.done)
     return 0
 
 
-def _say(session: Session, lines: list[str]) -> None:
+def _say(session: Session, lines: list[str], problem: str = "") -> None:
+    """What was done; ``problem``: why the rest was not."""
     if session.is_json:
-        print(as_json.to_text({"result": True, "msg": "", "done": [*lines]}))
+        print(as_json.to_text({"result": not problem, "msg": problem, "done": [*lines]}))
     elif lines:
         print("\n".join(lines))

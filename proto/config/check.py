@@ -18,6 +18,7 @@ from proto.config.source import SourceModel, check_source, notes_of_source
 from proto.config.task import check_file, notes_of_task
 from proto.config.task_model import TaskModel
 from proto.config.yamlfile import Document
+from proto.errors import config
 
 
 class Kind(enum.Enum):
@@ -83,8 +84,10 @@ def check_text(text: str, file: str, kind: Kind | None = None, environ: Mapping[
     else:
         model: type[DaemonFile] = MasterFile if kind is Kind.MASTER else WorkerFile
         _, findings = check_daemon(document, model)
-    notes = notes or notes_of(document, MODELS[kind])
-    return Checked(file, kind, _ordered(findings), tuple(_note(file, text) for text in notes))
+    refused = {found.key for found in findings if found.spec is config.NOT_SUPPORTED}
+    told = [_note(file, text) for text in notes or notes_of(document, MODELS[kind])]
+    # What a key does here is no matter where it is refused.
+    return Checked(file, kind, _ordered(findings), tuple(one for one in told if one.text.split(": ")[0] not in refused))
 
 
 def kind_of(document: Document) -> Kind | None:

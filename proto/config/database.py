@@ -13,6 +13,7 @@ from proto import config_pb2 as pb
 from proto.config.finding import ConfigFinding, KeyPath, dotted
 from proto.config.key import Key
 from proto.config.model import FileModel, NameText, Port
+from proto.config.names import PINNED_VARIABLES
 from proto.config.security import CONTENTS, KEPT_SECRET, Security, check_security, security_notes
 from proto.config.yamlfile import Document, Tree, compose
 from proto.errors import config
@@ -43,7 +44,10 @@ class Database(FileModel):
     ] = None
     session: Annotated[
         dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")], str],
-        Key("Variables set on every connection, by the names that the server knows."),
+        Key(
+            "Variables set on every connection, by the names that the server knows. sql_mode, time_zone and others "
+            "that copied values depend on are the program's: a note says so."
+        ),
     ] = Field(default_factory=dict[str, str])
     security: Annotated[Security | None, Key("TLS; without it encrypted where the server offers it.")] = None
 
@@ -91,9 +95,12 @@ def _secret(document: Document, path: KeyPath, text: str, environ: Mapping[str, 
 
 
 def database_notes(document: Document, path: KeyPath, database: Database) -> tuple[str, ...]:
-    """Notes for a password that DM may have encrypted, which cannot be told from one that only looks so, and for files
-    of certificates that are not read."""
+    """Notes for session variables that are the program's, for a password that DM may have encrypted, which cannot be
+    told from one that only looks so, and for files of certificates that are not read."""
     notes = () if database.security is None else security_notes(document, (*path, "security"), database.security)
+    pinned = [(*path, "session", name) for name in database.session if name.lower() in PINNED_VARIABLES]
+    said = "no effect: what copied values depend on is set by the program itself"
+    notes = (*(f"line {document.line(here)}: {dotted(here)}: {said}" for here in pinned), *notes)
     if has_key() or of_dm(database.password) is None:
         return notes
     here = (*path, "password")

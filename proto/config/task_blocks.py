@@ -59,7 +59,7 @@ class Mydumper(FileModel):
         str,
         Key(
             "Further options of the dump program. Options that choose rows or tables are refused.",
-            here="no effect: the snapshot takes no locks and needs no option",
+            here="no effect: the snapshot takes no locks and needs no option; threads and rows are keys of their own",
         ),
     ] = ""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 
 from proto.config.block_allow import BlockAllow as Lists
 from proto.config.database import check_database
+from proto.config.dump_options import filtering_argument
 from proto.config.finding import ConfigFinding, KeyPath, nearest
 from proto.config.instance import Instance
 from proto.config.mending import Mended
@@ -60,8 +60,6 @@ CHECKING_ITEMS = frozenset(
     }
 )
 """Values of ``ignore-checking-items``: "all", and the names of the worker's checks (worker/check/findings.py)."""
-
-_HARMLESS_ARGUMENTS = ("--consistency", "--no-locks", "--skip-tz-utc", "--params", "--status-addr", "--loglevel")
 
 
 _REFERENCES = frozenset(
@@ -276,7 +274,7 @@ def _not_supported(document: Document, whole: Mended[TaskModel]) -> Iterator[Con
 
 
 def _dump_filters(document: Document, path: KeyPath, block: Mydumper) -> Iterator[ConfigFinding]:
-    refused = _filtering_argument(block.extra_args)
+    refused = filtering_argument(block.extra_args)
     if refused:
         yield document.finding(
             (*path, "extra-args"),
@@ -284,15 +282,3 @@ def _dump_filters(document: Document, path: KeyPath, block: Mydumper) -> Iterato
             "block-allow-list, rows with expression-filter",
             spec=config.NOT_SUPPORTED,
         )
-
-
-def _filtering_argument(extra_args: str) -> str:
-    """The first option of dumpling that may choose rows or tables; "" if there is none."""
-    try:
-        words = shlex.split(extra_args)
-    except ValueError:
-        return "an open quote"
-    for word in words:
-        if word.startswith("-") and not word.startswith(_HARMLESS_ARGUMENTS):
-            return word.split("=", 1)[0]
-    return ""

@@ -10,7 +10,7 @@ from:
   port: 3306
   user: dm
   password: 007
-  session: {sql_mode: ON}
+  session: {max_statement_time: ON}
 purge:
   expires: 24
 """

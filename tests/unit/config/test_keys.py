@@ -32,7 +32,7 @@ SUPPORTED = {
         case-sensitive: true | online-ddl: false | shadow-table-rules: ['^_(.+)_s$'] |
         trash-table-rules: ['^_(.+)_t$'] | name: other""",
     "target": """
-        password: p | session: {sql_mode: ANSI_QUOTES, tidb_txn_mode: optimistic, foreign_key_checks: 0}""",
+        password: p | session: {tidb_txn_mode: optimistic, tidb_skip_utf8_check: 1}""",
     "security": """
         ssl-ca: /ca | ssl-cert: /c, ssl-key: /k | cert-allowed-cn: [a]""",
     "instance": """
@@ -71,7 +71,7 @@ NOTED = {
         loader-thread: 4 | syncer-thread: 4""",
     "mydumper": """
         mydumper-path: x | chunk-filesize: 64 | chunk-filesize: 256MiB | statement-size: 5 | skip-tz-utc: false |
-        extra-args: '--consistency none'""",
+        extra-args: '--consistency none' | extra-args: '-F 256MB -t8 --rows=2000 -W --statement-size 1000'""",
     "loader": """
         pool-size: 8 | dir: 's3://b/d' | sorting-dir-physical: d | import-mode: sql | import-mode: loader |
         import-mode: logical | import-mode: Physical | import-mode: import-into | on-duplicate: replace |
@@ -101,7 +101,8 @@ REFUSED = {
     "task": """
         task-mode: dump | task-mode: load | task-mode: load&sync""",
     "mydumper": """
-        where: id > 5 | extra-args: '--filter a.b' | extra-args: '-T a.b' | extra-args: '--where "a"'""",
+        where: id > 5 | extra-args: '--filter a.b' | extra-args: '-T a.b' | extra-args: '--where "a"' |
+        extra-args: '-WTa.b' | extra-args: '--rowsets 1' | extra-args: '--no-data'""",
     "master": """
         ssl-key-base64: x | v1-sources-path: p""",
     "worker": """
@@ -223,6 +224,24 @@ def test_wrong_values_have_a_place(block: str, entry: str) -> None:
     assert found.spec is errors.config.INVALID
     assert key_of(entry).removesuffix("s") in found.key
     assert found.line and found.column
+
+
+@pytest.mark.parametrize(("block", "path"), [("target", "target-database.session"), ("from", "from.session")])
+def test_session_variables_of_the_program_are_noted(block: str, path: str) -> None:
+    result = checked(block, "session: {SQL_MODE: ANSI_QUOTES, wait_timeout: 5, foreign_key_checks: 1}")
+    assert not result.findings
+    told = [note.text for note in result.notes if ".session" in note.text]
+    said = "no effect: what copied values depend on is set by the program itself"
+    assert told == [f"{path}.SQL_MODE: {said}", f"{path}.foreign_key_checks: {said}"]
+
+
+def test_what_is_refused_has_no_note_beside_it() -> None:
+    result = checked("mydumper", "chunk-filesize: 64, extra-args: '-T a.b'")
+    [found] = result.findings
+    assert "-T is refused" in found.message
+    keys = {note.text.partition(": ")[0] for note in result.notes}
+    assert found.key not in keys
+    assert "mysql-instances[1].mydumper.chunk-filesize" in keys
 
 
 def test_validators_and_checkers_are_noted_as_a_whole() -> None:

@@ -17,7 +17,7 @@ def test_every_field() -> None:
         "relay-binlog-gtid: 0-1-2\n"
     )
     config = parse_source(text, "s.yaml", {})
-    endpoint = pb.Endpoint(host="10.0.0.5", port=3306, user="dm", password="007", session={"sql_mode": "ON"})
+    endpoint = pb.Endpoint(host="10.0.0.5", port=3306, user="dm", password="007", session={"max_statement_time": "ON"})
     assert getattr(config, "from") == endpoint
     assert (config.source_id, config.flavor, config.server_id) == ("mysql-01", "mariadb", 7)
     assert config.enable_gtid

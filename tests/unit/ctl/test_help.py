@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from ctl.groups import NameOrCommand
 from ctl.main import dmctl, run
-from ctl.options import ONE_DASH, with_two_dashes
+from ctl.options import ONE_DASH, TRUE_OR_FALSE, flags_alone, with_two_dashes
 from proto.errors import ShardmergeError
 
 
@@ -69,3 +73,47 @@ def test_validation_names_what_there_is_instead() -> None:
     with pytest.raises(ShardmergeError) as caught:
         dmctl.resolve_command(click.Context(dmctl), ["validation"])
     assert "dmctl compare" in caught.value.workaround
+
+
+def test_flags_take_the_values_that_dms_do() -> None:
+    words = ["update", "t", "--flush=false", "--sync=TRUE", "--from-source=1", "--more=f", "--flush=no"]
+    assert flags_alone(words) == ["update", "t", "--sync", "--from-source", "--flush=no"]
+    assert flags_alone(["--", "--flush=false"]) == ["--", "--flush=false"]
+    options = [option for _, command in ALL for option in command.params if isinstance(option, click.Option)]
+    for name in TRUE_OR_FALSE:
+        assert {option.is_flag for option in options if f"--{name}" in option.opts} == {True}
+
+
+def test_a_flag_with_a_value_reaches_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["binlog-schema", "update", "t", "d", "t", "--flush=false"]) == 2
+    assert "give one of SCHEMA-FILE" in capsys.readouterr().err
+
+
+def test_help_of_a_command_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "binlog", "skip"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: dmctl binlog skip [OPTIONS] TASK|FILE")
+    assert run(["help", "start-task", "skip"]) == 2
+    assert "dmctl start-task has no commands of its own" in capsys.readouterr().err
+    assert run(["help", "binlog", "skp"]) == 2
+    assert "No such command" in capsys.readouterr().err
+
+
+def test_a_group_alone_shows_its_help_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["binlog"]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("Usage: dmctl binlog [OPTIONS] COMMAND")
+    assert "\n  skip     go past a statement" in said.err
+    assert said.out == ""
+
+
+def test_the_module_is_a_program() -> None:
+    done = subprocess.run([sys.executable, "-m", "ctl.main", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("dmctl ")
+
+
+def test_an_import_that_fails_says_so_in_its_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "import", "-p", str(tmp_path)]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["result"] is False
+    assert "no .yaml file in sources or tasks" in answer["msg"]
+    assert answer["done"] == []

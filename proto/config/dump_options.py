@@ -1,0 +1,56 @@
+"""``extra-args`` of ``mydumpers``: which options of the dump program leave rows and tables as they are."""
+
+from __future__ import annotations
+
+import shlex
+
+_HARMLESS_ARGUMENTS = frozenset(
+    [
+        "--consistency",
+        "--no-locks",
+        "--transactional-consistency",
+        "--skip-tz-utc",
+        "--params",
+        "--escape-backslash",
+        "--threads",
+        "-t",
+        "--rows",
+        "-r",
+        "--filesize",
+        "-F",
+        "--chunk-filesize",
+        "--statement-size",
+        "-s",
+        "--no-views",
+        "-W",
+        "--compress",
+        "--complete-insert",
+        "--read-timeout",
+        "--tidb-mem-quota-query",
+        "--status-addr",
+        "--loglevel",
+        "--logfile",
+        "-L",
+        "--logfmt",
+    ]
+)
+"""Options of dumpling, and of mydumper before it, that say how to dump and not what: locks, threads, files, logs. Views
+are never copied."""
+_HARMLESS_WITH_VALUE = frozenset({"-t", "-r", "-F", "-s", "-L"})
+"""Those of them behind which a value may stand without a blank; behind others a letter is an option of its own."""
+
+
+def filtering_argument(extra_args: str) -> str:
+    """The first option of dumpling that may choose rows or tables; "" if there is none.
+    One whose effect nobody knows may."""
+    try:
+        words = shlex.split(extra_args)
+    except ValueError:
+        return "an open quote"
+    for word in words:
+        option = word.split("=", 1)[0]
+        if not word.startswith("-") or option in _HARMLESS_ARGUMENTS:
+            continue
+        if word[:2] not in _HARMLESS_WITH_VALUE:
+            return option
+    return ""
