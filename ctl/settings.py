@@ -158,7 +158,7 @@ def read_config(path: str) -> dict[str, str]:
     for key, value in content.items():
         if key not in _KEYS:
             near = difflib.get_close_matches(key, _KEYS, 1)
-            hint = f", do you mean {near[0]}?" if near else f"; known are {', '.join(_KEYS[:3])}"
+            hint = f", do you mean {near[0]}?" if near else f"; known are {', '.join(_KEYS)}"
             raise errors.ctl.BAD_CONFIG(path=path, problem=f"unknown key {key}{hint}")
         if not isinstance(value, str):
             raise errors.ctl.BAD_CONFIG(path=path, problem=f'{key} must be a string, e.g. {key} = "…"')

@@ -48,7 +48,7 @@ def command(path: Path | None, **flags: str | None) -> None:
             )
         )
     except ShardmergeError as error:
-        click.echo(f"dm-master: {error}\n{error.workaround}", err=True)
+        click.echo(f"error: {error}\n       what to do: {error.workaround}", err=True)
         sys.exit(1)
 
 

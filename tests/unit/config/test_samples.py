@@ -39,6 +39,24 @@ def test_daemons_print_their_sample_and_version(module: str) -> None:
         assert done.stdout.startswith(expected)
 
 
+@pytest.mark.parametrize("module", ["master.main", "worker.main", "ctl.main"])
+def test_programs_say_what_is_wrong_in_one_form(module: str) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        module,
+        "--config",
+        "/nowhere.toml",
+        *(["list-member"] if module == "ctl.main" else []),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    first, second = done.stderr.splitlines()
+    assert first.startswith("error: [")
+    assert "/nowhere.toml" in first
+    assert second.startswith("       what to do: ")
+    assert done.returncode
+
+
 def test_one_dash_is_enough_for_every_flag() -> None:
     names = flag_names(WorkerFile)
     given = ["-name", "a", "-L=debug", "-L", "info", "--join=x", "-join", "y", "--", "-name"]

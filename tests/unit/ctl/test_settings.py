@@ -76,6 +76,11 @@ def test_option_before_environment_before_file_before_default(tmp_path: Path) ->
     ("text", "code", "says"),
     [
         ('master-adr = "x"', errors.ctl.BAD_CONFIG.code, "do you mean master-addr?"),
+        (
+            'zzz = "x"',
+            errors.ctl.BAD_CONFIG.code,
+            "known are master-addr, rpc-timeout, secret-key-path, ssl-ca, ssl-cert",
+        ),
         ("rpc-timeout = 5", errors.ctl.BAD_CONFIG.code, "must be a string"),
         ('rpc-timeout = "5"', errors.ctl.BAD_CONFIG.code, "not a duration"),
         ("rpc-timeout =\n", errors.ctl.BAD_CONFIG.code, "line 1"),
