@@ -85,7 +85,8 @@ def check_text(text: str, file: str, kind: Kind | None = None, environ: Mapping[
         model: type[DaemonFile] = MasterFile if kind is Kind.MASTER else WorkerFile
         _, findings = check_daemon(document, model)
     refused = {found.key for found in findings if found.spec is config.NOT_SUPPORTED}
-    told = [_note(file, text) for text in notes or notes_of(document, MODELS[kind])]
+    every = (_note(file, text) for text in notes or notes_of(document, MODELS[kind]))
+    told = sorted(every, key=lambda note: note.line)
     # What a key does here is no matter where it is refused.
     return Checked(file, kind, _ordered(findings), tuple(one for one in told if one.text.split(": ")[0] not in refused))
 

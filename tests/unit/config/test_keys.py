@@ -235,6 +235,13 @@ def test_session_variables_of_the_program_are_noted(block: str, path: str) -> No
     assert told == [f"{path}.SQL_MODE: {said}", f"{path}.foreign_key_checks: {said}"]
 
 
+def test_notes_are_in_the_order_of_the_file() -> None:
+    result = checked("instance", "meta: {binlog-name: a.000001}\n    loader-thread: 4")
+    assert {"meta", "mysql-instances[1].loader-thread"} <= {note.text.partition(": ")[0] for note in result.notes}
+    lines = [note.line for note in result.notes]
+    assert lines == sorted(lines)
+
+
 def test_what_is_refused_has_no_note_beside_it() -> None:
     result = checked("mydumper", "chunk-filesize: 64, extra-args: '-T a.b'")
     [found] = result.findings
