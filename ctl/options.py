@@ -62,24 +62,10 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
     if line is None or not value:
         return
     match parameter.name:
-        case "master_addr":
-            line.given = replace(line.given, master_addr=value)
-        case "rpc_timeout":
-            line.given = replace(line.given, rpc_timeout=value)
-        case "config":
-            line.given = replace(line.given, config=value)
-        case "output":
-            line.given = replace(line.given, output=value)
         case "source":
             line.given = replace(line.given, sources=(*line.given.sources, *value))
-        case "debug":
-            line.given = replace(line.given, debug=True)
-        case "ssl_ca":
-            line.given = replace(line.given, ssl_ca=value)
-        case "ssl_cert":
-            line.given = replace(line.given, ssl_cert=value)
-        case "ssl_key":
-            line.given = replace(line.given, ssl_key=value)
+        case "master_addr" | "rpc_timeout" | "config" | "output" | "debug" | "ssl_ca" | "ssl_cert" | "ssl_key" as name:
+            line.given = replace(line.given, **{name: value})
         case name:
             raise AssertionError(f"a shared option that nobody keeps: {name}")
 

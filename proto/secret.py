@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from proto.errors import ErrorSpec, ShardmergeError, config
+from proto.stamp import Stamp, stamp_of
 
 PREFIX = "enc:v1:"
 _FAMILY = "enc:"
@@ -186,13 +187,9 @@ def _write_keys(path: str, keys: tuple[bytes, ...]) -> None:
         raise config.SECRET_KEY_UNUSABLE(path=path, reason=error.strerror or "input/output error") from None
 
 
-_Seen = tuple[int, int, int]
-"""What tells one state of a file from another."""
-
-
 class _Process:
     key: SecretKey | None = None
-    seen: _Seen | None = None
+    seen: Stamp | None = None
 
 
 def use(path: str) -> None:
@@ -201,7 +198,7 @@ def use(path: str) -> None:
     Of the whole process, like its log: a password is decrypted where a connection is made, far from where the
     daemon's own file is read.
     """
-    _Process.seen = _state(path) if path else None
+    _Process.seen = stamp_of(path) if path else None
     _Process.key = load_key(path) if path else None
 
 
@@ -209,20 +206,12 @@ def _current() -> SecretKey | None:
     """The keys in use: the file's, as it is now. One that cannot be read leaves those that were read last."""
     key = _Process.key
     if key is not None:
-        seen = _state(key.path)
+        seen = stamp_of(key.path)
         if seen is not None and seen != _Process.seen:
             with suppress(ShardmergeError):
                 _Process.key = load_key(key.path)
                 _Process.seen = seen
     return _Process.key
-
-
-def _state(path: str) -> _Seen | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def kept(text: str) -> str:

@@ -13,6 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from proto.errors import ShardmergeError
 from proto.errors import tls as errors
+from proto.stamp import Stamp, stamp_of
 from proto.tls.model import TlsFiles
 
 _LARGEST = 4 << 20
@@ -64,17 +65,9 @@ def readable_by_others(files: TlsFiles) -> str:
     return f"{mode:03o}" if mode & _READABLE_BY_OTHERS else ""
 
 
-def stamp_of(files: TlsFiles) -> tuple[tuple[int, int, int], ...]:
-    """Another value when one of the files was written or replaced; zeros for one that is not there."""
-    found: list[tuple[int, int, int]] = []
-    for path in files.paths:
-        try:
-            about = Path(path).stat()
-        except OSError:
-            found.append((0, 0, 0))
-        else:
-            found.append((about.st_mtime_ns, about.st_size, about.st_ino))
-    return tuple(found)
+def stamps_of(files: TlsFiles) -> tuple[Stamp | None, ...]:
+    """Another value when one of the files was written or replaced."""
+    return tuple(stamp_of(path) for path in files.paths)
 
 
 def common_name(certificate: x509.Certificate) -> str:

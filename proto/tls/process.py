@@ -9,7 +9,7 @@ import grpc
 from proto import errors
 from proto.errors import ShardmergeError
 from proto.log import get_logger
-from proto.tls.files import Certificates, read_certificates, readable_by_others, stamp_of
+from proto.tls.files import Certificates, read_certificates, readable_by_others, stamps_of
 from proto.tls.model import Tls, TlsFiles
 
 
@@ -20,14 +20,14 @@ class Keeper:
         """Raises what :func:`read_certificates` does."""
         self.files = files
         self._lock = threading.Lock()
-        self._stamp = stamp_of(files)
+        self._stamp = stamps_of(files)
         self._held = read_certificates(files)
 
     def current(self) -> Certificates:
         """What the files hold now. Files that are wrong are told in the log, once, and change nothing: while two are
         replaced, one after the other, they do not fit together."""
         with self._lock:
-            stamp = stamp_of(self.files)
+            stamp = stamps_of(self.files)
             if stamp != self._stamp:
                 self._stamp = stamp
                 try:

@@ -32,7 +32,8 @@ from worker.replicate import skipped as skipped_records
 from worker.replicate.batch import Batch, Keys, KeyState, RowOperation, diverged
 from worker.replicate.checkpoint import Checkpoint
 from worker.replicate.culprits import Culprit, Group, find_culprits, statements_of
-from worker.replicate.loose import as_strict, needs_look, rows_at, settled
+from worker.replicate.loose import as_strict, needs_look, settled
+from worker.replicate.presence import rows_at
 from worker.replicate.proof import Ambiguous, RowRefused, check, why_refused
 from worker.replicate.skips import SkippedRow
 from worker.replicate.statements import Statement, unkeyed_statements

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import Any, cast
 
 import pymysql
 from pymysql.constants import ER
@@ -21,13 +20,13 @@ from worker.plan import TablePlan
 from worker.position import SourcePosition
 from worker.replicate.batch import Keys, KeyState, RowOperation, collision, diverged, key_text
 from worker.replicate.loose import settled
+from worker.replicate.presence import count_of
 from worker.replicate.refusal import is_of_row
 from worker.replicate.statements import (
     DeleteKeys,
     DeleteRow,
     InsertRows,
     Statement,
-    count_sql,
     delete_sql,
     keyed_statements,
     unkeyed_statements,
@@ -117,7 +116,7 @@ def _deleted(session: Session, statement: DeleteKeys, keys: Keys, *, safe_mode: 
 
 def _missing(session: Session, plan: TablePlan, keys: tuple[Joined, ...]) -> Iterator[Joined]:
     """Those of ``keys`` that the target does not hold."""
-    count = _count(session, plan, keys)
+    count = count_of(session, plan, keys)
     if count >= len(keys):
         return
     if len(keys) == 1 or count == 0:
@@ -146,7 +145,7 @@ def _refused(session: Session, key: Joined, state: KeyState, error: pymysql.MySQ
     errno, plan = errno_of(error), state.plan
     if errno != ER.DUP_ENTRY:
         return Culprit(key, state, refused_row(plan, state.position, key_text(plan, key), error), errno)
-    if not state.existed and _count(session, plan, (key,)):
+    if not state.existed and count_of(session, plan, (key,)):
         return Culprit(key, state, collision(plan, key, state.position, None), errno)
     return Culprit(key, state, other_duplicate(plan, state.position, error), errno)
 
@@ -195,9 +194,3 @@ def _operated(session: Session, operation: RowOperation) -> None:
 def _image(state: KeyState) -> Joined:
     assert state.image is not None  # noqa: S101 - for the type checker: it is to be inserted
     return state.image
-
-
-def _count(session: Session, plan: TablePlan, keys: tuple[Joined, ...]) -> int:
-    with session.cursor() as cursor:
-        cast("Any", cursor).execute(count_sql(plan, keys))
-        return int(str((cursor.fetchone() or (0,))[0]))

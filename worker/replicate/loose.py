@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, cast
 
 from worker.connection import Session, send
 from worker.plan import TablePlan
 from worker.replicate.batch import Keys, KeyState
-from worker.replicate.statements import count_sql, counts_sql, delete_sql, parts_of, proved_by_count
+from worker.replicate.presence import rows_at
+from worker.replicate.statements import delete_sql, parts_of, proved_by_count
 from worker.rows import Joined
 
 _STATEMENT_BYTES = 1 << 20
-_AT_ONCE = 64
-"""Keys asked for one by one in a statement."""
 
 
 def only_if_there(state: KeyState) -> bool:
@@ -80,21 +78,6 @@ def settled_by(
     return tuple((name, keys) for name, keys in left if keys)
 
 
-def rows_at(session: Session, plan: TablePlan, keys: Sequence[Joined]) -> frozenset[Joined]:
-    """Those of ``keys`` under which the target has a row."""
-    count = _numbers(session, count_sql(plan, keys))[0]
-    if count == 0:
-        return frozenset()
-    if count == len(keys):
-        return frozenset(keys)
-    there: set[Joined] = set()
-    for start in range(0, len(keys), _AT_ONCE):
-        part = keys[start : start + _AT_ONCE]
-        numbers = _numbers(session, counts_sql(plan, part))
-        there.update(key for key, number in zip(part, numbers, strict=True) if number)
-    return frozenset(there)
-
-
 def as_strict(state: KeyState, *, there: bool) -> KeyState | None:
     """A loose change where it is known whether a row is there; None: it comes to nothing."""
     if not there and state.existed:
@@ -109,9 +92,3 @@ def _put(state: KeyState) -> KeyState:
 def _parts(keys: Keys, some: Sequence[Joined]) -> Iterator[Sequence[Joined]]:
     # In ascending order, as all statements have them.
     return parts_of(sorted(some, key=lambda key: (len(key), key)), keys, _STATEMENT_BYTES)
-
-
-def _numbers(session: Session, statement: bytes) -> tuple[int, ...]:
-    with session.cursor() as cursor:
-        cast("Any", cursor).execute(statement)
-        return tuple(int(str(value)) for value in cursor.fetchone() or ())

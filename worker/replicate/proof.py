@@ -3,16 +3,14 @@ returns."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pymysql
 from pymysql.constants import ER
 
 from proto import errors
 from proto.errors import ShardmergeError
 from worker.connection import Session, errno_of, send
-from worker.plan import TablePlan
 from worker.replicate.batch import Keys, collision, diverged
+from worker.replicate.presence import one_of
 from worker.replicate.refusal import is_of_row
 from worker.replicate.statements import (
     DeleteKeys,
@@ -21,9 +19,7 @@ from worker.replicate.statements import (
     ReplaceRows,
     Statement,
     UpdateRow,
-    count_sql,
 )
-from worker.rows import Joined
 
 
 class Ambiguous(Exception):
@@ -47,7 +43,7 @@ def why_refused(
     send(session, b"ROLLBACK")
     if errno_of(error) == ER.DUP_ENTRY and isinstance(statement, InsertRows):
         fresh = tuple(key for key in statement.keys if not (keys[key].existed or keys[key].loose))
-        found = _find(session, statement.plan, fresh, present=True) if fresh else None
+        found = one_of(session, statement.plan, fresh, present=True) if fresh else None
         if found is not None:
             # What the statement's rows have in common is the target; each is of a shard table of its own.
             return collision(keys[found].plan, found, keys[found].position, None)
@@ -60,7 +56,7 @@ def check(session: Session, statement: Statement, keys: Keys, affected: int, *, 
         case DeleteKeys(plan=plan, keys=wanted, loose=loose):
             if affected != len(wanted) and not safe_mode and not loose:
                 send(session, b"ROLLBACK")
-                missing = _find(session, plan, wanted, present=False) or wanted[0]
+                missing = one_of(session, plan, wanted, present=False) or wanted[0]
                 state = keys[missing]
                 raise diverged(state.plan, len(wanted) - affected, missing, state.position)
         case ReplaceRows(count=count, any_count=any_count):
@@ -80,21 +76,3 @@ def check(session: Session, statement: Statement, keys: Keys, affected: int, *, 
                 raise diverged(operation.plan, 1, b"", operation.position)
         case UpdateRow():
             pass
-
-
-def _find(session: Session, plan: TablePlan, keys: tuple[Joined, ...], *, present: bool) -> Joined | None:
-    """One of ``keys`` that exists at the target (or does not), by halving; None if there is none."""
-
-    def odd(part: tuple[Joined, ...]) -> bool:
-        with session.cursor() as cursor:
-            execute: Any = cursor.execute
-            execute(count_sql(plan, part))
-            count = int(str((cursor.fetchone() or (0,))[0]))
-        return count > 0 if present else count < len(part)
-
-    while keys and odd(keys):
-        if len(keys) == 1:
-            return keys[0]
-        half = len(keys) // 2
-        keys = keys[:half] if odd(keys[:half]) else keys[half:]
-    return None

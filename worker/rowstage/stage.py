@@ -55,11 +55,11 @@ class TableStage:
         self.plan = plan
         self._view = TableView(plan, asking) if plan.transform is not None else None
         self._judge = judge
-        self._mapped = [
-            (slot, ColumnCodec(plan.table, column.column, slot, -1, column.mapping, plan.source))
+        self._mapped = {
+            slot: ColumnCodec(plan.table, column.column, slot, -1, column.mapping, plan.source)
             for slot, column in enumerate(plan.columns)
             if column.mapping is not None and not column.is_computed
-        ]
+        }
         self._drops: RowDrops | None = row_drops(plan)
         self._slots = tuple(sorted({slot for rule in plan.filters for slot in rule.columns}))
         self._columns: tuple[Column, ...] = tuple(plan.read_columns[slot].column for slot in self._slots)
@@ -77,7 +77,7 @@ class TableStage:
         if not self._mapped or not row:
             return row
         values = list(row)
-        for slot, codec in self._mapped:
+        for slot, codec in self._mapped.items():
             values[slot] = codec.of_text(text_of_literal(values[slot]), True)
         return tuple(values)
 
@@ -85,7 +85,7 @@ class TableStage:
         """A decoded row's key as the target gets it."""
         if self._view is not None:
             row = self._view.passed(row)
-        codecs = dict(self._mapped)
+        codecs = self._mapped
         return tuple(
             codecs[slot].of_text(text_of_literal(row[slot]), True) if slot in codecs else row[slot]
             for slot in self.plan.key
