@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from worker.binlog import decoder, images, imagescan, imagetext, values
+from worker.binlog import decoder, images, imagescan, imagetext, literalbuffer, values
 
 
 def is_compiled() -> bool:
     """Whether the decoder runs as compiled code; without it a lane is about a hundred times slower."""
-    return all(
-        (module.__file__ or "").endswith((".so", ".pyd")) for module in (decoder, images, imagescan, imagetext, values)
-    )
+    compiled = (decoder, images, imagescan, imagetext, literalbuffer, values)
+    return all((module.__file__ or "").endswith((".so", ".pyd")) for module in compiled)

@@ -1,5 +1,6 @@
 from worker.binlog.crc cimport Crc32
 from worker.binlog.imagescan cimport ImageScan
+from worker.binlog.literalbuffer cimport LiteralBuffer
 from worker.binlog.values cimport ColumnCodec
 
 
@@ -15,7 +16,7 @@ cdef class ImageText(ImageScan):
     cdef unsigned int lane
     cdef unsigned int lanes
     cdef unsigned int crc
-    cdef bytearray out
+    cdef LiteralBuffer buffer
     cdef bint _mine(self) noexcept
     cdef int _keep_key(self)
     cdef bint _same_key(self, unsigned char* data)
@@ -27,4 +28,3 @@ cdef class ImageText(ImageScan):
     cdef bytes _joined(self, unsigned char* data)
     cdef Py_ssize_t _key(self, unsigned char* data)
     cdef Py_ssize_t _join(self, list[ColumnCodec] codecs, unsigned char* data, bint hashing)
-    cdef unsigned char* _room(self, Py_ssize_t used, Py_ssize_t more)

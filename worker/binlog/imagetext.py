@@ -10,13 +10,13 @@ import cython
 
 from worker.binlog.crc import Crc32
 from worker.binlog.imagescan import ImageScan
+from worker.binlog.literalbuffer import LiteralBuffer
 from worker.binlog.values import ColumnCodec, Unreadable
 from worker.plan import TablePlan
 from worker.replicate.placement import Bucket, crc_seed, hash_indexes
 from worker.rows import Literals
 
 _NULL = cython.declare(bytes, b"NULL")
-_ROOM = cython.declare(cython.int, 1024)
 _CRC = cython.declare(Crc32, Crc32())
 
 
@@ -50,7 +50,7 @@ class ImageText(ImageScan):
         self.lane = bucket.lane
         self.lanes = bucket.lanes
         self.crc = 0
-        self.out = bytearray(_ROOM)
+        self.buffer = LiteralBuffer()
         # Filled row by row and copied: cheaper than a new list each time.
         self.values: list[bytes] = [_NULL] * len(self.written)
 
@@ -135,8 +135,7 @@ class ImageText(ImageScan):
     @cython.cfunc
     def _cut(self, size: cython.Py_ssize_t) -> bytes:
         """What was written last."""
-        out: cython.p_uchar = self.out
-        return _cut(out, 0, size)
+        return self.buffer.cut(size)
 
     @cython.cfunc
     def _joined(self, data: cython.p_uchar) -> bytes:
@@ -150,23 +149,16 @@ class ImageText(ImageScan):
 
     @cython.cfunc
     def _join(self, codecs: list[ColumnCodec], data: cython.p_uchar, hashing: cython.bint) -> cython.Py_ssize_t:
-        """Write the literals into ``self.out``; how many bytes."""
+        """Write the literals into ``self.buffer``; how many bytes."""
         codec: ColumnCodec
-        literal: bytes
-        plain: cython.p_uchar
         hashed: cython.p_uchar = self.hashed
         crc: Crc32 = _CRC
         write: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         most: cython.Py_ssize_t
-        room: cython.Py_ssize_t = len(self.out)
+        buffer: LiteralBuffer = self.buffer
+        out: cython.p_uchar = buffer.start()
         i: cython.Py_ssize_t
-        at: cython.Py_ssize_t
-        out: cython.p_uchar
-        if room > 1 << 20:
-            self._room(0, 64)
-            room = len(self.out)
-        out = self.out
         if hashing:
             self.crc = self.seed
         for i in range(len(codecs)):
@@ -178,34 +170,13 @@ class ImageText(ImageScan):
             stop = -1
             most = codec.most_bytes()
             if most:
-                if room - write <= most:
-                    out = self._room(write, most)
-                    room = len(self.out)
+                if buffer.size - write <= most:
+                    out = buffer.room(write, most)
                 stop = codec.put_wire(out, write, data)
             if stop < 0:
-                literal = self._literal(codec, data, True)
-                stop = write + len(literal)
-                if room <= stop:
-                    out = self._room(write, len(literal))
-                    room = len(self.out)
-                plain = literal
-                if cython.compiled:
-                    for at in range(stop - write):
-                        out[write + at] = plain[at]
-                else:
-                    out[write:stop] = literal
+                stop = buffer.put(write, self._literal(codec, data, True))
+                out = buffer.held
             if hashing and hashed[i]:
                 self.crc = crc.of(out, write, stop, self.crc)
             write = stop
         return write
-
-    @cython.cfunc
-    def _room(self, used: cython.Py_ssize_t, more: cython.Py_ssize_t) -> cython.p_uchar:
-        """The buffer, with room for ``more`` bytes and a comma behind the ``used`` ones; a huge one is not kept."""
-        have: cython.Py_ssize_t = len(self.out)
-        if have < used + more + 1:
-            self.out = self.out[:used] + bytearray(max(used, more) + more + int(_ROOM))
-        elif used == 0 and have > 1 << 20:
-            self.out = bytearray(more + int(_ROOM))
-        out: cython.p_uchar = self.out
-        return out

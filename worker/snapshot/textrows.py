@@ -11,6 +11,7 @@ from typing import Any
 
 import cython
 
+from worker.binlog.literalbuffer import LiteralBuffer
 from worker.binlog.values import ColumnCodec
 from worker.rowstage.drops import RowDrops
 
@@ -22,7 +23,6 @@ FAILED = 2
 """An ERR packet was read instead of a row."""
 
 _NULL = cython.declare(bytes, b"NULL")
-_ROOM = cython.declare(cython.int, 1024)
 _INSERT = 1  # ChangeKind
 _LONGEST = 0xFFFFFF
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
@@ -39,7 +39,7 @@ class RowJoiner:
 
     def __init__(self, codecs: list[ColumnCodec], drops: RowDrops | None = None) -> None:
         self.codecs = codecs
-        self.out = bytearray(_ROOM)
+        self.written = LiteralBuffer()
         self.test = None if drops is None or not drops.concerns(_INSERT) else drops.inserts
         self.places = bytes(len(codecs))
         self.values: list[bytes] = []
@@ -62,8 +62,8 @@ class RowJoiner:
     def cut_row(self, buffer: bytes, place: cython.Py_ssize_t, end: cython.Py_ssize_t) -> bytes:
         """Of the packet place..end. Raises as :meth:`joined`, and ValueError."""
         data: cython.p_uchar = buffer
-        out: cython.p_uchar = self._room(0, 64)
-        room: cython.Py_ssize_t = len(self.out)
+        written: LiteralBuffer = self.written
+        out: cython.p_uchar = written.start()
         write: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         most: cython.Py_ssize_t
@@ -82,9 +82,8 @@ class RowJoiner:
                 place += 1
                 if testing and places[column]:
                     self.values[places[column] - 1] = _NULL
-                write = self._put(write, b"NULL")
-                out = self.out
-                room = len(self.out)
+                write = written.put(write, b"NULL")
+                out = written.held
                 continue
             count = _length(data, place, end, column)
             place += 1 if data[place] < 0xFB else 3 if data[place] == 0xFC else 4
@@ -93,48 +92,19 @@ class RowJoiner:
             stop = -1
             most = codec.most_text_bytes(count)
             if most:
-                if room - write <= most:
-                    out = self._room(write, most)
-                    room = len(self.out)
+                if written.size - write <= most:
+                    out = written.room(write, most)
                 stop = codec.put_text(out, write, data, place, place + count)
             if stop < 0:
-                stop = self._put(write, codec.of_text(data[place : place + count], True))
-                out = self.out
-                room = len(self.out)
+                stop = written.put(write, codec.of_text(data[place : place + count], True))
+                out = written.held
             write = stop
             place += count
         if place != end:
             raise ValueError("a row has more columns")
         if self.test is not None and self.test(self.values):
             return b""
-        if cython.compiled:
-            return out[0:write]
-        return bytes(out[0:write])
-
-    @cython.cfunc
-    def _put(self, write: cython.Py_ssize_t, literal: bytes) -> cython.Py_ssize_t:
-        """Write it; the byte behind it."""
-        size: cython.Py_ssize_t = len(literal)
-        out: cython.p_uchar = self._room(write, size)
-        plain: cython.p_uchar = literal
-        at: cython.Py_ssize_t
-        if cython.compiled:
-            for at in range(size):
-                out[write + at] = plain[at]
-        else:
-            out[write : write + size] = literal
-        return write + size
-
-    @cython.cfunc
-    def _room(self, used: cython.Py_ssize_t, more: cython.Py_ssize_t) -> cython.p_uchar:
-        """The buffer, with room for ``more`` bytes and a comma behind the ``used`` ones; a huge one is not kept."""
-        have: cython.Py_ssize_t = len(self.out)
-        if have < used + more + 1:
-            self.out = self.out[:used] + bytearray(max(used, more) + more + int(_ROOM))
-        elif used == 0 and have > 1 << 20:
-            self.out = bytearray(more + int(_ROOM))
-        out: cython.p_uchar = self.out
-        return out
+        return written.cut(write)
 
 
 @cython.cfunc

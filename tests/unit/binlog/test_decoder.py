@@ -268,7 +268,7 @@ def test_it_runs_uncompiled_too(tmp_path: Path) -> None:
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name in ('worker.rows', 'worker.replicate.batch', 'worker.binlog.crc', 'worker.binlog.values',\n"
         "                    'worker.binlog.imagescan', 'worker.binlog.imagetext', 'worker.binlog.images',\n"
-        "                    'worker.binlog.decoder'):\n"
+        "                    'worker.binlog.literalbuffer', 'worker.binlog.decoder'):\n"
         "            return iu.spec_from_file_location(name, Path(path[0]) / (name.rpartition('.')[2] + '.py'))\n"
         "sys.meta_path.insert(0, Plain())\n"
         "from worker.binlog import is_compiled\n"
