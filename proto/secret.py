@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from proto.errors import ErrorSpec, ShardmergeError, config
+from proto.rewrite import rewrite
 from proto.stamp import Stamp, stamp_of
 
 PREFIX = "enc:v1:"
@@ -171,18 +172,10 @@ def turn_keys(path: str) -> None:
 
 
 def _write_keys(path: str, keys: tuple[bytes, ...]) -> None:
-    """In one step: a process that reads at the same time sees the old file or the new one."""
     if len(keys) > _MOST_KEYS:
         raise config.SECRET_KEY_UNUSABLE(path=path, reason=f"it holds {_MOST_KEYS} keys: remove the last ones")
-    made = f"{path}.new"
     try:
-        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            os.fchmod(descriptor, Path(path).stat().st_mode & 0o777)
-            file.write("".join(f"{key.hex()}\n" for key in keys))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(made, path)
+        rewrite(path, "".join(f"{key.hex()}\n" for key in keys))
     except OSError as error:
         raise config.SECRET_KEY_UNUSABLE(path=path, reason=error.strerror or "input/output error") from None
 

@@ -50,7 +50,7 @@ def ask_worker(address: str, source: str) -> bool:
         try:
             return stub.RelayNeeds(worker_pb2.RelayNeedsRequest(source=source), timeout=_ANSWER_SECONDS).complete
         except grpc.RpcError as error:
-            raise rpc.coded_from_rpc(error, f"worker at {address}") from error
+            raise rpc.coded_from_rpc(error, f"worker at {address}", address) from error
 
 
 class LeftLogs:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 
 import click
 
-from ctl.export import write_private
 from ctl.files import read_text
 from ctl.options import shared
 from ctl.session import Session
 from proto import errors
+from proto.rewrite import rewrite
 
 
 @click.command("encrypt", short_help="encrypt a password for a file")
@@ -105,8 +103,7 @@ def _rekeyed(path: str) -> bool:
     if stored == text:
         return False
     try:
-        write_private(Path(f"{path}.new"), stored)
-        os.replace(f"{path}.new", path)
+        rewrite(path, stored)
     except OSError as error:
         raise errors.ctl.WRITE_FAILED(path=path, reason=(error.strerror or str(error)).lower()) from error
     return True

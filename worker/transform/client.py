@@ -14,7 +14,7 @@ from proto import errors, relay_pb2, relay_pb2_grpc, rpc
 from proto.errors import ShardmergeError
 from worker.plan import Computed, TablePlan
 from worker.rows import Literals
-from worker.transform.values import ROW, BadValue, Value, arrow_type, value_of
+from worker.transform.values import ROW, BadValue, Value, arrow_type, reading
 
 _ROWS = 8192
 _BYTES = 4 << 20
@@ -45,7 +45,7 @@ class Asker:
         try:
             return relay_pb2_grpc.RelayStub(self._channel).Evaluate(request, timeout=_ANSWER_SECONDS)
         except grpc.RpcError as error:
-            raise rpc.coded_from_rpc(error, f"worker at {self._address}") from error
+            raise rpc.coded_from_rpc(error, f"worker at {self._address}", self._address) from error
 
     def close(self) -> None:
         if self._channel is not None:
@@ -67,7 +67,8 @@ class Transformer:
         assert plan.transform is not None  # noqa: S101 - for the type checker: only such plans come here
         self._plan, self._transform = plan, plan.transform
         self._asking = asking
-        self._columns = tuple(plan.table.columns[at] for at in plan.transform.given)
+        given = tuple(plan.table.columns[at] for at in plan.transform.given)
+        self._columns = tuple((column.name, arrow_type(column), reading(column)) for column in given)
         self._slots = tuple(slots)
         self._items = [item.mapping.item for item in plan.columns if isinstance(item.mapping, Computed)]
 
@@ -119,15 +120,15 @@ class Transformer:
     def _as_arrow(self, start: int, rows: Sequence[Literals]) -> bytes:
         columns: list[pa.Array] = [pa.array(range(len(rows)), pa.int32())]
         names = [ROW]
-        for column, slot in zip(self._columns, self._slots, strict=True):
+        for (name, kind, read), slot in zip(self._columns, self._slots, strict=True):
             values: list[Value] = []
             for at, row in enumerate(rows):
                 try:
-                    values.append(value_of(column, row[slot]))
+                    values.append(read(row[slot]))
                 except BadValue as reason:
                     raise _NoResult(start + at, str(reason)) from reason
-            columns.append(pa.array(values, arrow_type(column)))
-            names.append(column.name)
+            columns.append(pa.array(values, kind))
+            names.append(name)
         table = pa.Table.from_arrays(columns, names=names)
         sink = pa.BufferOutputStream()
         with ipc.new_stream(sink, table.schema) as writer:

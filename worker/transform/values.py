@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ ROW = "shardmerge_row"
 """The column that numbers the rows of a batch."""
 
 Value = int | float | Decimal | str | bytes | bool | datetime.date | datetime.datetime | None
+Reading = Callable[[bytes], Value]
 
 _CHARSETS = {"utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "ascii": "ascii"}
 _DIGITS = re.compile(r"\((\d+)(?:,(\d+))?\)")
@@ -78,42 +80,53 @@ def arrow_type(column: Column) -> pa.DataType | None:
             return None
 
 
-def value_of(column: Column, literal: bytes) -> Value:
-    """The value of a literal (unmapped) as :func:`arrow_type` has it. Raises :class:`BadValue`."""
-    text = text_of_literal(literal)
-    if text is None:
-        return None
-    try:
-        match column.kind:
-            case ValueKind.BINARY:
-                return text
-            case ValueKind.STRING:
-                return _decoded(column, text)
-            case ValueKind.TIME | ValueKind.ENUM | ValueKind.SET:
-                return text.decode("utf-8")
-            case ValueKind.FLOAT | ValueKind.DOUBLE:
-                return float(text)
-            case ValueKind.DATE:
-                return datetime.date.fromisoformat(text.decode("ascii"))
-            case ValueKind.DATETIME | ValueKind.TIMESTAMP:
-                return datetime.datetime.fromisoformat(text.decode("ascii"))
-            case _:
-                number = Decimal(text.decode("ascii"))
-                return number if _is_wide(arrow_type(column)) else int(number)
-    except (ValueError, ArithmeticError) as reason:
-        shown = text[:64].decode("utf-8", "backslashreplace")
-        raise BadValue(f"column {column.name}: {shown!r} has no counterpart in Spark SQL") from reason
+def reading(column: Column) -> Reading:
+    """How a column's literals (unmapped) become values as :func:`arrow_type` has them; raises :class:`BadValue`."""
+    convert = _conversion(column)
+
+    def read(literal: bytes) -> Value:
+        text = text_of_literal(literal)
+        if text is None:
+            return None
+        try:
+            return convert(text)
+        except (ValueError, ArithmeticError) as reason:
+            shown = text[:64].decode("utf-8", "backslashreplace")
+            raise BadValue(f"column {column.name}: {shown!r} has no counterpart in Spark SQL") from reason
+
+    return read
+
+
+def _conversion(column: Column) -> Callable[[bytes], Value]:
+    """Of a text that is not NULL. Raises ValueError and ArithmeticError."""
+    match column.kind:
+        case ValueKind.BINARY:
+            return bytes
+        case ValueKind.STRING if column.charset in _CHARSETS:
+            codec = _CHARSETS[column.charset]
+            return lambda text: text.decode(codec)
+        case ValueKind.STRING:
+            return _of_latin1
+        case ValueKind.TIME | ValueKind.ENUM | ValueKind.SET:
+            return lambda text: text.decode("utf-8")
+        case ValueKind.FLOAT | ValueKind.DOUBLE:
+            return float
+        case ValueKind.DATE:
+            return lambda text: datetime.date.fromisoformat(text.decode("ascii"))
+        case ValueKind.DATETIME | ValueKind.TIMESTAMP:
+            return lambda text: datetime.datetime.fromisoformat(text.decode("ascii"))
+        case _ if _is_wide(arrow_type(column)):
+            return lambda text: Decimal(text.decode("ascii"))
+        case _:
+            return int
 
 
 def _is_wide(kind: pa.DataType | None) -> bool:
     return kind is not None and types.is_decimal(kind)
 
 
-def _decoded(column: Column, text: bytes) -> str:
-    codec = _CHARSETS.get(column.charset)
-    if codec is not None:
-        return text.decode(codec)
-    # latin1 is cp1252 to the servers, and the five bytes that it lacks are themselves.
+def _of_latin1(text: bytes) -> str:
+    # It is cp1252 to the servers, and the five bytes that that lacks are themselves.
     return "".join(bytes([byte]).decode("cp1252") if byte not in _UNASSIGNED else chr(byte) for byte in text)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from worker.binlog.literal import literal
 from worker.rowstage.literal import text_of_literal
 from worker.table import Column, ValueKind
-from worker.transform.values import BadValue, arrow_type, computed_column, literal_of, value_of
+from worker.transform.values import BadValue, arrow_type, computed_column, literal_of, reading
 
 
 def column(kind: ValueKind, type_text: str, charset: str = "", *, unsigned: bool = False) -> Column:
@@ -44,9 +44,9 @@ VALUES = st.one_of(
 def test_a_value_goes_out_as_it_came_in(pair: tuple[Column, object]) -> None:
     of, value = pair
     made = literal_of(value)
-    assert value_of(of, made) == value
-    assert pa.array([value_of(of, made)], arrow_type(of)).to_pylist() == [value]
-    assert value_of(of, b"NULL") is None
+    assert reading(of)(made) == value
+    assert pa.array([reading(of)(made)], arrow_type(of)).to_pylist() == [value]
+    assert reading(of)(b"NULL") is None
 
 
 @given(VALUES)
@@ -73,7 +73,7 @@ def test_computed_values_have_the_bytes_of_copied_ones(pair: tuple[Column, objec
     ],
 )
 def test_literals(of: Column, text: bytes, value: object) -> None:
-    assert value_of(of, text) == value
+    assert reading(of)(text) == value
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_literals(of: Column, text: bytes, value: object) -> None:
 )
 def test_what_spark_has_no_value_for_is_an_error(of: Column, text: bytes) -> None:
     with pytest.raises(BadValue):
-        value_of(of, text)
+        reading(of)(text)
 
 
 @pytest.mark.parametrize(
