@@ -4,6 +4,7 @@ from types import TracebackType
 from pyarrow import BufferOutputStream, Schema, Table
 
 class RecordBatchStreamReader:
+    schema: Schema
     def read_all(self) -> Table: ...
 
 class RecordBatchStreamWriter:

@@ -14,7 +14,7 @@ from proto import errors, relay_pb2, relay_pb2_grpc, rpc
 from proto.errors import ShardmergeError
 from worker.plan import Computed, TablePlan
 from worker.rows import Literals
-from worker.transform.values import ROW, BadValue, Value, arrow_type, reading
+from worker.transform.values import ROW, BadValue, Value, arrow_type, literal_of, reading
 
 _ROWS = 8192
 _BYTES = 4 << 20
@@ -109,13 +109,7 @@ class Transformer:
             self._answered(start, rows[:half])
             self._answered(start + half, rows[half:])
             raise _NoResult(start, answer.refused)  # of all together only
-        width = len(self._items)
-        if len(answer.literals) != width * len(answer.passed):
-            raise AssertionError("values of an evaluation are missing")
-        found: list[Literals | None] = [None] * len(rows)
-        for at, row in enumerate(answer.passed):
-            found[row] = tuple(answer.literals[at * width : (at + 1) * width])
-        return found
+        return self._of_arrow(start, len(rows), answer.rows)
 
     def _as_arrow(self, start: int, rows: Sequence[Literals]) -> bytes:
         columns: list[pa.Array] = [pa.array(range(len(rows)), pa.int32())]
@@ -134,6 +128,29 @@ class Transformer:
         with ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         return sink.getvalue().to_pybytes()
+
+    def _of_arrow(self, start: int, count: int, answer: bytes) -> list[Literals | None]:
+        table = ipc.open_stream(answer).read_all()
+        columns = table.columns
+        passed = columns.pop(0).to_pylist() if self._transform.filter else [True] * count
+        if not table.num_rows == len(passed) == count or len(columns) != len(self._items):
+            raise AssertionError("values of an evaluation are missing")
+        literals = zip(*(_literals(start, column) for column in columns), strict=True) if columns else [()] * count
+        return [row if passes else None for passes, row in zip(passed, literals, strict=True)]
+
+
+def _literals(start: int, column: pa.ChunkedArray) -> list[bytes]:
+    """``start``: the number of the first row. Raises :class:`_NoResult`."""
+    try:
+        return [literal_of(value) for value in column.to_pylist()]
+    except (BadValue, ValueError, OverflowError):
+        # Which row it is. Not only literals fail: Python has no dates beyond the year 9999.
+        for at in range(len(column)):
+            try:
+                literal_of(column[at].as_py())
+            except (BadValue, ValueError, OverflowError) as reason:
+                raise _NoResult(start + at, str(reason)) from reason
+        raise
 
 
 def _pieces(rows: Sequence[Literals], slots: Sequence[int]) -> list[tuple[int, Sequence[Literals]]]:

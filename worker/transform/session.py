@@ -1,8 +1,9 @@
 """The session of Spark SQL that transforms are read and evaluated in: one per worker, with settings of its own.
 
 What an expression means hangs on no setting of the user's: ANSI mode (overflow, division by zero and bad casts are
-errors, never NULL), UTC, names whatever their case. Rows stand in the plan itself, so that Spark evaluates them while
-it optimizes (ConvertToLocalRelation) and no job is started: lanes and chunk readers may hold every slot.
+errors, never NULL), UTC, names whatever their case. No job is ever started, for lanes and chunk readers may hold every
+slot: a relation without rows stays in the plan while Spark optimizes, and what it becomes is evaluated by its own
+interpreter (projection.py), each value where its expression stands and nothing ahead of it.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+_RULES = "org.apache.spark.sql.catalyst.optimizer"
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.preserveCharVarcharTypeInfo": "true",
-    "spark.sql.execution.arrow.localRelationThreshold": "64MB",
-    "spark.sql.optimizer.excludedRules": "",
+    "spark.sql.optimizer.excludedRules": f"{_RULES}.ConvertToLocalRelation,{_RULES}.PropagateEmptyRelation",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.subexpressionElimination.enabled": "false",
 }
 _lock = threading.Lock()
 _known: list[SparkSession] = []

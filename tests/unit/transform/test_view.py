@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,8 +41,13 @@ def answered(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
     assert set(rows) == {ROW, "n"}
     if 13 in rows["n"]:
         return relay_pb2.EvaluateResponse(refused="13 is unlucky")
-    passed = [at for at, n in zip(rows[ROW], rows["n"], strict=True) if n > 0]
-    return relay_pb2.EvaluateResponse(passed=passed, literals=[b"%d" % (2 * rows["n"][at]) for at in passed])
+    passed = [n > 0 for n in rows["n"]]
+    doubled = [2 * n if n > 0 else None for n in rows["n"]]
+    made = pa.table({"c0": passed, "c1": pa.array(doubled, pa.int64())})
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, made.schema) as writer:
+        writer.write_table(made)
+    return relay_pb2.EvaluateResponse(rows=sink.getvalue().to_pybytes())
 
 
 def row(key: int, n: int) -> Literals:

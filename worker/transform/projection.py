@@ -1,0 +1,167 @@
+"""A transform made ready once, and what it makes of rows: in the driver's JVM, without a plan or a job for each.
+
+Spark's analyzer and optimizer make expressions of the texts, its projections evaluate them row by row
+(org.apache.spark.sql.catalyst.expressions.UnsafeProjection, interpreted), its converters read and write Arrow
+(org.apache.spark.sql.execution.arrow.ArrowConverters).
+
+Rows come and go through files in memory that both processes open: over Py4J's socket an answer beyond 8 KiB waits
+40 ms, for Nagle's algorithm (RFC 896) at one end and the delayed acknowledgement (RFC 1122, 4.2.3.2) at the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.types import CharType, StringType, TimestampNTZType, TimestampType, VarcharType
+
+from worker.transform.analyst import said
+from worker.transform.session import relation, session
+
+_ZONE = "UTC"
+_ALL_ROWS = 0
+"""Of one batch of Arrow."""
+
+
+class NoResult(Exception):
+    """Spark refuses the expressions, or has no result for a row; the text is Spark's own."""
+
+
+class Projection:
+    """``items`` (of a SELECT list in Spark SQL, each of one column) and ``condition`` ("": none) over rows of a schema.
+
+    The answer has a column for each item; where there is a condition, one before them says whether the row meets it,
+    and the items of a row that does not are NULL, and were not evaluated.
+    Several threads at a time. Raises :class:`NoResult`, and what Py4J raises where the JVM does not answer.
+    """
+
+    def __init__(self, schema: pa.Schema, items: tuple[str, ...], condition: str) -> None:
+        try:
+            given = relation(schema.empty_table())
+            answer = _plain(given.select(*_columns(items, condition)))
+            self._steps = tuple(_steps(answer))
+            self._given: Any = given._jdf.schema()
+            self._answer: Any = answer._jdf.schema()
+        except PySparkException as error:
+            raise NoResult(said(error)) from error
+        # What is evaluated has a state of its own, so that each thread takes one.
+        self._idle: deque[tuple[Any, ...]] = deque()
+
+    def of(self, rows: bytes) -> bytes:
+        """An Arrow stream for an Arrow stream, row by row."""
+        jvm: Any = session()._jvm
+        arrow: Any = jvm.org.apache.spark.sql.execution.arrow
+        converters: Any = _object(arrow, "ArrowConverters")
+        # Expressions may look at the settings of the thread's session while they are evaluated.
+        jvm.SparkSession.setActiveSession(session()._jsparkSession)
+        with _memory_file(rows) as source, _memory_file(b"") as sink, self._projections() as projections:
+            batches = jvm.PythonSQLUtils.readArrowStreamFromFile(_path(source))
+            reading = converters.fromBatchIterator(batches, self._given, _ZONE, False, False, None)
+            found = reading
+            for projection in projections:
+                found = found.map(projection)
+            with closing(jvm.java.io.FileOutputStream(_path(sink))) as stream:
+                writer = arrow.ArrowBatchStreamWriter(self._answer, stream, _ZONE, False, False)
+                writing = converters.toBatchIterator(found, self._answer, _ALL_ROWS, _ZONE, False, False, None)
+                try:
+                    writer.writeBatches(writing)
+                except PySparkException as error:
+                    _free(reading)
+                    raise NoResult(said(error)) from error
+                finally:
+                    writing.close()
+                writer.end()
+            return os.pread(sink, os.fstat(sink).st_size, 0)
+
+    @contextmanager
+    def _projections(self) -> Generator[tuple[Any, ...]]:
+        """For one thread, while the block lasts."""
+        try:
+            projections = self._idle.pop()
+        except IndexError:
+            expressions: Any = session()._jvm.org.apache.spark.sql.catalyst.expressions
+            create: Any = _object(expressions, "UnsafeProjection").create
+            projections = tuple(create(step.projectList(), step.child().output()) for step in self._steps)
+        yield projections
+        # Not after an error: half a row may be in them.
+        self._idle.append(projections)
+
+
+@lru_cache(maxsize=1024)
+def projection(schema: pa.Schema, items: tuple[str, ...], condition: str) -> Projection:
+    """The one for these arguments. Raises as :class:`Projection`."""
+    return Projection(schema, items, condition)
+
+
+def _columns(items: tuple[str, ...], condition: str) -> list[Column]:
+    found = [sql.expr(item) for item in items]
+    if condition:
+        passes = sql.expr(condition)
+        found = [sql.coalesce(passes, sql.lit(False)), *(sql.when(passes, item) for item in found)]
+    return [column.alias(f"c{at}") for at, column in enumerate(found)]
+
+
+def _plain(frame: DataFrame) -> DataFrame:
+    """Points in time as their text in UTC, the session's time zone; texts of whatever length as texts."""
+
+    def plain(at: int) -> Column:
+        field = frame.schema.fields[at]
+        column = sql.col(field.name)
+        match field.dataType:
+            case TimestampType():
+                return column.cast(TimestampNTZType()).alias(field.name)
+            case CharType() | VarcharType():
+                return column.cast(StringType()).alias(field.name)
+            case _:
+                return column
+
+    return frame.select(*(plain(at) for at in range(len(frame.schema.fields))))
+
+
+def _steps(frame: DataFrame) -> Iterator[Any]:
+    """The projections of an optimized plan, from the rows on; more than one where a value is used several times."""
+    plan: Any = frame._jdf.queryExecution().optimizedPlan()
+    found: list[Any] = []
+    while plan.getClass().getSimpleName() == "Project":
+        found.append(plan)
+        plan = plan.child()
+    if plan.getClass().getSimpleName() != "LocalRelation":
+        raise AssertionError(f"a plan of projections alone was expected: {plan.toString()}")
+    return reversed(found)
+
+
+def _object(package: Any, name: str) -> Any:
+    """The object of Scala of that name."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def _free(reading: Any) -> None:
+    """The memory of rows that were not read to their end, which frees it."""
+    resources = reading.resources()
+    for at in reversed(range(resources.size())):
+        resources.apply(at).close()
+
+
+@contextmanager
+def _memory_file(content: bytes) -> Generator[int]:
+    """Its descriptor; it is gone behind the block."""
+    descriptor = os.memfd_create("shardmerge-rows", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(content)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _path(descriptor: int) -> str:
+    """Under which other processes of the same user open it (proc(5))."""
+    return f"/proc/{os.getpid()}/fd/{descriptor}"
