@@ -8,12 +8,9 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow import ipc
 
 from proto import config_pb2 as pb
-from proto import relay_pb2
 from proto.config.transform import Refused
 from tests.integration.lane_rig import LaneRig
 from tests.integration.snapshot_rig import subtask_config
@@ -23,9 +20,7 @@ from tests.support.mysql import MySQL
 from tests.support.wait import until
 from worker.table import Column, ValueKind
 from worker.transform.analyst import analysed
-from worker.transform.evaluator import evaluate
 from worker.transform.session import session
-from worker.transform.values import ROW
 
 PROJECTION = (
     "id, upper(v) AS v, n * 2 AS twice, d / 3 AS third, date_trunc('HOUR', at) AS hour, hex(b) AS b, "
@@ -258,23 +253,3 @@ def test_what_a_projection_makes(projection: str, condition: str, outputs: str, 
 def test_what_is_refused(projection: str, condition: str, why: str) -> None:
     with pytest.raises(Refused, match=re.escape(why)):
         analysed(COLUMNS_GIVEN, projection, condition)
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        "1 / n AS x",
-        "CAST(elt(1 + n * 0, 'today') AS DATE) AS x",
-        "CAST(elt(1, 'now') AS DATE) AS x",
-        "CAST(n AS TINYINT) + n * 9223372036854775807 AS x",
-        "CAST('a' AS INT) + n AS x",
-    ],
-)
-def test_no_result_is_an_error_and_never_null(item: str) -> None:
-    rows = pa.Table.from_arrays([pa.array([0, 1], pa.int32()), pa.array([7, 0], pa.int64())], names=[ROW, "n"])
-    sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    answer = evaluate(relay_pb2.EvaluateRequest(rows=sink.getvalue().to_pybytes(), items=[item]))
-    assert answer.refused
-    assert not answer.rows

@@ -14,6 +14,7 @@ import os
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
-from pyspark.sql.types import CharType, StringType, TimestampNTZType, TimestampType, VarcharType
+from pyspark.sql.types import StructField, TimestampNTZType, TimestampType
 
 from worker.transform.analyst import said
 from worker.transform.session import relation, session
@@ -29,6 +30,37 @@ from worker.transform.session import relation, session
 _ZONE = "UTC"
 _ALL_ROWS = 0
 """Of one batch of Arrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Jvm:
+    """Classes and objects of Spark's: each step of their names' paths is a question to the JVM."""
+
+    sessions: Any
+    projections: Any
+    files: Any
+    converters: Any
+    writer: Any
+    output: Any
+
+
+@lru_cache(maxsize=1)
+def _jvm() -> _Jvm:
+    jvm: Any = session()._jvm
+    arrow: Any = jvm.org.apache.spark.sql.execution.arrow
+    return _Jvm(
+        sessions=jvm.SparkSession,
+        projections=_object(jvm.org.apache.spark.sql.catalyst.expressions, "UnsafeProjection"),
+        files=jvm.PythonSQLUtils,
+        converters=_object(arrow, "ArrowConverters"),
+        writer=arrow.ArrowBatchStreamWriter,
+        output=jvm.java.io.FileOutputStream,
+    )
+
+
+def _object(package: Any, name: str) -> Any:
+    """The object of Scala of that name."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
 class NoResult(Exception):
@@ -57,20 +89,18 @@ class Projection:
 
     def of(self, rows: bytes) -> bytes:
         """An Arrow stream for an Arrow stream, row by row."""
-        jvm: Any = session()._jvm
-        arrow: Any = jvm.org.apache.spark.sql.execution.arrow
-        converters: Any = _object(arrow, "ArrowConverters")
+        jvm = _jvm()
         # Expressions may look at the settings of the thread's session while they are evaluated.
-        jvm.SparkSession.setActiveSession(session()._jsparkSession)
+        jvm.sessions.setActiveSession(session()._jsparkSession)
         with _memory_file(rows) as source, _memory_file(b"") as sink, self._projections() as projections:
-            batches = jvm.PythonSQLUtils.readArrowStreamFromFile(_path(source))
-            reading = converters.fromBatchIterator(batches, self._given, _ZONE, False, False, None)
+            batches = jvm.files.readArrowStreamFromFile(_path(source))
+            reading = jvm.converters.fromBatchIterator(batches, self._given, _ZONE, False, False, None)
             found = reading
             for projection in projections:
                 found = found.map(projection)
-            with closing(jvm.java.io.FileOutputStream(_path(sink))) as stream:
-                writer = arrow.ArrowBatchStreamWriter(self._answer, stream, _ZONE, False, False)
-                writing = converters.toBatchIterator(found, self._answer, _ALL_ROWS, _ZONE, False, False, None)
+            with closing(jvm.output(_path(sink))) as stream:
+                writer = jvm.writer(self._answer, stream, _ZONE, False, False)
+                writing = jvm.converters.toBatchIterator(found, self._answer, _ALL_ROWS, _ZONE, False, False, None)
                 try:
                     writer.writeBatches(writing)
                 except PySparkException as error:
@@ -87,8 +117,7 @@ class Projection:
         try:
             projections = self._idle.pop()
         except IndexError:
-            expressions: Any = session()._jvm.org.apache.spark.sql.catalyst.expressions
-            create: Any = _object(expressions, "UnsafeProjection").create
+            create: Any = _jvm().projections.create
             projections = tuple(create(step.projectList(), step.child().output()) for step in self._steps)
         yield projections
         # Not after an error: half a row may be in them.
@@ -110,20 +139,13 @@ def _columns(items: tuple[str, ...], condition: str) -> list[Column]:
 
 
 def _plain(frame: DataFrame) -> DataFrame:
-    """Points in time as their text in UTC, the session's time zone; texts of whatever length as texts."""
+    """Points in time as their text in UTC, the session's time zone."""
 
-    def plain(at: int) -> Column:
-        field = frame.schema.fields[at]
+    def plain(field: StructField) -> Column:
         column = sql.col(field.name)
-        match field.dataType:
-            case TimestampType():
-                return column.cast(TimestampNTZType()).alias(field.name)
-            case CharType() | VarcharType():
-                return column.cast(StringType()).alias(field.name)
-            case _:
-                return column
+        return column.cast(TimestampNTZType()) if isinstance(field.dataType, TimestampType) else column
 
-    return frame.select(*(plain(at) for at in range(len(frame.schema.fields))))
+    return frame.select(*(plain(field) for field in frame.schema.fields))
 
 
 def _steps(frame: DataFrame) -> Iterator[Any]:
@@ -136,11 +158,6 @@ def _steps(frame: DataFrame) -> Iterator[Any]:
     if plan.getClass().getSimpleName() != "LocalRelation":
         raise AssertionError(f"a plan of projections alone was expected: {plan.toString()}")
     return reversed(found)
-
-
-def _object(package: Any, name: str) -> Any:
-    """The object of Scala of that name."""
-    return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
 def _free(reading: Any) -> None:

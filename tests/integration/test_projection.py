@@ -1,0 +1,175 @@
+"""What Spark's interpreter makes of rows, as lanes and chunk readers get it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import ipc
+
+from proto import errors, relay_pb2
+from proto.errors import ShardmergeError
+from tests.support.plans import integer, table_plan, text
+from worker.plan import ColumnPlan, Computed, RowTransform
+from worker.rows import Literals
+from worker.table import Column, ValueKind
+from worker.transform.client import Transformer
+from worker.transform.evaluator import evaluate
+from worker.transform.session import session
+from worker.transform.values import ROW
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _spark() -> Iterator[None]:
+    """The JVM comes before gRPC's threads."""
+    session()
+    yield
+
+
+GIVEN = (integer(), text("v"), Column("d", ValueKind.DATE, "date", nullable=True))
+
+
+def transformer(*items: str, condition: str = "") -> Transformer:
+    made = table_plan(GIVEN, (0,))
+    columns = tuple(ColumnPlan(-1, integer(), f"x{at}", Computed(item)) for at, item in enumerate(items))
+    transform = RowTransform("t", condition, (0, 1, 2), has_star=False)
+    plan = replace(made, columns=columns, key=(), transform=transform)
+    return Transformer(plan, (0, 1, 2), evaluate)
+
+
+def rows_of(*keys: int | None) -> list[Literals]:
+    return [(b"NULL" if key is None else b"%d" % key, b"'w%d'" % (key or 0), b"'2020-02-29'") for key in keys]
+
+
+def computed(made: Transformer, rows: Sequence[Literals]) -> Sequence[Literals | None]:
+    return made.computed(rows, lambda at: at, str)
+
+
+@pytest.mark.parametrize(
+    ("item", "literal"),
+    [
+        ("id + 1", b"8"),
+        ("id > 6", b"1"),
+        ("CAST(id AS TINYINT)", b"7"),
+        ("CAST(id AS FLOAT) / 2", b"3.5"),
+        ("CAST(0.1 AS FLOAT)", b"0.10000000149011612"),
+        ("id / 2", b"3.5"),
+        ("CAST(id AS DECIMAL(12,3)) / 2", b"3.500000"),
+        ("CAST(id AS DECIMAL(38,0)) * -1", b"-7"),
+        ("concat(v, '''', chr(92))", b"'w7\\'\\\\'"),
+        ("CAST(v AS VARCHAR(5))", b"'w7'"),
+        ("CAST(v AS CHAR(4))", b"'w7  '"),
+        ("CAST(v AS BINARY)", b"X'7737'"),
+        ("date_add(d, 1)", b"'2020-03-01'"),
+        ("CAST(d AS TIMESTAMP_NTZ)", b"'2020-02-29 00:00:00'"),
+        ("timestamp_micros(id)", b"'1970-01-01 00:00:00.000007'"),
+        ("CAST(NULL AS STRING)", b"NULL"),
+        # What stands several times is computed once, in a step of its own.
+        ("nullif(id * 2, 15)", b"14"),
+        ("nullif(concat(v, v), 'w7w7')", b"NULL"),
+        ("CASE WHEN id BETWEEN 1 AND id * 2 THEN (id * 2) BETWEEN 14 AND 14 END", b"1"),
+    ],
+)
+@pytest.mark.parametrize("condition", ["", "nullif(id, 0) > 1"])
+def test_values(item: str, literal: bytes, condition: str) -> None:
+    made = transformer(f"{item} AS x", condition=condition)
+    assert computed(made, rows_of(7)) == [(literal,)]
+    # The second time everything is ready.
+    assert computed(made, rows_of(7)) == [(literal,)]
+
+
+def test_a_row_that_the_filter_leaves_out_is_not_evaluated() -> None:
+    made = transformer("100 / id AS x", "100 / (100 / id) AS y", condition="id <> 0 AND 100 / id > 1")
+    assert computed(made, rows_of(0, 1, None, 100, 0, 50)) == [
+        None,
+        (b"100.0", b"1.0"),
+        None,
+        None,
+        None,
+        (b"2.0", b"50.0"),
+    ]
+
+
+def test_a_filter_alone_and_nothing_at_all() -> None:
+    assert computed(transformer(condition="v LIKE '%1'"), rows_of(1, 2, 11)) == [(), None, ()]
+    assert computed(transformer(), rows_of(1, 2)) == [(), ()]
+
+
+@pytest.mark.parametrize(
+    ("item", "rows", "row"),
+    [
+        ("1 / id AS x", rows_of(*range(1, 100), 0, *range(1, 100)), 99),
+        ("id + 9223372036854775807 - id AS x", rows_of(0, 0, 1), 2),
+        # These are Python's: it has neither such dates nor such numbers of a table.
+        ("date_add(d, CAST(id AS INT)) AS x", rows_of(0, 1, 2920000, 3), 2),
+        ("CAST(timestamp_seconds(id * 1000000) AS TIMESTAMP_NTZ) AS x", rows_of(0, 1, 2920000, 3), 2),
+        ("log(id) * 0 + double('NaN') AS x", rows_of(1), 0),
+    ],
+)
+def test_the_row_without_a_result_is_named(item: str, rows: Sequence[Literals], row: int) -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        computed(transformer(item), rows)
+    assert caught.value.spec is errors.replicate.TRANSFORM_FAILED
+    assert (caught.value.values["key"], caught.value.values["position"]) == (str(row), str(row))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "1 / n AS x",
+        "CAST(elt(1 + n * 0, 'today') AS DATE) AS x",
+        "CAST(elt(1, 'now') AS DATE) AS x",
+        "CAST(n AS TINYINT) + n * 9223372036854775807 AS x",
+        "CAST('a' AS INT) + n AS x",
+        "no such thing",
+    ],
+)
+def test_no_result_is_an_error_and_never_null(item: str) -> None:
+    rows = pa.Table.from_arrays([pa.array([0, 1], pa.int32()), pa.array([7, 0], pa.int64())], names=[ROW, "n"])
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    answer = evaluate(relay_pb2.EvaluateRequest(rows=sink.getvalue().to_pybytes(), items=[item]))
+    assert answer.refused
+    assert not answer.rows
+
+
+def test_nothing_is_left_of_an_evaluation() -> None:
+    """Neither memory of Arrow's, which no collector frees, nor files, and no job was started."""
+    jvm: Any = session()._jvm
+    arrow: Any = jvm.org.apache.spark.sql.util.ArrowUtils
+    tracker = session().sparkContext.statusTracker()
+    made = transformer("1 / id AS x")
+    assert len(computed(made, rows_of(*range(1, 5000)))) == 4999
+    for _ in range(3):
+        with pytest.raises(ShardmergeError):
+            computed(made, rows_of(*range(1, 5000), 0))
+    assert arrow.rootAllocator().getAllocatedMemory() == 0
+    assert computed(made, rows_of(4)) == [(b"0.25",)]
+    assert arrow.rootAllocator().getAllocatedMemory() == 0
+    assert not tracker.getJobIdsForGroup(None)
+
+
+def test_threads_do_not_meet() -> None:
+    made = transformer("concat(v, id * 2) AS x", condition="id % 2 = 0")
+    found: dict[int, Sequence[Literals | None]] = {}
+    ready = threading.Barrier(4)
+
+    def ask(number: int) -> None:
+        rows = rows_of(*range(number * 10000, number * 10000 + 5000))
+        for _ in range(12):
+            ready.wait(60)
+            found[number] = computed(made, rows)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    for number in range(4):
+        keys = range(number * 10000, number * 10000 + 5000)
+        assert found[number] == [(b"'w%d%d'" % (key, key * 2),) if key % 2 == 0 else None for key in keys]
