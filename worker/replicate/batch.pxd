@@ -19,6 +19,7 @@ cdef class Batch:
     cdef readonly list unkeyed
     cdef readonly list staged
     cdef dict _of_shard
+    cdef dict _hashes
     cdef dict[bytes, KeyState] keys_of(self, object plan, object shard)
     cdef int put_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)
     cdef int replace_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)

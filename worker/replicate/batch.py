@@ -24,7 +24,7 @@ from proto import errors
 from proto.errors import ShardmergeError
 from worker.plan import TablePlan
 from worker.position import SourcePosition
-from worker.replicate.placement import crc_seed, lane_of
+from worker.replicate.placement import KeyHash, crc_seed, key_hash
 from worker.rows import ChangeKind, Joined, Literals, RowChange
 
 
@@ -90,6 +90,7 @@ class Batch:
         self.unkeyed: list[RowOperation] = []
         self.staged: list[RowChange] = []
         self._of_shard: dict[object, Keys] = {}
+        self._hashes: dict[int, tuple[TablePlan, KeyHash]] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -142,7 +143,12 @@ class Batch:
             self.loose_in(keys, plan, b",".join(after), b",".join(change.after), False, pos)
 
     def _mine(self, plan: TablePlan, key: Literals) -> bool:
-        return self.lanes == 1 or lane_of(plan, key, self.lanes) == self.lane
+        if self.lanes == 1:
+            return True
+        held = self._hashes.get(plan.shard)
+        if held is None or held[0] is not plan:
+            held = self._hashes[plan.shard] = (plan, key_hash(plan))
+        return held[1].lane(key, self.lanes) == self.lane
 
     @cython.cfunc
     def keys_of(self, plan: TablePlan, shard: object) -> dict[bytes, KeyState]:

@@ -42,9 +42,26 @@ def crc_seed(plan: TablePlan) -> int:
     return zlib.crc32(plan.target_name.encode())
 
 
+@dataclass(frozen=True, slots=True)
+class KeyHash:
+    """What decides the lane of keys; the row images' reader computes the same without literals."""
+
+    seed: int
+    indexes: tuple[int, ...]
+
+    def lane(self, key: Literals, lanes: int) -> int:
+        """``key``: of the target."""
+        value = self.seed
+        for index in self.indexes:
+            value = zlib.crc32(key[index], value)
+        return value % lanes
+
+
+def key_hash(plan: TablePlan) -> KeyHash:
+    """Of the plan's target. Made once for many keys: it takes longer than a key's lane."""
+    return KeyHash(crc_seed(plan), hash_indexes(plan))
+
+
 def lane_of(plan: TablePlan, key: Literals, lanes: int) -> int:
-    """The lane of a key of ``plan``'s target; the row images' reader computes the same without literals."""
-    value = crc_seed(plan)
-    for index in hash_indexes(plan):
-        value = zlib.crc32(key[index], value)
-    return value % lanes
+    """The lane of one key of ``plan``'s target."""
+    return key_hash(plan).lane(key, lanes)

@@ -15,7 +15,7 @@ from worker.binlog.values import ColumnCodec
 from worker.ddl.tables import TableName
 from worker.plan import TablePlan
 from worker.position import SourcePosition
-from worker.replicate.placement import Bucket, crc_seed, lane_of
+from worker.replicate.placement import Bucket, key_hash
 from worker.rows import ChangeKind, Literals, RowChange
 from worker.rowstage.drops import RowDrops, evaluated_here, row_drops
 from worker.rowstage.literal import text_of_literal
@@ -60,6 +60,9 @@ class TableStage:
             for slot, column in enumerate(plan.columns)
             if column.mapping is not None and not column.is_computed
         }
+        self._hash = key_hash(plan)
+        places = range(len(plan.columns)) if self._view is None else self._view.sources
+        self._key = tuple((places[slot], self._mapped.get(slot)) for slot in plan.key)
         self._drops: RowDrops | None = row_drops(plan)
         self._slots = tuple(sorted({slot for rule in plan.filters for slot in rule.columns}))
         self._columns: tuple[Column, ...] = tuple(plan.read_columns[slot].column for slot in self._slots)
@@ -82,14 +85,24 @@ class TableStage:
         return tuple(values)
 
     def key(self, row: Literals) -> Literals:
-        """A decoded row's key as the target gets it."""
-        if self._view is not None:
-            row = self._view.passed(row)
-        codecs = self._mapped
+        """A decoded row's key as the target gets it. (No key is computed; a constant's value is its codec's.)"""
         return tuple(
-            codecs[slot].of_text(text_of_literal(row[slot]), True) if slot in codecs else row[slot]
-            for slot in self.plan.key
+            [
+                row[at] if codec is None else codec.of_text(text_of_literal(row[at]) if at >= 0 else None, True)
+                for at, codec in self._key
+            ]
         )
+
+    def is_of(self, bucket: Bucket, change: RowChange) -> bool:
+        """Whether a key of the decoded change is of the bucket."""
+        if not self.plan.key:
+            return self._hash.seed % bucket.lanes == bucket.lane
+        if bucket.lanes == 1:
+            return True
+        before, after = change.before, change.after
+        if before and self._hash.lane(self.key(before), bucket.lanes) == bucket.lane:
+            return True
+        return bool(after) and self._hash.lane(self.key(after), bucket.lanes) == bucket.lane
 
     def history(self, found: Sequence[Literals]) -> list[Literals]:
         """The rows of a chunk that pass, mapped: history is inserted."""
@@ -219,7 +232,7 @@ class RowStage:
         return [
             change
             for change in changes
-            if self._is_own(self._tables[change.plan.table.schema, change.plan.table.name], change)
+            if self._tables[change.plan.table.schema, change.plan.table.name].is_of(self._bucket, change)
         ]
 
     def settle(
@@ -243,7 +256,7 @@ class RowStage:
                     own.append(_mapped(table, change))
                 except ShardmergeError as error:
                     unread.append((change, table.plan, error))
-            elif self._is_own(table, change):
+            elif table.is_of(self._bucket, change):
                 own.append(change)
         results = self._results(own, place)
         return [change for change in results if change is not None], unread
@@ -271,18 +284,6 @@ class RowStage:
             came.update((id(change), None) for change in of_table)
             came.update((id(change), result) for change, result in zip(left, table.results(left, place), strict=True))
         return [came.get(id(change), change) for change in changes]
-
-    def _is_own(self, table: TableStage, change: RowChange) -> bool:
-        plan, bucket = table.plan, self._bucket
-        if not plan.key:
-            return crc_seed(plan) % bucket.lanes == bucket.lane
-        if bucket.lanes == 1:
-            return True
-        return any(
-            lane_of(plan, table.key(image), bucket.lanes) == bucket.lane
-            for image in (change.before, change.after)
-            if image
-        )
 
 
 def _mapped(table: TableStage, change: RowChange) -> RowChange:

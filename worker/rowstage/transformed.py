@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from worker.plan import TablePlan
 from worker.rows import Literals
@@ -20,22 +21,35 @@ def as_read(plan: TablePlan) -> TablePlan:
     return replace(plan, columns=columns, key=key, staged=True, transform=None)
 
 
+def _picking(indexes: Sequence[int]) -> Callable[[Literals], Literals]:
+    if len(indexes) == 1:
+        [only] = indexes
+        return lambda row: (row[only],)
+    return itemgetter(*indexes)
+
+
 class TableView:
-    """``plan``: of a table with a transform. One thread at a time."""
+    """``plan``: of a table with a transform. ``sources``: by the target's column, where a decoded row has it; -1: it
+    has not. One thread at a time."""
 
     def __init__(self, plan: TablePlan, asking: Asking) -> None:
         assert plan.transform is not None  # noqa: S101 - for the type checker: only such plans come here
         self._plan = plan
         read = as_read(plan)
         place = {column.index: at for at, column in enumerate(read.columns)}
-        self._sources = tuple(place.get(column.index, -1) for column in plan.columns)
-        self._computed = tuple(at for at, column in enumerate(plan.columns) if column.is_computed)
+        self.sources = tuple(place.get(column.index, -1) for column in plan.columns)
+        computed = [at for at, column in enumerate(plan.columns) if column.is_computed]
+        # Columns are picked from a row with what is computed of it behind, and NULL, which constant ones are here.
+        behind = {at: len(read.columns) + number for number, at in enumerate(computed)}
+        null = len(read.columns) + len(computed)
+        self._picked = _picking([behind.get(at, null if of < 0 else of) for at, of in enumerate(self.sources)])
+        self._nothing = (_NULL,) * len(computed)
         self._transformer = Transformer(plan, [place[at] for at in plan.transform.given], asking)
-        self._key = tuple((self._sources[slot], plan.columns[slot].target_name) for slot in plan.source_key)
+        self._key = tuple((self.sources[slot], plan.columns[slot].target_name) for slot in plan.source_key)
 
     def passed(self, row: Literals) -> Literals:
         """The target's columns of a decoded row, unmapped; NULL where they are computed or constant."""
-        return tuple([row[at] if at >= 0 else _NULL for at in self._sources])
+        return self._picked((*row, *self._nothing, _NULL))
 
     def seen(self, rows: Sequence[Literals], place: Callable[[int], object]) -> list[Literals | None]:
         """The target's columns of decoded rows, unmapped; None for those that the filter leaves out.
@@ -43,13 +57,10 @@ class TableView:
         ``place``: of a row, for messages. Raises TRANSFORM_FAILED.
         """
         found = self._transformer.computed(rows, place, lambda at: self._named(rows[at]))
-        return [None if values is None else self._with(row, values) for row, values in zip(rows, found, strict=True)]
-
-    def _with(self, row: Literals, values: Iterable[bytes]) -> Literals:
-        result = list(self.passed(row))
-        for slot, value in zip(self._computed, values, strict=True):
-            result[slot] = value
-        return tuple(result)
+        picked = self._picked
+        return [
+            None if values is None else picked((*row, *values, _NULL)) for row, values in zip(rows, found, strict=True)
+        ]
 
     def _named(self, row: Literals) -> str:
         pairs = [f"{name} = {row[at].decode('utf-8', 'backslashreplace')}" for at, name in self._key]
