@@ -1,4 +1,4 @@
-"""Changes that wait to be evaluated together: Spark answers in tens of milliseconds, for one row or for thousands."""
+"""Changes that wait to be evaluated together: Spark answers in milliseconds, for one row or for thousands."""
 
 from __future__ import annotations
 
