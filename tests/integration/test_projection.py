@@ -17,7 +17,7 @@ from tests.support.plans import integer, table_plan, text
 from worker.plan import ColumnPlan, Computed, RowTransform
 from worker.rows import Literals
 from worker.table import Column, ValueKind
-from worker.transform.client import Transformer
+from worker.transform.client import Asking, Transformer
 from worker.transform.evaluator import evaluate
 from worker.transform.session import session
 from worker.transform.values import ROW
@@ -33,12 +33,12 @@ def _spark() -> Iterator[None]:
 GIVEN = (integer(), text("v"), Column("d", ValueKind.DATE, "date", nullable=True))
 
 
-def transformer(*items: str, condition: str = "") -> Transformer:
+def transformer(*items: str, condition: str = "", asking: Asking = evaluate) -> Transformer:
     made = table_plan(GIVEN, (0,))
     columns = tuple(ColumnPlan(-1, integer(), f"x{at}", Computed(item)) for at, item in enumerate(items))
     transform = RowTransform("t", condition, (0, 1, 2), has_star=False)
     plan = replace(made, columns=columns, key=(), transform=transform)
-    return Transformer(plan, (0, 1, 2), evaluate)
+    return Transformer(plan, (0, 1, 2), asking)
 
 
 def rows_of(*keys: int | None) -> list[Literals]:
@@ -152,6 +152,23 @@ def test_nothing_is_left_of_an_evaluation() -> None:
     assert computed(made, rows_of(4)) == [(b"0.25",)]
     assert arrow.rootAllocator().getAllocatedMemory() == 0
     assert not tracker.getJobIdsForGroup(None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "asked"), [(20000, 10, 3), (11, 1 << 20, 4), (2, 6 << 20, 2), (1, 6 << 20, 1)]
+)
+def test_questions_have_a_size(rows: int, size: int, asked: int) -> None:
+    sizes: list[int] = []
+
+    def asking(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+        sizes.append(len(request.rows))
+        return evaluate(request)
+
+    made = transformer("concat(id, '-', length(v)) AS x", condition="id <> 1", asking=asking)
+    found = computed(made, [(b"%d" % at, b"'%s'" % (b"x" * size), b"NULL") for at in range(rows)])
+    assert found == [(b"'%d-%d'" % (at, size),) if at != 1 else None for at in range(rows)]
+    assert len(sizes) == asked
+    assert max(sizes) < max(5 << 20, size + (1 << 20))
 
 
 def test_threads_do_not_meet() -> None:

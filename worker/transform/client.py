@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -153,19 +153,21 @@ def _literals(start: int, column: pa.ChunkedArray) -> list[bytes]:
         raise
 
 
-def _pieces(rows: Sequence[Literals], slots: Sequence[int]) -> list[tuple[int, Sequence[Literals]]]:
+def _pieces(rows: Sequence[Literals], slots: Sequence[int]) -> Iterator[tuple[int, Sequence[Literals]]]:
     """(number of the first row, rows)."""
-    found: list[tuple[int, Sequence[Literals]]] = []
-    start = size = 0
-    for at, row in enumerate(rows):
-        own = sum(len(row[slot]) for slot in slots)
-        if at > start and (at - start == _ROWS or size + own > _BYTES):
-            found.append((start, rows[start:at]))
-            start, size = at, 0
-        size += own
-    if start < len(rows):
-        found.append((start, rows[start:]))
-    return found
+    for start in range(0, len(rows), _ROWS):
+        yield from _of_size(start, rows[start : start + _ROWS], slots)
+
+
+def _of_size(start: int, rows: Sequence[Literals], slots: Sequence[int]) -> Iterator[tuple[int, Sequence[Literals]]]:
+    """By halves, until each is small enough or one row alone."""
+    size = sum(sum([len(row[slot]) for row in rows]) for slot in slots)
+    if size <= _BYTES or len(rows) == 1:
+        yield start, rows
+        return
+    half = len(rows) // 2
+    yield from _of_size(start, rows[:half], slots)
+    yield from _of_size(start + half, rows[half:], slots)
 
 
 def asked_nobody(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
