@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -136,6 +137,23 @@ def test_no_result_is_an_error_and_never_null(item: str) -> None:
     answer = evaluate(relay_pb2.EvaluateRequest(rows=sink.getvalue().to_pybytes(), items=[item]))
     assert answer.refused
     assert not answer.rows
+
+
+def test_an_error_is_told_where_it_is_caught_alone() -> None:
+    printed: list[logging.LogRecord] = []
+
+    class Printed(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            printed.append(record)
+
+    logger, handler = logging.getLogger("SQLQueryContextLogger"), Printed()
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(ShardmergeError):
+            computed(transformer("1 / id AS x"), rows_of(0))
+    finally:
+        logger.removeHandler(handler)
+    assert not printed
 
 
 def test_nothing_is_left_of_an_evaluation() -> None:

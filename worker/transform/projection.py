@@ -103,9 +103,11 @@ class Projection:
                 writing = jvm.converters.toBatchIterator(found, self._answer, _ALL_ROWS, _ZONE, False, False, None)
                 try:
                     writer.writeBatches(writing)
-                except PySparkException as error:
-                    _free(reading)
-                    raise NoResult(said(error)) from error
+                except Exception as error:
+                    _free(reading)  # which frees itself only when it is read to its end
+                    if isinstance(error, PySparkException):
+                        raise NoResult(said(error)) from error
+                    raise
                 finally:
                     writing.close()
                 writer.end()

@@ -8,10 +8,12 @@ interpreter (projection.py), each value where its expression stands and nothing 
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
 import pyarrow as pa
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -37,6 +39,9 @@ def session() -> SparkSession:
             found = SparkSession.builder.getOrCreate().newSession()
             for key, value in _SETTINGS.items():
                 found.conf.set(key, value)
+            # PySpark prints each error with its stack beside raising it: where it is caught it is told with its table.
+            for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+                PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
             _known.append(found)
         return _known[0]
 
