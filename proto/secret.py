@@ -27,8 +27,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from proto.durable import rewrite
 from proto.errors import ErrorSpec, ShardmergeError, config
-from proto.rewrite import rewrite
 from proto.stamp import Stamp, stamp_of
 
 PREFIX = "enc:v1:"

@@ -10,7 +10,7 @@ from ctl.files import read_text
 from ctl.options import shared
 from ctl.session import Session
 from proto import errors
-from proto.rewrite import rewrite
+from proto.durable import rewrite
 
 
 @click.command("encrypt", short_help="encrypt a password for a file")

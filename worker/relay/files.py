@@ -63,31 +63,6 @@ def write_at(fd: int, data: bytes, at: int) -> None:
         at += done
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Replace a file as a whole: after a crash it is the old one or the new one."""
-    scratch = path.with_name(path.name + ".new")
-    with scratch.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make names in ``directory`` durable."""
-    sync_file(directory)
-
-
-def sync_file(path: Path) -> None:
-    """fsync by name: it does not matter through which handle the bytes were written."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def has_space(directory: Path) -> bool:
     """Whether a MiB can be written; asked by writing it, for quotas and reserved blocks count too."""
     probe = directory / "space.probe"

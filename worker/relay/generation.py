@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from proto import errors
+from proto.durable import write_durably
 from worker.position import SourcePosition
-from worker.relay.files import write_durably
 
 FILE_NAME = "relay.json"
 NOWHERE = SourcePosition("", 0)

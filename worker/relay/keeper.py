@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proto import errors
+from proto.durable import sync_file
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.position import RelayOffset
-from worker.relay.files import FIRST_BYTE, disk_error, free_bytes, relay_path, sync_file
+from worker.relay.files import FIRST_BYTE, disk_error, free_bytes, relay_path
 from worker.relay.log import RelayLog
 from worker.relay.model import Head, PurgePolicy
 from worker.relay.purge import (

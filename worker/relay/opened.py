@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from worker.relay.files import MAGIC, index_path, relay_path, statements_path, sync_directory, write_at
+from proto.durable import sync_directory
+from worker.relay.files import MAGIC, index_path, relay_path, statements_path, write_at
 
 
 @dataclass(slots=True)

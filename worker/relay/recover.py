@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from proto.durable import sync_directory, sync_file
 from worker.position import RelayOffset
 from worker.relay.files import (
     FIRST_BYTE,
@@ -18,8 +19,6 @@ from worker.relay.files import (
     remove_segment,
     segment_numbers,
     statements_path,
-    sync_directory,
-    sync_file,
 )
 from worker.relay.generation import Generation
 from worker.relay.model import Head

@@ -1,4 +1,4 @@
-"""Files of people, written anew."""
+"""Files written anew."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proto.rewrite import rewrite
+from proto.durable import rewrite
 
 
 def test_mode_and_links_stay(tmp_path: Path) -> None:
