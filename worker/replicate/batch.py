@@ -24,7 +24,7 @@ from proto import errors
 from proto.errors import ShardmergeError
 from worker.plan import TablePlan
 from worker.position import SourcePosition
-from worker.replicate.placement import KeyHash, crc_seed, key_hash
+from worker.replicate.placement import KeyHash, key_hash
 from worker.rows import ChangeKind, Joined, Literals, RowChange
 
 
@@ -108,7 +108,7 @@ class Batch:
         """
         plan = change.plan
         if not plan.key:
-            if crc_seed(plan) % self.lanes == self.lane:
+            if self._mine(plan, ()):
                 self.operate(plan, change.before, change.after, pos)
             return
         if plan.loose:

@@ -38,7 +38,7 @@ def hash_indexes(plan: TablePlan) -> tuple[int, ...]:
 
 
 def crc_seed(plan: TablePlan) -> int:
-    """Where the hash of a key begins: CRC-32 of the quoted target name. Alone, the lane of tables without a key."""
+    """Where the hash of a key begins: CRC-32 of the quoted target name."""
     return zlib.crc32(plan.target_name.encode())
 
 
@@ -50,7 +50,7 @@ class KeyHash:
     indexes: tuple[int, ...]
 
     def lane(self, key: Literals, lanes: int) -> int:
-        """``key``: of the target."""
+        """``key``: of the target; () for a row of a table without a key, which all go to one lane."""
         value = self.seed
         for index in self.indexes:
             value = zlib.crc32(key[index], value)

@@ -15,7 +15,7 @@ from worker.binlog.events import EventType
 from worker.binlog.little import event_end, event_size
 from worker.plan import TablePlan
 from worker.position import SourcePosition
-from worker.replicate.placement import Bucket, crc_seed, lane_of
+from worker.replicate.placement import Bucket, lane_of
 from worker.rows import Joined, Literals, RowChange
 
 Skips = frozenset[tuple[str, str, int]]
@@ -81,15 +81,11 @@ def own_part(change: RowChange, position: SourcePosition, bucket: Bucket) -> Ski
     """What of ``change`` would have been the lane's; None: nothing."""
     plan = change.plan
     before, after = change.before, change.after
-    if not plan.key:
-        if crc_seed(plan) % bucket.lanes != bucket.lane:
-            return None
-    else:
-        # An update that changes the key is a removal in one lane and a coming in another.
-        before = before if before and _is_own(plan, before, bucket) else ()
-        after = after if after and _is_own(plan, after, bucket) else ()
-        if not before and not after:
-            return None
+    # An update that changes the key is a removal in one lane and a coming in another.
+    before = before if before and _is_own(plan, before, bucket) else ()
+    after = after if after and _is_own(plan, after, bucket) else ()
+    if not before and not after:
+        return None
     operation = change.kind.name.lower()
     went, came = _key(plan, before), _key(plan, after)
     if went == came:

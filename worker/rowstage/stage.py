@@ -95,8 +95,6 @@ class TableStage:
 
     def is_of(self, bucket: Bucket, change: RowChange) -> bool:
         """Whether a key of the decoded change is of the bucket."""
-        if not self.plan.key:
-            return self._hash.seed % bucket.lanes == bucket.lane
         if bucket.lanes == 1:
             return True
         before, after = change.before, change.after
