@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import ipc
 
 from proto import errors, relay_pb2
 from proto.errors import ShardmergeError
@@ -18,7 +17,7 @@ from tests.support.plans import integer, table_plan, text
 from worker.plan import ColumnPlan, Computed, RowTransform
 from worker.rows import Literals
 from worker.table import Column, ValueKind
-from worker.transform.client import Asking, Transformer
+from worker.transform.client import Asking, Transformer, as_stream
 from worker.transform.evaluator import evaluate
 from worker.transform.session import session
 from worker.transform.values import ROW
@@ -131,10 +130,7 @@ def test_the_row_without_a_result_is_named(item: str, rows: Sequence[Literals], 
 )
 def test_no_result_is_an_error_and_never_null(item: str) -> None:
     rows = pa.Table.from_arrays([pa.array([0, 1], pa.int32()), pa.array([7, 0], pa.int64())], names=[ROW, "n"])
-    sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    answer = evaluate(relay_pb2.EvaluateRequest(rows=sink.getvalue().to_pybytes(), items=[item]))
+    answer = evaluate(relay_pb2.EvaluateRequest(rows=as_stream(rows), items=[item]))
     assert answer.refused
     assert not answer.rows
 

@@ -65,7 +65,7 @@ class _Analyst:
         if any(column.name.lower() == ROW for column in columns):
             raise Refused(f"a column is named {ROW}")
         fields = [pa.field(each.name, arrow_type(each) or pa.binary(), each.nullable) for each in columns]
-        self._rows = relation(pa.schema(fields).empty_table())
+        self._rows = relation(pa.schema(fields))
         attributes = self._rows._jdf.queryExecution().analyzed().output()
         self._places = {attributes.apply(at).exprId().id(): at for at in range(attributes.size())}
         self._given: set[int] = set()

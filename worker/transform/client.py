@@ -124,10 +124,7 @@ class Transformer:
             columns.append(pa.array(values, kind))
             names.append(name)
         table = pa.Table.from_arrays(columns, names=names)
-        sink = pa.BufferOutputStream()
-        with ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return sink.getvalue().to_pybytes()
+        return as_stream(table)
 
     def _of_arrow(self, start: int, count: int, answer: bytes) -> list[Literals | None]:
         table = ipc.open_stream(answer).read_all()
@@ -137,6 +134,14 @@ class Transformer:
             raise AssertionError("values of an evaluation are missing")
         literals = zip(*(_literals(start, column) for column in columns), strict=True) if columns else [()] * count
         return [row if passes else None for passes, row in zip(passed, literals, strict=True)]
+
+
+def as_stream(table: pa.Table) -> bytes:
+    """As it travels, in Arrow's IPC streaming format."""
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
 
 
 def _literals(start: int, column: pa.ChunkedArray) -> list[bytes]:

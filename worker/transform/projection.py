@@ -77,7 +77,7 @@ class Projection:
 
     def __init__(self, schema: pa.Schema, items: tuple[str, ...], condition: str) -> None:
         try:
-            given = relation(schema.empty_table())
+            given = relation(schema)
             answer = _plain(given.select(*_columns(items, condition)))
             self._steps = tuple(_steps(answer))
             self._given: Any = given._jdf.schema()

@@ -55,6 +55,6 @@ def names_clock(plan: Any) -> bool:
     return not bool(rules.SpecialDatetimeValues.apply(replaced).fastEquals(replaced))
 
 
-def relation(rows: pa.Table) -> DataFrame:
-    """A DataFrame of rows in the plan itself; timestamps have no time zone."""
-    return session().createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
+def relation(schema: pa.Schema) -> DataFrame:
+    """A DataFrame without rows; timestamps have no time zone."""
+    return session().createDataFrame(schema.empty_table(), from_arrow_schema(schema, prefer_timestamp_ntz=True))

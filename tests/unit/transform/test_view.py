@@ -20,6 +20,7 @@ from worker.replicate.placement import Bucket
 from worker.rows import ChangeKind, Literals, RowChange
 from worker.rowstage.server import Judge
 from worker.rowstage.stage import RowStage, TableStage, as_decoded
+from worker.transform.client import as_stream
 from worker.transform.values import ROW
 
 SHIFT = 1 << 55
@@ -44,10 +45,7 @@ def answered(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
     passed = [n > 0 for n in rows["n"]]
     doubled = [2 * n if n > 0 else None for n in rows["n"]]
     made = pa.table({"c0": passed, "c1": pa.array(doubled, pa.int64())})
-    sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, made.schema) as writer:
-        writer.write_table(made)
-    return relay_pb2.EvaluateResponse(rows=sink.getvalue().to_pybytes())
+    return relay_pb2.EvaluateResponse(rows=as_stream(made))
 
 
 def row(key: int, n: int) -> Literals:
