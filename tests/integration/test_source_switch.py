@@ -181,6 +181,49 @@ def test_what_a_server_wrote_when_it_was_the_source_is_no_such_thing(servers: Se
     assert proof.server == end_server(again) and not proof.same
 
 
+def test_what_a_server_wrote_and_was_read_from_its_replica_is_no_such_thing(servers: Servers) -> None:
+    """``b`` is the primary for a while, and all of it is read from ``a``, then its replica: by a relay log that was
+    begun before, which stood still meanwhile, and by one that was there all the time."""
+    a, b = _pair(servers)
+    left, steady = _reading(servers, a, "left"), _reading(servers, a, "steady")
+    left.stop()
+    servers.caught_up(b, a)
+    servers.promote(b)
+    servers.follow(a, b)
+    insert(b, 4)
+    servers.caught_up(a, b)
+    caught_up(steady, a)
+    servers.promote(a)
+    servers.follow(b, a)
+    insert(a, 3)
+    servers.caught_up(b, a)
+    left.start()
+    caught_up(left, a)
+    caught_up(steady, a)
+    for relay in (left, steady):
+        assert not _proven(relay, b).same
+    # What was read may be gone from the disk, and the relay may have been connected anew.
+    for _ in range(2):
+        a.execute("FLUSH BINARY LOGS")
+        insert(a, 3)
+        caught_up(steady, a)
+    steady.stop()
+    steady.set_needed(lambda: steady.head().offset)
+    assert steady.purge_before(end_of(a).file).segments > 0
+    again = servers.relay(a, "steady")
+    again.start()
+    insert(a, 3)
+    caught_up(again, a)
+    servers.caught_up(b, a)
+    assert not _proven(again, b).same
+    if servers.is_mariadb:  # whose places name the last GTID of a domain alone
+        empty = servers.relay(b, "empty")
+        place = again.head().position
+        assert "whether that was read" in _refused(
+            lambda: _proven(empty, b, lowest=place), errors.relay.SWITCH_UNPROVEN
+        )
+
+
 def end_server(relay: Relay) -> str:
     return relay.head().position.server
 

@@ -17,10 +17,19 @@ TIME = 1_700_000_000
 SERVER = bytes(range(16))
 
 
-def event(code: int, body: bytes, log_pos: int, *, checksum: bool = True, flags: int = 0, time: int = TIME) -> bytes:
+def event(
+    code: int,
+    body: bytes,
+    log_pos: int,
+    *,
+    checksum: bool = True,
+    flags: int = 0,
+    time: int = TIME,
+    server: int = 1,
+) -> bytes:
     """One event; ``log_pos`` as it stands in the header."""
     size = 19 + len(body) + (4 if checksum else 0)
-    made = _HEADER.pack(time, code, 1, size, log_pos & 0xFFFFFFFF, flags) + body
+    made = _HEADER.pack(time, code, server, size, log_pos & 0xFFFFFFFF, flags) + body
     return made + struct.pack("<I", zlib.crc32(made)) if checksum else made
 
 
@@ -52,13 +61,18 @@ class File:
 
 
 class MadeSource:
-    """Grows by groups, rotates, crashes; :meth:`dump` sends it from a position."""
+    """Grows by groups, rotates, crashes; :meth:`dump` sends it from a position.
+
+    ``writer``: id of the server that writes the next groups; ``written``: the last number of each. (MySQL: always 1.)
+    """
 
     def __init__(self, *, mariadb: bool = True, checksum: bool = True) -> None:
         self.mariadb = mariadb
         self.checksum = checksum
         self.files: list[File] = []
         self.sequence = 0
+        self.writer = 1
+        self.written: dict[int, int] = {}
         self.executed = GtidSet("")
         self._next_file()
 
@@ -67,7 +81,7 @@ class MadeSource:
         size = len(description(0, mariadb=self.mariadb, checksum=self.checksum))
         self._store(description(4 + size, mariadb=self.mariadb, checksum=self.checksum))
         if self.mariadb:
-            known = [struct.pack("<IIQ", 0, 1, self.sequence)] if self.sequence else []
+            known = [struct.pack("<IIQ", 0, *last) for last in sorted(self.written.items(), key=lambda one: one[1])]
             self.add(EventType.MARIADB_GTID_LIST, struct.pack("<I", len(known)) + b"".join(known))
         else:
             self.add(EventType.PREVIOUS_GTIDS, encode_set(self.executed.parts()))
@@ -80,7 +94,8 @@ class MadeSource:
     def add(self, code: int, body: bytes = b"", *, time: int = TIME) -> bytes:
         """Write one event to the last file."""
         size = 19 + len(body) + (4 if self.checksum else 0)
-        return self._store(event(code, body, self.files[-1].end + size, checksum=self.checksum, time=time))
+        end = self.files[-1].end + size
+        return self._store(event(code, body, end, checksum=self.checksum, time=time, server=self.writer))
 
     @property
     def position(self) -> SourcePosition:
@@ -89,7 +104,8 @@ class MadeSource:
     def gtid(self, *, standalone: bool = False) -> bytes:
         self.sequence += 1
         if self.mariadb:
-            self.executed.add(f"0-1-{self.sequence}")
+            self.written[self.writer] = self.sequence
+            self.executed.add(f"0-{self.writer}-{self.sequence}")
             body = struct.pack("<QIB6x", self.sequence, 0, standalone)
             return self.add(EventType.MARIADB_GTID, body, time=TIME + self.sequence)
         self.executed.add(f"{uuid.UUID(bytes=SERVER)}:{self.sequence}")
@@ -125,11 +141,11 @@ class MadeSource:
     def crash(self, *, inside_group: bool) -> None:
         """The next file, unannounced; this one may end inside a group, which was never committed."""
         if inside_group:
-            before = str(self.executed)
+            before, written = str(self.executed), dict(self.written)
             self._begin()
             self.add(EventType.WRITE_ROWS_V1, bytes(30))
             self.sequence -= 1
-            self.executed = GtidSet(before)
+            self.executed, self.written = GtidSet(before), written
         self._next_file()
 
     def dump(self, position: SourcePosition) -> list[bytes]:

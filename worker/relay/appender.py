@@ -40,8 +40,8 @@ from worker.relay.groups import GroupWalker, may_wrap
 from worker.relay.gtid import GtidSet
 from worker.relay.log import RelayLog
 from worker.relay.opened import Opened
-from worker.relay.records import Entry, EntryKind, pack_entry, pack_statement
-from worker.relay.segment import Index, Segment, begin_entry, read_description
+from worker.relay.records import Entry, pack_entry, pack_statement
+from worker.relay.segment import Index, Segment, begin_entry, end_entry, read_description
 from worker.relay.start import FromFile, FromGtids, Start
 
 _HEADER = struct.Struct("<IBIIIH")
@@ -189,7 +189,7 @@ class Appender:
         except OSError as error:
             raise self._disk_error(error) from error
         reach("relay.before_publish")
-        self._log.publish(head, entries, statements)
+        self._log.publish(head, self._walker.binlog_state, entries, statements)
 
     def close(self) -> None:
         if self._open is not None:
@@ -383,6 +383,7 @@ class Appender:
             by_gtid=self._by_gtid,
             prepared=self._log.index_of(last).prepared() if last is not None else {},
             lost=frozenset(self._log.require().lost_xids),
+            state=self._log.binlog_state(),
         )
 
     def _write(self) -> None:
@@ -415,7 +416,7 @@ class Appender:
         head = self._log.head()
         last = self._last_segment()
         number = self._log.require().first if last is None else last.number + 1
-        begin = begin_entry(head.position, head.commit_time, self._walker.waiting())
+        begin = begin_entry(head.position, head.commit_time, self._walker.waiting(), self._log.binlog_state())
         try:
             end = self._seal()
             opened = Opened.new(self._directory, number, pack_entry(begin), self._description)
@@ -446,14 +447,7 @@ class Appender:
             return None
         os.fsync(opened.events)
         os.fsync(opened.statements)
-        end = Entry(
-            EntryKind.SEALED,
-            head.offset.byte,
-            head.offset.byte,
-            opened.statements_bytes,
-            head.position,
-            head.commit_time,
-        )
+        end = end_entry(head, opened.statements_bytes, self._log.binlog_state())
         write_at(opened.index, pack_entry(end), opened.index_bytes)
         os.fsync(opened.index)
         return end

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from worker.relay.binlog_state import BinlogState
 from worker.relay.gtid import GtidSet
 
 _MYSQL_NEXT = re.compile(r"GTID_NEXT\s*=\s*'([0-9a-fA-F-]{36}:[^']+)'")
@@ -60,27 +61,26 @@ class KnownMysql:
 
 
 class KnownMariadb:
-    """``read``: the last GTID per domain at the relay log's head; ``executed``: what the server before had written and
-    applied when it was first read (its gtid_binlog_state), "" when not known; ``server_id``: the new server's.
+    """``read``: the last GTID per domain at the relay log's head; ``states``: the last GTID per domain and server that
+    the server before had written and applied when it was first read (its gtid_binlog_state), and that the relay log
+    has, "" for what is not known; ``server_id``: the new server's.
 
     Numbers run per domain: of other servers all that are not above the head's are taken for read.
     """
 
-    def __init__(self, read: str, executed: str, server_id: int) -> None:
+    def __init__(self, read: str, states: Iterable[str], server_id: int) -> None:
         self._heads: dict[str, int] = {}
-        self._latest: dict[tuple[str, str], int] = {}
+        self._state = BinlogState(read)
         self._server_id = str(server_id)
         for part in filter(None, read.split(",")):
-            domain, server, number = part.strip().split("-")
+            domain, _, number = part.strip().split("-")
             self._heads[domain] = int(number)
-            self._latest[domain, server] = int(number)
-        for part in filter(None, executed.split(",")):
-            domain, server, number = part.strip().split("-")
-            self._latest[domain, server] = max(self._latest.get((domain, server), 0), int(number))
+        for state in states:
+            self._state.add_all(state)
 
     def has(self, gtid: str) -> bool:
         domain, server, number = gtid.split("-")
-        known = self._latest.get((domain, server), 0)
+        known = self._state.latest(domain, server)
         if server != self._server_id:
             known = max(known, self._heads.get(domain, 0))
         return int(number) <= known

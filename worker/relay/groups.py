@@ -27,6 +27,7 @@ from worker.binlog.payload import parse_payload
 from worker.binlog.xa import Xid, parse_xa_prepare, xid_of
 from worker.position import RelayOffset, SourcePosition
 from worker.relay import querytext
+from worker.relay.binlog_state import BinlogState
 from worker.relay.commit_time import estimated_time, exact_time
 from worker.relay.gtid import GtidSet
 from worker.relay.kinds import (
@@ -93,7 +94,8 @@ class GroupWalker:
     file and connection any other is believed: restoring a backup at the source writes old ones again.) ``by_gtid``: the
     source leaves out what is known: its lists of GTIDs only add, and on MySQL no GTID may come twice.
     ``prepared``: the XA transactions that wait for their end; None: the walk is for group ends only. ``lost``: names of
-    those whose PREPARE is nowhere; for any other, live, :class:`PrepareUnknown` is raised.
+    those whose PREPARE is nowhere; for any other, live, :class:`PrepareUnknown` is raised. ``state``: the binlog state
+    at the group end where the walk begins.
     Raises errors.relay.GROUP_BROKEN and EVENT_OVERLAP, errors.decode.MALFORMED_EVENT for an unreadable event, and
     errors.relay.SOURCE_LOG_RESET for what cannot follow.
     """
@@ -110,6 +112,7 @@ class GroupWalker:
         by_gtid: bool = False,
         prepared: dict[Xid, PreparedGroup] | None = None,
         lost: frozenset[str] = frozenset(),
+        state: str = "",
     ) -> None:
         self._source = source
         self._spacing = spacing
@@ -122,6 +125,7 @@ class GroupWalker:
         self.start_pos = self.pos
         self._state = In.BETWEEN
         self._gtids = GtidSet(at.position.gtid_set, known=bool(at.position.gtid_set))
+        self._binlog_state = BinlogState(state)
         self._live = self._unsure = live
         self._by_gtid = by_gtid
         self._prepared = prepared
@@ -163,6 +167,11 @@ class GroupWalker:
     def gtid_set(self) -> GtidSet:
         """What the last group end holds."""
         return self._gtids
+
+    @property
+    def binlog_state(self) -> str:
+        """See worker/relay/binlog_state.py; at the last group end."""
+        return str(self._binlog_state)
 
     def waiting(self) -> tuple[PreparedGroup, ...]:
         """The prepared groups that have not ended."""
@@ -238,8 +247,7 @@ class GroupWalker:
         self._group_start, self._last_mark, self._events = stand.group_start, stand.last_mark, stand.events
         if ended is not None:
             for gtid in passed.gtids:
-                self._gtids.add(gtid)
-                self._last_gtid = gtid
+                self._count(gtid)
             if passed.anonymous:
                 self._gtids.forget()
             self._commit_time = estimated_time(ended.exact_time, ended.timestamp, self.received)
@@ -251,6 +259,12 @@ class GroupWalker:
         if passed.entry_due:
             self.entries.append(self._entry(EntryKind.GROUP_END, self.byte, self.byte, 0))
             self._last_entry = self.byte
+
+    def _count(self, gtid: str) -> None:
+        """Its group has ended."""
+        self._gtids.add(gtid)
+        self._binlog_state.add(gtid)
+        self._last_gtid = gtid
 
     def _behind(self, kind: int, size: int, log_pos: int) -> int:
         """The source byte behind the event: ``log_pos`` is 32 bits wide, files may be larger."""
@@ -398,6 +412,7 @@ class GroupWalker:
         known = self._gtids.beyond(found) if self._live and not self._by_gtid else ""
         if known:
             raise self._reset(SourcePosition(self.file, self.start_pos), f"it begins behind {found}, {known} was there")
+        self._binlog_state.add_all(found)
         if self._gtids.is_known:
             self._gtids.learn(found)  # asked by GTID, a source begins with a file that lies before what is known
         else:
@@ -452,8 +467,7 @@ class GroupWalker:
         if self._anonymous:
             self._gtids.forget()  # without a GTID: until the next file's list the set lacks it
         elif self._gtid:
-            self._gtids.add(self._gtid)
-            self._last_gtid = self._gtid
+            self._count(self._gtid)
         if not alone:
             self._commit_time = estimated_time(self._exact_time, timestamp, self.received)
         self._gtid, self._anonymous, self._exact_time = "", False, 0.0

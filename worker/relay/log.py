@@ -72,6 +72,7 @@ class RelayLog:
         self._log = get_logger(source=source)
         self._segments: list[Segment] = []
         self._head = NOTHING
+        self._state = ""
         self._generation: Generation | None = None
         self._reopened = False
         self._readers: dict[int, int] = {}
@@ -87,7 +88,7 @@ class RelayLog:
         if self._generation is None:
             return
         found = recover(self.directory, self.source, self._generation, self.spacing)
-        self._segments, self._head = found.segments, found.head
+        self._segments, self._head, self._state = found.segments, found.head, found.state
         self._reopened = bool(found.segments)
         if found.cut:
             self._log.info("relay log: torn tail cut", bytes=found.cut, position=str(found.head.position))
@@ -99,6 +100,10 @@ class RelayLog:
     def head(self) -> Head:
         """The published end: always a group end."""
         return self._head
+
+    def binlog_state(self) -> str:
+        """See worker/relay/binlog_state.py, at the head: of what was read, from whichever server."""
+        return self._state
 
     def first(self) -> Head:
         """The oldest group end kept."""
@@ -151,6 +156,7 @@ class RelayLog:
             self._generation = new
             self._segments = []
             self._head = Head(RelayOffset(new.first, FIRST_BYTE), position, 0.0)
+            self._state = ""
             self.changed.notify_all()
         for number in numbers:
             if number < new.first:
@@ -204,12 +210,12 @@ class RelayLog:
 
     # The appender's side.
 
-    def publish(self, head: Head, entries: list[Entry], statements: list[Statement]) -> None:
-        """Let readers see everything up to ``head``, a group end."""
+    def publish(self, head: Head, state: str, entries: list[Entry], statements: list[Statement]) -> None:
+        """Let readers see everything up to ``head``, a group end, where the binlog state is ``state``."""
         with self.changed:
             if entries or statements:
                 self.index_of(self._segments[-1]).extend(entries, statements)
-            self._head = head
+            self._head, self._state = head, state
             self.changed.notify_all()
 
     def seal(self, end: Entry) -> None:

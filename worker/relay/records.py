@@ -44,7 +44,7 @@ class Entry:
     is its group's first byte and ``first_event`` the number of the group's events before ``byte``;
     else they are ``byte`` and 0. SEALED: ``first_event`` is the length of the statements file. ``prepared``: BEGIN: the
     groups that wait for their end there; PREPARED, COMMITTED, FORGOTTEN: the group (COMMITTED: none when it is not in
-    the relay log).
+    the relay log). ``state``: BEGIN, SEALED: see worker/relay/binlog_state.py; "" of earlier versions.
     """
 
     kind: EntryKind
@@ -54,6 +54,7 @@ class Entry:
     position: SourcePosition
     commit_time: float
     prepared: tuple[PreparedGroup, ...] = ()
+    state: str = ""
 
 
 class _Strings:
@@ -99,7 +100,8 @@ def pack_entry(entry: Entry) -> bytes:
         entry.kind, entry.byte, entry.group_start, entry.first_event, entry.commit_time, entry.position.pos
     )
     position = entry.position
-    record = frame(body + _strings(position.file, position.gtid_set, position.server, more=pack_groups(entry.prepared)))
+    strings = _strings(position.file, position.gtid_set, position.server, more=pack_groups(entry.prepared))
+    record = frame(body + strings + (_strings(entry.state) if entry.state else b""))
     if entry.kind is EntryKind.SEALED:
         return record + _SEALED_TRAILER.pack(len(record))
     return record
@@ -111,7 +113,8 @@ def unpack_entry(payload: bytes) -> Entry:
     file, gtid_set, server = (strings.next().decode() for _ in range(3))
     position = SourcePosition(file, pos, gtid_set, server)
     prepared = unpack_groups(strings.next())
-    return Entry(EntryKind(kind), byte, group_start, first_event, position, commit_time, prepared)
+    state = strings.next().decode()
+    return Entry(EntryKind(kind), byte, group_start, first_event, position, commit_time, prepared, state)
 
 
 def sealed_entry(data: bytes) -> Entry | None:

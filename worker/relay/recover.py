@@ -22,11 +22,12 @@ from worker.relay.files import (
 )
 from worker.relay.generation import Generation
 from worker.relay.model import Head
-from worker.relay.records import Entry, EntryKind
+from worker.relay.records import Entry
 from worker.relay.segment import (
     Scanned,
     Segment,
     begin_entry,
+    end_entry,
     head_at,
     read_begin,
     read_sealed,
@@ -37,10 +38,12 @@ from worker.relay.segment import (
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a directory holds. ``cut``: bytes of a torn tail that were removed."""
+    """What a directory holds. ``state``: the binlog state at ``head``. ``cut``: bytes of a torn tail that were
+    removed."""
 
     segments: list[Segment]
     head: Head
+    state: str
     cut: int
 
 
@@ -48,19 +51,20 @@ def recover(directory: Path, source: str, generation: Generation, spacing: int) 
     """Bring the directory to a whole state and say what it holds. Raises OSError."""
     segments: list[Segment] = []
     head = Head(RelayOffset(generation.first, FIRST_BYTE), generation.begin, 0.0)
+    state = ""
     number = generation.first
     cut = 0
     while sealed := _sealed(directory, source, number, generation, spacing):
         begin, end = sealed
         segments.append(Segment(number, begin, end))
-        head = head_at(number, end)
+        head, state = head_at(number, end), end.state
         number += 1
     begin = _begin(directory, number, generation)
     found = scan(directory, source, number, begin, spacing) if begin else None
     if begin and found:
         cut += _cut(directory, number, found)
         segments.append(Segment(number, begin, None, found.index))
-        head = found.head
+        head, state = found.head, found.state
         number += 1
     for other in segment_numbers(directory):
         # Below: a purge that was cut short. Above: behind what had to be cut.
@@ -68,7 +72,7 @@ def recover(directory: Path, source: str, generation: Generation, spacing: int) 
             cut += _size(relay_path(directory, other)) if other >= number else 0
             remove_segment(directory, other)
     sync_directory(directory)
-    return Recovered(segments, head, cut)
+    return Recovered(segments, head, state, cut)
 
 
 def _begin(directory: Path, number: int, generation: Generation) -> Entry | None:
@@ -105,15 +109,9 @@ def _sealed(
 def _seal(directory: Path, number: int, head: Head, found: Scanned) -> Entry:
     """Write a scanned segment's index as that of a sealed one."""
     write_index(directory, number, found.index, None)
-    end = sealed_entry_of(directory, number, head)
+    end = end_entry(head, _size(statements_path(directory, number)), found.state)
     write_index(directory, number, found.index, end)
     return end
-
-
-def sealed_entry_of(directory: Path, number: int, head: Head) -> Entry:
-    """The SEALED entry for a segment that ends at ``head`` and whose statements are written."""
-    length = _size(statements_path(directory, number))
-    return Entry(EntryKind.SEALED, head.offset.byte, head.offset.byte, length, head.position, head.commit_time)
 
 
 def _cut(directory: Path, number: int, found: Scanned) -> int:

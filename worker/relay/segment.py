@@ -113,8 +113,16 @@ class Segment:
     index: Index | None = None
 
 
-def begin_entry(position: SourcePosition, commit_time: float, prepared: tuple[PreparedGroup, ...] = ()) -> Entry:
-    return Entry(EntryKind.BEGIN, FIRST_BYTE, FIRST_BYTE, 0, position, commit_time, prepared)
+def begin_entry(
+    position: SourcePosition, commit_time: float, prepared: tuple[PreparedGroup, ...] = (), state: str = ""
+) -> Entry:
+    return Entry(EntryKind.BEGIN, FIRST_BYTE, FIRST_BYTE, 0, position, commit_time, prepared, state)
+
+
+def end_entry(head: Head, statements_bytes: int, state: str) -> Entry:
+    """The SEALED entry of a segment that ends at ``head``."""
+    byte = head.offset.byte
+    return Entry(EntryKind.SEALED, byte, byte, statements_bytes, head.position, head.commit_time, state=state)
 
 
 def head_at(segment: int, entry: Entry) -> Head:
@@ -201,10 +209,11 @@ def events(data: memoryview, at: int) -> Iterator[tuple[EventHeader, memoryview]
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What a segment holds up to its last whole group: ``head`` is that group's end."""
+    """What a segment holds up to its last whole group: ``head`` is that group's end, ``state`` the binlog state."""
 
     head: Head
     index: Index
+    state: str
 
 
 def scan(directory: Path, source: str, number: int, begin: Entry, spacing: int = SPACING) -> Scanned | None:
@@ -224,12 +233,14 @@ def scan(directory: Path, source: str, number: int, begin: Entry, spacing: int =
     if walker is None:
         return None
     entries, statements = walker.drain()
-    return Scanned(walker.end, Index([begin, *entries], statements))
+    return Scanned(walker.end, Index([begin, *entries], statements), walker.binlog_state)
 
 
 def _walk(data: memoryview, source: str, number: int, begin: Entry, spacing: int) -> GroupWalker | None:
     prepared = {group.xid: group for group in begin.prepared}
-    walker = GroupWalker(source, head_at(number, begin), checksum=False, spacing=spacing, prepared=prepared)
+    walker = GroupWalker(
+        source, head_at(number, begin), checksum=False, spacing=spacing, prepared=prepared, state=begin.state
+    )
     if bytes(data[:FIRST_BYTE]) != MAGIC:
         return None
     try:

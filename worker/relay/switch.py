@@ -55,7 +55,7 @@ def prove(log: RelayLog, lowest: SourcePosition | None, endpoint: Endpoint) -> P
     if position is None or not (position.file or position.gtid_set):
         return Proof("", same=False, text="nothing was read yet")
     server = position.server or (generation.server if generation is not None else "")
-    executed = generation.parts[-1].executed if generation is not None else ""
+    states = (generation.parts[-1].executed if generation is not None else "", log.binlog_state())
     session = connect(endpoint, Side.SOURCE, name=log.source, read_timeout=_ANSWER_SECONDS)
     with session, coding(endpoint, Side.SOURCE, log.source):
         info = server_info(session)
@@ -64,7 +64,7 @@ def prove(log: RelayLog, lowest: SourcePosition | None, endpoint: Endpoint) -> P
         if server in ("", state.server) and position.file:
             asked.check_same()
             return Proof(server, same=True, text=f"it is the same server, {state.server}")
-        asked.check_other(executed)
+        asked.check_other(states)
     return Proof(
         server, same=False, text=f"{state.server} has executed all that was read from {server}, and goes on by GTID"
     )
@@ -97,7 +97,7 @@ class _Asked:
         if missing:
             raise self._other(f"the event that was read up to {position.file}:{missing[0]} is not there")
 
-    def check_other(self, executed: str) -> None:
+    def check_other(self, states: tuple[str, str]) -> None:
         state, position = self.state, self.position
         if not (state.gtids and position.gtid_set):
             raise self._unproven(
@@ -106,11 +106,16 @@ class _Asked:
             )
         check_goes_on(self.log.source, state, position.gtid_set, position)
         known: Known = (
-            KnownMariadb(position.gtid_set, executed, self.info.server_id)
+            KnownMariadb(position.gtid_set, states, self.info.server_id)
             if self.info.is_mariadb
             else KnownMysql(position.gtid_set, self.before)
         )
         found = self._errant(known)
+        if found is not None and self.info.is_mariadb and not any(states):
+            raise self._unproven(
+                f"it wrote {found.gtid} itself, before {found.behind}, and there is no relay log here that tells "
+                "whether that was read; a worker that has read the server before can tell (transfer-source)"
+            )
         if found is not None:
             raise errors.relay.SWITCH_ERRANT(
                 source=self.log.source,

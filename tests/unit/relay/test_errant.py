@@ -23,7 +23,7 @@ def test_mysql() -> None:
 
 
 def test_mariadb() -> None:
-    known = KnownMariadb("0-1-100,7-1-5", "0-1-90,0-2-40", 2)
+    known = KnownMariadb("0-1-100,7-1-5", ("0-1-90", "0-2-40"), 2)
     order = ["0-1-99", "0-1-100"]
     assert errant(order, known) is None
     assert errant([*order, "0-2-101"], known) is None
@@ -34,7 +34,7 @@ def test_mariadb() -> None:
     assert errant(["7-2-6", *order, "7-1-5"], known) == Errant("7-2-6", "7-1-5")
     assert known.has_all("0-1-100,0-2-40") and not known.has_all("0-1-100,0-2-41")
     assert known.has_all("0-3-50"), "a third server's came to both"
-    unknown = KnownMariadb("0-1-100", "", 2)
+    unknown = KnownMariadb("0-1-100", ("", ""), 2)
     assert not unknown.has_all("0-2-40"), "nobody can say when it wrote that"
 
 

@@ -20,8 +20,10 @@ from tests.support.binlog import split
 from tests.support.made_source import MadeSource
 from tests.unit.relay.rig import SPACING, START, Rig, bytes_of
 from worker.binlog.events import EventType
+from worker.binlog.gtids import parse_gtid
 from worker.position import RelayOffset, SourcePosition
 from worker.relay import appender, files
+from worker.relay.binlog_state import BinlogState
 from worker.relay.files import index_path, relay_path, segment_numbers, statements_path
 from worker.relay.log import RelayLog
 from worker.relay.model import AtHead, AtStatement, BlockData, ReachedUntil, Statement, SubscriptionItem
@@ -59,7 +61,7 @@ STEPS = st.lists(
     st.one_of(
         st.builds(
             Grow,
-            st.sampled_from(["rows", "rows", "rows", "ddl", "rotate", "crash", "crash inside"]),
+            st.sampled_from(["rows", "rows", "rows", "ddl", "rotate", "crash", "crash inside", "other server"]),
             st.lists(st.integers(0, 400), min_size=1, max_size=6),
         ),
         st.builds(Fetch, st.integers(1, 30), st.integers(1, 9)),
@@ -78,8 +80,20 @@ def grow(source: MadeSource, step: Grow) -> None:
             source.statement(b"ALTER TABLE t FORCE" + bytes(step.sizes[0] % 50))
         case "rotate":
             source.rotate()
+        case "other server":
+            source.writer = step.sizes[0] % 3 + 1
+            source.transaction(*step.sizes)
         case _:
             source.crash(inside_group=step.what == "crash inside")
+
+
+def state_of(served: bytes) -> str:
+    """The last number of each server."""
+    state = BinlogState()
+    for made in split(served):
+        if made[4] == EventType.MARIADB_GTID:
+            state.add(parse_gtid(made, checksum=False).text)
+    return str(state)
 
 
 def tear(rig: Rig, step: Tear) -> None:
@@ -93,6 +107,32 @@ def tear(rig: Rig, step: Tear) -> None:
             os.truncate(path, int(path.stat().st_size * step.share))
             with path.open("ab") as file:
                 file.write(step.garbage)
+
+
+def test_from_whom_it_was_read_outlives_the_segments(rig: Rig) -> None:
+    """MariaDB's GTID sets name one server of a domain; all of them are known at every end, whatever was purged."""
+    source = rig.source
+    for writer in (7, 1, 8, 1):
+        source.writer = writer
+        for _ in range(6):
+            source.transaction(200, 200)
+    rig.fetch()
+    assert len(rig.log.segments()) > 4
+    known = "0-1-24,0-7-6,0-8-18"
+    assert rig.log.binlog_state() == known
+    rig.log.drop_before(rig.log.segments()[-1].number)
+    rig.reopen()
+    assert len(rig.log.segments()) == 1 and rig.log.binlog_state() == known
+    # Closed, with nothing behind it yet: as when the next server is about to send.
+    rig.fetch_by_gtid(source, "b")
+    source.writer = 9
+    source.transaction(10)
+    rig.disconnect()
+    rig.fetch()
+    rig.reopen()
+    assert rig.log.binlog_state() == f"{known},0-9-25"
+    rig.log.begin(START)
+    assert rig.log.binlog_state() == ""
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -121,9 +161,11 @@ def test_what_is_served_is_what_was_committed_once_and_in_order(
                     tear(rig, step)
                     rig.reopen()
                     assert source.committed().startswith(bytes_of(rig.served()))
+            assert rig.log.binlog_state() == state_of(bytes_of(rig.served()))
         rig.disconnect()
         rig.fetch()
         assert bytes_of(rig.served()) == source.committed()
+        assert rig.log.binlog_state() == state_of(source.committed())
         # A relay offset that was published once means the same place for ever, whatever was torn since.
         relay_id = rig.log.require().relay_id
         for offset, position in seen.items():
