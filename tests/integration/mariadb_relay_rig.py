@@ -135,8 +135,3 @@ class Writer:
                 cursor.execute("INSERT INTO t (v) VALUES (REPEAT('w', 3000)), (REPEAT('v', 2000))")
                 self.done += 1
         connection.close()
-
-
-def dump_threads(server: MariaDB) -> list[int]:
-    rows = server.query("SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump'")
-    return [cast("int", row[0]) for row in rows]

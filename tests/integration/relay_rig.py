@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -189,11 +188,6 @@ def failed_with(relay: Relay, spec: ErrorSpec) -> ShardmergeError:
         return error if error is not None and error.spec is spec else None
 
     return until(look, f"the relay's error is {spec.name}")
-
-
-def dump_threads(server: Database) -> list[int]:
-    rows = server.query("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'")
-    return [cast("int", row[0]) for row in rows]
 
 
 def create_table(server: Database) -> None:

@@ -83,16 +83,12 @@ def codes(answer: Answer) -> list[int]:
     return [int(cast("Json", one["error"])["code"]) if one.get("error") else 0 for one in sources]
 
 
-def dumps_of(server: Database, user: str) -> set[object]:
-    """The ids of the connections by which it reads the binlog."""
-    listed = "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%' AND user = "
-    return {row[0] for row in server.query(f"{listed}'{user}'")}
-
-
-def kill(server: Database, connection: object) -> None:
-    """One that may be gone by itself."""
-    with suppress(pymysql.MySQLError):
-        server.execute(f"KILL {connection}")
+def kill_all_of(server: Database, user: str) -> None:
+    """Its connections, which may be gone by themselves."""
+    for thread in server.threads():
+        if thread.user == user:
+            with suppress(pymysql.MySQLError):
+                server.execute(f"KILL {thread.id}")
 
 
 def given_over(replicated: Replicated, moment: str = "") -> Daemon:

@@ -123,7 +123,7 @@ def test_taking_over_waits_for_a_commit_under_way(
     taking = threading.Thread(target=lambda: _take_over(target, 6))
     taking.start()
     until(
-        lambda: [row for row in target.query("SHOW PROCESSLIST") if "UPDATE" in str(row[7]) and "epoch" in str(row[7])],
+        lambda: any("UPDATE" in thread.statement and "epoch" in thread.statement for thread in target.threads()),
         "the take-over waits for the lock",
     )
     (tmp_path / "lane0.before_commit.hold").unlink()

@@ -14,7 +14,6 @@ from tests.integration.relay_rig import (
     Writer,
     caught_up,
     create_table,
-    dump_threads,
     end_of,
     executed,
     failed_with,
@@ -153,7 +152,7 @@ def test_cut_connections_behind_a_switch_lose_and_repeat_nothing(servers: Server
     with Writer(new) as writer:
         killed: set[int] = set()
         for number in range(6):
-            [thread] = until(lambda: [at for at in dump_threads(new) if at not in killed], "a new dump")
+            [thread] = until(lambda: [at for at in new.dump_threads() if at not in killed], "a new dump")
             done = writer.done
             until(lambda done=done: writer.done > done + 20, "the writer goes on")
             new.execute(f"KILL {thread}")

@@ -20,7 +20,6 @@ from tests.integration.mariadb_relay_rig import (
     Writer,
     assert_same,
     caught_up,
-    dump_threads,
     failed_with,
     make_relay,
     open_relay,
@@ -48,7 +47,7 @@ def test_cut_connections_lose_and_repeat_nothing(source: MariaDB, make_relay: Ma
     with Writer(source) as writer:
         killed: set[int] = set()
         for _ in range(6):
-            [thread] = until(lambda: [at for at in dump_threads(source) if at not in killed], "a new dump")
+            [thread] = until(lambda: [at for at in source.dump_threads() if at not in killed], "a new dump")
             done = writer.done
             source.execute(f"KILL {thread}")
             killed.add(thread)
@@ -88,7 +87,7 @@ def test_a_relay_killed_at_any_time_goes_on_where_it_was(
         for _ in range(5):
             process = spawn.Process(target=_copy_until_killed, args=(source.port, tmp_path / "relay"))
             process.start()
-            until(lambda: dump_threads(source), "the relay copies")
+            until(lambda: source.dump_threads(), "the relay copies")
             done = writer.done
             until(lambda done=done: writer.done > done + 50, "the writer goes on")
             process.kill()
@@ -129,7 +128,7 @@ def test_a_subscriber_learns_that_the_relay_stopped_and_start_mends_it(source: M
     items = relay.subscribe(start, None, None, StopSignal())
     assert isinstance(next(items), AtHead)
     source.execute("ALTER USER u@'%' ACCOUNT LOCK")
-    source.execute(*[f"KILL {thread}" for thread in dump_threads(source)])
+    source.execute(*[f"KILL {thread}" for thread in source.dump_threads()])
     with pytest.raises(ShardmergeError) as caught:
         list(items)
     assert caught.value.spec is errors.relay.ACCESS_DENIED

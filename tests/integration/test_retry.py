@@ -193,9 +193,11 @@ def test_a_deadlock(rig: LaneRig) -> None:
 
 
 def _kill_connections(target: Database) -> None:
-    for (number,) in target.query(f"SELECT id FROM information_schema.processlist WHERE user = '{USER}'"):
+    for thread in target.threads():
+        if thread.user != USER:
+            continue
         try:
-            target.execute(f"KILL {number}")
+            target.execute(f"KILL {thread.id}")
         except pymysql.MySQLError as error:
             assert error.args[0] == ER.NO_SUCH_THREAD, error  # it ended by itself
 

@@ -19,7 +19,6 @@ from tests.integration.relay_rig import (
     Servers,
     caught_up,
     create_table,
-    dump_threads,
     failed_with,
     gtids,
     insert,
@@ -131,8 +130,8 @@ def test_relays_that_would_choose_the_same_id_choose_different_ones_and_both_go_
     create_table(server)
     workers = [make_worker(f"w{number}", f"s{number}") for number in (1, 2)]
     relays = [worker.copy(server, tmp_path / worker.source) for worker in workers]
-    until(lambda: len(dump_threads(server)) == 2, "both dump")
-    dumps = dump_threads(server)
+    until(lambda: len(server.dump_threads()) == 2, "both dump")
+    dumps = server.dump_threads()
     found = held(client)
     assert sorted(found) == [FIRST, FIRST + 1]
     assert sorted(map(holder, found.values())) == [("w1", "s1"), ("w2", "s2")]
@@ -140,14 +139,14 @@ def test_relays_that_would_choose_the_same_id_choose_different_ones_and_both_go_
     for relay in relays:
         copies_all(relay, server)
         assert relay.status().error is None
-    assert dump_threads(server) == dumps, "neither has ended the other"
+    assert server.dump_threads() == dumps, "neither has ended the other"
     # A connection that is lost is made again with the same id, though a lower one is free now.
     upper = next(worker for worker in workers if holder(found[FIRST + 1])[0] == worker.registration.name)
     lower = next(worker for worker in workers if worker is not upper)
     lower.stop()
     assert list(held(client)) == [FIRST + 1]
-    until(lambda: len(dump_threads(server)) == 1, "the server has noticed")
-    server.execute(*[f"KILL {thread}" for thread in dump_threads(server)])
+    until(lambda: len(server.dump_threads()) == 1, "the server has noticed")
+    server.execute(*[f"KILL {thread}" for thread in server.dump_threads()])
     insert(server, 5)
     assert upper.relay is not None
     copies_all(upper.relay, server)
@@ -164,7 +163,7 @@ def test_a_given_id_that_another_source_has_stops_the_relay_and_names_who_has_it
     first, second = make_worker("w1", "s1", given=GIVEN), make_worker("w2", "s2", given=GIVEN)
     has = first.copy(server, tmp_path / "s1")
     copies_all(has, server)
-    dumps = dump_threads(server)
+    dumps = server.dump_threads()
     wants = second.copy(server, tmp_path / "s2")
     waits = failed_with(wants, errors.relay.SERVER_ID_STILL_HELD)
     assert waits.spec.retryable
@@ -174,7 +173,7 @@ def test_a_given_id_that_another_source_has_stops_the_relay_and_names_who_has_it
     assert not error.spec.retryable
     assert all(part in error.message for part in ("source s2", str(GIVEN), "worker w1", "source s1"))
     assert "operate-source stop" in error.workaround
-    assert dump_threads(server) == dumps, "the other one's was not ended"
+    assert server.dump_threads() == dumps, "the other one's was not ended"
     first.stop()
     wants.start()
     insert(server, 5)
@@ -216,7 +215,7 @@ def test_the_id_of_a_killed_worker_is_free_after_its_lease(
     )
     process.start()
     try:
-        until(lambda: GIVEN in held(client) and dump_threads(server), "it dumps")
+        until(lambda: GIVEN in held(client) and server.dump_threads(), "it dumps")
     finally:
         process.kill()
         process.join()
@@ -254,11 +253,11 @@ def test_after_the_lease_was_lost_the_id_is_held_again_before_the_next_dump(
     assert record.lease != before.lease
 
     lose()
-    dumps = dump_threads(server)
+    dumps = server.dump_threads()
     server.execute(*[f"KILL {thread}" for thread in dumps])
     insert(server, 5)
     failed_with(relay, errors.worker.LEASE_LOST)
-    until(lambda: not dump_threads(server), "no dump is there without a lease")
+    until(lambda: not server.dump_threads(), "no dump is there without a lease")
     worker.registration.register()
     copies_all(relay, server)
     assert list(held(client)) == [server_id]

@@ -67,8 +67,11 @@ def busy(source: Database, threads: int) -> Generator[None]:
     sleepers = [threading.Thread(target=sleep, args=(connection,)) for connection in connections]
     for sleeper in sleepers:
         sleeper.start()
-    asleep = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'SELECT SLEEP(%'"
-    until(lambda: source.query(asleep) == [(threads,)], "they run", 60)
+
+    def asleep() -> int:
+        return sum(thread.statement.startswith("SELECT SLEEP(") for thread in source.threads())
+
+    until(lambda: asleep() == threads, "they run", 60)
     try:
         yield
     finally:

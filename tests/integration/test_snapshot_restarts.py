@@ -191,8 +191,7 @@ def test_a_stop_is_obeyed_while_somebody_holds_the_table(source: Database, targe
                 cursor.execute("LOCK TABLES shard_1.t_1 WRITE")
             run = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
             run.start()
-            waits = "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%'"
-            until(lambda: bool(source.query(waits)), "the planner waits for the table")
+            until(lambda: source.waits_for_a_table(), "the planner waits for the table")
             stop.set()
             run.join(30)
             assert outcome == [Stopped()]
@@ -207,8 +206,8 @@ def test_lost_connections_are_made_anew(source: Database, target: Database, tmp_
     hooks = Hooks(tmp_path / "hooks")
     with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
         with held_at("snapshot.before_commit", rig, hooks) as outcome:
-            mine = "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND COMMAND = 'Sleep'"
-            for (number,) in target.query(mine):
-                target.execute(f"KILL {number}")
+            for thread in target.threads():
+                if thread.command == "Sleep":
+                    target.execute(f"KILL {thread.id}")
         assert outcome == [Finished()]
     assert_merged(source, target, shards)

@@ -136,10 +136,7 @@ def test_a_stop_cuts_off_the_wait_for_a_frozen_server(source: Database) -> None:
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
-    until(
-        lambda: bool(source.query("SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE = 'User sleep'")),
-        "the server is asked",
-    )
+    until(lambda: any(thread.state == "User sleep" for thread in source.threads()), "the server is asked")
     source.signal(signal.SIGSTOP)
     try:
         stop.set()
@@ -169,8 +166,7 @@ def test_a_stop_is_obeyed_while_the_source_is_frozen_under_the_planner(
                 cursor.execute("LOCK TABLES shard.t WRITE")
             run = threading.Thread(target=lambda: outcome.append(unit.run(stop)), daemon=True)
             run.start()
-            waits = "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%'"
-            until(lambda: bool(source.query(waits)), "the planner waits for the table")
+            until(lambda: source.waits_for_a_table(), "the planner waits for the table")
             source.signal(signal.SIGSTOP)
             since = time.monotonic()
             stop.set()

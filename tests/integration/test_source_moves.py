@@ -11,7 +11,7 @@ from tests.integration.replicated_rig import (
     Replicated,
     codes,
     given_over,
-    kill,
+    kill_all_of,
     module_replicated,
     replicated,
 )
@@ -82,9 +82,7 @@ def test_another_login_in_the_middle_of_a_snapshot(replicated: Replicated) -> No
     with _begin(replicated, "login", "watermark", moment) as writer:
         writer.go_on()
         source.execute("ALTER USER copier@'%' IDENTIFIED BY 'second'")
-        listed = "SELECT id FROM information_schema.processlist WHERE user = 'copier'"
-        for (thread,) in source.query(listed):
-            kill(source, thread)
+        kill_all_of(source, "copier")
         wrong = replicated.update(source_yaml(SOURCE, source, "copier", "first"), "--dry-run")
         assert wrong.code == 0, "nothing changes by what is stored"
         refused = replicated.update(source_yaml(SOURCE, source, "copier", "third"))

@@ -10,9 +10,8 @@ from tests.integration.replicated_rig import (
     SOURCE,
     Replicated,
     codes,
-    dumps_of,
     given_over,
-    kill,
+    kill_all_of,
     module_replicated,
     replicated,
 )
@@ -36,7 +35,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
     cluster.wait_replicating("live")
     with Writer(shards, seed=51) as writer:
         writer.go_on()
-        dumps = until(lambda: dumps_of(source, "dm"), "the relay comes as the new user", 60)
+        dumps = set(until(lambda: source.dump_threads("dm"), "the relay comes as the new user", 60))
         # Another password: the one before no longer lets anybody in.
         source.execute("ALTER USER dm@'%' IDENTIFIED BY 'second'")
         wrong = replicated.update(source_yaml(SOURCE, source, "dm", "third"))
@@ -47,9 +46,8 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         assert "second" not in right.text
         cluster.wait_replicating("live", 120)
         # Everybody came anew, and whoever comes again comes with the new one.
-        until(lambda: dumps_of(source, "dm") - dumps, "the relay comes with the new password", 60)
-        for (thread,) in source.query("SELECT id FROM information_schema.processlist WHERE user = 'dm'"):
-            kill(source, thread)
+        until(lambda: set(source.dump_threads("dm")) - dumps, "the relay comes with the new password", 60)
+        kill_all_of(source, "dm")
         head = replicated.relay()["relayBinlog"]
         writer.go_on()
         until(lambda: replicated.relay()["relayBinlog"] != head, "the relay log grows")

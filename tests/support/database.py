@@ -6,13 +6,23 @@ import shutil
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import pymysql
 from pymysql.connections import Connection
 
 from tests.support.ports import free_port
 from tests.support.server import Server
+
+
+class Thread(NamedTuple):
+    """A connection at a server: its ``id`` there, whose it is, and what it does."""
+
+    id: int
+    user: str
+    command: str
+    state: str
+    statement: str
 
 
 class Database(Server):
@@ -136,6 +146,39 @@ class Database(Server):
                 return list(cursor.fetchall())
         finally:
             connection.close()
+
+    def threads(self) -> list[Thread]:
+        """All connections but the one that asks.
+
+        MySQL's information_schema.processlist fails (3854) while anybody's statement has a character that utf8mb3 has
+        not; SHOW PROCESSLIST does not.
+        """
+        connection = self.connect()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT CONNECTION_ID()")
+                [(own,)] = cursor.fetchall()
+                cursor.execute("SHOW FULL PROCESSLIST")
+                # Id, User, Host, db, Command, Time, State, Info, …
+                found = [
+                    Thread(int(row[0]), str(row[1]), str(row[4]), str(row[6] or ""), str(row[7] or ""))
+                    for row in cursor.fetchall()
+                ]
+            return [thread for thread in found if thread.id != own]
+        finally:
+            connection.close()
+
+    def dump_threads(self, user: str = "") -> list[int]:
+        """The ids of the connections that are sent the binlog; of ``user``'s alone, if given."""
+        return [
+            thread.id
+            for thread in self.threads()
+            if thread.command.startswith("Binlog Dump") and user in ("", thread.user)
+        ]
+
+    def waits_for_a_table(self) -> bool:
+        """Whether anybody does, for its metadata lock."""
+        return any("metadata lock" in thread.state for thread in self.threads())
 
     def binlog_end(self) -> tuple[str, int]:
         """File name and position where the binlog ends now."""
