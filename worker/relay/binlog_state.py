@@ -7,9 +7,7 @@ MariaDB Knowledge Base, "Global Transaction ID" ("gtid_binlog_state").
 
 from __future__ import annotations
 
-import re
-
-_GTID = re.compile(r"(\d+)-(\d+)-(\d+)")
+from worker.relay.gtid import MARIADB
 
 
 class BinlogState:
@@ -26,7 +24,7 @@ class BinlogState:
         self.add_all(text)
 
     def add(self, gtid: str) -> None:
-        found = _GTID.fullmatch(gtid)
+        found = MARIADB.fullmatch(gtid)
         if found is None:
             return
         domain, server, number = found.groups()

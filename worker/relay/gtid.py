@@ -9,7 +9,7 @@ from itertools import pairwise
 from worker.binlog.gtids import SetPart
 from worker.relay.stretch import Free
 
-_MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
+MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
 _MYSQL = re.compile(r"([0-9a-fA-F-]{36})((?::(?:\d+(?:-\d+)?|[a-z_][a-z0-9_]{0,31}))+)")
 
 _Source = tuple[str, str]
@@ -41,7 +41,7 @@ class GtidSet:
     def add(self, text: str) -> None:
         """Add one GTID, or one server's part of a MySQL set."""
         self._text = None
-        mariadb = _MARIADB.fullmatch(text)
+        mariadb = MARIADB.fullmatch(text)
         if mariadb is not None:
             domain, server, number = mariadb.groups()
             self._domains[domain] = (server, int(number))
@@ -63,7 +63,7 @@ class GtidSet:
     def learn(self, text: str) -> None:
         """What a file's list of GTIDs says was written before it: a set that holds more stays as it is."""
         for part in filter(None, text.replace("\n", "").split(",")):
-            mariadb = _MARIADB.fullmatch(part)
+            mariadb = MARIADB.fullmatch(part)
             if mariadb is None:
                 self.add(part)
                 continue
@@ -79,7 +79,7 @@ class GtidSet:
         MariaDB: the last GTID of the same domain and server, when its number is not lower (other servers of a domain
         may be behind, unless gtid_strict_mode is on). MySQL: the GTID itself, when the set has it.
         """
-        mariadb = _MARIADB.fullmatch(text)
+        mariadb = MARIADB.fullmatch(text)
         if mariadb is not None:
             domain, server, number = mariadb.groups()
             latest = self._latest.get((domain, server), 0)
@@ -110,7 +110,7 @@ class GtidSet:
         A domain that the list does not name was removed from it on purpose (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
         """
         for part in filter(None, text.split(",")):
-            mariadb = _MARIADB.fullmatch(part)
+            mariadb = MARIADB.fullmatch(part)
             if mariadb is not None:
                 domain, server, number = mariadb.groups()
                 latest = self._latest.get((domain, server), 0)

@@ -111,20 +111,21 @@ class _Asked:
             else KnownMysql(position.gtid_set, self.before)
         )
         found = self._errant(known)
-        if found is not None and self.info.is_mariadb and not any(states):
+        if found is None:
+            return
+        if self.info.is_mariadb and not any(states):
             raise self._unproven(
                 f"it wrote {found.gtid} itself, before {found.behind}, and there is no relay log here that tells "
                 "whether that was read; a worker that has read the server before can tell (transfer-source)"
             )
-        if found is not None:
-            raise errors.relay.SWITCH_ERRANT(
-                source=self.log.source,
-                host=self.endpoint.host,
-                port=self.endpoint.port,
-                errant=found.gtid,
-                before=self.before or "the server before",
-                behind=found.behind,
-            )
+        raise errors.relay.SWITCH_ERRANT(
+            source=self.log.source,
+            host=self.endpoint.host,
+            port=self.endpoint.port,
+            errant=found.gtid,
+            before=self.before or "the server before",
+            behind=found.behind,
+        )
 
     def _errant(self, known: Known) -> Errant | None:
         files = [text_of(row[0]) for row in rows(self.session, "SHOW BINARY LOGS")]
