@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-import pymysql
 import pytest
 
 from tests.integration.relay_rig import Servers
@@ -81,14 +79,6 @@ def replicated(module_replicated: Replicated, watch_logs: Callable[[Path], None]
 def codes(answer: Answer) -> list[int]:
     sources = cast("list[Json]", answer.json["sources"])
     return [int(cast("Json", one["error"])["code"]) if one.get("error") else 0 for one in sources]
-
-
-def kill_all_of(server: Database, user: str) -> None:
-    """Its connections, which may be gone by themselves."""
-    for thread in server.threads():
-        if thread.user == user:
-            with suppress(pymysql.MySQLError):
-                server.execute(f"KILL {thread.id}")
 
 
 def given_over(replicated: Replicated, moment: str = "") -> Daemon:

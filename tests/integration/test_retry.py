@@ -174,7 +174,7 @@ def test_a_deadlock(rig: LaneRig) -> None:
         "CREATE TABLE shard_1.heavy (id BIGINT PRIMARY KEY, v VARCHAR(100))",
     )
     session = rig.target.connect()
-    _kill_connections(rig.target)  # the time-out is of the sessions that are made from now on
+    rig.target.kill_threads(USER)  # the time-out is of the sessions that are made from now on
     try:
         _change(rig, 31)
         run.until_synced()
@@ -192,21 +192,11 @@ def test_a_deadlock(rig: LaneRig) -> None:
         rig.target.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
 
 
-def _kill_connections(target: Database) -> None:
-    for thread in target.threads():
-        if thread.user != USER:
-            continue
-        try:
-            target.execute(f"KILL {thread.id}")
-        except pymysql.MySQLError as error:
-            assert error.args[0] == ER.NO_SUCH_THREAD, error  # it ended by itself
-
-
 def test_a_connection_that_is_killed(rig: LaneRig) -> None:
     """2006 and 2013 of the client, 1927 of MariaDB: in the middle of a transaction, which leaves nothing."""
     run = _begin(rig)
     rig.target.execute("SET GLOBAL innodb_lock_wait_timeout = 600")
-    _kill_connections(rig.target)
+    rig.target.kill_threads(USER)
     try:
         _change(rig, 31)
         run.until_synced()
@@ -214,7 +204,7 @@ def test_a_connection_that_is_killed(rig: LaneRig) -> None:
             _run(other, "SELECT * FROM shard_1.t FOR UPDATE")
             _change(rig, 51)
             until(lambda: _lock_waits(rig.target), "a lane waits for a row")
-            _kill_connections(rig.target)
+            rig.target.kill_threads(USER)
             _retried(run, errors.replicate.TARGET_LOST, {0, 1317, 1927, 2006, 2013}, attempt=2)
         _finish(rig, run)
     finally:
@@ -244,7 +234,7 @@ def test_no_connection_left(rig: LaneRig) -> None:
     taken: list[Connection] = []
     try:
         admin = rig.target.connect()
-        _kill_connections(rig.target)
+        rig.target.kill_threads(USER)
         until(lambda: _take_all(rig.target, taken), "all connections are taken")
         _change(rig, 51)
         _retried(run, errors.replicate.TARGET_BUSY, {ER.CON_COUNT_ERROR})
@@ -275,7 +265,7 @@ def test_a_target_that_has_become_a_replica(rig: LaneRig, variable: str, errno: 
     spelt = "tx_read_only" if variable != "read_only" and rig.target.flavor == "mariadb" else variable
     rig.target.execute(f"SET GLOBAL {spelt} = ON")
     try:
-        _kill_connections(rig.target)
+        rig.target.kill_threads(USER)
         _change(rig, 51)
         _retried(run, errors.replicate.TARGET_READ_ONLY, {errno})
     finally:
@@ -283,7 +273,7 @@ def test_a_target_that_has_become_a_replica(rig: LaneRig, variable: str, errno: 
         with admin.cursor() as cursor:
             cursor.execute(f"SET GLOBAL {spelt} = OFF")
         admin.close()
-        _kill_connections(rig.target)
+        rig.target.kill_threads(USER)
     _finish(rig, run)
 
 

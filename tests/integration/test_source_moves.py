@@ -11,7 +11,6 @@ from tests.integration.replicated_rig import (
     Replicated,
     codes,
     given_over,
-    kill_all_of,
     module_replicated,
     replicated,
 )
@@ -82,7 +81,7 @@ def test_another_login_in_the_middle_of_a_snapshot(replicated: Replicated) -> No
     with _begin(replicated, "login", "watermark", moment) as writer:
         writer.go_on()
         source.execute("ALTER USER copier@'%' IDENTIFIED BY 'second'")
-        kill_all_of(source, "copier")
+        source.kill_threads("copier")
         wrong = replicated.update(source_yaml(SOURCE, source, "copier", "first"), "--dry-run")
         assert wrong.code == 0, "nothing changes by what is stored"
         refused = replicated.update(source_yaml(SOURCE, source, "copier", "third"))

@@ -11,7 +11,6 @@ from tests.integration.replicated_rig import (
     Replicated,
     codes,
     given_over,
-    kill_all_of,
     module_replicated,
     replicated,
 )
@@ -47,7 +46,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         cluster.wait_replicating("live", 120)
         # Everybody came anew, and whoever comes again comes with the new one.
         until(lambda: set(source.dump_threads("dm")) - dumps, "the relay comes with the new password", 60)
-        kill_all_of(source, "dm")
+        source.kill_threads("dm")
         head = replicated.relay()["relayBinlog"]
         writer.go_on()
         until(lambda: replicated.relay()["relayBinlog"] != head, "the relay log grows")

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import pymysql
 from pymysql.connections import Connection
+from pymysql.constants import ER
 
 from tests.support.ports import free_port
 from tests.support.server import Server
@@ -148,25 +149,26 @@ class Database(Server):
             connection.close()
 
     def threads(self) -> list[Thread]:
-        """All connections but the one that asks.
+        """All connections, with the one that asks.
 
         MySQL's information_schema.processlist fails (3854) while anybody's statement has a character that utf8mb3 has
         not; SHOW PROCESSLIST does not.
         """
-        connection = self.connect()
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT CONNECTION_ID()")
-                [(own,)] = cursor.fetchall()
-                cursor.execute("SHOW FULL PROCESSLIST")
-                # Id, User, Host, db, Command, Time, State, Info, …
-                found = [
-                    Thread(int(row[0]), str(row[1]), str(row[4]), str(row[6] or ""), str(row[7] or ""))
-                    for row in cursor.fetchall()
-                ]
-            return [thread for thread in found if thread.id != own]
-        finally:
-            connection.close()
+        # Id, User, Host, db, Command, Time, State, Info, …
+        return [
+            Thread(int(str(row[0])), str(row[1]), str(row[4]), str(row[6] or ""), str(row[7] or ""))
+            for row in self.query("SHOW FULL PROCESSLIST")
+        ]
+
+    def kill_threads(self, user: str) -> None:
+        """End the connections of ``user``, which may end by themselves meanwhile."""
+        for thread in self.threads():
+            if thread.user != user:
+                continue
+            try:
+                self.execute(f"KILL {thread.id}")
+            except pymysql.MySQLError as error:
+                assert error.args[0] == ER.NO_SUCH_THREAD, error
 
     def dump_threads(self, user: str = "") -> list[int]:
         """The ids of the connections that are sent the binlog; of ``user``'s alone, if given."""
