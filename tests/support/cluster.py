@@ -147,10 +147,12 @@ class Cluster:
         raise AssertionError(f"no worker is bound to {source}: {members}")
 
     def wait_for_workers(self, workers: Sequence[Daemon], seconds: float = 300.0) -> None:
-        """Until the leader lists all of ``workers`` as alive."""
+        """Until the leader lists all of ``workers`` as alive; AssertionError when one has ended."""
         names = {worker.name for worker in workers}
 
         def all_there() -> bool:
+            for worker in workers:
+                worker.check_alive()
             answer = self.dmctl("list-member", "--worker", check=False)
             members = _objects(answer.json.get("workers"))
             return names <= {str(member["name"]) for member in members if member["stage"] != "offline"}

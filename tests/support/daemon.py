@@ -78,9 +78,13 @@ class Daemon:
     def wait_until_ready(self) -> None:
         until(self._answers, f"{self.name} answers on {self.address} (see {self.log})", 400)
 
-    def _answers(self) -> bool:
+    def check_alive(self) -> None:
+        """AssertionError with the log's last lines when it has ended."""
         if not self.alive:
             raise AssertionError(f"{self.name} ended: {self.last_lines()}")
+
+    def _answers(self) -> bool:
+        self.check_alive()
         host, port = self.address.split(":")
         try:
             socket.create_connection((host, int(port)), timeout=1).close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from proto import hooks
 from proto.config.daemon import parse_worker
 from tests.support.cluster import parse_position
-from tests.support.daemon import to_yaml
+from tests.support.daemon import ROOT, to_yaml
 from tests.support.hooks import Hooks
 from tests.support.judge import PartitionIds
 from tests.support.wait import until
@@ -44,6 +46,20 @@ def test_different_rows_have_different_ids(rows: list[tuple[int, int, int, int]]
 def test_positions_are_ordered_by_file_then_byte() -> None:
     assert parse_position("(mysql-bin.000010, 4)") > parse_position("(mysql-bin.000009, 900)") > (0, 0)
     assert parse_position("") == (0, 0)
+
+
+def test_no_port_is_given_twice_while_its_user_may_still_be_starting() -> None:
+    ask = "from tests.support.ports import free_port; print(*(free_port() for _ in range(200)), flush=True); input()"
+    askers = [
+        subprocess.Popen(
+            [sys.executable, "-c", ask], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    given_to = [(asker.stdout or sys.stdin).readline().split() for asker in askers]  # all of them live until now
+    for asker in askers:
+        asker.communicate("\n", timeout=60)
+    assert len({port for ports in given_to for port in ports}) == 600
 
 
 def test_a_written_configuration_is_read_back() -> None:
