@@ -25,6 +25,8 @@ settings.load_profile("untimed")
 
 KEPT = Path(__file__).resolve().parent / ".run"
 _KEPT_SUFFIXES = frozenset({".log", ".yaml"})
+_LAST_LINES = 8
+_LINE_CHARS = 400
 
 _watched: list[Path] = []
 
@@ -43,8 +45,16 @@ def pytest_runtest_makereport(
             # A full disk: the failure that is reported here matters more than its logs.
             report.sections.append(("logs not kept", str(error)))
         if folder.exists():
-            report.sections.append(("logs kept", str(folder)))
+            report.sections.append(("logs kept", "\n".join((str(folder), *_ends(folder)))))
     return report
+
+
+def _ends(folder: Path) -> Iterator[str]:
+    """The last lines of each log: the machine that a test fails on is often gone with its files."""
+    for path in sorted(folder.rglob("*.log")):
+        yield f"-- {path.relative_to(folder)}"
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        yield from (line[:_LINE_CHARS] for line in lines[-_LAST_LINES:])
 
 
 def _keep(directory: Path, folder: Path) -> None:
