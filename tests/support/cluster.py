@@ -139,12 +139,15 @@ class Cluster:
         self.stop()
 
     def worker_of(self, source: str) -> Daemon:
-        """The worker that ``source`` is bound to now."""
-        members = _objects(self.dmctl("list-member", "--worker").json.get("workers"))
-        for member in members:
-            if member["source"] == source:
-                return next(worker for worker in self.workers if worker.name == member["name"])
-        raise AssertionError(f"no worker is bound to {source}: {members}")
+        """The worker that ``source`` is bound to now; asked until somebody says: a master or etcd may have been killed
+        just before."""
+
+        def bound() -> Daemon | None:
+            members = _objects(self.dmctl("list-member", "--worker", check=False).json.get("workers"))
+            names = [member["name"] for member in members if member["source"] == source]
+            return next((worker for worker in self.workers if worker.name in names), None)
+
+        return until(bound, f"a worker is bound to {source}")
 
     def wait_for_workers(self, workers: Sequence[Daemon], seconds: float = 300.0) -> None:
         """Until the leader lists all of ``workers`` as alive; AssertionError when one has ended."""

@@ -28,7 +28,7 @@ class Hooks:
         """From now on whoever reaches ``moment`` raises proto.hooks.MadeToFail."""
         (self.directory / f"{moment}.fail").touch()
 
-    def reached(self, moment: str, seconds: float = 180.0) -> list[int]:
+    def reached(self, moment: str, seconds: float = 300.0) -> list[int]:
         """Wait until a process stands at ``moment``; the ids of those that do."""
         return until(lambda: sorted(self.standing(moment)), f"a process reaches the moment {moment}", seconds)
 
