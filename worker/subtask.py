@@ -74,6 +74,7 @@ class SubTask:
         self._stage: pb.Stage = pb.STAGE_NEW
         self._error: ShardmergeError | None = None
         self._unit: ProcessUnit | None = None
+        self._begun = False  # whether that is the newest run's: one that has just started has none yet
         self._beside: Callable[[], str] = str
         self._epoch = 0
         self._fresh = False
@@ -170,7 +171,7 @@ class SubTask:
     def replicating(self) -> ReplicateUnit | None:
         """The unit at work, if that replicates all of the subtask's tables."""
         with self._condition:
-            unit = self._unit if self._stage == pb.STAGE_RUNNING and not self._stop.is_set else None
+            unit = self._unit if self._stage == pb.STAGE_RUNNING and self._begun and not self._stop.is_set else None
         if isinstance(unit, JoiningUnit):
             unit = unit.whole
         return unit if isinstance(unit, ReplicateUnit) else None
@@ -186,7 +187,9 @@ class SubTask:
 
     def status(self) -> worker_pb2.SubTaskStatus:
         with self._condition:
-            stage, error, unit, epoch = self._stage, self._error, self._unit, self._epoch
+            stage, error, epoch = self._stage, self._error, self._epoch
+            # What the run before had come to says nothing of a run that is starting.
+            unit = self._unit if self._begun or stage != pb.STAGE_RUNNING else None
             beside = self._beside
             retry_at = self._retry_at
         status = worker_pb2.SubTaskStatus(name=self.name, stage=stage, epoch=epoch)
@@ -238,6 +241,7 @@ class SubTask:
                     self._retry_at = None
                     self._error = None
                     self._stop = StopSignal()
+                    self._begun = False
                     self._become(pb.STAGE_RUNNING)
                     return True
                 self._condition.wait(self._patience())
@@ -281,6 +285,7 @@ class SubTask:
     def unit_begins(self, unit: ProcessUnit) -> None:
         with self._condition:
             self._unit = unit
+            self._begun = True
 
     def works_beside(self, doing: Callable[[], str]) -> None:
         with self._condition:

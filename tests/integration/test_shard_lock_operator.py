@@ -95,16 +95,13 @@ def test_an_update_while_shard_tables_wait(world: World) -> None:
     _insert(world, family, 2, 1, "id, v", "2, 2")
     _insert(world, family, 2, 2, "id, v", "2, 2")
 
-    def joined() -> bool:
-        return all(not sub.raw.get("join") for sub in world.cluster.subtasks(name).values())
-
-    until(joined, "the tables have joined", 300)
+    world.cluster.wait_joined(name)
     lock = _waits(world, name, 1)
     assert len(cast("list[Json]", lock["tables"])) == 4
     _give(world, family, ADD, (2, 1), (2, 2), (1, 2))
     _insert(world, family, 2, 2, "id, v, added", "3, 3, 3")
     until(lambda: not locks_of(world, name), "the lock has come to its end", 300)
-    until(joined, "the tables have come back", 300)
+    world.cluster.wait_joined(name)
     _judge(world, family)
 
     # With nobody waiting the mode changes: what follows goes its way.

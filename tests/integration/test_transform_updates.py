@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from proto import errors
-from tests.support.cluster import SubTask
 from tests.support.wait import until
 from tests.support.world import World
 
@@ -41,10 +40,6 @@ def begin(world: World, text: str) -> None:
     world.cluster.dmctl("start-task", world.cluster.write("begun.task.yaml", text), check=False)
 
 
-def joined(sub: SubTask) -> bool:
-    return sub.unit == "Sync" and not sub.raw.get("join")
-
-
 def test_a_table_joins_with_its_transform_and_changes_it_by_leaving(world: World) -> None:
     source, cluster = world.sources[0][1], world.cluster
     source.execute(f"CREATE DATABASE {NAME}")
@@ -57,7 +52,7 @@ def test_a_table_joins_with_its_transform_and_changes_it_by_leaving(world: World
     cluster.wait_replicating(NAME)
     # A table joins with its history.
     assert update(world, file(world, "a", "b")) == ""
-    cluster.wait_subtasks(NAME, joined, "the table has joined")
+    cluster.wait_joined(NAME)
     source.execute(f"UPDATE {NAME}.b SET n = -n", f"UPDATE {NAME}.a SET v = 'uno' WHERE id = 1")
     world.settle([NAME])
     assert seen(world, "b") == [(2, "two", "TWO", 2)]
@@ -74,15 +69,15 @@ def test_a_table_joins_with_its_transform_and_changes_it_by_leaving(world: World
         for options in ((), ("--dry-run",)):
             said = update(world, other, *options)
             assert f"[{errors.replicate.UPDATE_REMAPS.code} " in said, said
-    cluster.wait_subtasks(NAME, joined, "it goes on")
+    cluster.wait_joined(NAME)
     # The way out that the error names: a table leaves, its rows go, it comes again.
     assert update(world, file(world, "a")) == ""
-    cluster.wait_subtasks(NAME, joined, "the table has left")
+    cluster.wait_joined(NAME)
     world.target.execute(f"TRUNCATE {NAME}_merged.b")
     own = f'\n  own: {{schema-pattern: {NAME}, table-pattern: b, filter: "n < 2", projection: "*, lower(v) AS loud"}}'
     text = file(world, "a", "b").replace("transform-rules: [t]", "transform-rules: [t, own]") + own
     assert update(world, text) == ""
-    cluster.wait_subtasks(NAME, joined, "the table has joined again")
+    cluster.wait_joined(NAME)
     source.execute(f"UPDATE {NAME}.b SET v = 'TRE', n = 0 WHERE id = 3", f"UPDATE {NAME}.a SET n = 0 WHERE id = 2")
     world.settle([NAME])
     assert seen(world, "b") == [(1, "one", "one", -1), (3, "TRE", "tre", 0)]

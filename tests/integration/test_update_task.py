@@ -24,10 +24,6 @@ def _update(cluster: Cluster, text: str, *more: str) -> Json:
     return cluster.dmctl("update-task", cluster.write("updated.task.yaml", text), *more).json
 
 
-def _joined(cluster: Cluster, task: str) -> bool:
-    return all(not _join(sub) for sub in cluster.subtasks(task).values())
-
-
 def _changes(answer: Json) -> set[tuple[str, str]]:
     sources = cast("list[Json]", answer["sources"])
     tables = [table for source in sources for table in cast("list[Json]", source["tables"])]
@@ -57,7 +53,7 @@ def test_tables_join_with_their_history_while_everybody_writes(world: World) -> 
         epochs = {sub.raw["epoch"] for sub in cluster.subtasks("joins").values()}
         answer = _update(cluster, family.task())
         assert answer["result"], answer
-        until(lambda: _joined(cluster, "joins"), "the new tables have joined", 300)
+        cluster.wait_joined("joins")
         cluster.wait_replicating("joins")
         writer.go_on(500)
         writer.stop()
@@ -102,7 +98,7 @@ def test_a_table_leaves_and_comes_back(world: World) -> None:
     cluster.dmctl("pause-task", "leaves")
     cluster.wait_paused("leaves")
     cluster.dmctl("resume-task", "leaves")
-    until(lambda: _joined(cluster, "leaves"), "the table has joined", 300)
+    cluster.wait_joined("leaves")
     cluster.wait_replicating("leaves")
     world.judge(family)
     cluster.dmctl("stop-task", "leaves")
@@ -159,7 +155,7 @@ def test_the_others_go_on_while_a_table_is_copied(world: World) -> None:
     world.settle(["beside"])
     assert all(_join(sub)["phase"] == "copying" for sub in cluster.subtasks("beside").values())
     cluster.hooks.release("snapshot.before_commit")
-    until(lambda: _joined(cluster, "beside"), "the table has joined", 300)
+    cluster.wait_joined("beside")
     cluster.wait_replicating("beside")
     world.judge(family)
     cluster.dmctl("stop-task", "beside")
@@ -176,7 +172,7 @@ def test_an_update_of_a_task_that_copies_takes_effect_when_it_replicates(world: 
         _update(cluster, family.task())
         cluster.hooks.release("snapshot.before_commit")
         cluster.wait_replicating("early")
-        until(lambda: _joined(cluster, "early"), "the table has joined", 300)
+        cluster.wait_joined("early")
         writer.go_on()
         writer.stop()
     cluster.wait_replicating("early")
@@ -196,7 +192,7 @@ def test_an_update_is_taken_back_while_its_tables_are_copied(world: World) -> No
     of_second = "id >> 44 & 255 = 2"
     until(lambda: _count(world, f"SELECT COUNT(*) FROM back.orders WHERE {of_second}") > 0, "some rows are copied", 300)
     _update(cluster, _only(family, "order_01"))
-    until(lambda: _joined(cluster, "back"), "nothing joins any more", 300)
+    cluster.wait_joined("back")
     cluster.wait_replicating("back")
     copied = _count(world, f"SELECT COUNT(*) FROM back.orders WHERE {of_second}")
     assert copied < 3000
@@ -210,7 +206,7 @@ def test_an_update_is_taken_back_while_its_tables_are_copied(world: World) -> No
     assert _count(world, f"SELECT COUNT(*) FROM back.orders WHERE {of_second}") == copied
     world.target.execute(f"DELETE FROM back.orders WHERE {of_second}")
     assert _changes(_update(cluster, family.task())) == {("joins", "`back_01`.`order_02`")}
-    until(lambda: _joined(cluster, "back"), "the table has joined", 300)
+    cluster.wait_joined("back")
     cluster.wait_replicating("back")
     world.judge(family)
     cluster.dmctl("stop-task", "back")
@@ -244,7 +240,7 @@ def test_a_table_moves_to_another_target(world: World) -> None:
     there = family.task().replace("    target-schema: moves\n", "    target-schema: moved\n")
     with Writer(shards, seed=36) as writer:
         assert _changes(_update(cluster, there)) == {("moves", "`moves_01`.`order_01`")}
-        until(lambda: _joined(cluster, "moves"), "the table has joined", 300)
+        cluster.wait_joined("moves")
         writer.go_on()
         writer.stop()
     cluster.wait_replicating("moves")

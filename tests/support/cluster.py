@@ -264,6 +264,16 @@ class Cluster:
             task, lambda sub: sub.unit == "Sync" and sub.stage == "Running", "replicates", seconds
         )
 
+    def wait_joined(self, task: str, seconds: float = 300.0) -> dict[str, SubTask]:
+        """Until every subtask replicates and no tables are joining it. A run that has just begun does not say yet
+        whether tables join."""
+        return self.wait_subtasks(
+            task,
+            lambda sub: sub.unit == "Sync" and sub.stage == "Running" and not sub.raw.get("join"),
+            "has no joining tables any more",
+            seconds,
+        )
+
     def wait_paused(self, task: str, seconds: float = 300.0) -> dict[str, SubTask]:
         return self.wait_subtasks(task, lambda sub: sub.stage == "Paused", "is paused", seconds)
 

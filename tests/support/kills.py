@@ -198,9 +198,7 @@ def kill_while_joining(world: World, label: str, kills: Kills) -> None:
         # Its answer may be that it was not heard in time: the worker stands still.
         world.cluster.dmctl("update-task", world.cluster.write(f"{name}.update.yaml", first), check=False)
         kill_at_each(world, kills)
-        world.cluster.wait_subtasks(
-            name, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has no joining tables any more"
-        )
+        world.cluster.wait_joined(name)
         writer.go_on()
         writer.stop()
     world.judge(family)
@@ -250,9 +248,7 @@ def kill_while_locked(world: World, label: str, kills: Kills, *, owner: bool = T
         until(lambda: any(isinstance(lock, dict) for lock in locks_of(world, name)), "there is a lock", 300)
         _give(world, locked if owner else kills, last)
         until(lambda: not locks_of(world, name), "there is no lock any more", 400)
-        world.cluster.wait_subtasks(
-            name, lambda sub: sub.stage == "Running" and not sub.raw.get("join"), "has all tables in its own lanes"
-        )
+        world.cluster.wait_joined(name)
         writer.go_on()
         writer.stop()
     world.judge(family)

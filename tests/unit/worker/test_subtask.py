@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from proto import common_pb2 as pb
-from proto import config_pb2, errors
+from proto import config_pb2, errors, worker_pb2
 from tests.support.wait import until
 from worker import subtask as module
 from worker.host import Host
+from worker.run.means import Owner
 from worker.subtask import Decision, SubTask, may_become
 from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
 
@@ -26,9 +28,11 @@ class ScriptedRun:
 
     script: Script
     runs: list[tuple[str, str, str]]
+    owner: Owner
 
-    def __init__(self, config: config_pb2.SubTaskConfig, token: str, update: str, host: Host, owner: object) -> None:
+    def __init__(self, config: config_pb2.SubTaskConfig, token: str, update: str, host: Host, owner: Owner) -> None:
         self._meta_schema = config.meta_schema
+        ScriptedRun.owner = owner
         ScriptedRun.runs.append((config.meta_schema, token, update))
 
     def run(self, stop: StopSignal) -> Outcome:
@@ -72,6 +76,42 @@ def test_pause_and_resume(start: Callable[[Script], SubTask]) -> None:
     subtask.end()
     assert subtask.join(10)
     assert stage(subtask) == pb.STAGE_STOPPED
+
+
+class Synced:
+    """A unit that has applied everything."""
+
+    def run(self, stop: StopSignal) -> Outcome:
+        return until_stopped("", stop)
+
+    def status(self) -> worker_pb2.SyncStatus:
+        return worker_pb2.SyncStatus(synced=True)
+
+    def doing(self) -> str:
+        return ""
+
+
+def test_what_a_run_has_come_to_is_not_told_of_the_next_one(start: Callable[[Script], SubTask]) -> None:
+    may_begin = threading.Event()
+
+    def run(_: str, stop: StopSignal) -> Outcome:
+        if len(ScriptedRun.runs) == 2:
+            may_begin.wait()
+        unit = Synced()
+        ScriptedRun.owner.unit_begins(unit)
+        return unit.run(stop)
+
+    subtask = start(run)
+    until(lambda: subtask.status().sync.synced, "it replicates")
+    subtask.decide(decision(2, update="u"))
+    until(lambda: subtask.settled and stage(subtask) == pb.STAGE_RUNNING, "the next run has begun")
+    assert not subtask.status().HasField("sync")
+    may_begin.set()
+    until(lambda: subtask.status().sync.synced, "it replicates again")
+    subtask.decide(decision(3, pb.STAGE_PAUSED, update="u"))
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    assert subtask.status().sync.synced, "it stands where it was"
+    subtask.end()
 
 
 def test_a_resume_of_a_running_one_is_settled_at_once(start: Callable[[Script], SubTask]) -> None:
