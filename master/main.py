@@ -13,7 +13,7 @@ import click
 
 from master.server import Master
 from master.settings import Settings
-from proto import secret
+from proto import hooks, secret
 from proto.config.daemon import load_daemon, shown
 from proto.config.daemon_model import MasterFile
 from proto.config.daemon_tls import etcd_tls_of, tls_of
@@ -71,6 +71,7 @@ def _run(settings: Settings) -> None:
     master = Master(settings).start()
     ending.wait()
     get_logger().info("ending", master=settings.name)
+    hooks.reach("master.ending")
     master.stop()
 
 

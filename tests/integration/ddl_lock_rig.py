@@ -6,12 +6,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proto import keys
+import grpc
+
+from proto import errors, keys
 from proto import master_pb2 as pb
 from proto import state_pb2 as state
 from proto.etcd import Etcd as Client
 from proto.master_pb2_grpc import MasterStub
-from proto.rpc import channel
+from proto.rpc import channel, coded_from_rpc
 from tests.integration.fake_worker import FakeWorker
 from tests.support.daemon import Daemon
 from tests.support.etcd import Etcd
@@ -75,8 +77,9 @@ class Rig:
 
     def __init__(self, directory: Path) -> None:
         self.etcd = Etcd(directory / "etcd").start()
-        self.client = self.etcd.client()
-        settings = {"etcd": [self.etcd.endpoint], "worker-ttl": 30, "rpc-timeout": 20, "lock-alert-seconds": 1}
+        self.client = self.etcd.client(timeout=60.0)
+        # Nobody is to lose a lease here, however long he stands still.
+        settings = {"etcd": [self.etcd.endpoint], "worker-ttl": 300, "rpc-timeout": 300, "lock-alert-seconds": 1}
         self.master = Daemon("master", "m1", directory, settings, {})
         self.workers: list[FakeWorker] = []
         self.channel = channel(self.master.address)
@@ -85,7 +88,7 @@ class Rig:
     def start(self, *sources: str) -> list[Shards]:
         """The shards of each source, of which nothing is told yet."""
         self.master.start()
-        self.workers = [FakeWorker(f"w-{source}", self.etcd.endpoint).start() for source in sources]
+        self.workers = [FakeWorker(f"w-{source}", self.etcd.endpoint, ttl=300.0).start() for source in sources]
         files = [pb.ConfigFile(name=f"{one}.yaml", content=_SOURCE.format(one)) for one in sources]
         request = pb.OperateSourceRequest(op=pb.OperateSourceRequest.OP_CREATE, files=files)
         created = until(lambda: self._created(request), "the sources are there")
@@ -93,10 +96,16 @@ class Rig:
         return self.start_task("t", *sources)
 
     def _created(self, request: pb.OperateSourceRequest) -> pb.OperateSourceResponse | None:
-        """None while nobody leads."""
+        """None while nobody leads: a leader's record is there a moment before he knows."""
         members = self.ask.ListMember(pb.ListMemberRequest(leader=True, worker=True), wait_for_ready=True)
-        ready = members.leader.name and len(members.workers) == len(self.workers)
-        return self.ask.OperateSource(request) if ready else None
+        if not members.leader.name or len(members.workers) != len(self.workers):
+            return None
+        try:
+            return self.ask.OperateSource(request)
+        except grpc.RpcError as error:
+            if coded_from_rpc(error, "master").spec is not errors.master.NO_LEADER:
+                raise
+            return None
 
     def start_task(self, name: str, *sources: str) -> list[Shards]:
         instances = ", ".join(f"{{source-id: {source}}}" for source in sources)
@@ -123,10 +132,10 @@ class Rig:
             there = lock is not None and lock.stage == stage and lock.form == form and owner in ("", lock.owner)
             return lock if there else None
 
-        return until(seen, f"lock of {form} in stage {stage} with owner {owner or 'any'}", 60)
+        return until(seen, f"lock of {form} in stage {stage} with owner {owner or 'any'}")
 
     def no_lock(self) -> None:
-        until(lambda: self.lock() is None, "no lock", 60)
+        until(lambda: self.lock() is None, "no lock")
 
     def listed(self) -> pb.DDLLock:
         """The only lock of the task t."""

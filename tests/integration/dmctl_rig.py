@@ -81,7 +81,7 @@ def silent(master: CannedMaster) -> Iterator[None]:
     over = threading.Event()
 
     def answer(_: Any) -> pb.QueryStatusResponse:
-        over.wait(60)
+        over.wait(300)
         return TASKS
 
     master.answer("QueryStatus", answer)
@@ -108,7 +108,7 @@ def dmctl(*arguments: str, address: str = "") -> Ran:
         env=environment(address),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         stdin=subprocess.DEVNULL,
         check=False,
     )

@@ -65,7 +65,7 @@ def end_of(server: MariaDB) -> SourcePosition:
 
 
 def caught_up(relay: Relay, server: MariaDB) -> RelayOffset:
-    return relay.locate(end_of(server), 60, StopSignal())
+    return relay.locate(end_of(server), 300, StopSignal())
 
 
 def served(relay: Relay, start: RelayOffset | None = None, end: RelayOffset | None = None) -> list[bytes]:
@@ -98,7 +98,7 @@ def assert_same(relay: Relay, server: MariaDB) -> None:
         return (end, found) if end == end_of(server) else None
 
     end, wanted = until(look, "nothing is being written")
-    got = served(relay, end=relay.locate(end, 60, StopSignal()))
+    got = served(relay, end=relay.locate(end, 300, StopSignal()))
     same = got == wanted
     assert same, f"{len(got)} events served, {len(wanted)} written"
 

@@ -130,7 +130,7 @@ def end_of(server: Database) -> SourcePosition:
     return SourcePosition(*server.binlog_end(), server=identity)
 
 
-def caught_up(relay: Relay, server: Database, seconds: float = 120) -> RelayOffset:
+def caught_up(relay: Relay, server: Database, seconds: float = 300) -> RelayOffset:
     """The relay's place of the binlog's end; asked again, as everybody does, when the log became another one or has
     not gone on to the server yet."""
 

@@ -216,7 +216,7 @@ class Rig:
         end = current_position(session, server_info(session))
         session.close()
         stop = StopSignal()
-        until = self.relay.locate(end, 60, stop)
+        until = self.relay.locate(end, 300, stop)
         start = handover.lowest[1]
         count = 0
         if until <= start:
@@ -252,7 +252,7 @@ def held_at(moment: str, rig: Rig, hooks: Hooks) -> Generator[list[Outcome]]:
         hooks.reached(moment)
         yield outcome
         hooks.release_all()
-        run.join(120)
+        run.join(300)
 
 
 def _offsets(start: RelayOffset) -> Callable[[RowChange], RelayOffset]:

@@ -55,10 +55,10 @@ class Cluster:
         self.address = f"127.0.0.1:{free_port()}"
         told = shown(parse_master("log-level: warn\n", "m.yaml", {"name": "m1", "master-addr": self.address}))
         self.master = Master(
-            Settings("m1", self.address, self.address, (self.etcd.endpoint,), 2.0, 20.0, 5.0, shown=told)
+            Settings("m1", self.address, self.address, (self.etcd.endpoint,), 300.0, 300.0, 5.0, shown=told)
         ).start()
         until(lambda: self.master.leads, "a master leads")
-        self.workers = [FakeWorker(f"w{number}", self.etcd.endpoint).start() for number in range(workers)]
+        self.workers = [FakeWorker(f"w{number}", self.etcd.endpoint, ttl=300.0).start() for number in range(workers)]
 
     def close(self) -> None:
         self.master.stop()
@@ -72,7 +72,7 @@ class Cluster:
             env={**os.environ, "COLUMNS": "200"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             stdin=subprocess.DEVNULL,
             check=False,
         )

@@ -147,7 +147,7 @@ def test_sessions(fresh: Database) -> None:
     fresh.execute(
         "SET GLOBAL time_zone='+05:00'",
         "SET GLOBAL sql_mode='ANSI'",
-        "SET GLOBAL max_execution_time=7",
+        "SET GLOBAL max_execution_time=7000000",
         "SET GLOBAL sql_select_limit=5",
         "SET GLOBAL max_join_size=1",
     )

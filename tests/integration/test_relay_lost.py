@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import threading
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -47,10 +47,12 @@ def test_cut_connections_lose_and_repeat_nothing(source: MariaDB, make_relay: Ma
     with Writer(source) as writer:
         killed: set[int] = set()
         for _ in range(6):
-            [thread] = until(lambda: [at for at in source.dump_threads() if at not in killed], "a new dump")
+            # More than one where a connection was lost for another reason.
+            threads = until(lambda: [at for at in source.dump_threads() if at not in killed], "a new dump")
             done = writer.done
-            source.execute(f"KILL {thread}")
-            killed.add(thread)
+            for thread in threads:
+                source.kill_thread(thread)
+            killed.update(threads)
             until(lambda done=done: writer.done > done + 20, "the writer goes on")
     assert_same(relay, source)
     until(lambda: relay.status().error is None, "the error is forgotten")
@@ -78,6 +80,15 @@ def _copy_until_killed(port: int, directory: Path) -> None:
     threading.Event().wait()
 
 
+def _size(directory: Path) -> int:
+    """Bytes in all files; a relay that starts may remove one of them just now."""
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
+
+
 def test_a_relay_killed_at_any_time_goes_on_where_it_was(
     source: MariaDB, make_relay: MakeRelay, tmp_path: Path
 ) -> None:
@@ -85,9 +96,10 @@ def test_a_relay_killed_at_any_time_goes_on_where_it_was(
     spawn = multiprocessing.get_context("spawn")
     with Writer(source) as writer:
         for _ in range(5):
+            before = _size(tmp_path / "relay")
             process = spawn.Process(target=_copy_until_killed, args=(source.port, tmp_path / "relay"))
             process.start()
-            until(lambda: source.dump_threads(), "the relay copies")
+            until(lambda before=before: _size(tmp_path / "relay") > before + 10_000, "the relay copies")
             done = writer.done
             until(lambda done=done: writer.done > done + 50, "the writer goes on")
             process.kill()
@@ -106,8 +118,9 @@ def test_a_full_disk_pauses_and_goes_on_by_itself(source: MariaDB, make_relay: M
         relay.start()
         caught_up(relay, source)
         ballast = fill(disk, leave_bytes=300_000)
-        with Writer(source) as writer:
-            until(lambda: writer.done > 200, "a megabyte of rows")
+        # So much and no more: all of it has room when the ballast is gone.
+        for _ in range(200):
+            source.execute("INSERT INTO d.t (v) VALUES (REPEAT('w', 3000)), (REPEAT('v', 2000))")
         error = failed_with(relay, errors.relay.DISK_FULL)
         assert str(disk / "relay") in error.message
         until(lambda: relay.status().stage == Stage.STAGE_PAUSED, "the relay pauses")
@@ -128,7 +141,8 @@ def test_a_subscriber_learns_that_the_relay_stopped_and_start_mends_it(source: M
     items = relay.subscribe(start, None, None, StopSignal())
     assert isinstance(next(items), AtHead)
     source.execute("ALTER USER u@'%' ACCOUNT LOCK")
-    source.execute(*[f"KILL {thread}" for thread in source.dump_threads()])
+    for thread in source.dump_threads():
+        source.kill_thread(thread)
     with pytest.raises(ShardmergeError) as caught:
         list(items)
     assert caught.value.spec is errors.relay.ACCESS_DENIED
@@ -171,11 +185,13 @@ def test_a_source_that_freezes_in_the_handshake_does_not_hold_stop(
     with monkeypatch.context() as patch:
         patch.setattr(dump, "server_info", freeze_first)
         relay.start()
-        assert frozen.wait(60)
-        began = time.monotonic()
+        assert frozen.wait(300)
         try:
-            relay.stop()
-            assert time.monotonic() - began < 25
+            # The source gives no answer before it is thawed.
+            stopping = threading.Thread(target=relay.stop, daemon=True)
+            stopping.start()
+            stopping.join(300)
+            assert not stopping.is_alive()
         finally:
             source.signal(signal.SIGCONT)
     relay.start()

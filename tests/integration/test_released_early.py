@@ -35,21 +35,20 @@ def test_its_rows_come_up_all_the_same(world: World) -> None:
     world.cluster.wait_replicating(_NAME)
     # A lock that is not the one in question: the first source waits in both, the second has come to neither.
     first.execute(*(f"ALTER TABLE {_NAME}_s.{table} {_ALTER}" for table in "ab"))
-    until(lambda: _waiting(target) == 2, "the first source's tables wait", 120)
-    until(lambda: len(locks_of(world, _NAME)) == 2, "both are told", 120)
+    until(lambda: _waiting(target) == 2, "the first source's tables wait")
+    until(lambda: len(locks_of(world, _NAME)) == 2, "both are told")
     hooks.hold(_MOMENT)
     second.execute(f"ALTER TABLE {_NAME}_s.a {_ALTER}", f"INSERT INTO {_NAME}_s.a VALUES (12, 1, 2)")
     hooks.reached(_MOMENT)
     # Whatever happens to the task's locks has the second source's worker look at its records.
     world.cluster.dmctl("shard-ddl-lock", "unlock", f"{_NAME}-`{_NAME}`.`b`")
-    until(lambda: _released(target, second_id), "the table is let go on", 120)
+    until(lambda: _released(target, second_id), "the table is let go on")
     hooks.release(_MOMENT)
     until(
         lambda: target.query(f"SELECT id, n, extra FROM {_NAME}.a ORDER BY id") == [(1, 0, 7), (2, 0, 7), (12, 1, 2)],
         "its rows are at the target",
-        120,
     )
-    until(lambda: _waiting(target) == 0, "nobody waits any more", 120)
+    until(lambda: _waiting(target) == 0, "nobody waits any more")
     second.execute(f"INSERT INTO {_NAME}_s.a VALUES (13, 3, 3)")
     world.cluster.wait_caught_up(_NAME, dict(world.sources))
     assert target.query(f"SELECT n FROM {_NAME}.a WHERE id = 13") == [(3,)]

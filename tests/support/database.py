@@ -163,12 +163,15 @@ class Database(Server):
     def kill_threads(self, user: str) -> None:
         """End the connections of ``user``, which may end by themselves meanwhile."""
         for thread in self.threads():
-            if thread.user != user:
-                continue
-            try:
-                self.execute(f"KILL {thread.id}")
-            except pymysql.MySQLError as error:
-                assert error.args[0] == ER.NO_SUCH_THREAD, error
+            if thread.user == user:
+                self.kill_thread(thread.id)
+
+    def kill_thread(self, number: int) -> None:
+        """End a connection, which may end by itself meanwhile."""
+        try:
+            self.execute(f"KILL {number}")
+        except pymysql.MySQLError as error:
+            assert error.args[0] == ER.NO_SUCH_THREAD, error
 
     def dump_threads(self, user: str = "") -> list[int]:
         """The ids of the connections that are sent the binlog; of ``user``'s alone, if given."""

@@ -46,11 +46,11 @@ class Terminal:
         os.write(self._reader, keys.encode())
 
     def shows(self, *words: str) -> None:
-        until(lambda: all(word in self.read() for word in words), f"the terminal shows {words}", 60)
+        until(lambda: all(word in self.read() for word in words), f"the terminal shows {words}")
 
     def end(self) -> int:
         """Until the command has ended by itself; its exit code."""
-        until(lambda: (self.read(), self.process.poll() is not None)[1], "dmctl ends", 60)
+        until(lambda: (self.read(), self.process.poll() is not None)[1], "dmctl ends")
         self.read()
         os.close(self._reader)
         return self.process.returncode
