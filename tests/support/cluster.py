@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from proto import errors
 from proto.tls.model import TlsFiles
 from tests.support.daemon import ROOT, Daemon, Setting, command
 from tests.support.database import Database
@@ -19,6 +20,7 @@ from tests.support.hooks import Hooks
 from tests.support.wait import until
 
 Json = dict[str, Any]
+_UNREACHABLE = f"[{errors.ctl.MASTER_UNREACHABLE.code} "
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,24 @@ class Cluster:
     def dmctl(self, *arguments: str, check: bool = True, seconds: float = 400.0, tls: TlsFiles | None = None) -> Answer:
         """Run dmctl with JSON output; with ``check`` anything but success is an AssertionError. ``tls``: another
         certificate than the cluster's."""
+        if not check:
+            return self._dmctl(arguments, seconds, tls)
+        answer = self._heard(arguments, seconds, tls)
+        if answer.code != 0 or answer.json.get("result") is not True:
+            raise AssertionError(answer.text)
+        return answer
+
+    def _heard(self, arguments: Sequence[str], seconds: float = 400.0, tls: TlsFiles | None = None) -> Answer:
+        """dmctl gives a master three seconds to take its connection. One that stands still for longer has not heard
+        the command, which is given again then."""
+
+        def heard() -> Answer | None:
+            answer = self._dmctl(arguments, seconds, tls)
+            return None if answer.code != 0 and _UNREACHABLE in answer.text else answer
+
+        return until(heard, f"a master hears dmctl {' '.join(arguments)}")
+
+    def _dmctl(self, arguments: Sequence[str], seconds: float, tls: TlsFiles | None) -> Answer:
         addresses = ",".join(master.address for master in self.masters)
         secured = [f"--{key}={path}" for key, path in _tls_keys(tls or self.tls).items()]
         ended = subprocess.run(
@@ -194,16 +214,14 @@ class Cluster:
             parsed: object = json.loads(ended.stdout)
         except json.JSONDecodeError:
             parsed = {}
-        answer = Answer(ended.returncode, _object(parsed), text)
-        if check and (answer.code != 0 or answer.json.get("result") is not True):
-            raise AssertionError(text)
-        return answer
+        return Answer(ended.returncode, _object(parsed), text)
 
     def compare(self, task: str, *options: str, check: bool = True) -> Compared:
         """`dmctl compare`; with ``check`` anything but "no differences" is an AssertionError."""
         path = self.directory / f"{task}.compared.jsonl"
         path.unlink(missing_ok=True)
-        answer = self.dmctl("compare", task, "--report", str(path), *options, check=False)
+        arguments = ("compare", task, "--report", str(path), *options)
+        answer = self._heard(arguments) if check else self.dmctl(*arguments, check=False)
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
         if check and answer.code != 0:
             raise AssertionError("\n".join((answer.text, *map(str, lines[:10]))))
