@@ -318,8 +318,9 @@ class JoiningUnit:
     def status(self) -> worker_pb2.SyncStatus:
         """Nothing is synced while shard tables wait before a sharding DDL, or their rows come up behind it."""
         status = self._main.status()
-        join = self._join
-        if self._coming.waits() or (join is not None and join.replays):
+        # In this order, here and below: tables that are taken meanwhile are seen at their new place.
+        waits, join = self._coming.waits(), self._join
+        if waits or (join is not None and join.replays):
             status.synced = False
         return status
 
@@ -328,9 +329,10 @@ class JoiningUnit:
 
     def join_status(self) -> worker_pb2.JoinStatus | None:
         """Of the tables that are joining; None when none are."""
-        if self._join is None:
+        join = self._join
+        if join is None:
             return None
-        status = self._join.status()
+        status = join.status()
         error, retry_at = self._error, self._retry_at
         if error is not None:
             status.phase = "failed"
@@ -340,7 +342,7 @@ class JoiningUnit:
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset that any lane may need again; None while unknown."""
-        own, join, waits = self._main.lowest(), self._join, self._coming.lowest()
+        own, waits, join = self._main.lowest(), self._coming.lowest(), self._join
         joining = join.lowest() if join is not None else own
         if own is None or joining is None:
             return None
@@ -349,4 +351,4 @@ class JoiningUnit:
     @property
     def whole(self) -> ReplicateUnit | None:
         """The subtask's own lanes, if all its tables are theirs."""
-        return None if self._join is not None or self._coming.waits() else self._main
+        return None if self._coming.waits() or self._join is not None else self._main
