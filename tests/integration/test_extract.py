@@ -16,8 +16,7 @@ def test_compare_looks_at_columns_from_names(world: World) -> None:
     text = family.task().replace("    target-table: orders\n", f"    target-table: orders\n{_COLUMNS}")
     cluster.start_task(text)
     cluster.wait_replicating("extracted")
-    same = cluster.compare("extracted", check=False)
-    assert same.answer.code == 0, f"{same.answer.text}\n{same.lines}"
+    same = cluster.compare("extracted")
     assert same.rows >= 1200
     world.target.execute("UPDATE extracted.orders SET c_table = 'x' WHERE c_table = '01' LIMIT 1")
     other = cluster.compare("extracted", check=False)
