@@ -57,7 +57,7 @@ class Etcd(Server):
                 return False
         return True
 
-    def client(self, timeout: float = 5.0) -> Client:
+    def client(self, timeout: float = 60.0) -> Client:
         return Client((self.endpoint,), timeout, self.tls)
 
     def _tls_options(self) -> list[str]:
