@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pymysql
@@ -21,7 +21,7 @@ from worker.snapshot import watermarks
 from worker.snapshot.watermarks import low_watermark
 
 _THREADS = 6
-_ROWS_EACH = 150
+_LOOKS = 20
 
 
 @pytest.fixture(params=[True, False], ids=["gtid", "no-gtid"])
@@ -60,8 +60,22 @@ def _stall_commits(source: Database, seconds: int) -> None:
     )
 
 
-def test_it_waits_for_a_commit_that_waits_for_a_replica(source: Database, session: Session) -> None:
-    _stall_commits(source, 3)
+def test_it_waits_for_a_commit_that_waits_for_a_replica(
+    source: Database, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watermarks, "_COMMIT_SECONDS", 600.0)
+    asked: list[bool] = []
+    poll = watermarks._poll  # pyright: ignore[reportPrivateUsage]
+
+    def let_it_commit(condition: Callable[[], bool], position: SourcePosition, name: str) -> None:
+        """Only when it was seen to wait: on a slow machine any time would be over before."""
+        if not asked:
+            asked.append(condition())
+            source.execute("SET GLOBAL rpl_semi_sync_source_enabled = 0")
+        poll(condition, position, name)
+
+    monkeypatch.setattr(watermarks, "_poll", let_it_commit)
+    _stall_commits(source, 600)
     before = source.binlog_end()
     writer = threading.Thread(target=lambda: source.execute("INSERT INTO shard.t VALUES (1, 1)"))
     writer.start()
@@ -71,7 +85,9 @@ def test_it_waits_for_a_commit_that_waits_for_a_replica(source: Database, sessio
         low = low_watermark(session, server_info(session), SOURCE)
         assert (low.file, low.pos) > before
         assert _count(session) == 1
+        assert asked == [False]
     finally:
+        source.execute("SET GLOBAL rpl_semi_sync_source_enabled = 0")
         writer.join()
 
 
@@ -101,11 +117,14 @@ def test_it_does_not_wait_for_ever(source: Database, session: Session, monkeypat
 def test_under_load_all_that_the_binlog_holds_is_visible(source: Database, session: Session) -> None:
     """Somebody is always committing: the wait must end all the same."""
 
+    over = threading.Event()
+    written: list[int] = []
+
     def write() -> None:
         connection = source.connect()
         with connection.cursor() as cursor:
-            for _ in range(_ROWS_EACH):
-                cursor.execute("INSERT INTO shard.t (v) VALUES (1)")
+            while not over.is_set():
+                written.append(cursor.execute("INSERT INTO shard.t (v) VALUES (1)"))
         connection.close()
 
     start = low_watermark(session, server_info(session), SOURCE)
@@ -113,13 +132,18 @@ def test_under_load_all_that_the_binlog_holds_is_visible(source: Database, sessi
     for writer in writers:
         writer.start()
     seen: list[tuple[SourcePosition, int]] = []
-    while any(writer.is_alive() for writer in writers):
-        low = low_watermark(session, server_info(session), SOURCE)
-        seen.append((low, _count(session)))
-    assert len(seen) > 5
+    try:
+        # Some looks, however fast anybody is, and some load between them.
+        while len(seen) < _LOOKS or len(written) < _LOOKS * _THREADS:
+            low = low_watermark(session, server_info(session), SOURCE)
+            seen.append((low, _count(session)))
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()
     events = rows(session, f"SHOW BINLOG EVENTS IN '{start.file}' FROM {start.pos}")
     ends = [int(event[4]) for event in events if text_of(event[2]) == "Xid"]
-    assert len(ends) == _THREADS * _ROWS_EACH
+    assert len(ends) == len(written)
     for low, visible in seen:
         assert low.file == start.file
         assert visible >= sum(end <= low.pos for end in ends), low
