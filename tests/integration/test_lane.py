@@ -54,7 +54,7 @@ def _unit(rig: Rig, spark: Threads) -> ReplicateUnit:
     context = rig.context(spark)
     session = rig.session(Side.TARGET)
     first = first_checkpoints(
-        LANES, rig.epoch, rig.relay.relay_id, rig.start, rig.relay.locate(rig.start, 60, StopSignal())
+        LANES, rig.epoch, rig.relay.relay_id, rig.start, rig.relay.locate(rig.start, 300, StopSignal())
     )
     meta.begin(
         session,
@@ -82,7 +82,7 @@ class _Running:
         self._thread.start()
 
     def join(self) -> Outcome:
-        self._thread.join(20)
+        self._thread.join(300)
         [outcome] = self.outcomes
         return outcome
 
@@ -191,7 +191,7 @@ def test_a_silent_lane_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     board = LaneBoard(TASK, SOURCE, 1, LANES, stop)
     watching = threading.Thread(target=board.watch)
     watching.start()
-    watching.join(30)
+    watching.join(300)
     assert stop.is_set
     assert isinstance(board.event, LaneGone)
 

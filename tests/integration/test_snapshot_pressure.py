@@ -51,7 +51,7 @@ def running(unit: SnapshotUnit) -> Generator[list[Outcome]]:
         stop.set()
         raise
     finally:
-        run.join(120)
+        run.join(300)
 
 
 @contextmanager
@@ -71,14 +71,14 @@ def busy(source: Database, threads: int) -> Generator[None]:
     def asleep() -> int:
         return sum(thread.statement.startswith("SELECT SLEEP(") for thread in source.threads())
 
-    until(lambda: asleep() == threads, "they run", 60)
+    until(lambda: asleep() == threads, "they run")
     try:
         yield
     finally:
         for number in numbers:
             source.execute(f"KILL {number}")
         for sleeper in sleepers:
-            sleeper.join(60)
+            sleeper.join(300)
 
 
 def _number(connection: pymysql.Connection) -> int:
@@ -95,7 +95,7 @@ def test_busy(source: Database, target: Database, tmp_path: Path) -> None:
         unit = rig.unit()
         with ExitStack() as rest, busy(source, 13):
             outcome = rest.enter_context(running(unit))
-            until(lambda: unit.doing().startswith("snapshot.max-threads-running: "), "it is told why", 60)
+            until(lambda: unit.doing().startswith("snapshot.max-threads-running: "), "it is told why")
             assert count_rows(target, "shard.t") == 0
         assert isinstance(outcome[0], Finished)
         assert unit.doing() == ""
@@ -114,10 +114,10 @@ def test_nothing_is_read_before_the_source_was_asked(
         unit, stop, outcome = rig.unit(), StopSignal(), list[Outcome]()
         run = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
         run.start()
-        until(lambda: unit.status().plan_complete and "not been asked" in unit.doing(), "chunks wait", 60)
+        until(lambda: unit.status().plan_complete and "not been asked" in unit.doing(), "chunks wait")
         assert count_rows(target, "shard.t") == 0
         stop.set()
-        run.join(60)
+        run.join(300)
     assert outcome == [Stopped()]
 
 
@@ -148,12 +148,12 @@ def test_a_replica_that_lags(source: Database, target: Database, tmp_path: Path)
         try:
             source.execute(change.format(port=target.port), start)
             with running(unit) as outcome:
-                until(lambda: "the source lags" in unit.doing(), "it is told that it lags", 120)
+                until(lambda: "the source lags" in unit.doing(), "it is told that it lags")
                 source.execute(halt)
-                until(lambda: "stands still" in unit.doing(), "it is told that it stands still", 60)
+                until(lambda: "stands still" in unit.doing(), "it is told that it stands still")
                 assert count_rows(target, "shard.t") == 0
                 source.execute(reset)
-                until(lambda: outcome, "it goes on", 120)
+                until(lambda: outcome, "it goes on")
         finally:
             source.execute(halt, reset)
         assert isinstance(outcome[0], Finished)
@@ -175,7 +175,7 @@ def test_a_user_who_may_not_see_it(source: Database) -> None:
     dispenser = Dispenser(Progress(()), stop, Pace(Limits(), Amount(0, 0)))
     gauge = Gauge(Endpoint(source.host, source.port, "poor"), "s1", Bearable(replica_lag=1), dispenser, stop.child())
     gauge.start()
-    failure = until(lambda: dispenser.failure, "it fails", 60)
+    failure = until(lambda: dispenser.failure, "it fails")
     gauge.end()
     assert failure.spec is errors.snapshot.PRESSURE_UNSEEN
     assert "poor" in failure.message
@@ -190,6 +190,6 @@ def test_threads_are_seen_by_everybody(source: Database) -> None:
         Endpoint(source.host, source.port, "poor"), "s1", Bearable(threads_running=5000), dispenser, stop.child()
     )
     gauge.start()
-    until(lambda: not dispenser.is_held, "it is asked", 60)
+    until(lambda: not dispenser.is_held, "it is asked")
     gauge.end()
     assert dispenser.failure is None
