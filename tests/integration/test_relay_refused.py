@@ -21,6 +21,7 @@ from tests.integration.mariadb_relay_rig import (
     served,
     source,
 )
+from tests.integration.relay_rig import purge
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from worker.position import SourcePosition
@@ -44,7 +45,7 @@ def test_a_wrong_password_is_named_and_mends_with_a_new_start(
     assert "wrong" not in str(error)
     until(lambda: relay.status().stage == Stage.STAGE_PAUSED, "the relay pauses")
     with pytest.raises(ShardmergeError) as caught:
-        relay.locate(end_of(source), 60, StopSignal())
+        relay.locate(end_of(source), 300, StopSignal())
     assert caught.value.spec is errors.relay.ACCESS_DENIED
     source.execute("ALTER USER u@'%' IDENTIFIED BY 'wrong'")
     relay.start()
@@ -56,9 +57,8 @@ def test_a_wrong_password_is_named_and_mends_with_a_new_start(
 
 
 def test_a_purged_binlog_is_named_with_the_way_out(source: MariaDB, make_relay: MakeRelay) -> None:
-    source.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    purge(source)
     last = end_of(source)
-    source.execute(f"PURGE BINARY LOGS TO '{last.file}'")
     relay = make_relay(source)
     relay.ensure_from(START)
     relay.start()
@@ -72,7 +72,7 @@ def test_a_purged_binlog_is_named_with_the_way_out(source: MariaDB, make_relay: 
     relay.set_needed(lambda: None)
     assert relay.ensure_from(last)
     relay.start()
-    assert relay.locate(last, 60, StopSignal()) == relay.head().offset
+    assert relay.locate(last, 300, StopSignal()) == relay.head().offset
 
 
 def test_a_position_behind_the_end_is_refused_by_the_source(source: MariaDB, make_relay: MakeRelay) -> None:
@@ -120,10 +120,14 @@ def test_a_reset_under_a_connected_relay_is_noticed(source: MariaDB, make_relay:
     relay.start()
     head = caught_up(relay, source)
     before = end_of(source)
-    source.execute("RESET MASTER", "INSERT INTO d.t (v) VALUES ('lost')")
+    source.execute("RESET MASTER")
+    ends = [end_of(source)]
+    source.execute("INSERT INTO d.t (v) VALUES ('lost')")
+    ends.append(end_of(source))
     failure = stopped_with(relay, errors.relay.SOURCE_LOG_RESET)
-    for place in (before, end_of(source)):
-        assert str(place) in failure.message
+    assert str(before) in failure.message
+    # The relay may have looked between the two.
+    assert any(str(place) in failure.message for place in ends)
     assert "--remove-meta" in failure.workaround
     assert served(relay, end=head)
     with pytest.raises(ShardmergeError) as caught:
