@@ -14,7 +14,7 @@ from tests.support.kills import COPYING, at_each, kill_while_copying, kill_while
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.world import World
-from tests.support.writer import Writer
+from tests.support.writer import ShardTable, Writer, beside_a_writer
 
 # What the README says it takes. With a password MySQL's own way to log in, caching_sha2_password, shows its colours.
 SOURCE_GRANTS = ("SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.*",)
@@ -79,7 +79,8 @@ def test_what_is_planted_is_repaired_in_every_pair(world: World) -> None:
     with Writer(shards, seed=52):
         for family in families:
             world.cluster.wait_replicating(family.name)
-            family.target.execute(f"UPDATE {family.name}.orders SET customer = 'planted' WHERE (id & 127) = 7")
+            merged = ShardTable(family.target.connect, family.name, "orders")
+            beside_a_writer(merged, f"UPDATE {merged.name} SET customer = 'planted' WHERE (id & 127) = 7")
             assert world.cluster.compare(family.name, "--repair").total("repaired") > 0
     world.settle([family.name for family in families])
     for family in families:
