@@ -44,9 +44,14 @@ def task_file(name: str, *sources: str) -> pb.ConfigFile:
 
 
 class World:
-    """etcd, masters and fake workers; ``ask`` talks to the newest master."""
+    """etcd, masters and fake workers; ``ask`` talks to the newest master.
 
-    def __init__(self, directory: Path) -> None:
+    ``patience``: seconds of all leases and of waits for workers, for tests in which nobody is to be missed; None: short
+    ones.
+    """
+
+    def __init__(self, directory: Path, patience: float | None = None) -> None:
+        self._patience = patience
         self.etcd = Etcd(directory / "etcd").start()
         self.masters: list[Master] = []
         self.workers: list[FakeWorker] = []
@@ -61,8 +66,8 @@ class World:
             listen=address,
             advertise=address,
             etcd=(self.etcd.endpoint,),
-            member_ttl=2.0,
-            rpc_timeout=rpc_timeout,
+            member_ttl=self._patience or 2.0,
+            rpc_timeout=self._patience or rpc_timeout,
             drain=5.0,
         )
         master = Master(settings).start()
@@ -77,7 +82,7 @@ class World:
         return master
 
     def worker(self, name: str) -> FakeWorker:
-        fake = FakeWorker(name, self.etcd.endpoint).start()
+        fake = FakeWorker(name, self.etcd.endpoint, self._patience or 3.0).start()
         self.workers.append(fake)
         return fake
 
