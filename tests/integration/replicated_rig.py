@@ -56,10 +56,14 @@ class Replicated:
         assert verdict.differences == 0, verdict
 
     def relay(self) -> Json:
-        status: Json = self.cluster.dmctl("query-status", "-s", SOURCE).json["sources"][0]["sourceStatus"][
-            "relayStatus"
-        ]
-        return status
+        """As soon as the worker can say: it may be starting, or stand still."""
+
+        def said() -> Json | None:
+            answer = self.cluster.dmctl("query-status", "-s", SOURCE, check=False)
+            [source] = cast("list[Json]", answer.json.get("sources") or [{}])
+            return cast("Json", source.get("sourceStatus") or {}).get("relayStatus")
+
+        return until(said, "the worker tells of its relay")
 
 
 @pytest.fixture(scope="module", params=list(KINDS))

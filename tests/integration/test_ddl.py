@@ -122,7 +122,7 @@ def _settle(world: World, task: str, source: Database) -> None:
         assert sub.stage != "Paused" or all(CATALOGUE[code].retryable for code, _ in sub.errors), sub.errors
         return sub.unit == "Sync" and sub.synced and sub.position >= end
 
-    world.cluster.wait_subtasks(task, holds, f"has applied up to {end}", 300)
+    world.cluster.wait_subtasks(task, holds, f"has applied up to {end}", 900)
 
 
 def _judge(source: Database, target: Database, schema: str) -> None:

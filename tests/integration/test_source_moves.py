@@ -63,7 +63,7 @@ def test_another_worker_takes_a_source_over_in_the_middle_of_a_snapshot(replicat
         hooks.release(moment)
         cluster.wait_replicating("moved")
         writer.go_on()
-        until(lambda: not left.exists(), "the worker before removes its relay log", 120)
+        until(lambda: not left.exists(), "the worker before removes its relay log")
         assert (cluster.directory / f"{other.name}-relay" / SOURCE / "relay.json").exists()
         writer.go_on()
         writer.stop()
@@ -124,7 +124,7 @@ def test_a_paused_relay_stays_paused_whoever_has_the_source(replicated: Replicat
         spare.start()
         cluster.wait_for_workers([spare])
         assert given_over(replicated) is worker
-        until(lambda: replicated.relay().get("paused"), "the spare worker has heard of the pause", 120)
+        until(lambda: replicated.relay().get("paused"), "the spare worker has heard of the pause")
         [(before,)] = replicated.target.query(rows)
         writer.go_on()
         assert replicated.relay()["paused"]
