@@ -84,8 +84,8 @@ def test_a_table_leaves_and_comes_back(world: World) -> None:
     assert world.target.query("SELECT COUNT(*) FROM leaves.orders") == before
     # Its old rows are in the way of its new ones: the other table goes on, and query-status says what to do.
     assert _changes(_update(cluster, family.task())) == {("joins", "`leaves_01`.`order_02`")}
-    cluster.wait_subtasks("leaves", lambda sub: _join(sub).get("phase") == "failed", "says why nothing joins")
-    for sub in cluster.subtasks("leaves").values():
+    failed = cluster.wait_subtasks("leaves", lambda sub: _join(sub).get("phase") == "failed", "says why nothing joins")
+    for sub in failed.values():
         assert sub.stage == "Running"
         assert _join(sub)["error"]["code"] == errors.replicate.COLLISION.code
     with Writer([shard for shard in shards if shard.table == "order_01"], seed=33) as writer:
@@ -116,7 +116,7 @@ def test_settings_change_and_fixed_keys_do_not(world: World) -> None:
         ("replicate.lanes", "2", "3")
     ]
     lanes = "SELECT COUNT(*) FROM dm_meta.lane_checkpoint WHERE task = 'sets' AND source = 'mysql-01'"
-    until(lambda: _count(world, lanes) == 3, "three lanes", 120)
+    until(lambda: _count(world, lanes) == 3, "three lanes")
     for text, code in (
         (family.task().replace("meta-schema: dm_meta", "meta-schema: other_meta"), errors.master.UPDATE_FIXED.code),
         (family.task(mode="full"), errors.master.UPDATE_FULL.code),
@@ -153,7 +153,7 @@ def test_the_others_go_on_while_a_table_is_copied(world: World) -> None:
         until(lambda: writer.counts.changes > 200, "there is load")
         writer.stop()
     world.settle(["beside"])
-    assert all(_join(sub)["phase"] == "copying" for sub in cluster.subtasks("beside").values())
+    cluster.wait_subtasks("beside", lambda sub: _join(sub).get("phase") == "copying", "copies the table still")
     cluster.hooks.release("snapshot.before_commit")
     cluster.wait_joined("beside")
     cluster.wait_replicating("beside")
@@ -188,10 +188,13 @@ def test_an_update_is_taken_back_while_its_tables_are_copied(world: World) -> No
     slowly = "snapshot: {chunk-rows: 50, threads: 1, rows-per-second: 100}\n"
     cluster.start_task(_only(family, "order_01"))
     cluster.wait_replicating("back")
+    # Held: however long the next command takes to come, the copy is not at its end.
+    cluster.hooks.hold("snapshot.after_commit")
     assert _changes(_update(cluster, family.task(extra=slowly))) == {("joins", "`back_01`.`order_02`")}
     of_second = "id >> 44 & 255 = 2"
     until(lambda: _count(world, f"SELECT COUNT(*) FROM back.orders WHERE {of_second}") > 0, "some rows are copied", 300)
     _update(cluster, _only(family, "order_01"))
+    cluster.hooks.release("snapshot.after_commit")
     cluster.wait_joined("back")
     cluster.wait_replicating("back")
     copied = _count(world, f"SELECT COUNT(*) FROM back.orders WHERE {of_second}")
