@@ -88,7 +88,8 @@ def test_id_overflow_in_the_stream_stops_before_the_row(world: World) -> None:
     )
 
     def errors_seen() -> tuple[tuple[int, str], ...]:
-        return world.cluster.subtasks("over")[source_id].errors
+        found = world.cluster.subtasks("over").get(source_id)
+        return () if found is None else found.errors
 
     [(code, message)] = until(errors_seen, "the subtask is paused with an error")
     assert code == errors.config.ID_OVERFLOW.code
@@ -115,7 +116,7 @@ def test_target_down_pauses_and_goes_on_by_itself(world: World) -> None:
                 for sub in found
             )
 
-        until(seen, "both subtasks say that the target is away", 180)
+        until(seen, "both subtasks say that the target is away")
         world.target.start()
         world.cluster.wait_replicating("down")
         writer.stop()

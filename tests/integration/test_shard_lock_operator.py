@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 from proto import errors
-from tests.support.cluster import Answer, Json
+from tests.support.cluster import Answer, Json, SubTask
 from tests.support.judge import PartitionIds, Shard, Target, compare
 from tests.support.kills import locks_of
 from tests.support.wait import until
@@ -67,7 +67,7 @@ def _waits(world: World, name: str, ready: int) -> Json:
         tables = cast("list[Json]", listed[0]["tables"]) if len(listed) == 1 else []
         return listed[0] if sum(each["standing"] == "ready" for each in tables) == ready else None
 
-    return until(found, f"{ready} shard tables wait", 120)
+    return until(found, f"{ready} shard tables wait")
 
 
 def test_an_update_while_shard_tables_wait(world: World) -> None:
@@ -128,7 +128,7 @@ def test_a_waiting_table_leaves(world: World) -> None:
     _waits(world, name, 1)
     _update(world, name, _only(family, "order_02", mode))
     world.cluster.wait_replicating(name)
-    until(lambda: not locks_of(world, name), "there is no lock without the table", 120)
+    until(lambda: not locks_of(world, name), "there is no lock without the table")
     for source in (1, 2):
         _insert(world, family, source, 2, "id, v", "3, 3")
     world.settle([name])
@@ -151,8 +151,12 @@ def test_a_task_without_shard_mode_gets_one_before_a_sharding_ddl(world: World) 
     world.cluster.wait_replicating(name)
     _give(world, family, ADD, (1, 1))
     source = world.sources[0][0]
-    until(lambda: world.cluster.subtasks(name)[source].stage == "Paused", "it stands before the statement", 120)
-    assert [code for code, _ in world.cluster.subtasks(name)[source].errors] == [errors.ddl.NEEDS_SHARD_MODE.code]
+
+    def paused_with() -> list[int]:
+        found = world.cluster.subtasks(name).get(source)
+        return [code for code, _ in found.errors] if found is not None and found.stage == "Paused" else []
+
+    assert until(paused_with, "it stands before the statement") == [errors.ddl.NEEDS_SHARD_MODE.code]
     _update(world, name, family.task(extra="shard-mode: pessimistic\n"))
     _waits(world, name, 1)
     _give(world, family, ADD, (2, 1))
@@ -178,6 +182,10 @@ def test_revert_on_a_running_task(world: World) -> None:
     def binlog(*arguments: str, check: bool = True) -> Answer:
         return world.cluster.dmctl("binlog", *arguments, "-s", source, check=check)
 
+    def until_known() -> None:
+        """Until the worker has read what was said: it does by itself, a moment later. A resume waits for that."""
+        world.cluster.dmctl("resume-task", name)
+
     def structure() -> list[tuple[object, ...]]:
         return world.target.query(f"SHOW COLUMNS FROM {name}.orders")
 
@@ -191,7 +199,8 @@ def test_revert_on_a_running_task(world: World) -> None:
     assert "skip" in binlog("list", name).text
     binlog("revert", name, *place)
     assert "nothing has been said" in binlog("list", name).text
-    assert world.cluster.subtasks(name)[source].stage == "Running"
+    world.cluster.wait_subtasks(name, lambda sub: sub.stage == "Running", "still runs")
+    until_known()
     server.execute(
         f"ALTER TABLE {name}_01.order_01 ADD COLUMN one INT", f"INSERT INTO {name}_01.order_01 VALUES (2, 2, 2)"
     )
@@ -201,6 +210,7 @@ def test_revert_on_a_running_task(world: World) -> None:
     file, position = server.binlog_end()
     place = ("-b", f"{file}:{position}")
     binlog("skip", name, *place)
+    until_known()
     server.execute(
         f"ALTER TABLE {name}_01.order_01 ADD INDEX by_v (v)", f"INSERT INTO {name}_01.order_01 VALUES (3, 3, 3)"
     )
