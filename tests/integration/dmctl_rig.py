@@ -81,7 +81,7 @@ def silent(master: CannedMaster) -> Iterator[None]:
     over = threading.Event()
 
     def answer(_: Any) -> pb.QueryStatusResponse:
-        over.wait(300)
+        over.wait(600)
         return TASKS
 
     master.answer("QueryStatus", answer)
