@@ -33,7 +33,7 @@ def test_every_shard_table_is_altered_online(world: World, shard_mode: str) -> N
             writer.go_on()
         counts = writer.stop()
     assert counts.changes > 0
-    until(lambda: not locks_of(world, family.name), "no lock is left", 300)
+    until(lambda: locks_of(world, family.name) == [], "no lock is left", 300)
     world.cluster.wait_caught_up(family.name, dict(world.sources))
     verdict = family.verdict()
     assert verdict.differences == 0 and verdict.rows > 4_000, verdict

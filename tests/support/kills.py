@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
+from tests.support.cluster import Json
 from tests.support.daemon import Daemon
 from tests.support.wait import until
 from tests.support.world import World
@@ -245,9 +246,9 @@ def kill_while_locked(world: World, label: str, kills: Kills, *, owner: bool = T
         # The source whose tables came first owns the lock.
         first, last = (here, _but(shards, here)) if owner else (_but(shards, here), here)
         _give(world, parking if owner else {}, first)
-        until(lambda: any(isinstance(lock, dict) for lock in locks_of(world, name)), "there is a lock", 300)
+        until(lambda: locks_of(world, name), "there is a lock", 300)
         _give(world, locked if owner else kills, last)
-        until(lambda: not locks_of(world, name), "there is no lock any more", 400)
+        until(lambda: locks_of(world, name) == [], "there is no lock any more", 400)
         world.cluster.wait_joined(name)
         writer.go_on()
         writer.stop()
@@ -273,10 +274,10 @@ def _give(world: World, kills: Kills, shards: Sequence[ShardTable]) -> None:
         kill_at_each(world, kills)
 
 
-def locks_of(world: World, task: str) -> list[object]:
-    """As `shard-ddl-lock` lists them; a text while nobody can say."""
+def locks_of(world: World, task: str) -> list[Json] | None:
+    """As `shard-ddl-lock` lists them; None while nobody can say."""
     answer = world.cluster.dmctl("shard-ddl-lock", task, check=False)
-    return cast("list[object]", answer.json.get("locks") or []) if answer.code == 0 else [answer.text]
+    return cast("list[Json]", answer.json.get("locks") or []) if answer.code == 0 else None
 
 
 def kill_at_each(world: World, kills: Kills, nudge: Callable[[], object] = lambda: None) -> None:

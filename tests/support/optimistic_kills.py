@@ -35,7 +35,7 @@ def kill_while_joined(world: World, label: str, adding: Kills, dropping: Kills) 
         writer.go_on()
         writer.stop()
     world.judge(family)
-    until(lambda: not locks_of(world, name), "there is no lock")
+    until(lambda: locks_of(world, name) == [], "there is no lock")
     columns = world.target.query(
         f"SELECT column_name FROM information_schema.columns WHERE table_schema = '{family.name}' "
         "AND column_name = 'added'"
