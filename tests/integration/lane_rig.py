@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
@@ -22,7 +22,7 @@ from worker.ddl.passing import TablesStanding, plans_by_number
 from worker.ddl.tables import TableScope
 from worker.host import Host, SourceEnd
 from worker.plan import TablePlan
-from worker.position import SourcePosition
+from worker.position import RelayOffset, SourcePosition
 from worker.replicate.dealing import dealing_of
 from worker.replicate.stream import Stream
 from worker.replicate.unit import ReplicateUnit
@@ -202,9 +202,16 @@ class LaneRig(Rig):
         recorded = f"SELECT 1 FROM {META}.subtask WHERE task = '{TASK}' AND source = '{SOURCE}' AND epoch >= {epoch}"
         until(lambda: self.target.query(recorded), f"epoch {epoch} has taken over")
 
-    def until_apart(self) -> None:
-        """Until the lanes stand at different places."""
-        until(lambda: len({place[1:] for place in self.checkpoints()}) > 1, "the lanes stand apart")
+    def until_past(self, position: SourcePosition, lanes: Iterable[int]) -> None:
+        """Until each of these lanes has applied what is before ``position``."""
+        end = self.relay.locate(position, 300, StopSignal())
+        wanted = set(lanes)
+
+        def past() -> bool:
+            there = {lane for lane, segment, byte, _ in self.checkpoints() if RelayOffset(segment, byte) >= end}
+            return wanted <= there
+
+        until(past, f"the lanes {sorted(wanted)} have applied up to {end}")
 
 
 class NoLocks:

@@ -54,7 +54,8 @@ def _same(rig: LaneRig, *tables: str) -> None:
 
 
 def _lanes_apart(rig: LaneRig, hooks: Hooks, lanes: int) -> Run:
-    """A run whose lane 0 stands before a commit while the others go on; it stays there until the hook is released."""
+    """A run whose lane 0 stands before a commit and whose others have applied everything; it stays there until the
+    hook is released."""
     run = rig.replicate(lanes)
     _insert(rig, 1, 40, "first")
     run.until_synced()
@@ -62,7 +63,8 @@ def _lanes_apart(rig: LaneRig, hooks: Hooks, lanes: int) -> Run:
     _insert(rig, 41, 80, "second")
     rig.source.execute("UPDATE shard_1.t SET v = 'changed' WHERE id % 3 = 0")
     hooks.reached("lane0.commit")
-    rig.until_apart()
+    rig.until_past(rig.position(), range(1, lanes))
+    assert len({place[1:] for place in rig.checkpoints()}) > 1, "the lanes stand apart"
     return run
 
 
