@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from proto import errors
+from proto.errors import ShardmergeError
 from tests.integration.snapshot_rig import (
     SOURCE,
     TASK,
@@ -37,6 +39,7 @@ from tests.support.writer import Writer, create_tables, fill
 from worker.plan import TablePlan
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.load import ChunkLoader, ChunkTransaction
+from worker.snapshot.reader import ReaderTask
 from worker.unit import Failed, Finished, StopSignal
 
 __all__ = ["servers", "source", "target"]
@@ -106,7 +109,7 @@ def test_string_keys_of_any_spelling_survive_snapshot_and_hand_over(
                     hooks.hold(following)
                 hooks.release(moment)
         hooks.release_all()
-        run.join(120)
+        run.join(300)
         assert outcome == [Finished()]
         source.execute(
             "UPDATE shard.t SET k = CONCAT(k, ' '), v = v + 1 WHERE v < 50", "DELETE FROM shard.t WHERE v > 980"
@@ -211,7 +214,7 @@ def test_a_table_of_a_billion_rows_begins_at_once(
         finally:
             stop.set()
             hooks.release_all()
-            run.join(120)
+            run.join(300)
         assert rig.run() == Finished()
     assert target.query("SELECT * FROM shard.t ORDER BY v") == source.query("SELECT * FROM shard.t ORDER BY v")
 
@@ -256,16 +259,24 @@ def test_a_bug_in_one_reader_ends_the_others(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared(source, 3000)
-    broken = threading.Event()
-    transaction = ChunkLoader.transaction
+    broken, told = threading.Event(), threading.Event()
+    transaction, failed = ChunkLoader.transaction, ReaderTask.failed
+    begun = itertools.count()
 
     def first_fails(self: ChunkLoader, plan: TablePlan, chunk: Chunk) -> ChunkTransaction:
         if not broken.is_set():
             broken.set()
             raise ZeroDivisionError("by nought")
+        if next(begun) == 100:
+            told.wait(300)  # however long the one that fails takes to tell it
         return transaction(self, plan, chunk)
 
+    def tells(self: ReaderTask, index: int, error: ShardmergeError) -> None:
+        failed(self, index, error)
+        told.set()
+
     monkeypatch.setattr(ChunkLoader, "transaction", first_fails)
+    monkeypatch.setattr(ReaderTask, "failed", tells)
     with Rig(source, target, tmp_path, merging(target, threads=2, chunk_rows=20)) as rig:
         outcome = rig.run()
         assert isinstance(outcome, Failed)
