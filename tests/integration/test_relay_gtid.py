@@ -109,8 +109,8 @@ def test_it_goes_on_at_another_server_with_the_same_data(servers: Servers) -> No
         new.execute("FLUSH BINARY LOGS")
         until(lambda: writer.done > 120, "rows")
     place = end_of(old)
-    assert place.server == relay.head().position.server
     end_of_old = caught_up(relay, old)
+    assert place.server == relay.head().position.server
     before = gtids(served(relay))
     relay.stop()
     insert(old, 20)  # what the relay has not read of the old server

@@ -26,6 +26,7 @@ from tests.integration.relay_rig import (
 )
 from tests.support.binlog import split
 from tests.support.database import Database
+from tests.support.wait import until
 from worker.binlog.events import HEADER_SIZE, EventType, checksum_matches
 from worker.position import RelayOffset
 from worker.relay.model import BlockData
@@ -63,11 +64,15 @@ def session(server: Database, *settings: str) -> Generator[Cursor]:
 def prepared(server: Database, name: str, *texts: str, settings: tuple[str, ...] = ()) -> None:
     """Prepared by a connection that is gone then."""
     with session(server, *settings) as cursor:
+        cursor.execute("SELECT CONNECTION_ID()")
+        [(thread,)] = cursor.fetchall()
         cursor.execute(f"XA START '{name}', 'branch', 7")
         for text in texts:
             cursor.execute("INSERT INTO t (v) VALUES (%s)", (f"<{text}>",))
         cursor.execute(f"XA END '{name}', 'branch', 7")
         cursor.execute(f"XA PREPARE '{name}', 'branch', 7")
+    # MariaDB knows the transaction as nobody's, for others to end, when it has noticed that the connection is closed.
+    until(lambda: thread not in {one.id for one in server.threads()}, "the connection is gone")
 
 
 def ended(server: Database, name: str, how: str = "COMMIT") -> None:
