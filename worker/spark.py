@@ -213,6 +213,7 @@ class SparkRunner:
                 process.wait(self._drain_seconds)
             except Exception:  # noqa: BLE001 - whatever happens, no orphan JVM stays
                 process.kill()
+                process.wait()  # what it writes to is removed next
 
 
 class _Job(threading.Thread):
