@@ -88,13 +88,13 @@ def test_a_worker_that_freezes_before_it_runs_a_statement_runs_nothing_later(
     cluster.hooks.reached("ddl.begun")
     frozen.freeze()
     try:
-        until(lambda: cluster.worker_of("mysql-01") is not frozen, "the other worker takes the source over", 120)
+        until(lambda: cluster.worker_of("mysql-01") is not frozen, "the other worker takes the source over")
         cluster.hooks.release("ddl.begun")
         _judge(source, target, cluster)
     finally:
         frozen.thaw()
     log = frozen.log
-    until(lambda: b"lease lost" in log.read_bytes(), "the frozen one finds itself without its lease", 120)
+    until(lambda: b"lease lost" in log.read_bytes(), "the frozen one finds itself without its lease")
     source.execute("INSERT INTO d.t VALUES (4, 4)")
     _judge(source, target, cluster)
     assert _runs(target, "ADD COLUMN x") == 1
@@ -115,11 +115,11 @@ def test_a_statement_that_waits_at_the_target_is_paused_and_resumed(
         shown = cluster.dmctl("query-status", "one").text
         return "ADD COLUMN x" in shown
 
-    until(waits, "query-status says for what the task waits", 120)
+    until(waits, "query-status says for what the task waits")
     cluster.dmctl("pause-task", "one")
-    cluster.wait_paused("one", 60)
+    cluster.wait_paused("one")
     cluster.dmctl("resume-task", "one")
-    until(waits, "it waits again", 120)
+    until(waits, "it waits again")
     held.close()
     _judge(source, target, cluster)
     assert _runs(target, "ADD COLUMN x") == 1

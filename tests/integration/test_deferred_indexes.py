@@ -129,10 +129,10 @@ def test_while_the_alter_of_a_killed_process_goes_on(
             adder = adder_of(rig)
             second = threading.Thread(target=lambda: adder.add(StopSignal()))
             second.start()
-            until(lambda: "another connection" in adder.doing(), "the second one waits", 60)
+            until(lambda: "another connection" in adder.doing(), "the second one waits")
             hooks.release_all()
-            first.join(120)
-            second.join(120)
+            first.join(300)
+            second.join(300)
     assert indexes(target) == ALL
     assert owed(target) == 0
 
@@ -189,7 +189,7 @@ def test_the_last_source_adds_them(source: Database, target: Database, tmp_path:
         with adder.beside(stop):
             with session.cursor() as cursor:
                 cursor.execute(f"UPDATE {META}.snapshot_chunk SET state = 1")
-            until(lambda: owed(target) == 0, "they are added", 60)
+            until(lambda: owed(target) == 0, "they are added")
         session.close()
     assert indexes(target) == ALL
 
@@ -217,8 +217,8 @@ def test_what_cannot_be_added_is_told_and_tried_again(
         store.record(session, META, TARGET, (*right, DeferredIndex("x", "KEY `x` (`gone`)")))
         adder = adder_of(rig)
         with adder.beside(StopSignal()):
-            until(lambda: "30013" in adder.doing() and "errno 1072" in adder.doing(), "it is told", 60)
+            until(lambda: "30013" in adder.doing() and "errno 1072" in adder.doing(), "it is told")
             assert indexes(target) == LACKING
             store.record(session, META, TARGET, right)
-            until(lambda: indexes(target) == ALL, "it is tried again", 60)
+            until(lambda: indexes(target) == ALL, "it is tried again")
         session.close()

@@ -113,6 +113,8 @@ def test_taking_over_waits_for_a_commit_under_way(
 ) -> None:
     """Rows and checkpoint of the older epoch are seen both or not at all (I2)."""
     monkeypatch.setenv("SHARDMERGE_HOOKS", str(tmp_path))
+    # The target is not to give up on the commit, however long this test takes to let it go on.
+    monkeypatch.setattr("worker.replicate.target._SILENCE_SECONDS", 3600)
     _prepare(target, 5)
     old = _writer(target, 5)
     found = old.read_checkpoint()
@@ -138,7 +140,7 @@ def test_a_frozen_worker_thaws_as_a_zombie(
     make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster], target: MariaDB
 ) -> None:
     source = make_server("source")
-    cluster = make_cluster(workers=2, worker_settings={"keepalive-ttl": 3})
+    cluster = make_cluster(workers=2, worker_settings={"keepalive-ttl": 20})
     cluster.create_source("mysql-01", source)
     family = Family("ice", (("mysql-01", source),), target)
     shards = family.create(200)

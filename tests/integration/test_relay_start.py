@@ -9,7 +9,7 @@ import pytest
 
 from proto import config_pb2 as config
 from tests.integration.relay_rig import Servers
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, Json
 from tests.support.pair import KINDS
 from tests.support.wait import until
 from worker.position import SourcePosition
@@ -70,7 +70,8 @@ def test_a_source_without_tasks_is_fetched_from_there(servers: Servers, tmp_path
         assert found["stage"] == "Running"
 
 
-def _fetched(cluster: Cluster, file: str) -> dict[str, object] | None:
-    [one] = cluster.dmctl("query-status", "-s", "s1").json["sources"]
-    status = one["sourceStatus"]["relayStatus"]
-    return status if status and file in str(status.get("relayBinlog")) else None
+def _fetched(cluster: Cluster, file: str) -> Json | None:
+    """The relay log's status once it has come to ``file``; none while the worker does not answer in time."""
+    sources: list[Json] = cluster.dmctl("query-status", "-s", "s1", check=False).json.get("sources") or []
+    found: list[Json | None] = [one["sourceStatus"].get("relayStatus") for one in sources]
+    return next((status for status in found if status and file in str(status.get("relayBinlog"))), None)

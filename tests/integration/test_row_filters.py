@@ -185,4 +185,4 @@ def writing(server: Database, task: str) -> Generator[Callable[[int], None]]:
         yield go_on
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(300)

@@ -106,7 +106,6 @@ def become_the_same(source: Database, target: Database, position: str, directory
         until(
             lambda: (seen(target, "new") == seen(target, "changed") == expected) or run.ended,
             "changes are applied",
-            60,
         )
         assert seen(target, "new") == seen(target, "changed") == expected
         assert not run.ended
@@ -171,7 +170,7 @@ def come_first(source: Database, target: Database, position: str, directory: Pat
                 expected = keys(source, passing.format(phase))
                 assert 40 < len(expected) < 110
                 found = f"SELECT k FROM shard_1.{name}_{phase} ORDER BY k"
-                until(lambda: keys(target, found) == expected or run.ended, "the rows are there", 60)  # noqa: B023
+                until(lambda: keys(target, found) == expected or run.ended, "the rows are there")  # noqa: B023
                 assert keys(target, found) == expected
         names = [str(found[0]) for found in target.query("SHOW COLUMNS FROM shard_1.here_old")]
         assert names == ["k", "at", "b", "u", "f", "t", "extra", "l", "more"]
@@ -187,7 +186,6 @@ def come_first(source: Database, target: Database, position: str, directory: Pat
             until(
                 lambda: not target.query(f"SELECT 1 FROM shard_1.{name}_new WHERE more > 3") or run.ended,  # noqa: B023
                 "the last rows are gone",
-                60,
             )
             assert target.query(f"SELECT k, more FROM shard_1.{name}_new WHERE more IN (0, 1) ORDER BY k") == before
         assert not run.ended
