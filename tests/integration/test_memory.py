@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster import Cluster, SubTask
+from tests.support.hooks import Hooks
 from tests.support.mariadb import MariaDB
 from tests.support.memory import MIB, peak_mib
 from tests.support.wait import until
@@ -157,6 +158,21 @@ def _standing(target: MariaDB, task: str) -> dict[int, tuple[int, int, int, int]
     }
 
 
+def _into_the_transaction(hooks: Hooks, target: MariaDB, lane: int) -> None:
+    """The lane is held before a commit: let it do one after the other until one was of a part of a transaction.
+
+    From a moment to the other, so that it never runs free: it could be through with the transaction before it is held
+    again.
+    """
+    before, inside = f"lane{lane}.commit", f"lane{lane}.before_commit"
+    hooks.reached(before)
+    while _standing(target, "large")[lane][2] <= 1:
+        for held, then in ((before, inside), (inside, before)):
+            hooks.hold(then)
+            hooks.release(held)
+            hooks.reached(then)
+
+
 def test_a_transaction_larger_than_memory_is_resumed_inside(cluster: Cluster, source: MariaDB, target: MariaDB) -> None:
     """A lane is killed in the middle of it: the next one goes on there. What it had applied is in tables whose rows
     cannot be applied twice unseen: inserts of keys, and rows without any key."""
@@ -167,6 +183,8 @@ def test_a_transaction_larger_than_memory_is_resumed_inside(cluster: Cluster, so
     )
     _start(cluster, "large", target)
     hooks = cluster.hooks
+    for lane in range(2):
+        hooks.hold(f"lane{lane}.commit")
     rows = TRANSACTION // WIDE
     connection = source.connect("large")
     connection.begin()
@@ -176,8 +194,10 @@ def test_a_transaction_larger_than_memory_is_resumed_inside(cluster: Cluster, so
         cursor.execute("INSERT INTO large.log SELECT seq, 'last' FROM seq_1_to_20000")
     connection.commit()
     connection.close()
-    until(lambda: all(skip > 1 for _, _, skip, _ in _standing(target, "large").values()), "both lanes are inside it")
-    hooks.hold("lane0.commit")
+    for lane in range(2):
+        _into_the_transaction(hooks, target, lane)
+    assert all(skip > 1 for _, _, skip, _ in _standing(target, "large").values())
+    hooks.release("lane1.commit")
     [pid] = hooks.reached("lane0.commit")
     _, place, skip, seq = before = _standing(target, "large")[0]
     assert skip > 1
