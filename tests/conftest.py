@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from proto.tls.model import TlsFiles
 from tests.support.cluster import Cluster
@@ -20,7 +20,7 @@ from tests.support.daemon import Setting
 from tests.support.mariadb import MariaDB
 
 # Time says nothing on a machine that may be ten times slower for minutes.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 KEPT = Path(__file__).resolve().parent / ".run"

@@ -77,5 +77,5 @@ def test_the_example_client(master: CannedMaster, task_file: Path) -> None:
 
 def _example(address: str, task_file: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, EXAMPLE, address, task_file, "merge"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, EXAMPLE, address, task_file, "merge"], capture_output=True, text=True, timeout=300, check=False
     )

@@ -52,7 +52,7 @@ def test_the_writer_writes_everything_and_the_judge_agrees_with_sql(merge: Merge
         def all_kinds(counts: Counts) -> bool:
             return min(counts.inserts, counts.updates, counts.deletes, counts.key_changes, counts.rollbacks) > 0
 
-        until(lambda: all_kinds(writer.counts) and writer.counts.transactions > 200, "all kinds of changes", 60)
+        until(lambda: all_kinds(writer.counts) and writer.counts.transactions > 200, "all kinds of changes")
         writer.pause()
         before = writer.counts.changes
         merge.by_hand()
@@ -60,12 +60,12 @@ def test_the_writer_writes_everything_and_the_judge_agrees_with_sql(merge: Merge
         assert verdict.differences == 0, str(verdict)
         assert writer.counts.changes == before
         writer.resume()
-        until(lambda: writer.counts.changes > before, "the writer goes on", 60)
+        until(lambda: writer.counts.changes > before, "the writer goes on")
         # A source that dies and comes back is no failure of the writer.
         merge.server.kill()
         merge.server.start()
         before = writer.counts.changes
-        until(lambda: writer.counts.changes > before, "the writer goes on after a crash", 60)
+        until(lambda: writer.counts.changes > before, "the writer goes on after a crash")
 
 
 @pytest.mark.parametrize(

@@ -193,14 +193,14 @@ def test_threads_do_not_meet() -> None:
     def ask(number: int) -> None:
         rows = rows_of(*range(number * 10000, number * 10000 + 5000))
         for _ in range(12):
-            ready.wait(60)
+            ready.wait(300)
             found[number] = computed(made, rows)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(600)
     for number in range(4):
         keys = range(number * 10000, number * 10000 + 5000)
         assert found[number] == [(b"'w%d%d'" % (key, key * 2),) if key % 2 == 0 else None for key in keys]

@@ -92,6 +92,8 @@ class Database(Server):
                 "--innodb-flush-log-at-trx-commit=2",
                 "--sync-binlog=0",
                 "--skip-name-resolve",
+                # A client that stands still in the middle of its handshake is waited for: not 10 s only.
+                "--connect-timeout=600",
                 "--performance-schema=OFF",
                 *self.options,
             ],
