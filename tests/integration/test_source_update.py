@@ -34,7 +34,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
     cluster.wait_replicating("live")
     with Writer(shards, seed=51) as writer:
         writer.go_on()
-        dumps = set(until(lambda: source.dump_threads("dm"), "the relay comes as the new user", 60))
+        dumps = set(until(lambda: source.dump_threads("dm"), "the relay comes as the new user"))
         # Another password: the one before no longer lets anybody in.
         source.execute("ALTER USER dm@'%' IDENTIFIED BY 'second'")
         wrong = replicated.update(source_yaml(SOURCE, source, "dm", "third"))
@@ -43,9 +43,9 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         right = replicated.update(source_yaml(SOURCE, source, "dm", "second"))
         assert right.code == 0, right.text
         assert "second" not in right.text
-        cluster.wait_replicating("live", 120)
+        cluster.wait_replicating("live")
         # Everybody came anew, and whoever comes again comes with the new one.
-        until(lambda: set(source.dump_threads("dm")) - dumps, "the relay comes with the new password", 60)
+        until(lambda: set(source.dump_threads("dm")) - dumps, "the relay comes with the new password")
         source.kill_threads("dm")
         head = replicated.relay()["relayBinlog"]
         writer.go_on()
@@ -55,7 +55,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         moved = replicated.update(elsewhere)
         assert moved.code == 0, moved.text
         assert "the same server" in moved.text
-        cluster.wait_replicating("live", 120)
+        cluster.wait_replicating("live")
         writer.go_on()
         # Rules for purging, without any interruption.
         epochs = [sub.raw["epoch"] for sub in cluster.subtasks("live").values()]
@@ -76,7 +76,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         other = next(one for one in cluster.workers if one is not before)
         given = cluster.dmctl("transfer-source", SOURCE, other.name)
         assert cluster.worker_of(SOURCE) is other, given.text
-        cluster.wait_replicating("live", 120)
+        cluster.wait_replicating("live")
         writer.go_on()
         # Off, and on again.
         off = replicated.update(elsewhere + "enable: false\n")
@@ -85,7 +85,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         assert str(errors.master.SOURCE_DISABLED.code) in asked.text
         writer.go_on()
         assert replicated.update(elsewhere).code == 0
-        cluster.wait_replicating("live", 120)
+        cluster.wait_replicating("live")
         writer.go_on()
         writer.stop()
     replicated.judge("live", source)
@@ -116,7 +116,7 @@ def test_another_server_goes_on_by_gtid(replicated: Replicated) -> None:
         assert told.code == 0 and "goes on by GTID" in told.text, told.text
         answer = replicated.update(source_yaml(SOURCE, new))
         assert answer.code == 0, answer.text
-        cluster.wait_replicating("switched", 120)
+        cluster.wait_replicating("switched")
         writer.go_on(600)
         writer.stop()
     replicated.judge("switched", new)
@@ -161,16 +161,16 @@ def test_kill_at_every_moment_of_a_switch(replicated: Replicated) -> None:
         hooks.reached("source.released")
         hooks.hold("relay.connected")
         first = given_over(replicated, "source.released")
-        hooks.reached("relay.connected", 300)
+        hooks.reached("relay.connected")
         second = given_over(replicated, "relay.connected")
         assert second is not first
-        cluster.wait_replicating("killed", 200)
+        cluster.wait_replicating("killed")
         writer.go_on()
         third = given_over(replicated)
         assert third is not second
         unchanged = replicated.update(text)
         assert unchanged.code == 0 and not unchanged.json["changes"], unchanged.text
-        cluster.wait_replicating("killed", 200)
+        cluster.wait_replicating("killed")
         writer.go_on()
         writer.stop()
     replicated.judge("killed", new)
