@@ -42,8 +42,9 @@ class Behaviour:
 
 
 class FakeWorker(WorkerServicer):
-    def __init__(self, name: str, endpoint: str, ttl: float = 3.0) -> None:
+    def __init__(self, name: str, endpoint: str, ttl: float = 120.0) -> None:
         self.name = name
+        self._endpoint = endpoint
         self.behaviour = Behaviour()
         self.checked: list[pb.CheckSubTaskRequest] = []
         self.switches: list[pb.CheckSwitchRequest] = []
@@ -79,12 +80,17 @@ class FakeWorker(WorkerServicer):
         self._etcd.close()
 
     def vanish(self) -> None:
-        """As kill -9: no answer from now on, the record stays until its lease ends."""
+        """As kill -9: no answer from now on, the record stays until :meth:`lapse`."""
         self._stop.set()
         self._thread.join()
         self._lease.abandon()
         self._server.stop(0).wait()
         self._etcd.close()
+
+    def lapse(self) -> None:
+        """The lease of one that has vanished ends. Its time is so long that no machine is too slow to renew it."""
+        with Etcd((self._endpoint,), 60.0) as client:
+            client.revoke(self._lease.id)
 
     @property
     def source(self) -> str:

@@ -44,14 +44,9 @@ def task_file(name: str, *sources: str) -> pb.ConfigFile:
 
 
 class World:
-    """etcd, masters and fake workers; ``ask`` talks to the newest master.
+    """etcd, masters and fake workers; ``ask`` talks to the newest master."""
 
-    ``patience``: seconds of all leases and of waits for workers, for tests in which nobody is to be missed; None: short
-    ones.
-    """
-
-    def __init__(self, directory: Path, patience: float | None = None) -> None:
-        self._patience = patience
+    def __init__(self, directory: Path) -> None:
         self.etcd = Etcd(directory / "etcd").start()
         self.masters: list[Master] = []
         self.workers: list[FakeWorker] = []
@@ -59,15 +54,15 @@ class World:
         self.stubs: list[MasterStub] = []
         self._address: dict[str, str] = {}
 
-    def master(self, name: str = "m1", *, rpc_timeout: float = 20.0) -> Master:
+    def master(self, name: str = "m1", *, rpc_timeout: float = 60.0, ttl: float = 60.0) -> Master:
         address = self._address.setdefault(name, f"127.0.0.1:{free_port()}")
         settings = Settings(
             name=name,
             listen=address,
             advertise=address,
             etcd=(self.etcd.endpoint,),
-            member_ttl=self._patience or 2.0,
-            rpc_timeout=self._patience or rpc_timeout,
+            member_ttl=ttl,
+            rpc_timeout=rpc_timeout,
             drain=5.0,
         )
         master = Master(settings).start()
@@ -76,13 +71,14 @@ class World:
         self.stubs.append(MasterStub(self._channels[-1]))
         return master
 
-    def leader(self, name: str = "m1", *, rpc_timeout: float = 20.0) -> Master:
-        master = self.master(name, rpc_timeout=rpc_timeout)
+    def leader(self, name: str = "m1", *, rpc_timeout: float = 60.0, ttl: float = 60.0) -> Master:
+        """``ttl``: longer than a busy machine may keep the master from renewing its lease."""
+        master = self.master(name, rpc_timeout=rpc_timeout, ttl=ttl)
         until(lambda: master.leads, f"{name} leads")
         return master
 
     def worker(self, name: str) -> FakeWorker:
-        fake = FakeWorker(name, self.etcd.endpoint, self._patience or 3.0).start()
+        fake = FakeWorker(name, self.etcd.endpoint).start()
         self.workers.append(fake)
         return fake
 
@@ -224,11 +220,14 @@ def test_subtask_that_comes_up_with_an_error_is_told_and_resumed(world: World) -
 
 
 def test_worker_that_does_not_obey_or_answer_is_said_in_time(world: World) -> None:
-    world.leader(rpc_timeout=1.5)
+    world.leader()
     fake = world.worker("w1")
     assert world.create("s1").result
     assert world.start(task_file("t", "s1")).result
     fake.behaviour.deaf = True
+    # What the worker was to do before it had more time for.
+    world.end_master()
+    world.leader(rpc_timeout=1.5)
     paused = world.operate(pb.OperateTaskRequest.OP_PAUSE, "t")
     assert codes(list(paused.sources)) == [errors.master.STAGE_NOT_REACHED.code]
     assert world.record("t", "s1").expected == common_pb2.STAGE_PAUSED
@@ -243,6 +242,7 @@ def test_worker_that_does_not_obey_or_answer_is_said_in_time(world: World) -> No
         answer = world.ask.QueryStatus(pb.QueryStatusRequest(name="t"))
         return answer.sources[0].error.code == errors.master.SOURCE_UNBOUND.code
 
+    fake.lapse()
     until(unbound, "the lease of the worker ends")
     members = world.ask.ListMember(pb.ListMemberRequest(worker=True))
     assert [(one.name, one.stage, one.source) for one in members.workers] == [("w1", "offline", "s1")]
@@ -259,6 +259,7 @@ def test_source_moves_to_a_free_worker_and_its_task_with_it(world: World) -> Non
     second = world.worker("w2")
     world.workers.remove(first)
     first.vanish()
+    first.lapse()
     until(lambda: second.source == "s1", "w2 holds s1")
     detail = world.ask.QueryStatus(pb.QueryStatusRequest(sources=["s1"]))
     assert detail.sources[0].source_status.worker == "w2"
@@ -284,6 +285,7 @@ def test_a_purge_goes_to_the_worker_of_each_source(world: World) -> None:
     assert (unknown.error.code, unknown.msg) == (errors.master.SOURCE_UNKNOWN.code, answer.msg)
     world.workers.remove(lost)
     lost.vanish()
+    lost.lapse()
     offline = pb.WorkerMember(name="w2", stage="offline", source="s2")
     until(lambda: offline in world.ask.ListMember(pb.ListMemberRequest(worker=True)).workers, "w2 is offline")
     unbound = world.ask.PurgeRelay(pb.PurgeRelayRequest(sources=["s2"], filename="mysql-bin.000003"))
@@ -362,7 +364,7 @@ def test_restarted_master_needs_nothing_but_etcd(world: World) -> None:
 
 
 def test_master_goes_on_after_etcd_was_killed(world: World) -> None:
-    master = world.leader()
+    master = world.leader(ttl=30.0)
     world.worker("w1")
     assert world.create("s1").result
     world.etcd.kill()
@@ -409,10 +411,10 @@ def test_bad_requests(world: World) -> None:
 
 def test_an_evicted_leader_stands_back_until_it_may_lead_again(world: World) -> None:
     evict = pb.OperateLeaderRequest(op=pb.OperateLeaderRequest.OP_EVICT)
-    first = world.leader("m1")
+    first = world.leader("m1", ttl=30.0)
     refused(lambda: world.ask.OperateLeader(evict), errors.master.EVICT_ALONE)
     assert first.leads
-    second = world.master("m2")
+    second = world.master("m2", ttl=30.0)
     until(lambda: len(world.ask.ListMember(pb.ListMemberRequest(master=True)).masters) == 2, "two masters")
     refused(lambda: world.stubs[1].OperateLeader(evict), errors.master.NOT_LEADER)
     assert world.stubs[0].OperateLeader(evict).result
@@ -435,7 +437,9 @@ def test_a_dead_worker_is_forgotten_and_a_living_one_is_not(world: World) -> Non
     assert world.create("s1").result
     forget = pb.OfflineMemberRequest(type="worker", name="w1")
     refused(lambda: world.ask.OfflineMember(forget), errors.master.MEMBER_ALIVE)
-    world.workers.pop().vanish()
+    lost = world.workers.pop()
+    lost.vanish()
+    lost.lapse()
     until(
         lambda: [one.stage for one in world.ask.ListMember(pb.ListMemberRequest(worker=True)).workers] == ["offline"],
         "w1 is offline",

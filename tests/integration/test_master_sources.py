@@ -20,7 +20,7 @@ _Relay = pb.OperateRelayRequest
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path, patience=300.0)
+    world = World(tmp_path)
     yield world
     world.close()
 

@@ -42,6 +42,8 @@ __all__ = ["servers"]
 
 GIVEN = 4711
 FIRST = 2**31 + 5
+LONG, SHORT = 60.0, 20.0
+"""Seconds of a lease: of one that a busy machine must not lose, and of one whose end is waited for."""
 INFO = ServerInfo("mariadb", (10, 11, 6), "10.11.6-MariaDB", 1, "", True, 0, 1 << 24, "db-1", 3306)
 
 
@@ -49,7 +51,7 @@ class Worker:
     """What a worker process has of this; registered. ``given`` 0: ids from ``first`` on."""
 
     def __init__(
-        self, client: Client, name: str, source: str, *, given: int = 0, first: int = FIRST, ttl: float = 3.0
+        self, client: Client, name: str, source: str, *, given: int = 0, first: int = FIRST, ttl: float = LONG
     ) -> None:
         self.registration = Registration(client, name, "127.0.0.1:1", ttl)
         self.registration.register()
@@ -70,6 +72,15 @@ class Worker:
             self.relay.stop()
         self.server_id.release()
 
+    def lose_lease(self, client: Client) -> None:
+        """The lease is over, and the worker hears of it now, not when it renews it next."""
+        lost = self.registration.lost_event()
+        record = client.get(keys.worker(self.registration.name))
+        assert lost is not None and record is not None
+        client.revoke(record.lease)
+        lost.set()
+        assert not self.registration.alive
+
 
 @pytest.fixture(scope="module")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
@@ -89,7 +100,7 @@ def make_worker(client: Client) -> Iterator[Callable[..., Worker]]:
     """``make_worker(name, source, …)``; resigned after the test."""
     made: list[Worker] = []
 
-    def make(name: str, source: str, *, given: int = 0, first: int = FIRST, ttl: float = 3.0) -> Worker:
+    def make(name: str, source: str, *, given: int = 0, first: int = FIRST, ttl: float = LONG) -> Worker:
         made.append(Worker(client, name, source, given=given, first=first, ttl=ttl))
         return made[-1]
 
@@ -160,7 +171,7 @@ def test_a_given_id_that_another_source_has_stops_the_relay_and_names_who_has_it
 ) -> None:
     server = servers.server("source")
     create_table(server)
-    first, second = make_worker("w1", "s1", given=GIVEN), make_worker("w2", "s2", given=GIVEN)
+    first, second = make_worker("w1", "s1", given=GIVEN, ttl=SHORT), make_worker("w2", "s2", given=GIVEN)
     has = first.copy(server, tmp_path / "s1")
     copies_all(has, server)
     dumps = server.dump_threads()
@@ -198,7 +209,7 @@ def test_a_source_that_moves_waits_for_the_worker_it_leaves(
 
 def _hold_until_killed(endpoint: str, port: int, directory: Path, flavor: str) -> None:
     client = Client((endpoint,))
-    worker = Worker(client, "killed", "s1", given=GIVEN)
+    worker = Worker(client, "killed", "s1", given=GIVEN, ttl=SHORT)
     server = Servers(directory, flavor).server("nowhere", start=False)
     server.port = port
     worker.copy(server, directory / "relay")
@@ -238,12 +249,8 @@ def test_after_the_lease_was_lost_the_id_is_held_again_before_the_next_dump(
     copies_all(relay, server)
     [(server_id, before)] = held(client).items()
 
-    def lose() -> None:
-        client.revoke(next(iter(held(client).values())).lease)
-        until(lambda: not worker.registration.alive, "the loss is noticed")
-        assert held(client) == {}
-
-    lose()
+    worker.lose_lease(client)
+    assert held(client) == {}
     insert(server, 5)
     copies_all(relay, server)  # the dump goes on
     worker.registration.register()
@@ -252,7 +259,8 @@ def test_after_the_lease_was_lost_the_id_is_held_again_before_the_next_dump(
     assert (again, holder(record)) == (server_id, ("w1", "s1"))
     assert record.lease != before.lease
 
-    lose()
+    worker.lose_lease(client)
+    assert held(client) == {}
     dumps = server.dump_threads()
     server.execute(*[f"KILL {thread}" for thread in dumps])
     insert(server, 5)
@@ -268,8 +276,7 @@ def test_an_id_that_somebody_took_meanwhile_is_not_taken_back(
 ) -> None:
     first, second = make_worker("w1", "s1"), make_worker("w2", "s2")
     assert first.server_id(INFO) == FIRST
-    client.revoke(held(client)[FIRST].lease)
-    until(lambda: not first.registration.alive, "the loss is noticed")
+    first.lose_lease(client)
     assert second.server_id(INFO) == FIRST
     first.registration.register()
     first.server_id.hold_again()
@@ -283,8 +290,7 @@ def test_an_id_is_kept_though_a_lower_one_is_free(client: Client, make_worker: C
     first, second = make_worker("w1", "s1"), make_worker("w2", "s2")
     assert (first.server_id(INFO), second.server_id(INFO)) == (FIRST, FIRST + 1)
     first.server_id.release()
-    client.revoke(held(client)[FIRST + 1].lease)
-    until(lambda: not second.registration.alive, "the loss is noticed")
+    second.lose_lease(client)
     second.registration.register()
     assert second.server_id(INFO) == FIRST + 1
     assert second.server_id(replace(INFO, host="db-2")) == FIRST + 1, "after a fail-over, too"
@@ -342,7 +348,7 @@ def test_workers_hold_what_their_relays_use(
     make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster]
 ) -> None:
     source, target = make_server("source"), make_server("target")
-    cluster = make_cluster(workers=2, worker_settings={"keepalive-ttl": 3})
+    cluster = make_cluster(workers=2, worker_settings={"keepalive-ttl": int(SHORT)})
     families = {name: Family(name, ((name, source),), target) for name in ("east", "west")}
     for name, family in families.items():
         family.create(50)
