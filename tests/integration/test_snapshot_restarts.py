@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from proto import errors, relay_pb2
+from proto import hooks as product_hooks
 from tests.integration.snapshot_rig import (
     SOURCE,
     TASK,
@@ -47,17 +49,17 @@ def test_a_restart_loads_only_the_chunks_that_are_left(source: Database, target:
     with Rig(source, target, tmp_path, merging(target, threads=2, chunk_rows=100)) as rig:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
+            patch.setattr("proto.hooks.reach", _held_from(hooks, "snapshot.before_commit", 7))
             stop = StopSignal()
             outcome: list[object] = []
             unit = rig.unit()
             run = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
             run.start()
-            until(lambda: unit.status().finished_chunks >= 5, "five chunks are loaded")
-            hooks.hold("snapshot.before_commit")
             hooks.reached("snapshot.before_commit")
+            until(lambda: unit.status().finished_chunks >= 5, "five chunks are loaded")
             stop.set()
             hooks.release_all()
-            run.join(60)
+            run.join(300)
         assert outcome == [Stopped()]
         before = loaded_chunks(target)
         assert 5 <= len(before) < 60
@@ -71,6 +73,19 @@ def test_a_restart_loads_only_the_chunks_that_are_left(source: Database, target:
         # A restart right after the end finds nothing to do.
         assert rig.unit(_NoSpark()).run(StopSignal()) == Finished()
     assert_merged(source, target, shards)
+
+
+def _held_from(hooks: Hooks, moment: str, number: int) -> Callable[[str], None]:
+    """A proto.hooks.reach by which ``moment`` is held from the time on when somebody comes there for the
+    ``number``-th time: a test that counted from outside might come too late."""
+    reach, arrivals = product_hooks.reach, itertools.count(1)
+
+    def counting(at: str) -> None:
+        if at == moment and next(arrivals) == number:
+            hooks.hold(moment)
+        reach(at)
+
+    return counting
 
 
 class _NoSpark(Threads):
@@ -193,7 +208,7 @@ def test_a_stop_is_obeyed_while_somebody_holds_the_table(source: Database, targe
             run.start()
             until(lambda: source.waits_for_a_table(), "the planner waits for the table")
             stop.set()
-            run.join(30)
+            run.join(300)
             assert outcome == [Stopped()]
         finally:
             holder.close()
@@ -206,8 +221,6 @@ def test_lost_connections_are_made_anew(source: Database, target: Database, tmp_
     hooks = Hooks(tmp_path / "hooks")
     with Rig(source, target, tmp_path, merging(target, threads=1, chunk_rows=100)) as rig:
         with held_at("snapshot.before_commit", rig, hooks) as outcome:
-            for thread in target.threads():
-                if thread.command == "Sleep":
-                    target.execute(f"KILL {thread.id}")
+            target.kill_threads("root", "Sleep")
         assert outcome == [Finished()]
     assert_merged(source, target, shards)

@@ -162,10 +162,11 @@ class Database(Server):
             for row in self.query("SHOW FULL PROCESSLIST")
         ]
 
-    def kill_threads(self, user: str) -> None:
-        """End the connections of ``user``, which may end by themselves meanwhile."""
+    def kill_threads(self, user: str, command: str = "") -> None:
+        """End the connections of ``user``, which may end by themselves meanwhile; those alone that are at ``command``,
+        if given."""
         for thread in self.threads():
-            if thread.user == user:
+            if thread.user == user and command in ("", thread.command):
                 self.kill_thread(thread.id)
 
     def kill_thread(self, number: int) -> None:
