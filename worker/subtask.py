@@ -82,6 +82,7 @@ class SubTask:
         self._ending = False
         self._held = 0
         self._tried_revision = 0
+        self._ops_before = decision.binlog_ops
         self._failures = 0
         self._retry_at: float | None = None
         self._log = log.bind(task=decision.config.task, source=host.source.source_id)
@@ -238,6 +239,7 @@ class SubTask:
                     self._become(pb.STAGE_PAUSED)
                 if not self._held and self._is_due(decision):
                     self._tried_revision = decision.revision
+                    self._ops_before = decision.binlog_ops
                     self._retry_at = None
                     self._error = None
                     self._stop = StopSignal()
@@ -319,6 +321,9 @@ class SubTask:
                         self._retry_at = time.monotonic() + pause
                         self._log.warning("run failed, will resume", error=str(error), seconds=pause)
                     else:
+                        if self._decision.binlog_ops != self._ops_before:
+                            # Something was said of the binlog while it ran: for this run maybe too late.
+                            self._retry_at = time.monotonic()
                         self._log.error("run failed", error=str(error), workaround=error.workaround)
 
     def _become(self, stage: pb.Stage) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from proto import common_pb2 as pb
 from proto import config_pb2, errors, worker_pb2
+from proto.state_pb2 import BinlogOp
 from tests.support.wait import until
 from worker import subtask as module
 from worker.host import Host
@@ -152,6 +154,26 @@ def test_an_outage_of_any_length_is_outlived(
     monkeypatch.setattr(module, "_LEAST_PAUSE_SECONDS", 0.0)
     subtask = start(fails_long)
     until(lambda: stage(subtask) == pb.STAGE_FINISHED, "it finishes after 1100 runs")
+
+
+def test_a_word_that_may_have_come_too_late_for_a_run_has_another_one(start: Callable[[Script], SubTask]) -> None:
+    """The run had asked for the operator's words before; the next one fails with it, and that stands."""
+    failure = Failed(errors.ddl.STATEMENT_UNKNOWN(source="s", task="t", position="p", statement="y"))
+    said = threading.Event()
+
+    def fails(_: str, stop: StopSignal) -> Outcome:
+        said.wait(300)
+        return failure
+
+    subtask = start(fails)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(replace(decision(2), binlog_ops=(BinlogOp(kind=BinlogOp.KIND_SKIP, file="f", pos=4),)))
+    said.set()
+    until(lambda: len(ScriptedRun.runs) == 2 and stage(subtask) == pb.STAGE_PAUSED, "it has run again")
+    assert subtask.status().waiting_for == ""
+    subtask.end()
+    assert subtask.join(300)
+    assert len(ScriptedRun.runs) == 2
 
 
 def test_a_failure_that_needs_an_operator_waits_for_a_decision(start: Callable[[Script], SubTask]) -> None:
