@@ -159,7 +159,8 @@ class _Hand:
 
 
 def beside_a_writer(shard: ShardTable, *statements: str) -> None:
-    """Run them at the shard table's server; one that loses a deadlock with the writer's transactions runs again."""
+    """Run them at the table's server; one that loses a deadlock with the writer's transactions, or those of lanes, runs
+    again."""
     connection = shard.connect()
     with closing(connection), connection.cursor() as cursor:
         for statement in statements:
