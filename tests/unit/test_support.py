@@ -58,7 +58,7 @@ def test_no_port_is_given_twice_while_its_user_may_still_be_starting() -> None:
     ]
     given_to = [(asker.stdout or sys.stdin).readline().split() for asker in askers]  # all of them live until now
     for asker in askers:
-        asker.communicate("\n", timeout=60)
+        asker.communicate("\n", timeout=300)
     assert len({port for ports in given_to for port in ports}) == 600
 
 
@@ -87,4 +87,4 @@ def test_a_held_moment_is_reached_once_and_released(tmp_path: Path, monkeypatch:
     assert moments.reached("a.moment", 10)
     assert program.is_alive()
     moments.release("a.moment")
-    until(lambda: not program.is_alive(), "the program goes on", 10)
+    until(lambda: not program.is_alive(), "the program goes on")

@@ -205,14 +205,14 @@ def test_a_place_that_is_waited_for_while_the_first_connection_is_made(rig: Rig)
     refusals: list[ErrorSpec] = []
 
     def ask() -> None:
-        found.append(locate(rig.log, wanted, 30, StopSignal(), lambda: None))
+        found.append(locate(rig.log, wanted, 300, StopSignal(), lambda: None))
         refusals.append(refused(rig, unknown))
 
     rig.log.begin(begin)
     asking = threading.Thread(target=ask)
     asking.start()
     rig.fetch_by_gtid(other, "b")
-    asking.join(20)
+    asking.join(300)
     assert not asking.is_alive(), "it waits for a file of a server that is not read"
     assert gtids(rig, found[0]) == ["7", "8"]
     assert refusals == [errors.relay.POSITION_ELSEWHERE]

@@ -41,7 +41,7 @@ def test_it_holds_a_few_frames_and_a_few_bytes(sizes: list[int], fit: int) -> No
         item = frames.get()
         assert isinstance(item, relay_pb2.RelayFrame)
         got.append(len(item.block.events))
-    feeding.join(30)
+    feeding.join(300)
     assert got == sizes
     assert frames.empty()
 
@@ -67,7 +67,7 @@ def test_a_closed_one_frees_its_feeder() -> None:
     feeding = Feeding(frames, [1, 1, 1])
     until(lambda: feeding.put == 1, "the first has been put")
     frames.close()
-    feeding.join(30)
+    feeding.join(300)
     assert feeding.put == 3
     assert frames.get() is not None
     assert frames.empty()

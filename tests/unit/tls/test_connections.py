@@ -54,7 +54,7 @@ def serving(tls: Tls | None) -> Generator[str]:
 
 def check(channel: grpc.Channel) -> None:
     method = channel.unary_unary("/grpc.health.v1.Health/Check", health_pb2.HealthCheckRequest.SerializeToString, bytes)
-    method(health_pb2.HealthCheckRequest(), timeout=10)
+    method(health_pb2.HealthCheckRequest(), timeout=300)
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def watching(channel: grpc.Channel) -> Generator[Iterator[bytes]]:
     method = channel.unary_stream(
         "/grpc.health.v1.Health/Watch", health_pb2.HealthCheckRequest.SerializeToString, bytes
     )
-    stream = method(health_pb2.HealthCheckRequest(), timeout=10)
+    stream = method(health_pb2.HealthCheckRequest(), timeout=300)
     yield iter(stream)
     stream.cancel()
 

@@ -76,7 +76,7 @@ def test_pause_and_resume(start: Callable[[Script], SubTask]) -> None:
     subtask.decide(decision(3))
     until(lambda: subtask.settled and stage(subtask) == pb.STAGE_RUNNING, "it runs again")
     subtask.end()
-    assert subtask.join(10)
+    assert subtask.join(300)
     assert stage(subtask) == pb.STAGE_STOPPED
 
 
