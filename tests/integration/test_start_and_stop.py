@@ -273,6 +273,33 @@ def test_a_snapshot_cannot_end_before_it_was_taken(source: Database, target: Dat
         assert _ids(target) == [1, 2, 3]
 
 
+def test_a_snapshot_is_followed_up_to_a_time(source: Database, target: Database, tmp_path: Path) -> None:
+    make_tables(source, TABLE)
+    _insert(source, 1)
+    config = _config(target)
+    config.mode = config_pb2.TASK_MODE_ALL
+    with LaneRig(source, target, tmp_path, config) as rig:
+        # What has to be done before the moment takes its time on a slow machine: then with a later one.
+        for seconds in (5, 20, 80, 320):
+            moment = math.floor(time.time()) + float(seconds)
+            config.stop_at.CopyFrom(stop_at(_text(moment)))
+            before = _ids(source)
+            run = rig.begin(config)
+            until(lambda before=before, run=run: _ids(target) == before or run.ended, "the snapshot is there")
+            following = before[-1] + 1
+            _insert(source, following)
+            in_time = time.time() < moment
+            until(lambda moment=moment: time.time() >= moment + 0.05, "the moment has come")
+            _insert(source, following + 1)
+            outcome = run.join()
+            if in_time:
+                assert outcome == Finished()
+                assert _ids(target) == [*before, following]
+                return
+            target.execute("DROP DATABASE IF EXISTS dm_meta", "DROP DATABASE IF EXISTS shard")
+    raise AssertionError("never done in time")
+
+
 def _purge_before(source: Database, file: str) -> None:
     """MariaDB keeps a file until its binlog checkpoint has come into a later one, which a thread of its own writes."""
 
