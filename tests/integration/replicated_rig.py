@@ -56,14 +56,7 @@ class Replicated:
         assert verdict.differences == 0, verdict
 
     def relay(self) -> Json:
-        """As soon as the worker can say: it may be starting, or stand still."""
-
-        def said() -> Json | None:
-            answer = self.cluster.dmctl("query-status", "-s", SOURCE, check=False)
-            [source] = cast("list[Json]", answer.json.get("sources") or [{}])
-            return cast("Json", source.get("sourceStatus") or {}).get("relayStatus")
-
-        return until(said, "the worker tells of its relay")
+        return until(lambda: self.cluster.relay_status(SOURCE), "the worker tells of its relay")
 
 
 @pytest.fixture(scope="module", params=list(KINDS))

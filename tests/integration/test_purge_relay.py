@@ -40,8 +40,7 @@ def test_purge_relay_leaves_what_a_task_needs(
         return source.binlog_end()[0]
 
     def relay() -> Json:
-        status: Json = cluster.dmctl("query-status", "-s", "mysql-01").json["sources"][0]["sourceStatus"]["relayStatus"]
-        return status
+        return until(lambda: cluster.relay_status("mysql-01"), "the worker tells of its relay")
 
     cluster.create_source("mysql-01", source)
     assert _code(purge(current())) == errors.relay.RELAY_NOT_BEGUN.code, "no task has begun it"

@@ -72,6 +72,5 @@ def test_a_source_without_tasks_is_fetched_from_there(servers: Servers, tmp_path
 
 def _fetched(cluster: Cluster, file: str) -> Json | None:
     """The relay log's status once it has come to ``file``; none while the worker does not answer in time."""
-    sources: list[Json] = cluster.dmctl("query-status", "-s", "s1", check=False).json.get("sources") or []
-    found: list[Json | None] = [one["sourceStatus"].get("relayStatus") for one in sources]
-    return next((status for status in found if status and file in str(status.get("relayBinlog"))), None)
+    status = cluster.relay_status("s1")
+    return status if status and file in str(status.get("relayBinlog")) else None

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from tests.support.wait import until
 Json = dict[str, Any]
 
 _UNHEARD = tuple(f"[{spec.code} {spec.name}]" for spec in (errors.ctl.MASTER_UNREACHABLE, errors.master.NO_LEADER))
-_MASTERS_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +184,13 @@ class Cluster:
         Masters that live and are too slow for dmctl's patience with a connection or an election are asked again: the
         command was not sent, or was refused unread.
         """
-        deadline = time.monotonic() + _MASTERS_SECONDS
-        while True:
+
+        def heard() -> Answer | None:
             answer = self._dmctl(arguments, seconds, tls or self.tls)
             unheard = answer.code != 0 and any(word in answer.text for word in _UNHEARD)
-            if not unheard or not self._can_hear() or time.monotonic() > deadline:
-                break
+            return None if unheard and self._can_hear() else answer
+
+        answer = until(heard, f"a master hears dmctl {' '.join(arguments)}")
         if check and (answer.code != 0 or answer.json.get("result") is not True):
             raise AssertionError(answer.text)
         return answer
@@ -294,6 +293,12 @@ class Cluster:
         return self.wait_subtasks(
             task, lambda sub: sub.unit == "Sync" and sub.stage == "Running", "replicates", seconds
         )
+
+    def relay_status(self, source: str) -> Json | None:
+        """Of its relay log; None while nobody can say: its worker is starting, or stands still."""
+        answer = self.dmctl("query-status", "-s", source, check=False)
+        found = [_object(one.get("sourceStatus")) for one in _objects(answer.json.get("sources"))]
+        return _object(found[0].get("relayStatus")) or None if found else None
 
     def wait_joined(self, task: str, seconds: float = 300.0) -> dict[str, SubTask]:
         """Until every subtask replicates and no tables are joining it. A run that has just begun does not say yet
