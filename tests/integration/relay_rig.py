@@ -145,18 +145,6 @@ def caught_up(relay: Relay, server: Database, seconds: float = 300) -> RelayOffs
     return until(found, "the relay has caught up", seconds)
 
 
-def purge(server: Database) -> None:
-    """Nothing but a new file is left."""
-    server.execute("FLUSH BINARY LOGS")
-
-    def alone() -> bool:
-        # MariaDB keeps files that the engine's recovery may need a moment longer.
-        server.execute(f"PURGE BINARY LOGS TO '{end_of(server).file}'")
-        return len(server.query("SHOW BINARY LOGS")) == 1
-
-    until(alone, "older files are gone")
-
-
 def blocks(relay: Relay, start: RelayOffset | None = None, end: RelayOffset | None = None) -> list[BlockData]:
     items = list(relay.subscribe(start or relay.first().offset, end or relay.head().offset, None, StopSignal()))
     assert isinstance(items[-1], ReachedUntil)

@@ -15,7 +15,6 @@ from tests.integration.check_rig import (
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
-from tests.support.wait import until
 from worker.check import check_subtask
 
 __all__ = ["fresh", "server"]
@@ -48,15 +47,7 @@ def test_a_start_by_gtid(fresh: Database) -> None:
     subtask.mode = config.TASK_MODE_INCREMENTAL
     subtask.start.gtid_set = str(executed)
     assert failures(check_subtask(source_of(fresh), subtask)) == {}
-    fresh.execute("FLUSH BINARY LOGS")
-    file, _ = fresh.binlog_end()
-
-    def purged() -> bool:
-        # A file stays while the dump by which it was looked into has not ended.
-        fresh.execute(f"PURGE BINARY LOGS TO '{file}'")
-        return [name for name, *_ in fresh.query("SHOW BINARY LOGS")] == [file]
-
-    until(purged, "older files are gone")
+    fresh.purge()
     assert failures(check_subtask(source_of(fresh), subtask)) == {}, "what is purged was applied before the start"
     subtask.start.gtid_set = f"{uuid}:1"
     result = failures(check_subtask(source_of(fresh), subtask))["meta_position"]

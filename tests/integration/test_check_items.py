@@ -12,7 +12,6 @@ from proto import config_pb2 as config
 from proto import worker_pb2 as pb
 from tests.support.database import Database
 from tests.support.pair import KINDS, emptied
-from tests.support.wait import until
 from worker.check import Question, SparkRoom, WorkerView, around, check_subtask, downstream, history, run
 from worker.check.estimates import Size
 from worker.connection import ServerInfo, Session, server_info
@@ -292,22 +291,10 @@ def test_what_the_source_keeps_of_its_binlog(ends: Ends) -> None:
         ends.passes("binlog_retention")
     finally:
         ends.source.execute(f"SET GLOBAL binlog_expire_logs_seconds = {before}")
-    _purge(ends.source)
+    ends.source.purge()
     result = ends.only("binlog_retention")
     assert _with(result) == (12043, False)
     assert "older ones are gone" in result.error_msg
-
-
-def _purge(server: Database) -> None:
-    """All but a fresh file. A server keeps what one of its threads still reads, if only to notice that nobody does."""
-    server.execute("FLUSH BINARY LOGS")
-    file, _ = server.binlog_end()
-
-    def gone() -> bool:
-        server.execute(f"PURGE BINARY LOGS TO '{file}'")
-        return server.query("SHOW BINARY LOGS")[0][0] == file
-
-    until(gone, f"{file} is the oldest binary log")
 
 
 def test_what_needs_a_privilege_that_is_told_of_elsewhere(ends: Ends) -> None:
@@ -332,7 +319,7 @@ def test_gtids_that_are_missing(ends: Ends) -> None:
         ends.passes("gtid_gaps")
         ends.passes("meta_position")
         ends.source.execute("CREATE TABLE shard_1.x (i int)")
-        _purge(ends.source)
+        ends.source.purge()
         gone = ends.only("meta_position")
         assert _with(gone) == (12040, True) and "are purged" in gone.error_msg
         ends.subtask.start.gtid_set = "0-77-1000000"

@@ -20,7 +20,6 @@ from tests.integration.relay_rig import (
     gtids,
     insert,
     mysql,
-    purge,
     served,
     servers,
     written,
@@ -237,7 +236,7 @@ def test_what_a_server_has_purged_is_named_with_the_way_out(servers: Servers) ->
     missing = gtids(written(source))[-1]
     source.execute("FLUSH BINARY LOGS")
     insert(source, 5)
-    purge(source)
+    source.purge()
     if servers.is_mariadb:  # numbers run per domain, whoever writes
         missing = "0-*-" + missing.rpartition("-")[2]
     relay = servers.relay(source)
@@ -265,7 +264,7 @@ def test_a_file_that_was_purged_while_the_worker_was_away(servers: Servers) -> N
     relay.stop()
     insert(source, 1)
     missing = gtids(written(source))[-1]
-    purge(source)
+    source.purge()
     again = servers.relay(source)
     again.start()
     error = failed_with(again, errors.relay.SOURCE_LOG_GONE)

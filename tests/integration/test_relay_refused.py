@@ -21,7 +21,6 @@ from tests.integration.mariadb_relay_rig import (
     served,
     source,
 )
-from tests.integration.relay_rig import purge
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from worker.position import SourcePosition
@@ -57,7 +56,7 @@ def test_a_wrong_password_is_named_and_mends_with_a_new_start(
 
 
 def test_a_purged_binlog_is_named_with_the_way_out(source: MariaDB, make_relay: MakeRelay) -> None:
-    purge(source)
+    source.purge()
     last = end_of(source)
     relay = make_relay(source)
     relay.ensure_from(START)

@@ -20,7 +20,6 @@ from tests.integration.relay_rig import (
     end_of,
     insert,
     mysql,
-    purge,
     served,
     servers,
 )
@@ -158,7 +157,7 @@ def test_what_was_prepared_in_a_purged_file_is_an_error_for_who_would_need_it(se
     source = servers.server("source")
     create_table(source)
     prepared(source, "gone", "g1")
-    purge(source)
+    source.purge()
     start = end_of(source)
     relay = servers.relay(source)
     relay.ensure_from(start)

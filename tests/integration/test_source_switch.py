@@ -20,7 +20,6 @@ from tests.integration.relay_rig import (
     gtids,
     insert,
     mysql,
-    purge,
     servers,
     written,
 )
@@ -163,7 +162,7 @@ def test_what_a_replica_wrote_itself_in_between(servers: Servers) -> None:
     # A promotion does not mend it, nor do files that are gone.
     servers.promote(new)
     assert own in _refused(lambda: _proven(relay, new), errors.relay.SWITCH_ERRANT)
-    purge(new)
+    new.purge()
     _refused(
         lambda: _proven(relay, new),
         errors.relay.SWITCH_UNPROVEN if servers.is_mariadb else errors.relay.SOURCE_GTIDS_GONE,
@@ -253,7 +252,7 @@ def test_a_replica_that_lacks_or_has_purged_something(servers: Servers) -> None:
     servers.caught_up(new, old)
     servers.promote(new)
     insert(new, 3)
-    purge(new)
+    new.purge()
     _refused(lambda: _proven(relay, new), errors.relay.SOURCE_GTIDS_GONE)
     assert known
 
@@ -282,9 +281,9 @@ def test_what_another_worker_could_fetch(servers: Servers) -> None:
     check_reach("s", Endpoint("127.0.0.1", new.port, "root"), at)
     servers.promote(new)
     insert(new, 2)
-    purge(new)
+    new.purge()
     insert(old, 2)
-    purge(old)
+    old.purge()
     for server, says in ((old, "oldest binlog file"), (new, "is purged")):
         endpoint = Endpoint("127.0.0.1", server.port, "root")
         message = _refused(lambda endpoint=endpoint: check_reach("s", endpoint, at), errors.relay.MOVE_WOULD_LOSE)

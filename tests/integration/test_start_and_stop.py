@@ -215,7 +215,7 @@ def test_earliest_latest_and_times_that_cannot_be(source: Database, target: Data
     make_tables(source, TABLE)
     _insert(source, 1)
     source.execute("FLUSH BINARY LOGS")
-    _purge_before(source, source.binlog_end()[0])
+    source.purge_before(source.binlog_end()[0])
     place = _insert(source, 2)
     with LaneRig(source, target, tmp_path, subtask_config(target)) as rig:
         too_late = _failed(rig.begin(_config(target, start=_text(time.time() + 3600))).join())
@@ -298,16 +298,6 @@ def test_a_snapshot_is_followed_up_to_a_time(source: Database, target: Database,
                 return
             target.execute("DROP DATABASE IF EXISTS dm_meta", "DROP DATABASE IF EXISTS shard")
     raise AssertionError("never done in time")
-
-
-def _purge_before(source: Database, file: str) -> None:
-    """MariaDB keeps a file until its binlog checkpoint has come into a later one, which a thread of its own writes."""
-
-    def is_gone() -> bool:
-        source.execute(f"PURGE BINARY LOGS TO '{file}'")
-        return str(source.query("SHOW BINARY LOGS")[0][0]) == file
-
-    until(is_gone, f"the binlog begins with {file}")
 
 
 def _forget(target: Database) -> None:

@@ -14,6 +14,7 @@ from pymysql.constants import ER
 
 from tests.support.ports import free_port
 from tests.support.server import Server
+from tests.support.wait import until
 
 
 class Thread(NamedTuple):
@@ -175,6 +176,21 @@ class Database(Server):
             self.execute(f"KILL {number}")
         except pymysql.MySQLError as error:
             assert error.args[0] == ER.NO_SUCH_THREAD, error
+
+    def purge(self) -> None:
+        """All of the binlog but a new file."""
+        self.execute("FLUSH BINARY LOGS")
+        self.purge_before(self.binlog_end()[0])
+
+    def purge_before(self, file: str) -> None:
+        """Remove the binlog's files before ``file``. A server keeps one for a moment: while a dump that read it has not
+        ended, and MariaDB until its binlog checkpoint has come into a later one, which a thread of its own writes."""
+
+        def is_first() -> bool:
+            self.execute(f"PURGE BINARY LOGS TO '{file}'")
+            return str(self.query("SHOW BINARY LOGS")[0][0]) == file
+
+        until(is_first, f"the binlog begins with {file}")
 
     def dump_threads(self, user: str = "") -> list[int]:
         """The ids of the connections that are sent the binlog; of ``user``'s alone, if given."""
