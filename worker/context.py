@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from proto import config_pb2, relay_pb2
@@ -13,6 +13,7 @@ from worker.cutoff import session_until
 from worker.relay.model import Statement
 from worker.relay.relay import Relay
 from worker.rules import Rules
+from worker.run_access import RunAccess
 from worker.spark import SparkRunner
 from worker.table import Table
 from worker.unit import StopSignal
@@ -38,7 +39,7 @@ class RunningSnapshot:
 
     ``in_scope``: the statements that a chunk's fix-up cannot play and must not pass over; it raises what they stop the
     copy with. ``stop`` ends the
-    readers' streams and waits: a child of the unit's own.
+    readers' streams and waits: a child of the unit's own. ``access``: what its readers are recognised by.
     """
 
     task: str
@@ -47,6 +48,7 @@ class RunningSnapshot:
     dispenser: ChunkDispenser
     in_scope: Callable[[Statement], bool]
     stop: StopSignal
+    access: RunAccess
 
 
 class Registry(Protocol):
@@ -81,6 +83,7 @@ class SubTaskContext:
 
     ``tables``: the structures that the rules let through, as they were when the subtask first
     started (kept in the meta schema), so that a restart decodes old events with the old structure.
+    ``run_secret``: of this run alone, see :mod:`worker.run_access`.
     """
 
     config: config_pb2.SubTaskConfig
@@ -94,6 +97,12 @@ class SubTaskContext:
     spark: SparkRunner
     lane_address: str
     registry: Registry
+    run_secret: str = field(repr=False)
+
+    @property
+    def access(self) -> RunAccess:
+        """What the run's Spark tasks are recognised by."""
+        return RunAccess(self.run_secret, self.source_endpoint, self.target_endpoint)
 
     @property
     def who(self) -> tuple[str, str, str]:

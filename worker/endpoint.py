@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from proto import config_pb2 as pb
+from proto import relay_pb2
 from proto.secret import revealed
 
 
@@ -65,6 +66,18 @@ class Endpoint:
                 revealed(tls.key_content, f"ssl-key of {where}"),
             ),
         )
+
+    def secrets(self) -> relay_pb2.EndpointSecrets:
+        """What :meth:`without_secrets` leaves out."""
+        return relay_pb2.EndpointSecrets(password=self.password, tls_key=self.tls.key_content)
+
+    def without_secrets(self) -> Endpoint:
+        """The endpoint as it may be pickled: without its password and its client key."""
+        return self.with_secrets(relay_pb2.EndpointSecrets())
+
+    def with_secrets(self, secrets: relay_pb2.EndpointSecrets) -> Endpoint:
+        """The endpoint with these secrets in place of its own."""
+        return replace(self, password=secrets.password, tls=replace(self.tls, key_content=secrets.tls_key))
 
     def __repr__(self) -> str:
         """Without the password: endpoints end up in messages."""

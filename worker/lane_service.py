@@ -1,8 +1,8 @@
 """The gRPC service that Spark tasks talk to: raw events out, reports and chunk requests in.
 
 It joins three owners and holds no data: the source's relay, the running units' boards (replicate) and
-dispensers (snapshot). Whoever carries an epoch other than the running one, or another source than the bound
-one, is told to end.
+dispensers (snapshot). A caller that carries another epoch than the running one, another source than the bound
+one, or not the secret of the run (worker.run_access), gets the answer that its run has ended.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from worker.relay.subscription import Limit
 from worker.replicate.board import LaneBoard, Place
 from worker.replicate.meeting import MeetingPlace
 from worker.replicate.stream import Stream
+from worker.run_access import RunAccess
 from worker.transform.client import failed_to_answer
 from worker.transform.evaluator import evaluate
 from worker.unit import StopSignal
@@ -38,10 +39,11 @@ def _nowhere(place: RelayOffset) -> MeetingPlace | None:
 
 @dataclass(frozen=True, slots=True)
 class RunningReplicate:
-    """A replicate unit at work. ``in_scope``: the statements its lanes must stop before; ``limit``: where they end, or
-    come to stand, which is where ``meets_at`` tells of a meeting."""
+    """A replicate unit at work. ``access``: what its lanes are recognised by; ``in_scope``: the statements its lanes
+    must stop before; ``limit``: where they end, or wait, which is where ``meets_at`` returns a meeting."""
 
     board: LaneBoard
+    access: RunAccess
     in_scope: Callable[[Statement], bool]
     limit: Limit | None = None
     meets_at: Callable[[RelayOffset], MeetingPlace | None] = _nowhere
@@ -86,12 +88,14 @@ class LaneService(relay_pb2_grpc.RelayServicer):
             running = self._replicates.get((who.task, Stream(who.stream)))
         if running is None or (running.board.source, running.board.epoch) != (who.source, who.epoch):
             return None
-        return running
+        return running if running.access.admits(who) else None
 
     def _snapshot(self, who: relay_pb2.TaskIdentity) -> RunningSnapshot | None:
         with self._lock:
             running = self._snapshots.get(who.task)
-        return running if running is not None and (running.source, running.epoch) == (who.source, who.epoch) else None
+        if running is None or (running.source, running.epoch) != (who.source, who.epoch):
+            return None
+        return running if running.access.admits(who) else None
 
     def _relay_of(self, who: relay_pb2.TaskIdentity) -> Relay | None:
         """The bound source's relay, if that is the source the task reads: after a rebind it is another's."""
@@ -231,6 +235,12 @@ class LaneService(relay_pb2_grpc.RelayServicer):
         with relay.one_generation() as relay_id:
             offset = relay.locate(SourcePosition.from_proto(request.position), _LOCATE_SECONDS, mine)
         return relay_pb2.LocateResponse(relay_id=relay_id, offset=offset.to_proto())
+
+    def Credentials(
+        self, request: relay_pb2.CredentialsRequest, context: grpc.ServicerContext
+    ) -> relay_pb2.CredentialsResponse:
+        running = self._snapshot(request.who) or self._replicate(request.who)
+        return relay_pb2.CredentialsResponse(stop=True) if running is None else running.access.credentials()
 
     def ReportLane(self, request: relay_pb2.LaneReport, context: grpc.ServicerContext) -> relay_pb2.ReportAck:
         running = self._replicate(request.who)

@@ -29,6 +29,7 @@ from worker.relay.relay import Relay
 from worker.relay.server_id import unleased
 from worker.rows import RowChange
 from worker.rules import Rules
+from worker.run_access import RunAccess
 from worker.snapshot.handover import Handover
 from worker.snapshot.reader import ReaderSpec
 from worker.snapshot.store import read_handover
@@ -39,6 +40,7 @@ from worker.unit import Outcome, StopSignal
 META = "dm_meta"
 TASK = "merge"
 SOURCE = "s1"
+RUN_SECRET = "secret-of-the-run"
 
 
 class Threads:
@@ -166,7 +168,12 @@ class Rig:
             spark=spark or Threads(),  # pyright: ignore[reportArgumentType]
             lane_address=self.address,
             registry=self.service,
+            run_secret=RUN_SECRET,
         )
+
+    def access(self, secret: str = RUN_SECRET) -> RunAccess:
+        """What the tasks of a run with this secret are recognised by."""
+        return RunAccess(secret, self.source_endpoint, self.target_endpoint)
 
     def unit(self, spark: Threads | None = None) -> SnapshotUnit:
         """A unit under a fresh epoch."""
@@ -180,6 +187,7 @@ class Rig:
         """What the readers of the newest unit get."""
         return ReaderSpec(
             self.address,
+            RUN_SECRET,
             TASK,
             SOURCE,
             self.epoch,

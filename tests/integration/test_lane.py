@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,7 @@ from worker.spark import TaskBody, TaskOutcome
 from worker.unit import Failed, Outcome, Stopped, StopSignal
 
 LANES = 2
+CANARY = "cAnAry51f0"
 
 
 class Recording(Threads):
@@ -98,7 +101,7 @@ def test_a_second_attempt_of_a_lane_begins_where_the_first_committed(rig: Rig) -
 
     stop = StopSignal()
     board = LaneBoard(TASK, SOURCE, rig.epoch, LANES, stop)
-    rig.service.register_board(RunningReplicate(board, lambda _: False))
+    rig.service.register_board(RunningReplicate(board, rig.access(), lambda _: False))
     again = threading.Thread(target=lambda: Threads().run("again", LANES, spark.body, stop))
     again.start()
     rig.source.execute("INSERT INTO shard_1.log VALUES (3, 'c')")
@@ -106,6 +109,19 @@ def test_a_second_attempt_of_a_lane_begins_where_the_first_committed(rig: Rig) -
     stop.set()
     again.join(300)
     assert count_rows(rig.target, "shard_1.log") == 4
+
+
+def test_what_spark_gets_of_a_lane_holds_no_password(rig: Rig) -> None:
+    """Spark keeps it in its block manager, and may write it to disk; the lane fetches the password."""
+    rig.target.execute(f"CREATE USER lane@'127.0.0.1' IDENTIFIED BY '{CANARY}'", "GRANT ALL ON *.* TO lane@'127.0.0.1'")
+    rig.target_endpoint = replace(rig.target_endpoint, user="lane", password=CANARY)
+    spark = Recording()
+    running = _Running(_unit(rig, spark))
+    rig.source.execute("INSERT INTO shard_1.log VALUES (1, 'a')")
+    until(lambda: count_rows(rig.target, "shard_1.log") == 1, "the row is applied")
+    running.stop.set()
+    assert running.join() == Stopped()
+    assert CANARY.encode() not in pickle.dumps(spark.body)
 
 
 def test_a_lane_that_fails_before_it_subscribes_ends_the_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ class _NoSpark(Threads):
 
 def _read_in_process(spec: ReaderSpec, hooks: str) -> None:
     os.environ["SHARDMERGE_HOOKS"] = hooks
-    who = relay_pb2.TaskIdentity(task=TASK, source=SOURCE, epoch=spec.epoch, index=0)
+    who = relay_pb2.TaskIdentity(task=TASK, source=SOURCE, epoch=spec.epoch, index=0, run_secret=spec.secret)
     read_chunks(spec, GrpcLink(spec.address, who, os.getpid()))
 
 

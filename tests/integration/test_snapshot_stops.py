@@ -12,7 +12,7 @@ import pytest
 
 from proto import errors, relay_pb2
 from proto.errors import ShardmergeError
-from tests.integration.snapshot_rig import SOURCE, TASK, Rig, endpoint, subtask_config
+from tests.integration.snapshot_rig import RUN_SECRET, SOURCE, TASK, Rig, endpoint, subtask_config
 from tests.support.database import Database
 from tests.support.pair import started_pair
 from tests.support.wait import until
@@ -62,18 +62,23 @@ def _frames(link: GrpcLink, at: RelayOffset) -> list[str]:
     return [str(frame.WhichOneof("frame")) for frame in link.subscribe(at, at)]
 
 
-@pytest.mark.parametrize("wrong", ["source", "epoch", "relay"])
+@pytest.mark.parametrize("wrong", ["source", "epoch", "relay", "secret"])
 def test_a_late_reader_gets_nothing_of_another_source(
     source: Database, target: Database, tmp_path: Path, wrong: str
 ) -> None:
     """After a rebind the worker has the relay of another source, and maybe the same task there."""
     with Rig(source, target, tmp_path, subtask_config(target)) as rig:
         running = RunningSnapshot(
-            TASK, "s9" if wrong == "relay" else SOURCE, 7, _Handing(), lambda _: False, StopSignal()
+            TASK, "s9" if wrong == "relay" else SOURCE, 7, _Handing(), lambda _: False, StopSignal(), rig.access()
         )
         rig.service.register_dispenser(running)
-        right = relay_pb2.TaskIdentity(task=TASK, source=running.source, epoch=7, index=0)
-        who = relay_pb2.TaskIdentity(task=TASK, source="s2" if wrong == "source" else running.source, epoch=7, index=0)
+        right = relay_pb2.TaskIdentity(task=TASK, source=running.source, epoch=7, index=0, run_secret=RUN_SECRET)
+        who = relay_pb2.TaskIdentity()
+        who.CopyFrom(right)
+        if wrong == "source":
+            who.source = "s2"
+        if wrong == "secret":
+            who.run_secret = RUN_SECRET[:-1]
         if wrong == "epoch":
             who.epoch = 6
         stop = StopSignal()

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from proto import compare_pb2 as pb
-from proto import errors, rpc
+from proto import errors, relay_pb2, rpc
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.compare.desk import Desk, NoChunks, Works, passed_over
@@ -38,6 +38,7 @@ from worker.ddl.tables import TableScope
 from worker.plan import TablePlan
 from worker.position import RelayOffset
 from worker.quarantine.store import count_keys
+from worker.run_access import new_secret
 from worker.schema import read_table
 from worker.snapshot.chunks import Chunk
 from worker.snapshot.plan import TablePlanner
@@ -71,6 +72,7 @@ class Comparison:
         self._stop, self._lowest, self._goes_on = stop, lowest, goes_on
         self.identity = f"{context.config.task}/compare"
         self.run_number = next(_runs)
+        self._access = replace(context.access, secret=new_secret())
         self.desk: Desk | None = None
         self._compared: tuple[ComparedTable, ...] = ()
         self._over = threading.Event()
@@ -93,6 +95,10 @@ class Comparison:
             end = pb.CompareEnd(tables=[*told, *passed], error=rpc.error_to_proto(error))
         yield pb.CompareFrame(end=end)
 
+    def is_of(self, who: relay_pb2.TaskIdentity) -> bool:
+        """Whether the caller is one of the comparison's own tasks."""
+        return self.run_number == who.epoch and self._access.admits(who)
+
     def lanes(self) -> pb.LanesPlace:
         relay = self._context.relay
         place = pb.LanesPlace(relay_id=relay.relay_id)
@@ -114,6 +120,7 @@ class Comparison:
                 NoChunks(),
                 RoutedScope(TableScope(context.rules)),
                 stop.child(),
+                self._access,
             )
         )
         threads = [
@@ -158,11 +165,12 @@ class Comparison:
         context, config = self._context, self._context.config
         spec = CompareSpec(
             address=context.lane_address,
+            secret=self._access.secret,
             identity=self.identity,
             run=self.run_number,
             who=Who(config.task, context.source.source_id, config.meta_schema),
-            source=context.source_endpoint,
-            target=context.target_endpoint,
+            source=context.source_endpoint.without_secrets(),
+            target=context.target_endpoint.without_secrets(),
             tables=self._compared,
             repair=self._request.repair,
             most_rows=self._request.most_rows or _DEFAULT_ROWS,

@@ -71,7 +71,7 @@ class CompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.Co
     def _of(self, who: relay_pb2.TaskIdentity) -> Comparison | None:
         with self._lock:
             found = self._running.get(who.task)
-        return found if found is not None and found.run_number == who.epoch else None
+        return found if found is not None and found.is_of(who) else None
 
 
 def _state(subtask: SubTask) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import grpc
 
@@ -24,6 +24,7 @@ from worker.compare.shown import difference, unjudged
 from worker.compare.sides import Places, SourceSide, TargetSide, Who, read_rows
 from worker.compare.tables import ComparedTable, Reads
 from worker.connection import Endpoint
+from worker.credentials import fetch_credentials
 from worker.position import RelayOffset
 from worker.rows import Literals
 from worker.snapshot.chunks import Chunk
@@ -43,11 +44,13 @@ _ANSWER_SECONDS = 60.0
 class CompareSpec:
     """What every task of one comparison gets; pickled into the Spark tasks.
 
+    ``secret``: of the comparison; the endpoints have none of their own, each task fetches them.
     ``identity``: under which the worker knows the comparison; ``run``: its number. ``most_rows``: so many rows one
     piece of work names at most.
     """
 
     address: str
+    secret: str = field(repr=False)
     identity: str
     run: int
     who: Who
@@ -65,7 +68,12 @@ class CompareTask(TaskBody):
         self._spec = spec
 
     def __call__(self, index: int) -> TaskOutcome:
-        comparer = _Comparer(self._spec, index)
+        spec = self._spec
+        found = fetch_credentials(spec.address, _identity(spec, index))
+        if found is None:
+            return TaskStopped()
+        source, target = spec.source.with_secrets(found.source), spec.target.with_secrets(found.target)
+        comparer = _Comparer(replace(spec, source=source, target=target), index)
         try:
             return comparer.run()
         except _Stopped:
@@ -85,6 +93,12 @@ class CompareTask(TaskBody):
             desk.close()
 
 
+def _identity(spec: CompareSpec, index: int) -> relay_pb2.TaskIdentity:
+    return relay_pb2.TaskIdentity(
+        task=spec.identity, source=spec.who.source, epoch=spec.run, index=index, run_secret=spec.secret
+    )
+
+
 class _Stopped(Exception):
     """The worker wants the task to end."""
 
@@ -93,7 +107,7 @@ class _Desk:
     """The line to the worker. Methods raise catalogue errors, and _Stopped."""
 
     def __init__(self, spec: CompareSpec, index: int) -> None:
-        self.who = relay_pb2.TaskIdentity(task=spec.identity, source=spec.who.source, epoch=spec.run, index=index)
+        self.who = _identity(spec, index)
         self._peer, self._address = f"worker at {spec.address}", spec.address
         self._channel = rpc.channel(spec.address)
         self._stub = compare_pb2_grpc.CompareDeskStub(self._channel)

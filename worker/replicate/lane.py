@@ -13,7 +13,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
@@ -23,6 +23,7 @@ from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
 from worker.binlog.little import event_end, event_size
+from worker.credentials import fetch_credentials
 from worker.ddl.tables import TableName, TableScope
 from worker.plan import TablePlan
 from worker.position import RelayOffset, SourcePosition
@@ -61,6 +62,7 @@ class LaneStart:
 class LaneSpec:
     """What every lane of one run gets; pickled into the Spark tasks.
 
+    ``secret``: of the run; ``apply.target`` has none of its own, each lane fetches them.
     ``begins``: by lane; the checkpoint's offset, translated when it is of another relay log.
     ``relay_directory``: of relay log ``relay_id``, at the worker's machine.
     ``handover``: None once every chunk's high watermark has been passed.
@@ -69,6 +71,7 @@ class LaneSpec:
     """
 
     address: str
+    secret: str = field(repr=False)
     epoch: int
     lanes: int
     apply: ApplySettings
@@ -95,7 +98,12 @@ class LaneTask(TaskBody):
         self._spec = spec
 
     def __call__(self, index: int) -> TaskOutcome:
-        lane = _Lane(self._spec, index)
+        spec = self._spec
+        found = fetch_credentials(spec.address, _identity(spec, index))
+        if found is None:
+            return TaskStopped()
+        apply = replace(spec.apply, target=spec.apply.target.with_secrets(found.target))
+        lane = _Lane(replace(spec, apply=apply), index)
         try:
             lane.run()
         except _Stopped:
@@ -114,7 +122,12 @@ class LaneTask(TaskBody):
 def _identity(spec: LaneSpec, index: int) -> relay_pb2.TaskIdentity:
     apply = spec.apply
     return relay_pb2.TaskIdentity(
-        task=apply.task, source=apply.source, epoch=spec.epoch, index=index, stream=apply.stream.value
+        task=apply.task,
+        source=apply.source,
+        epoch=spec.epoch,
+        index=index,
+        stream=apply.stream.value,
+        run_secret=spec.secret,
     )
 
 

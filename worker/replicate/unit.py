@@ -230,7 +230,7 @@ class ReplicateUnit:
             scope = replace(self._driver.standing.statements, rules=lanes.rules)
             return not is_passed and RoutedScope(scope, beside=True)(statement)
 
-        self._service.register_board(RunningReplicate(board, in_scope, self._limit, self._meets_at))
+        self._service.register_board(RunningReplicate(board, context.access, in_scope, self._limit, self._meets_at))
         threading.Thread(target=board.watch, name="lane-watch", daemon=True).start()
         keeper = threading.Thread(target=self._keep_barriers, args=(board, lanes.rules), name="barriers", daemon=True)
         keeper.start()
@@ -386,13 +386,14 @@ class ReplicateUnit:
             handover = None
         return LaneSpec(
             address=context.lane_address,
+            secret=context.run_secret,
             epoch=context.epoch,
             lanes=len(lanes.found),
             apply=ApplySettings(
                 task=config.task,
                 source=context.source.source_id,
                 meta_schema=config.meta_schema,
-                target=context.target_endpoint,
+                target=context.target_endpoint.without_secrets(),
                 safe_mode=config.replicate.safe_mode or lanes.again,
                 stream=self._part.stream,
                 quarantine=config.replicate.quarantine,

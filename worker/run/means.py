@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from proto import config_pb2
@@ -16,6 +16,7 @@ from worker.context import SubTaskContext, who_of
 from worker.host import Host
 from worker.meta import SubTaskRow
 from worker.rules import Rules
+from worker.run_access import new_secret
 from worker.table import Table
 from worker.unit import Outcome, ProcessUnit, StopSignal
 
@@ -52,12 +53,13 @@ class Means:
     owner: Owner
     source_endpoint: Endpoint
     target_endpoint: Endpoint
+    run_secret: str = field(repr=False)
 
     @staticmethod
     def of(config: config_pb2.SubTaskConfig, update_token: str, host: Host, owner: Owner) -> Means:
         """Raises what an endpoint raises whose password cannot be read."""
         source = Endpoint.from_proto(getattr(host.source, "from"))
-        return Means(config, update_token, host, owner, source, Endpoint.from_proto(config.target))
+        return Means(config, update_token, host, owner, source, Endpoint.from_proto(config.target), new_secret())
 
     @property
     def source_id(self) -> str:
@@ -121,6 +123,7 @@ class Means:
             spark=host.spark,
             lane_address=host.lane_address,
             registry=host.service,
+            run_secret=self.run_secret,
         )
 
     def run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from proto import errors, hooks, relay_pb2, rpc
 from proto.errors import ErrorSpec, ShardmergeError
 from proto.log import get_logger
 from worker.binlog.decoder import BlockDecoder
 from worker.connection import Endpoint
+from worker.credentials import fetch_credentials
 from worker.plan import TablePlan
 from worker.rowstage.server import Judge
 from worker.rowstage.stage import TableStage, as_decoded, needs_stage
@@ -36,11 +37,14 @@ _REPORT_SECONDS = 1.0
 class ReaderSpec:
     """What every reader of one run gets; pickled into the Spark tasks.
 
+    ``secret``: of the run; the endpoints have none of their own, each reader fetches them.
+
     ``always_watermarks``: low watermark, SELECT, high watermark, fix-up, even where the server could tell the
     exact position of a read. Tables that need an exact position (see plan.is_whole) get one all the same.
     """
 
     address: str
+    secret: str = field(repr=False)
     task: str
     source_id: str
     epoch: int
@@ -61,7 +65,12 @@ class ReaderTask(TaskBody):
         self._spec = spec
 
     def __call__(self, index: int) -> TaskOutcome:
-        return read_chunks(self._spec, self._link(index))
+        spec = self._spec
+        found = fetch_credentials(spec.address, self._who(index))
+        if found is None:
+            return TaskStopped()
+        source, target = spec.source.with_secrets(found.source), spec.target.with_secrets(found.target)
+        return read_chunks(replace(spec, source=source, target=target), self._link(index))
 
     def failed(self, index: int, error: ShardmergeError) -> None:
         link = self._link(index)
@@ -73,9 +82,13 @@ class ReaderTask(TaskBody):
             link.close()
 
     def _link(self, index: int) -> GrpcLink:
+        return GrpcLink(self._spec.address, self._who(index), os.getpid())
+
+    def _who(self, index: int) -> relay_pb2.TaskIdentity:
         spec = self._spec
-        who = relay_pb2.TaskIdentity(task=spec.task, source=spec.source_id, epoch=spec.epoch, index=index)
-        return GrpcLink(spec.address, who, os.getpid())
+        return relay_pb2.TaskIdentity(
+            task=spec.task, source=spec.source_id, epoch=spec.epoch, index=index, run_secret=spec.secret
+        )
 
 
 def read_chunks(spec: ReaderSpec, link: ReaderLink) -> TaskOutcome:

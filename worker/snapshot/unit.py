@@ -93,11 +93,12 @@ class SnapshotUnit:
         planner = _Planner(context, self._store, plans, stored, dispenser, progress, stop.child())
         spec = ReaderSpec(
             address=context.lane_address,
+            secret=context.run_secret,
             task=config.task,
             source_id=self._source_id,
             epoch=context.epoch,
-            source=context.source_endpoint,
-            target=context.target_endpoint,
+            source=context.source_endpoint.without_secrets(),
+            target=context.target_endpoint.without_secrets(),
             meta_schema=config.meta_schema,
             plans=plans,
             always_watermarks=config.snapshot.position == "watermark",
@@ -111,6 +112,7 @@ class SnapshotUnit:
                 dispenser,
                 UnderChunk(self._scope, config.task, self._source_id),
                 stop.child(),
+                context.access,
             )
         )
         try:

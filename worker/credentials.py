@@ -1,0 +1,24 @@
+"""The passwords of a run's servers, fetched by each of its Spark tasks from the worker that runs it."""
+
+from __future__ import annotations
+
+import grpc
+
+from proto import relay_pb2, relay_pb2_grpc, rpc
+
+_ANSWER_SECONDS = 60.0
+
+
+def fetch_credentials(address: str, who: relay_pb2.TaskIdentity) -> relay_pb2.CredentialsResponse | None:
+    """The secrets of the source and the target, from the worker at ``address``; None: the run has ended.
+
+    Raises what ``rpc.coded_from_rpc`` makes of a call that failed.
+    """
+    with rpc.channel(address) as channel:
+        try:
+            answer = relay_pb2_grpc.RelayStub(channel).Credentials(
+                relay_pb2.CredentialsRequest(who=who), timeout=_ANSWER_SECONDS
+            )
+        except grpc.RpcError as error:
+            raise rpc.coded_from_rpc(error, f"worker at {address}", address) from error
+    return None if answer.stop else answer
