@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from proto import config_pb2, relay_pb2
@@ -15,6 +15,7 @@ from worker.relay.relay import Relay
 from worker.rules import Rules
 from worker.spark import SparkRunner
 from worker.table import Table
+from worker.transform.expressions import Compiled
 from worker.unit import StopSignal
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class RunningSnapshot:
 
     ``in_scope``: the statements that a chunk's fix-up cannot play and must not pass over; it raises what they stop the
     copy with. ``stop`` ends the
-    readers' streams and waits: a child of the unit's own.
+    readers' streams and waits: a child of the unit's own. ``compiled``: what its readers may have evaluated.
     """
 
     task: str
@@ -47,6 +48,7 @@ class RunningSnapshot:
     dispenser: ChunkDispenser
     in_scope: Callable[[Statement], bool]
     stop: StopSignal
+    compiled: Compiled = field(default_factory=Compiled)
 
 
 class Registry(Protocol):
@@ -81,6 +83,7 @@ class SubTaskContext:
 
     ``tables``: the structures that the rules let through, as they were when the subtask first
     started (kept in the meta schema), so that a restart decodes old events with the old structure.
+    ``compiled``: what the run's tasks may have evaluated; whoever hands plans to tasks admits them there first.
     """
 
     config: config_pb2.SubTaskConfig
@@ -94,6 +97,7 @@ class SubTaskContext:
     spark: SparkRunner
     lane_address: str
     registry: Registry
+    compiled: Compiled = field(default_factory=Compiled)
 
     @property
     def who(self) -> tuple[str, str, str]:

@@ -103,6 +103,7 @@ class SnapshotUnit:
             always_watermarks=config.snapshot.position == "watermark",
         )
         gauge = self._gauge(dispenser, stop)
+        context.compiled.admit(plans)
         context.registry.register_dispenser(
             RunningSnapshot(
                 config.task,
@@ -111,6 +112,7 @@ class SnapshotUnit:
                 dispenser,
                 UnderChunk(self._scope, config.task, self._source_id),
                 stop.child(),
+                context.compiled,
             )
         )
         try:
