@@ -27,7 +27,7 @@ def start_jvm(settings: Mapping[str, str], folder: Path | None) -> None:
     ``folder``: for the file; None: where temporary files are. Raises what PySpark raises.
     """
     with _file(settings, folder) as path, _arguments(path):
-        SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark has no other way to start the JVM alone
+        SparkContext._ensure_initialized()
 
 
 @contextmanager

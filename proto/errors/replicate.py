@@ -355,18 +355,18 @@ EXPRESSIONS_UNKNOWN = _define(
     "expressions-unknown",
     scope=Scope.INTERNAL,
     message="task {task}, source {source}: a Spark task asks for expressions that its worker has not compiled for it",
-    workaround="Nothing was evaluated. If lanes or chunk readers of the task stop with this, it is a bug: report it with "
-    "the worker's log; resume-task compiles the expressions anew. Else something that is no task of this worker has "
-    "called its port.",
+    workaround="Nothing was evaluated. If lanes or chunk readers of the task stop with this, it is a bug: report it "
+    "with the worker's log; resume-task compiles the expressions anew. Else something that is no task of this worker "
+    "has called its port.",
 )
 ROWS_UNREADABLE = _define(
     40089,
     "transform-rows-unreadable",
     scope=Scope.INTERNAL,
     message="rows that came to be transformed cannot be read: {reason}",
-    workaround="Nothing was evaluated. If lanes or chunk readers stop with this, let every machine that runs Spark tasks "
-    "have the same shardmerge and pyarrow as the worker, then resume-task. Else something that is no task of this "
-    "worker has called its port.",
+    workaround="Nothing was evaluated. If lanes or chunk readers stop with this, let every machine that runs Spark "
+    "tasks have the same shardmerge and pyarrow as the worker, then resume-task. Else something that is no task of "
+    "this worker has called its port.",
 )
 EVALUATION_LOST = _define(
     40090,
@@ -374,7 +374,7 @@ EVALUATION_LOST = _define(
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
     message="the worker's Spark could not evaluate a transform: {reason}",
-    workaround="The worker tries again by itself. If it repeats, raise spark.driver.memory, and look at free memory and "
-    "at the limit of open files on the worker's machine.",
+    workaround="The worker tries again by itself. If it repeats, raise spark.driver.memory, and look at free memory "
+    "and at the limit of open files on the worker's machine.",
     retryable=True,
 )

@@ -61,9 +61,9 @@ def _naming(text: str) -> Generator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        if isinstance(error, Py4JJavaError) and is_short_of_something(error):
+        if is_short_of_something(error):
             raise errors.replicate.EVALUATION_LOST(reason=told(error)) from error
-        raise Refused(f"{text}: {told(error, (text,))}") from error
+        raise Refused(told(error, (text,))) from error
 
 
 class _Analyst:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from proto.config.transform import FUNCTIONS, Refused, check_condition, split_items
 from worker.transform.session import activate, session
@@ -27,7 +27,7 @@ _NAMES = """
     Contains Conv ConvertTimezone Cos Cosh Cot Crc32 CreateArray CreateNamedStruct Csc CurrentTimeZone DateAdd
     DateAddInterval DateAddYMInterval DateDiff DateFormatClass DateFromUnixDate DateSub DatetimeSub DayName DayOfMonth
     DayOfWeek DayOfYear Decode Divide DivideDTInterval DivideYMInterval ElementAt Elt Encode EndsWith EqualNull
-    EqualNullSafe EqualTo Exp Expm1 Extract ExtractANSIIntervalDays ExtractANSIIntervalHours
+    EqualNullSafe EqualTo EulerNumber Exp Expm1 Extract ExtractANSIIntervalDays ExtractANSIIntervalHours
     ExtractANSIIntervalMinutes ExtractANSIIntervalMonths ExtractANSIIntervalSeconds ExtractANSIIntervalYears Factorial
     FindInSet Floor FormatNumber FormatString FromUTCTimestamp GetArrayItem GetArrayStructFields GetJsonObject
     GetMapValue GetStructField GreaterThan GreaterThanOrEqual Greatest Hex Hour Hypot ILike If In InitCap
@@ -59,6 +59,7 @@ _UNRESOLVED = frozenset(
         f"{_CATALYST}analysis.UnresolvedExtractValue",
         f"{_CATALYST}analysis.UnresolvedStar",
         f"{_CATALYST}analysis.UnresolvedStarExceptOrReplace",
+        f"{_CATALYST}expressions.NamePlaceholder$",
         f"{_CATALYST}expressions.UnresolvedCollation",
         f"{_CATALYST}expressions.UnresolvedNamedLambdaVariable",
     }
@@ -117,15 +118,16 @@ def _check_nodes(expression: Any, allowed: frozenset[str], text: str) -> None:
                 raise Refused(f"{text}: the function {name} is not known to depend on the row alone")
 
 
-def _nodes(found: object) -> Iterator[dict[str, object]]:
+def _nodes(found: Any) -> Iterator[dict[str, Any]]:
     """The nodes of a tree as ``TreeNode.toJSON`` writes it, those in fields of others too. Pure."""
     if isinstance(found, dict):
-        if "class" in found:
-            yield found
-        for value in found.values():
+        fields = cast("dict[str, Any]", found)
+        if "class" in fields:
+            yield fields
+        for value in fields.values():
             yield from _nodes(value)
     elif isinstance(found, list):
-        for value in found:
+        for value in cast("list[Any]", found):
             yield from _nodes(value)
 
 

@@ -39,15 +39,15 @@ class Place:
 
 
 def told(error: JvmError, texts: Sequence[str] = ()) -> str:
-    """The error's class and place. ``texts``: the expressions that it may be about, of which it names one."""
+    """The error's class, and in which of ``texts``, the expressions that it may be about, and where."""
     java = _java(error)
     name = _condition(java) or (java.getClass().getSimpleName() if java is not None else type(error).__name__)
-    return f"Spark says {name}{_where(java, texts)}"
+    return f"{name}{_where(java, texts)}"
 
 
 def is_short_of_something(error: JvmError) -> bool:
     """Whether the JVM lacked memory, files or the like: that says nothing of the expression."""
-    java, gateway = _java(error), SparkContext._gateway  # noqa: SLF001 - the one that PySpark has
+    java, gateway = _java(error), SparkContext._gateway
     if java is None or is_instance_of(gateway, java, _ABOUT_THE_EXPRESSION):
         return False
     return any(is_instance_of(gateway, java, name) for name in _SHORT)
@@ -56,12 +56,16 @@ def is_short_of_something(error: JvmError) -> bool:
 def shown_place(place: Place, texts: Sequence[str]) -> str:
     """Where it is, and in which of ``texts``; the fragment is shown only if it is a part of one of them. Pure."""
     if place.stop < place.start:
-        return ""
-    numbers = f" at characters {place.start + 1} to {place.stop + 1}"
+        return _in_only(texts)
+    numbers = f"characters {place.start + 1} to {place.stop + 1}"
     for text in texts:
         if _piece(text, place) == place.fragment:
-            return f"{numbers} of {text}" if place.fragment == text else f"{numbers} of {text}, which are {place.fragment}"
-    return numbers
+            return f" in {text}" if place.fragment == text else f" in {text}, {numbers} ({place.fragment})"
+    return _in_only(texts)
+
+
+def _in_only(texts: Sequence[str]) -> str:
+    return f" in {texts[0]}" if len(texts) == 1 else ""
 
 
 def _piece(text: str, place: Place) -> str:
@@ -74,20 +78,20 @@ def _java(error: JvmError) -> Any:
 
 
 def _condition(java: Any) -> str:
-    if java is None or not is_instance_of(SparkContext._gateway, java, _THROWABLE):  # noqa: SLF001 - as above
+    if java is None or not is_instance_of(SparkContext._gateway, java, _THROWABLE):
         return ""
     return str(java.getCondition() or "")
 
 
 def _where(java: Any, texts: Sequence[str]) -> str:
-    if java is None or not is_instance_of(SparkContext._gateway, java, _THROWABLE):  # noqa: SLF001 - as above
-        return ""
+    if java is None or not is_instance_of(SparkContext._gateway, java, _THROWABLE):
+        return _in_only(texts)
     for context in java.getQueryContext():
         if context.contextType().toString() == "SQL":
             return shown_place(Place(context.startIndex(), context.stopIndex(), context.fragment()), texts)
-    if is_instance_of(SparkContext._gateway, java, "org.apache.spark.sql.AnalysisException"):  # noqa: SLF001 - as above
+    found = _in_only(texts)
+    if found and is_instance_of(SparkContext._gateway, java, "org.apache.spark.sql.AnalysisException"):
         line, start = java.line(), java.startPosition()
         if line.isDefined() and start.isDefined():
-            of = f" of {texts[0]}" if len(texts) == 1 else ""
-            return f" at line {line.get()}, character {start.get() + 1}{of}"
-    return ""
+            return f"{found}, line {line.get()}, character {start.get() + 1}"
+    return found
