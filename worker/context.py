@@ -16,6 +16,7 @@ from worker.rules import Rules
 from worker.run_access import RunAccess
 from worker.spark import SparkRunner
 from worker.table import Table
+from worker.transform.expressions import Compiled
 from worker.unit import StopSignal
 
 T = TypeVar("T")
@@ -39,7 +40,8 @@ class RunningSnapshot:
 
     ``in_scope``: the statements that a chunk's fix-up cannot play and must not pass over; it raises what they stop the
     copy with. ``stop`` ends the
-    readers' streams and waits: a child of the unit's own. ``access``: what its readers are recognised by.
+    readers' streams and waits: a child of the unit's own. ``access``: what its readers are recognised by;
+    ``compiled``: what they may have evaluated.
     """
 
     task: str
@@ -49,6 +51,7 @@ class RunningSnapshot:
     in_scope: Callable[[Statement], bool]
     stop: StopSignal
     access: RunAccess
+    compiled: Compiled = field(default_factory=Compiled)
 
 
 class Registry(Protocol):
@@ -84,6 +87,7 @@ class SubTaskContext:
     ``tables``: the structures that the rules let through, as they were when the subtask first
     started (kept in the meta schema), so that a restart decodes old events with the old structure.
     ``run_secret``: of this run alone, see :mod:`worker.run_access`.
+    ``compiled``: what the run's tasks may have evaluated; whoever hands plans to tasks admits them there first.
     """
 
     config: config_pb2.SubTaskConfig
@@ -98,6 +102,7 @@ class SubTaskContext:
     lane_address: str
     registry: Registry
     run_secret: str = field(repr=False)
+    compiled: Compiled = field(default_factory=Compiled)
 
     @property
     def access(self) -> RunAccess:

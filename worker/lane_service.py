@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import grpc
 
@@ -27,6 +27,7 @@ from worker.replicate.stream import Stream
 from worker.run_access import RunAccess
 from worker.transform.client import failed_to_answer
 from worker.transform.evaluator import evaluate
+from worker.transform.expressions import Compiled
 from worker.unit import StopSignal
 
 _LOCATE_SECONDS = 600.0
@@ -40,13 +41,15 @@ def _nowhere(place: RelayOffset) -> MeetingPlace | None:
 @dataclass(frozen=True, slots=True)
 class RunningReplicate:
     """A replicate unit at work. ``access``: what its lanes are recognised by; ``in_scope``: the statements its lanes
-    must stop before; ``limit``: where they end, or wait, which is where ``meets_at`` returns a meeting."""
+    must stop before; ``limit``: where they end, or wait, which is where ``meets_at`` returns a meeting; ``compiled``:
+    what its lanes may have evaluated."""
 
     board: LaneBoard
     access: RunAccess
     in_scope: Callable[[Statement], bool]
     limit: Limit | None = None
     meets_at: Callable[[RelayOffset], MeetingPlace | None] = _nowhere
+    compiled: Compiled = field(default_factory=Compiled)
 
 
 class LaneService(relay_pb2_grpc.RelayServicer):
@@ -248,10 +251,16 @@ class LaneService(relay_pb2_grpc.RelayServicer):
 
     def Evaluate(self, request: relay_pb2.EvaluateRequest, context: grpc.ServicerContext) -> relay_pb2.EvaluateResponse:
         who = request.who
-        if self._snapshot(who) is None and self._replicate(who) is None:
+        running = [each for each in (self._snapshot(who), self._replicate(who)) if each is not None]
+        if not running:
             raise errors.replicate.FENCED(task=who.task, source=who.source, epoch=who.epoch)
+        asked = next((found for each in running if (found := each.compiled.find(request.expressions))), None)
+        if asked is None:
+            raise errors.replicate.EXPRESSIONS_UNKNOWN(task=who.task, source=who.source)
         try:
-            return evaluate(request)
+            return evaluate(asked, request.rows)
+        except ShardmergeError:
+            raise
         except Exception as error:  # Py4J's and sockets' errors alike: the JVM does not answer
             raise failed_to_answer(error) from error
 

@@ -24,7 +24,8 @@ from proto.tls.process import begin
 from worker.daemon import Daemon
 from worker.probe import ProbeTask
 from worker.scratch import Scratch
-from worker.spark import SparkRunner, TaskFailed, crypted
+from worker.spark import SparkRunner, TaskFailed
+from worker.spark_settings import crypted, effective
 from worker.unit import StopSignal
 
 log = get_logger()
@@ -47,8 +48,9 @@ def command(path: Path | None, **flags: str | None) -> None:
         log.warning("configuration", note=note)
     try:
         begin(tls_of(config), etcd_tls_of(config))
-        if config.ssl_ca and not crypted(config.spark_settings()):
-            _warn(errors.tls.OPEN_SPARK(master=config.spark_settings()["spark.master"]))
+        spark = effective(config.spark_settings())
+        if config.ssl_ca and not crypted(spark):
+            _warn(errors.tls.OPEN_SPARK(master=spark["spark.master"]))
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
     stop = _catch_signals()

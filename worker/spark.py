@@ -25,36 +25,13 @@ from proto import errors
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from proto.tls.process import of_process, use_anew
+from worker.spark_launch import start_jvm
+from worker.spark_settings import effective, slots, ui_address
 from worker.unit import StopSignal
 
 log = get_logger()
 
-# The JVM only hands out tasks; rows never pass through it. What it takes is bounded here: Spark refuses a heap below
-# 450 MiB, but uses a fifth of it, and a serial collector that gives back what is free keeps it there. Spark's classes
-# take 130 MiB of metaspace, their code, compiled without the optimizing compiler, 25 MiB.
-_JVM_OPTIONS = (
-    "-XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:TieredStopAtLevel=1 "
-    "-XX:ReservedCodeCacheSize=64m -XX:MaxMetaspaceSize=192m -XX:MaxDirectMemorySize=64m -Xss512k"
-)
-_DEFAULTS: Mapping[str, str] = {
-    "spark.master": "local[16]",
-    "spark.app.name": "shardmerge",
-    "spark.driver.memory": "480m",
-    # Of the jobs of past runs, which a worker that lives for months has many of.
-    "spark.ui.retainedJobs": "50",
-    "spark.ui.retainedStages": "50",
-    "spark.ui.retainedTasks": "500",
-    "spark.sql.ui.retainedExecutions": "20",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.ui.showConsoleProgress": "false",
-    # One port per worker of a machine for its web page: 16, the default, would be the most workers there.
-    "spark.port.maxRetries": "256",
-    "spark.log.level": "ERROR",
-    "spark.sql.artifact.isolation.enabled": "false",
-    "spark.python.daemon.module": "worker.spark_daemon",
-}
-_UI_BY_TLS = ("spark.ssl.enabled", "spark.ssl.ui.enabled")
+_LOCAL_IP = "SPARK_LOCAL_IP"
 _POLL_SECONDS = 0.02
 _RESULT_SCHEMA = "index int, outcome binary"
 
@@ -95,25 +72,24 @@ class SparkRunner:
     """Owns the SparkSession and its slots. One per worker process, started before any gRPC object."""
 
     def __init__(self, settings: Mapping[str, str], drain_seconds: float = 10.0, scratch: Path | None = None) -> None:
-        """Start Spark; 4–8 s on a quiet machine. Raises SPARK_START_FAILED.
+        """Start Spark; 4–8 s on a quiet machine. Raises SPARK_START_FAILED, and as :func:`effective`.
 
         ``scratch``: where the JVM may leave files; None: where temporary files are.
         """
-        merged = _merged(settings, scratch)
+        merged = effective(settings, scratch)
         # Spark's Python workers use `python3` from PATH unless told: they need this environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        if of_process() is not None and not any(merged.get(key) == "true" for key in _UI_BY_TLS):
-            # Spark's web page has no setting for where it listens: everywhere, in plain text, unless told by this.
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = SparkSession.builder
-        for key, value in merged.items():
-            builder = builder.config(key, value)
+        os.environ[_LOCAL_IP] = ui_address(merged, os.environ.get(_LOCAL_IP, ""), only_tls=of_process() is not None)
         try:
+            start_jvm(merged, scratch)
+            builder = SparkSession.builder
+            for key, value in merged.items():
+                builder = builder.config(key, value)
             self._spark = builder.getOrCreate()
         except Exception as error:  # pyspark raises RuntimeError, OSError or Py4J errors here
             raise errors.worker.SPARK_START_FAILED(reason=_first_line(error)) from error
         self._drain_seconds = drain_seconds
-        self._total_slots = _slots(merged["spark.master"], merged)
+        self._total_slots = slots(merged) or os.cpu_count() or 1
         self._used_slots = 0
         self._lock = threading.Lock()
         self._lost = threading.Event()
@@ -283,39 +259,6 @@ def guarded(name: str, body: TaskBody, index: int) -> TaskOutcome:
     except Exception:  # noqa: BLE001 - why the task failed matters more than who could not be told
         traceback.print_exc()
     return TaskFailed(found)
-
-
-def _merged(settings: Mapping[str, str], scratch: Path | None) -> dict[str, str]:
-    """The defaults, overruled by ``settings``; JVM options are joined, for the JVM takes the last of equal ones."""
-    options = [_JVM_OPTIONS]
-    folder: dict[str, str] = {}
-    if scratch is not None:
-        options.append(f'-Djava.io.tmpdir="{scratch}"')
-        folder["spark.local.dir"] = str(scratch)
-    own = settings.get(_OPTIONS_KEY)
-    if own:
-        options.append(own)
-    return {**_DEFAULTS, **folder, **settings, _OPTIONS_KEY: " ".join(options)}
-
-
-_OPTIONS_KEY = "spark.driver.extraJavaOptions"
-
-
-def _slots(master: str, settings: Mapping[str, str]) -> int:
-    """How many tasks run at once: N of local[N]; elsewhere spark.cores.max or 64."""
-    if master.startswith("local"):
-        inside = master.partition("[")[2].rstrip("]").split(",")[0]
-        if inside == "*":
-            return os.cpu_count() or 1
-        return int(inside) if inside else 1
-    return int(settings.get("spark.cores.max", "64"))
-
-
-def crypted(settings: Mapping[str, str]) -> bool:
-    """Whether nobody can listen where this worker's Spark processes speak with each other: they are one process
-    (``local``), or Spark encrypts what they say."""
-    switches = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
-    return settings["spark.master"].startswith("local") or any(settings.get(key, "") == "true" for key in switches)
 
 
 def _first_line(error: BaseException) -> str:

@@ -35,7 +35,7 @@ _FUNCTION_WORDS = """
     UNIX_MICROS UNIX_MILLIS UNIX_SECONDS UPPER URL_DECODE URL_ENCODE VARCHAR WEEKDAY WEEKOFYEAR WHEN WIDTH_BUCKET
     XPATH_STRING XXHASH64 HASH YEAR ZEROIFNULL
 """
-_FUNCTIONS = frozenset(_FUNCTION_WORDS.split())
+FUNCTIONS = frozenset(_FUNCTION_WORDS.split())
 """Functions that depend on their arguments alone, and types with sizes."""
 
 _WORDS = "AND OR NOT IN IS CASE WHEN THEN ELSE LIKE BETWEEN EXCEPT AS ANY ALL FROM DIV"
@@ -57,7 +57,7 @@ _OTHER_WORDS = """
     QUARTERS MONTHS WEEK WEEKS DAYS HOURS MINUTES SECONDS MILLISECOND MILLISECONDS MICROSECOND MICROSECONDS NANOSECOND
     NANOSECONDS ASC DESC NULLS FIRST LAST USING RESPECT IGNORE X
 """
-_KNOWN = _FUNCTIONS | _BEFORE_PARENTHESIS | frozenset(_OTHER_WORDS.split())
+_KNOWN = FUNCTIONS | _BEFORE_PARENTHESIS | frozenset(_OTHER_WORDS.split())
 """Words whose place in an expression says more than that of a column's name."""
 STAR = "*"
 """The item of a SELECT list that stands for all other columns."""
@@ -160,10 +160,10 @@ def _check_word(match: re.Match[str], before: re.Match[str] | None, behind: re.M
         raise Refused(f"{word} {behind['text']} is no moment that is written out")  # DATE 'today', TIMESTAMP 'now UTC'
     is_part = before is not None and before["symbol"] == "."
     if behind is not None and behind["symbol"] == "(":
-        if is_part or (word not in _FUNCTIONS and word not in _BEFORE_PARENTHESIS):
+        if is_part or (word not in FUNCTIONS and word not in _BEFORE_PARENTHESIS):
             if word in _CHANGING:
                 raise Refused(f"the function {word} says something else each time")
-            near = nearest(word, (each for each in _FUNCTIONS if each[0] == word[0]))
+            near = nearest(word, (each for each in FUNCTIONS if each[0] == word[0]))
             hint = f"; did you mean {near}?" if near else ""
             raise Refused(f"the function {word} is not known to depend on the row alone{hint}")
     elif word in _REFUSED:

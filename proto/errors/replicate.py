@@ -350,3 +350,31 @@ TRANSFORM_FILTER_CHANGED = _define(
     workaround="Nothing was done: stop-task, then start-task with the filter as it was. For another one: take the "
     "table out with update-task, remove its rows at the target, and take it in again with another update-task.",
 )
+EXPRESSIONS_UNKNOWN = _define(
+    40088,
+    "expressions-unknown",
+    scope=Scope.INTERNAL,
+    message="task {task}, source {source}: a Spark task asks for expressions that its worker has not compiled for it",
+    workaround="Nothing was evaluated. If lanes or chunk readers of the task stop with this, it is a bug: report it "
+    "with the worker's log; resume-task compiles the expressions anew. Else something that is no task of this worker "
+    "has called its port.",
+)
+ROWS_UNREADABLE = _define(
+    40089,
+    "transform-rows-unreadable",
+    scope=Scope.INTERNAL,
+    message="rows that came to be transformed cannot be read: {reason}",
+    workaround="Nothing was evaluated. If lanes or chunk readers stop with this, let every machine that runs Spark "
+    "tasks have the same shardmerge and pyarrow as the worker, then resume-task. Else something that is no task of "
+    "this worker has called its port.",
+)
+EVALUATION_LOST = _define(
+    40090,
+    "transform-evaluation-lost",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="the worker's Spark could not evaluate a transform: {reason}",
+    workaround="The worker tries again by itself. If it repeats, raise spark.driver.memory, and look at free memory "
+    "and at the limit of open files on the worker's machine.",
+    retryable=True,
+)

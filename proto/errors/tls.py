@@ -116,9 +116,8 @@ OPEN_SPARK = _define(
     "tls-not-between-spark-processes",
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
-    message="Spark's own connections between this worker and its executors ({master}) are neither encrypted nor "
-    "authenticated, and passwords of sources and targets go by them",
-    workaround="Set spark.authenticate and spark.network.crypto.enabled to true under `spark` (with "
-    "spark.authenticate.secret where the cluster manager makes none), or let Spark run inside the worker: "
+    message="Spark's own connections between this worker and its executors ({master}) are not encrypted, and passwords "
+    "of sources and targets go by them",
+    workaround="Take spark.network.crypto.enabled: false out from under `spark`, or let Spark run inside the worker: "
     "master: local[N].",
 )

@@ -137,3 +137,20 @@ RELAY_UNREADABLE = _define(
     workaround="The worker starts the lanes again by itself. If it stays: that folder's disk, and who may read it.",
     retryable=True,
 )
+SPARK_SETTING_REFUSED = _define(
+    70027,
+    "spark-setting-refused",
+    scope=Scope.CONFIG,
+    message="the worker does not start Spark with {key}: {value}: {reason}",
+    workaround="Take {key} out from under `spark` in the worker's file (SPARK_LOCAL_IP: out of its environment), then "
+    "start the worker. docs/configuration.md says which settings are refused.",
+)
+SPARK_SECRET_MISSING = _define(
+    70028,
+    "spark-secret-missing",
+    scope=Scope.CONFIG,
+    message="Spark's processes at {master} prove to each other who they are by one secret, and the worker has none",
+    workaround="Give the cluster's secret as spark.authenticate.secret under `spark` in the worker's file (readable by "
+    "the worker alone), the same that the cluster's master and workers were started with, together with "
+    "spark.authenticate: true there; or let Spark run inside the worker: master: local[N].",
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from worker.rows import Literals
 from worker.table import Column, ValueKind
 from worker.transform.client import Asking, Transformer, as_stream
 from worker.transform.evaluator import evaluate
+from worker.transform.expressions import Compiled, Expressions
 from worker.transform.session import session
 from worker.transform.values import ROW
 
@@ -33,11 +34,30 @@ def _spark() -> Iterator[None]:
 GIVEN = (integer(), text("v"), Column("d", ValueKind.DATE, "date", nullable=True))
 
 
-def transformer(*items: str, condition: str = "", asking: Asking = evaluate) -> Transformer:
+def served(compiled: Compiled) -> Asking:
+    """As the lane service answers for a running unit."""
+
+    def asking(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+        found = compiled.find(request.expressions)
+        assert found is not None
+        return evaluate(found, request.rows)
+
+    return asking
+
+
+def transformer(*items: str, condition: str = "", seen: Callable[[int], None] = lambda _: None) -> Transformer:
+    """``seen``: the size of each question."""
     made = table_plan(GIVEN, (0,))
     columns = tuple(ColumnPlan(-1, integer(), f"x{at}", Computed(item)) for at, item in enumerate(items))
     transform = RowTransform("t", condition, (0, 1, 2), has_star=False)
     plan = replace(made, columns=columns, key=(), transform=transform)
+    compiled = Compiled()
+    compiled.admit([plan])
+
+    def asking(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+        seen(len(request.rows))
+        return served(compiled)(request)
+
     return Transformer(plan, (0, 1, 2), asking)
 
 
@@ -60,13 +80,13 @@ def computed(made: Transformer, rows: Sequence[Literals]) -> Sequence[Literals |
         ("id / 2", b"3.5"),
         ("CAST(id AS DECIMAL(12,3)) / 2", b"3.500000"),
         ("CAST(id AS DECIMAL(38,0)) * -1", b"-7"),
-        ("concat(v, '''', chr(92))", b"'w7\\'\\\\'"),
+        ('concat(v, "\'", chr(92))', b"'w7\\'\\\\'"),
         ("CAST(v AS VARCHAR(5))", b"'w7'"),
         ("CAST(v AS CHAR(4))", b"'w7  '"),
         ("CAST(v AS BINARY)", b"X'7737'"),
         ("date_add(d, 1)", b"'2020-03-01'"),
         ("CAST(d AS TIMESTAMP_NTZ)", b"'2020-02-29 00:00:00'"),
-        ("timestamp_micros(id)", b"'1970-01-01 00:00:00.000007'"),
+        ("CAST(id * 0.000001 AS TIMESTAMP)", b"'1970-01-01 00:00:00.000007'"),
         ("CAST(NULL AS STRING)", b"NULL"),
         # What stands several times is computed once, in a step of its own.
         ("nullif(id * 2, 15)", b"14"),
@@ -106,7 +126,7 @@ def test_a_filter_alone_and_nothing_at_all() -> None:
         ("id + 9223372036854775807 - id AS x", rows_of(0, 0, 1), 2),
         # These are Python's: it has neither such dates nor such numbers of a table.
         ("date_add(d, CAST(id AS INT)) AS x", rows_of(0, 1, 2920000, 3), 2),
-        ("CAST(timestamp_seconds(id * 1000000) AS TIMESTAMP_NTZ) AS x", rows_of(0, 1, 2920000, 3), 2),
+        ("CAST(CAST(id * 1000000 AS TIMESTAMP) AS TIMESTAMP_NTZ) AS x", rows_of(0, 1, 2920000, 3), 2),
         ("log(id) * 0 + double('NaN') AS x", rows_of(1), 0),
     ],
 )
@@ -130,7 +150,7 @@ def test_the_row_without_a_result_is_named(item: str, rows: Sequence[Literals], 
 )
 def test_no_result_is_an_error_and_never_null(item: str) -> None:
     rows = pa.Table.from_arrays([pa.array([0, 1], pa.int32()), pa.array([7, 0], pa.int64())], names=[ROW, "n"])
-    answer = evaluate(relay_pb2.EvaluateRequest(rows=as_stream(rows), items=[item]))
+    answer = evaluate(Expressions((), (item,), "", rows.schema), as_stream(rows))
     assert answer.refused
     assert not answer.rows
 
@@ -173,12 +193,7 @@ def test_nothing_is_left_of_an_evaluation() -> None:
 )
 def test_questions_have_a_size(rows: int, size: int, asked: int) -> None:
     sizes: list[int] = []
-
-    def asking(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
-        sizes.append(len(request.rows))
-        return evaluate(request)
-
-    made = transformer("concat(id, '-', length(v)) AS x", condition="id <> 1", asking=asking)
+    made = transformer("concat(id, '-', length(v)) AS x", condition="id <> 1", seen=sizes.append)
     found = computed(made, [(b"%d" % at, b"'%s'" % (b"x" * size), b"NULL") for at in range(rows)])
     assert found == [(b"'%d-%d'" % (at, size),) if at != 1 else None for at in range(rows)]
     assert len(sizes) == asked

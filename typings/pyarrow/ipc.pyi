@@ -5,6 +5,10 @@ from pyarrow import BufferOutputStream, Schema, Table
 
 class RecordBatchStreamReader:
     schema: Schema
+    def __enter__(self) -> RecordBatchStreamReader: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
     def read_all(self) -> Table: ...
 
 class RecordBatchStreamWriter:

@@ -1,8 +1,13 @@
 # The part of pyspark that is used here.
+from typing import Any
+
 class StatusTracker:
     def getJobIdsForGroup(self, jobGroup: str | None = None) -> list[int]: ...
 
 class SparkContext:
+    _gateway: Any
+    @classmethod
+    def _ensure_initialized(cls) -> None: ...
     @property
     def uiWebUrl(self) -> str | None: ...
     def setLogLevel(self, logLevel: str) -> None: ...

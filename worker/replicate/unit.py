@@ -230,7 +230,9 @@ class ReplicateUnit:
             scope = replace(self._driver.standing.statements, rules=lanes.rules)
             return not is_passed and RoutedScope(scope, beside=True)(statement)
 
-        self._service.register_board(RunningReplicate(board, context.access, in_scope, self._limit, self._meets_at))
+        context.compiled.admit(lanes.plans)
+        running = RunningReplicate(board, context.access, in_scope, self._limit, self._meets_at, context.compiled)
+        self._service.register_board(running)
         threading.Thread(target=board.watch, name="lane-watch", daemon=True).start()
         keeper = threading.Thread(target=self._keep_barriers, args=(board, lanes.rules), name="barriers", daemon=True)
         keeper.start()
@@ -269,6 +271,7 @@ class ReplicateUnit:
             plans = standing.in_order
             self._context = replace(self._context, tables=standing.tables)
             self._plans = plans
+            self._context.compiled.admit(plans)
             board.resume(place, LaneChange(plans, self._scope(rules)).to_bytes())
 
     def _act(self, place: Place, stop: StopSignal) -> TablesStanding | None:

@@ -104,6 +104,7 @@ class SnapshotUnit:
             always_watermarks=config.snapshot.position == "watermark",
         )
         gauge = self._gauge(dispenser, stop)
+        context.compiled.admit(plans)
         context.registry.register_dispenser(
             RunningSnapshot(
                 config.task,
@@ -113,6 +114,7 @@ class SnapshotUnit:
                 UnderChunk(self._scope, config.task, self._source_id),
                 stop.child(),
                 context.access,
+                context.compiled,
             )
         )
         try:

@@ -6,17 +6,22 @@ The only questions are to the driver's JVM, without a row. The answer hangs on t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from proto.config.transform import STAR, Refused, check_condition, split_items
+from proto import errors
+from proto.config.transform import STAR, Refused, split_items
 from worker.table import Column
+from worker.transform.permitted import check_filter, check_item, check_plan
 from worker.transform.session import names_clock, relation
+from worker.transform.told import is_short_of_something, told
 from worker.transform.values import ROW, BadValue, arrow_type, computed_column
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -47,16 +52,18 @@ class Analysis:
 def analysed(columns: tuple[Column, ...], projection: str, filter_: str) -> Analysis:
     """``columns``: those of the source table that are written. Raises :class:`Refused`."""
     items = split_items(projection) if projection.strip() else (STAR,)
+    return _Analyst(columns).analysis(items, filter_.strip())
+
+
+@contextmanager
+def _naming(text: str) -> Generator[None]:
+    """The expression that Spark refuses is named beside what Spark says."""
     try:
-        return _Analyst(columns).analysis(items, filter_.strip())
-    except PySparkException as error:
-        raise Refused(said(error)) from error
-
-
-def said(error: PySparkException) -> str:
-    """Spark's own words, in one line."""
-    text = str(error).split("\n\nJVM stacktrace:")[0].split("== SQL")[0]
-    return " ".join(text.split())
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        if is_short_of_something(error):
+            raise errors.replicate.EVALUATION_LOST(reason=told(error)) from error
+        raise Refused(told(error, (text,))) from error
 
 
 class _Analyst:
@@ -72,13 +79,15 @@ class _Analyst:
 
     def analysis(self, items: tuple[str, ...], condition: str) -> Analysis:
         if condition:
-            check_condition(condition)
-            plan = self._rows.where(condition)._jdf.queryExecution().analyzed()
-            self._need(plan, "Filter", condition)
-            self._name(plan.condition(), condition)
+            with _naming(condition):
+                check_filter(condition)
+                plan = self._rows.where(condition)._jdf.queryExecution().analyzed()
+                self._need(plan, "Filter", condition)
+                self._name(plan.condition(), condition)
         found: list[Output | None] = []
         for item in items:
-            found += [None] if item == STAR else self._outputs(item)
+            with _naming(item):
+                found += [None] if item == STAR else self._outputs(item)
         named = [output for output in found if output is not None]
         taken = {output.name.lower() for output in named}
         passing = {output.source for output in named}
@@ -94,6 +103,7 @@ class _Analyst:
         return Analysis(tuple(outputs), tuple(sorted(self._given)), STAR in items)
 
     def _outputs(self, item: str) -> Iterator[Output]:
+        check_item(item)
         frame = self._rows.selectExpr(item)
         plan = frame._jdf.queryExecution().analyzed()
         self._need(plan, "Project", item)
@@ -129,8 +139,9 @@ class _Analyst:
     def _need(self, plan: Any, kind: str, text: str) -> None:
         """Nothing but an expression over one row: no aggregate, window or generator."""
         of = plan.getClass().getSimpleName(), plan.child().getClass().getSimpleName()
-        if of != (kind, "LocalRelation") or not plan.deterministic():
+        if of != (kind, "LocalRelation"):
             raise Refused(f"{text} is no expression over one row alone")
+        check_plan(plan, text)
         if names_clock(plan):
             raise Refused(f"{text}: a text that it takes for a date or time is a word like 'today' or 'now'")
 

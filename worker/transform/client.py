@@ -12,9 +12,10 @@ from pyarrow import ipc
 
 from proto import errors, relay_pb2, relay_pb2_grpc, rpc
 from proto.errors import ShardmergeError
-from worker.plan import Computed, TablePlan
+from worker.plan import TablePlan
 from worker.rows import Literals
-from worker.transform.values import ROW, BadValue, Value, arrow_type, literal_of, reading
+from worker.transform.expressions import Expressions, expressions_of
+from worker.transform.values import BadValue, Value, literal_of, reading
 
 _ROWS = 8192
 _BYTES = 4 << 20
@@ -67,21 +68,21 @@ class Transformer:
         assert plan.transform is not None  # noqa: S101 - for the type checker: only such plans come here
         self._plan, self._transform = plan, plan.transform
         self._asking = asking
-        given = tuple(plan.table.columns[at] for at in plan.transform.given)
-        self._columns = tuple((column.name, arrow_type(column), reading(column)) for column in given)
+        self._expressions = expressions_of(plan)
+        self._readings = tuple(reading(plan.table.columns[at]) for at in plan.transform.given)
         self._slots = tuple(slots)
-        self._items = [item.mapping.item for item in plan.columns if isinstance(item.mapping, Computed)]
 
     def computed(
         self, rows: Sequence[Literals], place: Callable[[int], object], key: Callable[[int], str]
     ) -> Computing:
         """For each decoded row. ``place``, ``key``: of a row, for messages. Raises TRANSFORM_FAILED and the line's."""
-        if not self._items and not self._transform.filter:
+        expressions = self._expressions
+        if expressions is None:
             return [()] * len(rows)
         found: list[Literals | None] = []
         try:
             for start, piece in _pieces(rows, self._slots):
-                found += self._answered(start, piece)
+                found += self._answered(expressions, start, piece)
         except _NoResult as why:
             raise errors.replicate.TRANSFORM_FAILED(
                 source=self._plan.source,
@@ -94,46 +95,44 @@ class Transformer:
             ) from why
         return found
 
-    def _answered(self, start: int, rows: Sequence[Literals]) -> list[Literals | None]:
+    def _answered(self, asked: Expressions, start: int, rows: Sequence[Literals]) -> list[Literals | None]:
         """``start``: the number of the first row. Raises :class:`_NoResult`."""
         answer = self._asking(
-            relay_pb2.EvaluateRequest(
-                rows=self._as_arrow(start, rows), items=self._items, filter=self._transform.filter
-            )
+            relay_pb2.EvaluateRequest(rows=self._as_arrow(asked, start, rows), expressions=asked.identifier)
         )
         if answer.refused:
             if len(rows) == 1:
                 raise _NoResult(start, answer.refused)
             # Which row it is, by halves.
             half = len(rows) // 2
-            self._answered(start, rows[:half])
-            self._answered(start + half, rows[half:])
+            self._answered(asked, start, rows[:half])
+            self._answered(asked, start + half, rows[half:])
             raise _NoResult(start, answer.refused)  # of all together only
-        return self._of_arrow(start, len(rows), answer.rows)
+        return _of_arrow(asked, start, len(rows), answer.rows)
 
-    def _as_arrow(self, start: int, rows: Sequence[Literals]) -> bytes:
-        columns: list[pa.Array] = [pa.array(range(len(rows)), pa.int32())]
-        names = [ROW]
-        for (name, kind, read), slot in zip(self._columns, self._slots, strict=True):
+    def _as_arrow(self, asked: Expressions, start: int, rows: Sequence[Literals]) -> bytes:
+        schema = asked.schema
+        columns: list[pa.Array] = [pa.array(range(len(rows)), schema.field(0).type)]
+        for at_field, (read, slot) in enumerate(zip(self._readings, self._slots, strict=True), start=1):
             values: list[Value] = []
             for at, row in enumerate(rows):
                 try:
                     values.append(read(row[slot]))
                 except BadValue as reason:
                     raise _NoResult(start + at, str(reason)) from reason
-            columns.append(pa.array(values, kind))
-            names.append(name)
-        table = pa.Table.from_arrays(columns, names=names)
-        return as_stream(table)
+            columns.append(pa.array(values, schema.field(at_field).type))
+        return as_stream(pa.Table.from_arrays(columns, schema=schema))
 
-    def _of_arrow(self, start: int, count: int, answer: bytes) -> list[Literals | None]:
-        table = ipc.open_stream(answer).read_all()
-        columns = table.columns
-        passed = columns.pop(0).to_pylist() if self._transform.filter else [True] * count
-        if not table.num_rows == len(passed) == count or len(columns) != len(self._items):
-            raise AssertionError("values of an evaluation are missing")
-        literals = zip(*(_literals(start, column) for column in columns), strict=True) if columns else [()] * count
-        return [row if passes else None for passes, row in zip(passed, literals, strict=True)]
+
+def _of_arrow(asked: Expressions, start: int, count: int, answer: bytes) -> list[Literals | None]:
+    """``start``: the number of the first row. Raises :class:`_NoResult`."""
+    table = ipc.open_stream(answer).read_all()
+    columns = table.columns
+    passed = columns.pop(0).to_pylist() if asked.filter else [True] * count
+    if not table.num_rows == len(passed) == count or len(columns) != len(asked.items):
+        raise AssertionError("values of an evaluation are missing")
+    literals = zip(*(_literals(start, column) for column in columns), strict=True) if columns else [()] * count
+    return [row if passes else None for passes, row in zip(passed, literals, strict=True)]
 
 
 def as_stream(table: pa.Table) -> bytes:
@@ -181,7 +180,6 @@ def asked_nobody(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateRespon
 
 
 def failed_to_answer(error: Exception) -> ShardmergeError:
-    """The evaluator's own failure: not about the expressions."""
-    return errors.worker.SPARK_LOST(
-        reason=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-    )
+    """The evaluator's own failure, not about the expressions: the JVM does not answer. Which words it or its line used
+    for that may hold anything; they are not told."""
+    return errors.worker.SPARK_LOST(reason=f"{type(error).__name__} while a transform was evaluated")

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyarrow import ipc
 
-from proto import relay_pb2
+from proto import errors, relay_pb2
+from worker.transform.client import as_stream
+from worker.transform.expressions import Expressions
 from worker.transform.projection import NoResult, projection
 
 
-def evaluate(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
-    """What the items and the filter make of the rows; several threads at a time.
+def evaluate(expressions: Expressions, rows: bytes) -> relay_pb2.EvaluateResponse:
+    """What the expressions make of rows, an Arrow IPC stream; several threads at a time.
 
-    Raises what the JVM raises where it is not about the expressions.
+    Raises ROWS_UNREADABLE, EVALUATION_LOST, and what Py4J raises where the JVM does not answer.
     """
-    schema = ipc.open_stream(request.rows).schema
+    checked = _checked(expressions.schema, rows)
     try:
-        rows = projection(schema, tuple(request.items), request.filter).of(request.rows)
+        made = projection(expressions.schema, expressions.items, expressions.filter).of(checked)
     except NoResult as reason:
         return relay_pb2.EvaluateResponse(refused=str(reason))
-    return relay_pb2.EvaluateResponse(rows=rows)
+    return relay_pb2.EvaluateResponse(rows=made)
+
+
+def _checked(schema: pa.Schema, rows: bytes) -> bytes:
+    """The rows, written anew: the JVM reads no byte that was not checked here. Raises ROWS_UNREADABLE."""
+    try:
+        with ipc.open_stream(rows) as reader:
+            if not reader.schema.equals(schema):
+                raise errors.replicate.ROWS_UNREADABLE(reason="their columns are not those of the expressions")
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise errors.replicate.ROWS_UNREADABLE(reason=type(error).__name__) from error
+    return as_stream(table)

@@ -19,13 +19,18 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructField, TimestampNTZType, TimestampType
 
-from worker.transform.analyst import said
-from worker.transform.session import relation, session
+from proto import errors
+from proto.config.transform import Refused
+from proto.errors import ShardmergeError
+from worker.transform.permitted import check_filter, check_item, check_plan
+from worker.transform.session import activate, relation, session
+from worker.transform.told import JvmError, is_short_of_something, told
 
 _ZONE = "UTC"
 _ALL_ROWS = 0
@@ -36,7 +41,6 @@ _ALL_ROWS = 0
 class _Jvm:
     """Classes and objects of Spark's: each step of their names' paths is a question to the JVM."""
 
-    sessions: Any
     projections: Any
     files: Any
     converters: Any
@@ -49,7 +53,6 @@ def _jvm() -> _Jvm:
     jvm: Any = session()._jvm
     arrow: Any = jvm.org.apache.spark.sql.execution.arrow
     return _Jvm(
-        sessions=jvm.SparkSession,
         projections=_object(jvm.org.apache.spark.sql.catalyst.expressions, "UnsafeProjection"),
         files=jvm.PythonSQLUtils,
         converters=_object(arrow, "ArrowConverters"),
@@ -64,7 +67,7 @@ def _object(package: Any, name: str) -> Any:
 
 
 class NoResult(Exception):
-    """Spark refuses the expressions, or has no result for a row; the text is Spark's own."""
+    """The expressions are refused, or have no result for a row; the text says why, without a piece of a row."""
 
 
 class Projection:
@@ -72,26 +75,41 @@ class Projection:
 
     The answer has a column for each item; where there is a condition, one before them says whether the row meets it,
     and the items of a row that does not are NULL, and were not evaluated.
-    Several threads at a time. Raises :class:`NoResult`, and what Py4J raises where the JVM does not answer.
+    Several threads at a time. Raises :class:`NoResult`, EVALUATION_LOST, and what Py4J raises where the JVM does not
+    answer.
     """
 
     def __init__(self, schema: pa.Schema, items: tuple[str, ...], condition: str) -> None:
+        self._texts = (*([condition] if condition else []), *items)
         try:
+            if condition:
+                check_filter(condition)
+            for item in items:
+                check_item(item)
             given = relation(schema)
             answer = _plain(given.select(*_columns(items, condition)))
+            check_plan(answer._jdf.queryExecution().analyzed(), ", ".join(self._texts))
             self._steps = tuple(_steps(answer))
             self._given: Any = given._jdf.schema()
             self._answer: Any = answer._jdf.schema()
-        except PySparkException as error:
-            raise NoResult(said(error)) from error
+        except (PySparkException, Py4JJavaError) as error:
+            raise self._no_result(error) from error
+        except Refused as reason:
+            raise NoResult(str(reason)) from reason
         # What is evaluated has a state of its own, so that each thread takes one.
         self._idle: deque[tuple[Any, ...]] = deque()
 
     def of(self, rows: bytes) -> bytes:
         """An Arrow stream for an Arrow stream, row by row."""
+        try:
+            return self._made_of(rows)
+        except (PySparkException, Py4JJavaError) as error:
+            # It answers, but has not come to the rows.
+            raise errors.replicate.EVALUATION_LOST(reason=told(error)) from error
+
+    def _made_of(self, rows: bytes) -> bytes:
         jvm = _jvm()
-        # Expressions may look at the settings of the thread's session while they are evaluated.
-        jvm.sessions.setActiveSession(session()._jsparkSession)
+        activate()
         with _memory_file(rows) as source, _memory_file(b"") as sink, self._projections() as projections:
             batches = jvm.files.readArrowStreamFromFile(_path(source))
             reading = jvm.converters.fromBatchIterator(batches, self._given, _ZONE, False, False, None)
@@ -105,13 +123,19 @@ class Projection:
                     writer.writeBatches(writing)
                 except Exception as error:
                     _free(reading)  # which frees itself only when it is read to its end
-                    if isinstance(error, PySparkException):
-                        raise NoResult(said(error)) from error
+                    if isinstance(error, (PySparkException, Py4JJavaError)):
+                        raise self._no_result(error) from error
                     raise
                 finally:
                     writing.close()
                 writer.end()
             return os.pread(sink, os.fstat(sink).st_size, 0)
+
+    def _no_result(self, error: JvmError) -> NoResult | ShardmergeError:
+        """What an answer of the JVM's that is none means."""
+        if is_short_of_something(error):
+            return errors.replicate.EVALUATION_LOST(reason=told(error))
+        return NoResult(told(error, self._texts))
 
     @contextmanager
     def _projections(self) -> Generator[tuple[Any, ...]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,12 @@ _SETTINGS = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.preserveCharVarcharTypeInfo": "true",
+    # Else ${…} in a text, even between quotes, becomes a variable of the environment or a setting.
+    "spark.sql.variable.substitute": "false",
+    # A text is read as proto/config/transform.py reads it.
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.optimizer.excludedRules": f"{_RULES}.ConvertToLocalRelation,{_RULES}.PropagateEmptyRelation",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.subexpressionElimination.enabled": "false",
@@ -44,6 +51,16 @@ def session() -> SparkSession:
                 PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
             _known.append(found)
         return _known[0]
+
+
+def activate() -> None:
+    """For this thread of the JVM: reading and evaluating look at the settings of the session that is active there."""
+    _sessions().setActiveSession(session()._jsparkSession)
+
+
+@lru_cache(maxsize=1)
+def _sessions() -> Any:
+    return session()._jvm.SparkSession
 
 
 def names_clock(plan: Any) -> bool:
