@@ -1,7 +1,8 @@
-"""What an operator has run for a statement runs at the target once, whoever is killed and whatever stops the task (I6)."""
+"""What an operator has run for a statement runs at the target once, whoever is killed, whatever stops the task (I6)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -10,10 +11,21 @@ from proto import errors
 from tests.support.cluster import SubTask
 from tests.support.database import Database
 from tests.support.kills import kill_at_each
+from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from tests.support.world import World
 
 _REFUSED = errors.ddl.DDL_REFUSED.code
+
+
+@pytest.fixture(scope="module")
+def module_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """With one source: a worker is free to take it over."""
+    made = World(tmp_path_factory.mktemp("world"), (MariaDB,))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
 
 
 @dataclass(frozen=True, slots=True)

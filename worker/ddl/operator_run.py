@@ -101,7 +101,7 @@ def _run_alone(session: Session, work: Work, wanted: AtTarget, earlier: str) -> 
     match next_step(begun, one.text, before):
         case Next.HAS_RUN:
             log.info("an operator's statement has run already", **named)
-        case Next.RUN if _leaves_no_trace(wanted):
+        case Next.RUN if leaves_no_trace(wanted.ddl, wanted.text):
             raise work.refusal(errors.ddl.OPERATOR_STATEMENT_UNCLEAR, given=wanted.text)
         case _:
             session.begin()
@@ -168,15 +168,15 @@ def _look_of_schema(session: Session, schema: str) -> str:
 _NO_TRACE = ("TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT")
 
 
-def _leaves_no_trace(wanted: AtTarget) -> bool:
-    """Whether rows may come or go by it while its tables look as before."""
-    match wanted.ddl:
+def leaves_no_trace(ddl: Ddl, text: str) -> bool:
+    """Whether rows may come or go by it while its tables look as before. ``text``: of which ``ddl`` was read. Pure."""
+    match ddl:
         case TruncateTable():
             return True
         case CreateTable(or_replace=or_replace):
             return or_replace
         case AlterTable(clauses=clauses, sql_mode=sql_mode):
-            return any(_moves_rows(wanted.text, clause, sql_mode) for clause in clauses)
+            return any(_moves_rows(text, clause, sql_mode) for clause in clauses)
         case _:
             return False
 
