@@ -29,6 +29,8 @@ _END_SECONDS = 10.0
 def unless_stopped(begin: Callable[[], T], stop: threading.Event, seconds: float) -> T | None:
     """What ``begin`` gives, and raises; None when ``stop`` is set before it has ended: then all processes that this one
     has started are ended, and ``begin``, which runs in another thread, has ``seconds`` to notice."""
+    if stop.is_set():
+        return None
     result: list[T] = []
     failure: list[BaseException] = []
 
@@ -42,13 +44,14 @@ def unless_stopped(begin: Callable[[], T], stop: threading.Event, seconds: float
     thread.start()
     while thread.is_alive() and not stop.is_set():
         thread.join(_LOOK_SECONDS)
+    if stop.is_set():
+        log.info("stopped while starting: what was begun is ended", seconds=seconds)
     deadline = time.monotonic() + seconds
     while thread.is_alive() and time.monotonic() < deadline:
         _kill_children()  # again and again: it may be about to start one
         thread.join(_LOOK_SECONDS)
     if stop.is_set():
         end_children()
-        log.info("stopped while starting")
         return None
     if failure:
         raise failure[0]
