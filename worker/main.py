@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from proto import errors, secret
+from proto import errors, hooks, secret
 from proto import log as logs
 from proto.config.daemon import load_daemon
 from proto.config.daemon_model import WorkerFile
@@ -26,6 +26,7 @@ from worker.probe import ProbeTask
 from worker.scratch import Scratch
 from worker.spark import SparkRunner, TaskFailed
 from worker.spark_settings import crypted, effective
+from worker.starting import end_children, unless_stopped
 from worker.unit import StopSignal
 
 log = get_logger()
@@ -72,12 +73,21 @@ def main() -> None:
 def _serve(config: WorkerFile, stop: threading.Event) -> bool:
     """Run until stopped; True when the Spark driver was lost."""
     with ExitStack() as started:
-        # The JVM first: a fork beside running gRPC threads skips gRPC's fork handlers.
         scratch = Scratch(f"{config.name} {Path(config.relay_dir).resolve()}")
         started.callback(scratch.close)
-        spark = SparkRunner(config.spark_settings(), float(config.drain_seconds), scratch.path)
-        started.callback(spark.stop)
-        _probe(spark)
+        started.callback(end_children)  # a start that fails may leave a JVM
+
+        def begin_spark() -> SparkRunner:
+            hooks.reach("spark.starting")
+            spark = SparkRunner(config.spark_settings(), float(config.drain_seconds), scratch.path)
+            started.callback(spark.stop)
+            _probe(spark)
+            return spark
+
+        # The JVM first: a fork beside running gRPC threads skips gRPC's fork handlers.
+        spark = unless_stopped(begin_spark, stop, float(config.drain_seconds))
+        if spark is None:
+            return False
         daemon = Daemon(config, spark, stop)
         started.callback(daemon.close)
         daemon.start()
@@ -99,7 +109,8 @@ def _warn(error: ShardmergeError) -> None:
 
 
 def _catch_signals() -> threading.Event:
-    """First SIGTERM or SIGINT: drain. Second: end at once, the JVM follows (its standard input closes)."""
+    """First SIGTERM or SIGINT: drain, or end the start. Second: end at once, the JVM follows (its standard input
+    closes)."""
     stop = threading.Event()
 
     def handle(number: int, frame: object) -> None:

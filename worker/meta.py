@@ -10,6 +10,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     snapshot_*        the chunk plan and its state (worker/snapshot/store.py)
     snapshot_passed   tables whose chunks' marks every lane has passed (worker/snapshot/passed.py)
     statement_*, table_creation   the DDL that the streams have come to (worker/ddl/records.py)
+    operator_statement   what an operator had run there for a statement (worker/ddl/operator_records.py)
     lock_run          which locks' statements have run at a target table (worker/ddl/run_locks.py)
     parked_table      shard tables that wait before a sharding DDL (worker/ddl/parked.py)
     forgotten_structure   shard tables whose structure is to be read anew (worker/ddl/forgotten.py)
@@ -36,7 +37,7 @@ from pymysql.constants import ER
 from proto import errors
 from worker import bounds
 from worker.connection import Session, quote_name
-from worker.ddl import dropped, forgotten, parked, run_locks
+from worker.ddl import dropped, forgotten, operator_records, parked, run_locks
 from worker.ddl import records as ddl_records
 from worker.ddl.online import records as online_records
 from worker.position import SourcePosition
@@ -103,6 +104,7 @@ _TABLES = (
     ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin""",
     bounds.TABLE,
     *ddl_records.TABLES,
+    operator_records.TABLE,
     parked.TABLE,
     dropped.TABLE,
     online_records.TABLE,
@@ -121,6 +123,7 @@ _OWNED = (
     "snapshot_table",
     passed.NAME,
     *ddl_records.OWNED,
+    operator_records.NAME,
     parked.NAME,
     dropped.NAME,
     online_records.NAME,

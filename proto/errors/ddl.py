@@ -214,6 +214,18 @@ OPERATOR_STATEMENT = _define(
     workaround='Say it again with DDL of tables, named as at the source: `dmctl binlog replace|inject {task} "…" '
     "-s {source}`, or `dmctl binlog revert {task} -s {source}`.",
 )
+OPERATOR_STATEMENT_UNCLEAR = _define(
+    50062,
+    "operator-statement-unclear",
+    scope=Scope.TARGET,
+    message="source {source}, task {task}: whether an operator's statement has run at the target is not known, for the "
+    "process that sent it ended and nothing tells it by the tables' looks: {given} (for the statement at {position}: "
+    "{statement})",
+    workaround="Look at the rows of its tables at the target. If it has run, leave it out of what runs for the "
+    'statement: `dmctl binlog replace|inject {task} "…" -s {source}` with the others, or `dmctl binlog skip|revert '
+    "{task} -s {source}` when there are none. If it has not, give it again with a comment (/* again */): as a "
+    "statement with another text it runs. Then resume-task.",
+)
 SWAP_UNCLEAR = _define(
     50016,
     "online-ddl-not-told",

@@ -280,13 +280,16 @@ def locks_of(world: World, task: str) -> list[Json] | None:
     return cast("list[Json]", answer.json.get("locks") or []) if answer.code == 0 else None
 
 
-def kill_at_each(world: World, kills: Kills, nudge: Callable[[], object] = lambda: None) -> None:
+def kill_at_each(
+    world: World, kills: Kills | Sequence[tuple[str, str]], nudge: Callable[[], object] = lambda: None
+) -> None:
     """The first moment is held already. The next one is before the victim is killed: nobody passes it unseen.
 
-    ``nudge``: called now and then until the moment comes.
+    ``kills``: as pairs where a moment comes several times. ``nudge``: called now and then until the moment comes.
     """
     hooks = world.cluster.hooks
-    for (moment, victim), following in zip(kills.items(), (*list(kills)[1:], None), strict=True):
+    pairs = list(kills.items()) if isinstance(kills, Mapping) else list(kills)
+    for (moment, victim), following in zip(pairs, (*(one for one, _ in pairs[1:]), None), strict=True):
         worker = world.cluster.worker_of("mysql-01")
 
         def stands(moment: str = moment, worker: Daemon = worker) -> bool:

@@ -17,6 +17,7 @@ from worker.ddl.digests import Printed
 from worker.ddl.everyone import everyone
 from worker.ddl.execute import alone, run_once, subject_of, wait_for_indexes
 from worker.ddl.operator import Word
+from worker.ddl.operator_run import AtTarget, run_operator_statement
 from worker.ddl.optimistic import STRICT, Join, join_subject, join_target
 from worker.ddl.parked import Parked
 from worker.ddl.plan import Action, Alter, Drop, Empty, Make, Rename, Shard
@@ -129,15 +130,11 @@ class Actor:
 
     def run_texts(self, texts: Sequence[str]) -> None:
         """Statements of an operator, at the target: they name the tables as at the source."""
-        work = self.work
+        before: list[str] = []
         for number, text in enumerate(texts, 1):
-            ddl = parse_ddl(text, work.statement.schema, work.sql_mode)
-            if ddl is None:
-                raise work.refusal(errors.ddl.OPERATOR_STATEMENT, given=text)
-            found = [self._routed(*name.name) for name in names(ddl)]
-            targets = [target for target in found if target is not None]
-            routed = renamed(text, ddl, lambda schema, table: _pair(self._routed(schema, table)))
-            work.run(targets, routed, number=number)
+            wanted = self._at_target(text, number, before)
+            before.append(wanted.text)
+            run_operator_statement(self.work, wanted)
 
     def leave(self, shard: Shard) -> None:
         """A shard table takes no part any more; its rows stay at the target."""
@@ -316,6 +313,21 @@ class Actor:
             work.passing.one_lane[plan.target] = facts.one_lane
 
     # --- parts
+
+    def _at_target(self, text: str, number: int, before: Sequence[str]) -> AtTarget:
+        """``before``: what comes before it, as it is for the target's tables."""
+        work = self.work
+        ddl = parse_ddl(text, work.statement.schema, work.sql_mode)
+        if ddl is None:
+            raise work.refusal(errors.ddl.OPERATOR_STATEMENT, given=text)
+        placed = renamed(text, ddl, lambda schema, table: _pair(self._routed(schema, table)))
+        found = [(name.name, self._routed(*name.name)) for name in names(ddl)]
+        # A name without a schema names nothing: the target will say so.
+        tables = {target or TargetTable(*name) for name, target in found if target or name[0]}
+        routed = tuple(target for _, target in found if target is not None)
+        at_target = parse_ddl(placed, work.statement.schema, work.sql_mode)
+        assert at_target is not None  # noqa: S101 - for the type checker: only names are others
+        return AtTarget(placed, at_target, tuple(sorted(tables)), routed, number, before.count(placed))
 
     def _routed(self, schema: str, table: str) -> TargetTable | None:
         route = self.work.context.rules.route(schema, table)

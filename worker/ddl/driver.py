@@ -19,7 +19,7 @@ from worker import meta
 from worker.connection import Session, Side, server_info
 from worker.context import SubTaskContext
 from worker.cutoff import session_until
-from worker.ddl import dropped, parked, records
+from worker.ddl import dropped, operator_records, parked, records
 from worker.ddl.act import Actor
 from worker.ddl.by_word import act_by_word, actions_by_word
 from worker.ddl.creation import Creation
@@ -287,6 +287,7 @@ class StatementDriver:
             records.write_passed(inner, *who, stream, StatementPlace.of(statement))
             for subject in sorted(passing.subjects):
                 records.forget_begun(inner, *who, subject)
+            operator_records.pass_all(inner, who, statement)
             hooks.reach("ddl.passing")
 
         meta.pass_statement(session, *who, self._context.epoch, self._columns(result), passing.tables, also)

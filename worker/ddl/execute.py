@@ -133,7 +133,7 @@ def run_once(
         hooks.reach("ddl.begun")
         try:
             with given.taken_on(session):
-                _run(session, who, statement, position, stop, tell)
+                run(session, who, statement, position, stop, tell)
         except (ShardmergeError, pymysql.MySQLError):
             # It was answered and has not run. Whoever mends the tables by hand makes them look otherwise.
             with suppress(pymysql.MySQLError):  # lost: nothing is known of it
@@ -153,9 +153,13 @@ def wait_for_indexes(
             stop.wait(_LOOK_SECONDS)
 
 
-def _run(
+def run(
     session: Session, who: Who, statement: str, position: object, stop: StopSignal, tell: Callable[[str], None]
-) -> None:
+) -> bool:
+    """Run a statement at the target, as soon as nobody holds its tables; False when ``stop`` came before.
+
+    ``position``: see :func:`run_once`. Raises DDL_REFUSED and ``pymysql.MySQLError``.
+    """
     _, task, source = who
     execute(session, f"SET SESSION lock_wait_timeout = {_MDL_WAIT_SECONDS}")
     while not stop.is_set:
@@ -179,8 +183,10 @@ def _run(
                 ) from error
             raise
         log.info("a statement has run at the target", task=task, source=source, statement=statement)
-        break
+        tell("")
+        return True
     tell("")
+    return False
 
 
 def check_epoch(session: Session, who: Who, epoch: int, *, lock: bool = False) -> None:

@@ -84,6 +84,11 @@ class StatementPlace:
     def to_json(self) -> str:
         return _PLACE.dump_json(self).decode()
 
+    @staticmethod
+    def from_json(text: str) -> StatementPlace:
+        """What :meth:`to_json` has made."""
+        return _PLACE.validate_json(text)
+
     def __str__(self) -> str:
         return str(self.position)
 

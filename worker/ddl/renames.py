@@ -15,13 +15,13 @@ def run_renames(work: Work, places: Sequence[tuple[TargetTable, TargetTable]]) -
     """Tables that swap their names may look alike, so a mark that is renamed with them tells whether it has run."""
     touched = sorted({target for pair in places for target in pair})
     subject = subject_of(touched)
-    before, after = _marks(work, subject)
+    before, after = marks(work, subject)
 
     for schema in {new.schema for _, new in places}:
         ensure_schema(work.session, schema)
 
     def mark(session: Session) -> None:
-        _drop_marks(session, before, after)
+        drop_marks(session, (before, after))
         execute(session, f"CREATE TABLE {before.quoted} (id INT PRIMARY KEY)")
 
     # All step aside first: no name is taken while it is still another's.
@@ -41,14 +41,25 @@ def forget_marks(work: Work) -> None:
     for subject in work.passing.marked:
         with alone(work.session, work.who, work.epoch, subject, work.stop, work.tell) as held:
             if held:
-                _drop_marks(work.session, *_marks(work, subject))
+                drop_marks(work.session, marks(work, subject))
 
 
-def _marks(work: Work, subject: str) -> tuple[TargetTable, TargetTable]:
+Marks = tuple[TargetTable, TargetTable]
+
+
+def with_mark(text: str, names: Marks) -> str:
+    """A RENAME TABLE that takes the mark with it. A line of its own: the text may end with a comment."""
+    before, after = names
+    return f"{text}\n, {before.quoted} TO {after.quoted}"
+
+
+def marks(work: Work, subject: str) -> Marks:
     """The name before the statement, and the one behind it."""
     schema = work.context.config.meta_schema
     return TargetTable(schema, f"ddl_mark_{subject}_0"), TargetTable(schema, f"ddl_mark_{subject}_1")
 
 
-def _drop_marks(session: Session, before: TargetTable, after: TargetTable) -> None:
+def drop_marks(session: Session, names: Marks) -> None:
+    """Raises ``pymysql.MySQLError``."""
+    before, after = names
     execute(session, f"DROP TABLE IF EXISTS {before.quoted}, {after.quoted}")

@@ -63,11 +63,10 @@ class Work:
         text: str,
         *,
         subject: str = "",
-        number: int = 0,
         prepare: Callable[[Session], None] = lambda _: None,
     ) -> None:
-        """See :func:`worker.ddl.execute.run_once`. ``number``: of an operator's statement among those at this place."""
-        subject = subject or subject_of(targets, number)
+        """See :func:`worker.ddl.execute.run_once`."""
+        subject = subject or subject_of(targets)
         self.passing.subjects.add(subject)
         # A session of its own: it holds a lock while it lives.
         with session_until(

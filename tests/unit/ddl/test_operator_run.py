@@ -1,0 +1,32 @@
+"""Of which statements nobody can see whether they have run."""
+
+from __future__ import annotations
+
+import pytest
+
+from worker.ddl.operator_run import leaves_no_trace
+from worker.ddl.statement import parse_ddl
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("TRUNCATE TABLE d.t", True),
+        ("CREATE OR REPLACE TABLE d.t (id INT)", True),
+        ("ALTER TABLE d.t TRUNCATE PARTITION p", True),
+        ("ALTER TABLE d.t /* now */ EXCHANGE PARTITION p WITH TABLE d.u", True),
+        ("ALTER TABLE d.t DISCARD TABLESPACE", True),
+        ("ALTER TABLE d.t ADD COLUMN x INT, IMPORT TABLESPACE", True),
+        ("ALTER TABLE d.t DROP PARTITION p", False),
+        ("ALTER TABLE d.t ADD COLUMN truncated INT", False),
+        ("CREATE TABLE d.t (id INT)", False),
+        ("DROP TABLE d.t", False),
+        ("RENAME TABLE d.t TO d.u", False),
+        ("CREATE DATABASE d", False),
+        ("DROP INDEX i ON d.t", False),
+    ],
+)
+def test_which_leave_no_trace(text: str, expected: bool) -> None:
+    ddl = parse_ddl(text, "d", 0)
+    assert ddl is not None
+    assert leaves_no_trace(ddl, text) is expected
