@@ -90,10 +90,7 @@ class Sources:
         return self.waiter.taken_up([source_id], revision)[0]
 
     def _stop(self, request: _Request) -> list[pb.SourceResult]:
-        named = [
-            *(parse_source(file.content, file.name, None).source_id for file in request.files),
-            *request.source_ids,
-        ]
+        named = _named(request)
         if not named:
             raise errors.master.BAD_REQUEST(reason="operate-source stop: name a source or its file")
         return [self._stop_one(source_id) for source_id in dict.fromkeys(named)]
@@ -114,10 +111,7 @@ class Sources:
         return self.waiter.released(source_id, holder, revision)
 
     def _show(self, request: _Request) -> list[pb.SourceResult]:
-        named = [
-            *(parse_source(file.content, file.name, None).source_id for file in request.files),
-            *request.source_ids,
-        ]
+        named = _named(request)
         state = self.store.read()
         return [_shown(source_id, state) for source_id in (named or sorted(state.sources))]
 

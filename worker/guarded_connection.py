@@ -76,6 +76,7 @@ _PACKET_COST = 256
 """Bytes of memory that a packet takes beside its own: an answer of many small rows is a large one."""
 
 _LONGEST_REASON = 1024
+_SHORTEST_ERROR = 3
 _FULL_PACKET = 0xFFFFFF
 _LOGIN_ROUNDS = 8
 _LOGIN_SWITCHES = 3
@@ -96,17 +97,9 @@ _UNPARSED = (
 _LOCAL_FILE = "it asks for a file of this machine (LOCAL INFILE)"
 
 
-def refused(reason: str) -> pymysql.OperationalError:
-    """What an answer that no server gives is raised as: decided by its number, as all failures are."""
-    return pymysql.OperationalError(REFUSED_ANSWER, reason)
-
-
 def raise_error_packet(packet: bytes) -> NoReturn:
     """Raise what an ERR packet says: 0xFF, errno, '#' and SQL state, message."""
-    try:
-        pymysql.err.raise_mysql_exception(packet[:_LONGEST_REASON])
-    except struct.error:
-        raise refused("an error without a number") from None
+    pymysql.err.raise_mysql_exception(packet[:_LONGEST_REASON].ljust(_SHORTEST_ERROR, b"\0"))
     raise AssertionError  # it always raises
 
 
@@ -179,9 +172,9 @@ class GuardedConnection(_Base):
         try:
             return super()._read_query_result(unbuffered=unbuffered)
         except RuntimeError:
-            raise self._end(_LOCAL_FILE) from None
+            raise self.refuse(_LOCAL_FILE) from None
         except _UNPARSED as error:
-            raise self._end(f"its answer cannot be read ({type(error).__name__})") from error
+            raise self.refuse(f"its answer cannot be read ({type(error).__name__})") from error
 
     def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
         """As PyMySQL's own, with a most for the bytes and the columns of an answer."""
@@ -191,27 +184,29 @@ class GuardedConnection(_Base):
         if packet_type is FieldDescriptorPacket:
             self._columns_left -= 1
             if self._columns_left < 0:
-                raise self._end(f"more than {MOST_COLUMNS} columns")
+                raise self.refuse(f"more than {MOST_COLUMNS} columns")
         parts: list[bytes] = []
         while True:
             header = self._read_bytes(4)
             size = int.from_bytes(header[:3], "little")
             self._left -= size + _PACKET_COST
             if self._left < 0 or len(parts) * _FULL_PACKET > LARGEST_ROW:
-                raise self._end("more than an answer to such a question has")
+                raise self.refuse("more than an answer to such a question has")
             self._take_number(header[3])
             parts.append(self._read_bytes(size))
             if size < _FULL_PACKET:
                 break
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         if not data:
-            raise self._end("an empty packet")
+            raise self.refuse("an empty packet")
         if data[0] == _ERR:
+            if len(data) < _SHORTEST_ERROR:
+                raise self.refuse("an error without a number")
             if self._result is not None and self._result.unbuffered_active is True:
                 self._result.unbuffered_active = False
             raise_error_packet(data)
         if data[0] == _FILE_WANTED and self._connecting:
-            raise self._end(_LOCAL_FILE)  # no rows are asked for before the session is ready
+            raise self.refuse(_LOCAL_FILE)  # no rows are asked for before the session is ready
         return packet_type(data, self.encoding)
 
     def _take_number(self, number: int) -> None:
@@ -219,7 +214,7 @@ class GuardedConnection(_Base):
             if number == 0:  # MariaDB's last word when it is shut down
                 self._force_close()
                 raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
-            raise self._end(f"packet {number} where {self._next_seq_id} is due")
+            raise self.refuse(f"packet {number} where {self._next_seq_id} is due")
         self._next_seq_id = (number + 1) % 256
 
     def _read_bytes(self, num_bytes: int) -> bytes:
@@ -268,9 +263,10 @@ class GuardedConnection(_Base):
         self._current_timeout = -1.0  # none that is ever wanted: set anew behind the deadline
         self._sock.settimeout(left if self._read_timeout is None else min(left, self._read_timeout))
 
-    def _end(self, reason: str) -> pymysql.OperationalError:
+    def refuse(self, reason: str) -> pymysql.OperationalError:
+        """What an answer that no server gives is raised as; the connection is closed."""
         self._force_close()
-        return refused(f"{self.host}:{self.port}: {reason}")
+        return pymysql.OperationalError(REFUSED_ANSWER, f"{self.host}:{self.port}: {reason}")
 
     @contextmanager
     def _parsed(self) -> Generator[None]:
@@ -278,20 +274,20 @@ class GuardedConnection(_Base):
         try:
             yield
         except Malformed as error:
-            raise self._end(str(error)) from error
+            raise self.refuse(str(error)) from error
         except Unknown as error:
             self._force_close()
             said = "authentication method {}: {}".format(*error.args)
             raise pymysql.OperationalError(CR.CR_AUTH_PLUGIN_CANNOT_LOAD, said) from error
         except _UNPARSED as error:
-            raise self._end(f"its greeting cannot be read ({type(error).__name__})") from error
+            raise self.refuse(f"its greeting cannot be read ({type(error).__name__})") from error
 
     # --- the login
 
     def _request_authentication(self) -> None:
         capabilities: int = self.server_capabilities
         if not capabilities & CLIENT.PROTOCOL_41 or not capabilities & CLIENT.SECURE_CONNECTION:
-            raise self._end("a protocol of before version 4.1")
+            raise self.refuse("a protocol of before version 4.1")
         self.client_flag |= CLIENT.MULTI_RESULTS
         user = str(self.user).encode(self.encoding)
         encrypts = bool(self.ssl and capabilities & CLIENT.SSL)
@@ -352,8 +348,8 @@ class GuardedConnection(_Base):
             elif method == DIALOG:
                 self.write_packet(login.reply(data[1:] if first == _MORE else data))
             else:
-                raise self._end("it does not say whether it lets the user in")
-        raise self._end("it asks again and again who comes")
+                raise self.refuse("it does not say whether it lets the user in")
+        raise self.refuse("it asks again and again who comes")
 
 
 def _charset(name: str) -> int:

@@ -386,6 +386,6 @@ SOURCE_PASSWORD_NEEDED = _define(
     message="source {source}: the file names another address ({before} -> {after}), and its password is {given}: no "
     "connection was made",
     workaround="Write the password itself into the file that you send, as plain text: whoever moves a source to "
-    "another server must know it. With a secret-key-path the masters store it encrypted; afterwards a file with the reference "
-    "or the encrypted text is taken again.",
+    "another server must know it. With a secret-key-path the masters store it encrypted; afterwards a file with the "
+    "reference or the encrypted text is taken again.",
 )

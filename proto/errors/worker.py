@@ -143,10 +143,11 @@ LOGIN_REFUSED = _define(
     scope=Scope.CONFIG,
     message="{source}: the server at {host}:{port} asks for the password of {user} by {method}, {reason}: nothing was "
     "sent that tells the password",
-    workaround="Is it the server that is meant? Then give `security: {{ssl-ca: FILE}}`, which proves who it is, in the "
-    "source's file (operate-source update) or the task's (update-task); or, for caching_sha2_password and for "
-    "sha256_password without TLS, `security: {{allow-public-key-retrieval: true}}`, by which whoever answers there can "
-    "read the password; or another method for the account (mysql_native_password, ed25519). Then resume-task.",
+    workaround="Is it the server that is meant, and the password right? (MySQL asks so for a wrong one, too.) Then "
+    "give `security: {{ssl-ca: FILE}}`, which proves who it is, in the source's file (operate-source update) or the "
+    "task's (update-task); or, for caching_sha2_password and for sha256_password without TLS, `security: "
+    "{{allow-public-key-retrieval: true}}`, by which whoever answers there can read the password; or another method "
+    "for the account (mysql_native_password, ed25519). Then resume-task.",
 )
 ANSWER_REFUSED = _define(
     70018,
