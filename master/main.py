@@ -13,13 +13,15 @@ import click
 
 from master.server import Master
 from master.settings import Settings
-from proto import hooks, secret
+from proto import hooks, networks, secret
+from proto.config import variables
 from proto.config.daemon import load_daemon, shown
 from proto.config.daemon_model import MasterFile
 from proto.config.daemon_tls import etcd_tls_of, tls_of
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
 from proto.errors import ShardmergeError
 from proto.log import configure, get_logger
+from proto.networks import Networks
 from proto.tls.process import begin
 
 
@@ -31,6 +33,8 @@ def command(path: Path | None, **flags: str | None) -> None:
         file = given.model
         configure("dm-master", file.log_level, file.log_format, file.log_file)
         secret.use(file.secret_key_path)
+        variables.use(file.env_prefixes)
+        networks.use(Networks.of(file.allowed_networks))
         for note in given.notes:
             get_logger().warning("configuration", note=note)
         begin(tls_of(file), etcd_tls_of(file))

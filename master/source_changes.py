@@ -15,6 +15,7 @@ from master.update import flat
 from proto import config_pb2 as config
 from proto import errors
 from proto import master_pb2 as pb
+from proto.config.database import PasswordForm
 
 _SWITCH = "goes on at that address, if it is provably the same server or a replica that goes on by GTID"
 _LOGIN = "relay and tasks connect anew: a moment without progress"
@@ -35,6 +36,7 @@ _KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "from.tls.certContent": ("from.security.ssl-cert-bytes", _LOGIN),
         "from.tls.keyContent": ("from.security.ssl-key-bytes", _LOGIN),
         "from.tls.allowedCn": ("from.security.cert-allowed-cn", _LOGIN),
+        "from.allowPublicKeyRetrieval": ("from.security.allow-public-key-retrieval", _LOGIN),
         "serverId": ("server-id", _LOGIN),
         "purge.intervalSeconds": ("purge.interval", _AT_ONCE),
         "purge.expiresHours": ("purge.expires", _AT_ONCE),
@@ -94,6 +96,20 @@ def check_changeable(before: config.SourceConfig, after: config.SourceConfig, ta
         raise errors.master.SOURCE_UPDATE_FIXED(
             source=after.source_id, key=key, before=was, after=now, tasks=", ".join(tasks)
         )
+
+
+def check_password(before: config.SourceConfig, after: config.SourceConfig, form: PasswordForm) -> None:
+    """Raises SOURCE_PASSWORD_NEEDED for a file that has another address and does not give the password itself.
+
+    Whoever changes the address decides who is sent the password, and must know it: a reference, or a text that is
+    encrypted already, is known without it. ``form``: how the file gives it. No password is none to be known, but only
+    where none is stored.
+    """
+    old, new = getattr(before, "from"), getattr(after, "from")
+    was, now = f"{old.host}:{old.port}", f"{new.host}:{new.port}"
+    if was == now or form is PasswordForm.PLAIN or (form is PasswordForm.NONE and not old.password):
+        return
+    raise errors.master.SOURCE_PASSWORD_NEEDED(source=after.source_id, before=was, after=now, given=form.value)
 
 
 def moves_away(changes: Sequence[pb.SourceChange]) -> bool:

@@ -14,7 +14,7 @@ from master.checks import first_failure, flattened
 from master.compose import composed
 from master.ddl_lock_records import open_locks
 from master.placement import free_workers
-from master.source_changes import asks_the_source, check_changeable, moves_away, source_changes
+from master.source_changes import asks_the_source, check_changeable, check_password, moves_away, source_changes
 from master.stages import Waiter, failed
 from master.state import State
 from master.store import Store
@@ -67,7 +67,7 @@ class SourceUpdates:
             try:
                 with self.store.deciding() as state:
                     holder = state.bound_name(one.source_id)
-                    found = _found(one, state)
+                    found = _found(file, state)
                 changes += found
                 results.append(self._one(given.name, file, found, state, dry_run=request.dry_run))
             except ShardmergeError as error:
@@ -131,12 +131,14 @@ class SourceUpdates:
         return self.workers.check_switch(holder, request, self.check_seconds)
 
 
-def _found(after: config.SourceConfig, state: State) -> tuple[pb.SourceChange, ...]:
-    """What the file changes. Raises SOURCE_UNKNOWN, SOURCE_UPDATE_FIXED."""
+def _found(file: SourceFile, state: State) -> tuple[pb.SourceChange, ...]:
+    """What the file changes. Raises SOURCE_UNKNOWN, SOURCE_UPDATE_FIXED, SOURCE_PASSWORD_NEEDED."""
+    after = file.config
     entry = state.sources.get(after.source_id)
     if entry is None:
         raise errors.master.SOURCE_UNKNOWN(source=after.source_id)
     check_changeable(entry.value.config, after, state.tasks_of(after.source_id))
+    check_password(entry.value.config, after, file.password)
     return source_changes(entry.value.config, after)
 
 

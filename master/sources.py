@@ -90,7 +90,7 @@ class Sources:
         return self.waiter.taken_up([source_id], revision)[0]
 
     def _stop(self, request: _Request) -> list[pb.SourceResult]:
-        named = [*(parse_source(file.content, file.name).source_id for file in request.files), *request.source_ids]
+        named = _named(request)
         if not named:
             raise errors.master.BAD_REQUEST(reason="operate-source stop: name a source or its file")
         return [self._stop_one(source_id) for source_id in dict.fromkeys(named)]
@@ -111,7 +111,7 @@ class Sources:
         return self.waiter.released(source_id, holder, revision)
 
     def _show(self, request: _Request) -> list[pb.SourceResult]:
-        named = [*(parse_source(file.content, file.name).source_id for file in request.files), *request.source_ids]
+        named = _named(request)
         state = self.store.read()
         return [_shown(source_id, state) for source_id in (named or sorted(state.sources))]
 
@@ -143,6 +143,11 @@ def _refuse_busy(worker: str, state: State) -> None:
 
 def _free(state: State) -> tuple[str, ...]:
     return free_workers(frozenset(state.workers), state.bindings())
+
+
+def _named(request: _Request) -> list[str]:
+    """The sources that are meant, by their files or ids. Of a file only the id counts: no reference is resolved."""
+    return [*(parse_source(file.content, file.name, None).source_id for file in request.files), *request.source_ids]
 
 
 def _shown(source_id: str, state: State) -> pb.SourceResult:

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pymysql
-from pymysql.connections import Connection
 from pymysql.constants import CLIENT, CR
 from pymysql.converters import conversions, escape_string
-from pymysql.cursors import Cursor
 
-from proto import errors
+from proto import errors, networks
 from proto.config.names import PINNED_VARIABLES
 from proto.errors import ShardmergeError
 from worker.endpoint import PLAIN, Endpoint, Side
+from worker.guarded_connection import SHORT_ANSWER, Guard, GuardedConnection
+from worker.login import CACHING, KeyWanted, Refused
 from worker.position import SourcePosition
 from worker.tls import context_of
 from worker.trouble import Trouble, coded, coding, errno_of, reason_of, trouble
 
-if TYPE_CHECKING:
-    Session = Connection[Cursor]
-else:  # generic for the type checker only
-    Session = Connection
+Session = GuardedConnection
 
 __all__ = [
     "CONNECT_SECONDS",
@@ -33,6 +31,7 @@ __all__ = [
     "Session",
     "Side",
     "Trouble",
+    "ask",
     "coded",
     "coding",
     "connect",
@@ -50,8 +49,15 @@ __all__ = [
 ]
 
 CONNECT_SECONDS = 10
-"""Budget for connecting and for the handshake's answers."""
+"""Budget for connecting, for the login, and for setting up the session: of each in all, however slowly bytes come."""
 
+ASK_SECONDS = 300.0
+"""Budget of :func:`ask`."""
+
+_ANSWER_BYTES = 2048
+"""The most that one of several statements of a packet is answered by."""
+
+_SECURE_TRANSPORT_REQUIRED = 3159  # ER_SECURE_TRANSPORT_REQUIRED of MySQL
 _KEEPALIVE_IDLE_SECONDS = 15
 _KEEPALIVE_INTERVAL_SECONDS = 5
 _KEEPALIVE_PROBES = 3
@@ -134,47 +140,101 @@ def connect(
     (``character_set_results = NULL``). ``read_timeout``: seconds to wait for any answer; None: for ever.
     ``together``: several statements may go in one packet.
 
-    Raises what :func:`coded` makes of the failure, TLS_FILE, TLS_PEER_REFUSED and TLS_NOT_OFFERED.
+    Raises what :func:`coded` makes of the failure, TLS_FILE, TLS_PEER_REFUSED, TLS_NOT_OFFERED, LOGIN_REFUSED,
+    ADDRESS_NOT_ALLOWED.
     """
     client_flag = (CLIENT.FOUND_ROWS if side is Side.TARGET else 0) | (CLIENT.MULTI_STATEMENTS if together else 0)
     # Without decoders a value stays bytes; the encoders are for arguments.
     encoders: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
-    context = context_of(endpoint)
-    session: Session = pymysql.Connection(
-        host=endpoint.host,
-        port=endpoint.port,
-        user=endpoint.user,
-        password=endpoint.password.encode(),  # PyMySQL would send a text as latin1
-        charset="utf8mb4",
-        use_unicode=not raw,
-        conv=encoders if raw else None,
-        client_flag=client_flag,
-        autocommit=autocommit,
-        program_name="shardmerge",
-        read_timeout=CONNECT_SECONDS,
-        defer_connect=True,
-        ssl=context,
-    )
-    if endpoint.tls == PLAIN:
-        # A server that offers no TLS is spoken to in plain text; MySQL refuses a client that speaks of TLS then.
-        vars(session)["_ssl_required"] = False
-        session.client_flag &= ~CLIENT.SSL
+    options: dict[str, Any] = {
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "user": endpoint.user,
+        "password": endpoint.password.encode(),  # PyMySQL would send a text as latin1
+        "charset": "utf8mb4",
+        "use_unicode": not raw,
+        "conv": encoders if raw else None,
+        "client_flag": client_flag,
+        "autocommit": autocommit,
+        "program_name": "shardmerge",
+        "read_timeout": CONNECT_SECONDS,
+        "ssl": context_of(endpoint),
+    }
+    session = _logged_in(endpoint, side, name, options)
     try:
-        session.connect(_socket(endpoint))
-    except pymysql.MySQLError as error:
-        if errno_of(error) == CR.CR_SSL_CONNECTION_ERROR and not _offers_tls(session):
-            raise errors.worker.TLS_NOT_OFFERED(host=endpoint.host, port=endpoint.port) from error
-        raise coded(error, endpoint, side, name) from error
-    try:
-        _prepare(session, endpoint, side, raw)
+        with session.hurried(CONNECT_SECONDS), session.short_answers():
+            _prepare(session, endpoint, side, raw)
         _set_read_timeout(session, read_timeout)
     except pymysql.MySQLError as error:
-        session.close()
+        _drop(session)
         raise coded(error, endpoint, side, name) from error
     except ShardmergeError:
         session.close()
         raise
     return session
+
+
+def _logged_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) -> Session:
+    """A session of the user. Raises what :func:`connect` raises.
+
+    MySQL's cache of accounts is filled by a login that tells the password, by TLS in clear text. Where the endpoint
+    takes the server's key and nothing proves who the server is, one without TLS is made for that: by the key. With the
+    cache filled the password is told nobody.
+    """
+    try:
+        return _opened(endpoint, side, name, options, encrypts=True)
+    except KeyWanted:
+        pass
+    failure: pymysql.MySQLError | None = None
+    try:
+        _open(endpoint, name, options, encrypts=False).close()
+    except pymysql.MySQLError as error:
+        failure = error  # also of an account that must not come without TLS: its password was looked at before
+    try:
+        return _opened(endpoint, side, name, options, encrypts=True)
+    except KeyWanted:
+        pass
+    if failure is not None and errno_of(failure) != _SECURE_TRANSPORT_REQUIRED:
+        raise coded(failure, endpoint, side, name) from failure
+    refused = "no login without TLS" if failure is not None else "a login by its key has not helped"
+    reason = f"as its cache lacks the account, and {refused}"
+    raise _login_refused(endpoint, name, Refused(CACHING, reason)) from failure
+
+
+def _opened(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any], *, encrypts: bool) -> Session:
+    """Raises :class:`KeyWanted`, and what :func:`connect` raises."""
+    try:
+        return _open(endpoint, name, options, encrypts=encrypts)
+    except pymysql.MySQLError as error:
+        raise coded(error, endpoint, side, name) from error
+
+
+def _open(endpoint: Endpoint, name: str, options: dict[str, Any], *, encrypts: bool) -> Session:
+    """One attempt. Raises KeyWanted and ``pymysql.MySQLError``, else what :func:`connect` raises."""
+    tls_given = endpoint.tls != PLAIN
+    # With TLS keys no connection is made without TLS, for no key either.
+    guard = Guard(endpoint.retrieves_key and not tls_given, encrypts, tls_given, CONNECT_SECONDS)
+    session = Session(guard, **options)
+    try:
+        session.connect(_socket(endpoint, name))
+    except Refused as error:
+        raise _login_refused(endpoint, name, error) from error
+    except pymysql.MySQLError as error:
+        if errno_of(error) == CR.CR_SSL_CONNECTION_ERROR and not _offers_tls(session):
+            raise errors.worker.TLS_NOT_OFFERED(host=endpoint.host, port=endpoint.port) from error
+        raise
+    return session
+
+
+def _login_refused(endpoint: Endpoint, name: str, error: Refused) -> ShardmergeError:
+    return errors.worker.LOGIN_REFUSED(
+        source=name,
+        host=endpoint.host,
+        port=endpoint.port,
+        user=endpoint.user,
+        method=error.method,
+        reason=error.reason,
+    )
 
 
 def _offers_tls(session: Session) -> bool:
@@ -184,14 +244,20 @@ def _offers_tls(session: Session) -> bool:
     return bool(capabilities & CLIENT.SSL)
 
 
-def _socket(endpoint: Endpoint) -> socket.socket:
-    """A connected socket that notices a dead peer within about half a minute.
+def _drop(session: Session) -> None:
+    """Let go of a session that may have ended by itself."""
+    if session.open:
+        session.close()
+
+
+def _socket(endpoint: Endpoint, name: str) -> socket.socket:
+    """A connected socket that notices a dead peer within about half a minute. Raises ADDRESS_NOT_ALLOWED.
 
     PyMySQL's own socket has keep-alive with the system's two hours.
     """
     try:
-        made = socket.create_connection((endpoint.host, endpoint.port), CONNECT_SECONDS)
-    except OSError as error:
+        made = _connected(endpoint, name)
+    except (OSError, UnicodeError) as error:  # a name that cannot be one of a host is not looked up
         raise pymysql.OperationalError(CR.CR_CONN_HOST_ERROR, f"cannot connect: {error}") from error
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -204,6 +270,37 @@ def _socket(endpoint: Endpoint) -> socket.socket:
         if hasattr(socket, option):  # these four are Linux's names
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return made
+
+
+def _connected(endpoint: Endpoint, name: str) -> socket.socket:
+    """To the first address of the host that answers, of those that this process may connect to.
+
+    The name is looked up once: the addresses that are looked at are those that are connected to. Raises OSError.
+    """
+    allowed = networks.of_process()
+    found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    places = [one for one in found if allowed is None or allowed.allow(endpoint.host, str(one[4][0]))]
+    if allowed is not None and not places:
+        addresses = ", ".join(dict.fromkeys(str(one[4][0]) for one in found))
+        raise errors.worker.ADDRESS_NOT_ALLOWED(
+            source=name, host=endpoint.host, port=endpoint.port, found=f"{addresses} is in none of {allowed.text}"
+        )
+    deadline = time.monotonic() + CONNECT_SECONDS
+    failure: OSError = OSError("the name has no address")
+    for family, kind, protocol, _, place in places:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.settimeout(left)
+            made.connect(place)
+        except OSError as error:
+            failure = error
+            made.close()
+        else:
+            return made
+    raise failure
 
 
 def _set_read_timeout(session: Session, seconds: float | None) -> None:
@@ -259,15 +356,16 @@ def _set_variable(session: Session, variable: str, value: str, endpoint: Endpoin
 
 def execute(session: Session, statement: str, args: tuple[object, ...] | None = None) -> int:
     """Run a statement without a result; the affected rows. Raises ``pymysql.MySQLError``."""
-    with session.cursor() as cursor:
+    with session.short_answers(), session.cursor() as cursor:
         return cursor.execute(statement, args)
 
 
-def send(session: Session, statement: bytes) -> int:
+def send(session: Session, statement: bytes, *, statements: int = 1) -> int:
     """Run a statement as bytes, for literals are in their columns' bytes and not text of one charset; the affected
-    rows. Raises ``pymysql.MySQLError``."""
+    rows. ``statements``: so many are in it. Raises ``pymysql.MySQLError``."""
     untyped: Any = session  # the published stubs know no bytes
-    return int(untyped.query(statement))
+    with session.short_answers(SHORT_ANSWER + statements * _ANSWER_BYTES):
+        return int(untyped.query(statement))
 
 
 def rows(session: Session, statement: str, args: tuple[object, ...] | None = None) -> list[tuple[Any, ...]]:
@@ -275,6 +373,12 @@ def rows(session: Session, statement: str, args: tuple[object, ...] | None = Non
     with session.cursor() as cursor:
         cursor.execute(statement, args)
         return list(cursor.fetchall())
+
+
+def ask(session: Session, statement: str, args: tuple[object, ...] | None = None) -> list[tuple[Any, ...]]:
+    """As :func:`rows`, of a query that has a short answer, and has it soon."""
+    with session.hurried(ASK_SECONDS), session.short_answers():
+        return rows(session, statement, args)
 
 
 def text_of(value: Any) -> str:
@@ -286,7 +390,7 @@ def text_of(value: Any) -> str:
 
 def server_info(session: Session) -> ServerInfo:
     """Ask the server who it is. Raises ``pymysql.MySQLError``."""
-    [(version, server_id, log_bin, lower_case, packet, host, port)] = rows(
+    [(version, server_id, log_bin, lower_case, packet, host, port)] = ask(
         session,
         "SELECT VERSION(), @@GLOBAL.server_id, @@GLOBAL.log_bin, @@GLOBAL.lower_case_table_names, "
         "@@GLOBAL.max_allowed_packet, @@hostname, @@port",
@@ -295,7 +399,7 @@ def server_info(session: Session) -> ServerInfo:
     flavor = "mariadb" if "mariadb" in text.lower() else "mysql"
     uuid = ""
     if flavor == "mysql":
-        found = rows(session, "SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
+        found = ask(session, "SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
         uuid = text_of(found[0][1]) if found else ""
     return ServerInfo(
         flavor=flavor,
@@ -339,7 +443,7 @@ def current_position(session: Session, info: ServerInfo, *, gtid: bool = False) 
     if not (gtid and info.is_mariadb):
         return position
     for _ in range(_PAIR_ATTEMPTS):
-        [(gtid_set,)] = rows(session, "SELECT @@GLOBAL.gtid_binlog_pos")
+        [(gtid_set,)] = ask(session, "SELECT @@GLOBAL.gtid_binlog_pos")
         again = _end_of_binlog(session, info)
         if again == position:
             return replace(position, gtid_set=text_of(gtid_set))
@@ -351,7 +455,7 @@ _PAIR_ATTEMPTS = 5
 
 
 def _end_of_binlog(session: Session, info: ServerInfo) -> SourcePosition:
-    found = rows(session, position_statement(info))
+    found = ask(session, position_statement(info))
     if not found:
         raise errors.relay.NO_BINLOG(server=info.text)
     row = found[0]

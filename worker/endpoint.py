@@ -36,7 +36,11 @@ PLAIN = Tls()
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """How to reach one server; ``session``: variables of the configuration, set after connecting."""
+    """How to reach one server; ``session``: variables of the configuration, set after connecting.
+
+    ``retrieves_key``: where the password would go in clear text, it may be encrypted by a key that the server itself
+    sends: whoever answers there can read it.
+    """
 
     host: str
     port: int
@@ -44,6 +48,7 @@ class Endpoint:
     password: str = field(default="", repr=False)
     session: tuple[tuple[str, str], ...] = ()
     tls: Tls = PLAIN
+    retrieves_key: bool = False
 
     @staticmethod
     def from_proto(message: pb.Endpoint) -> Endpoint:
@@ -65,6 +70,7 @@ class Endpoint:
                 revealed(tls.cert_content, f"ssl-cert of {where}"),
                 revealed(tls.key_content, f"ssl-key of {where}"),
             ),
+            message.allow_public_key_retrieval,
         )
 
     def secrets(self) -> relay_pb2.EndpointSecrets:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from proto import errors, hooks, secret
+from proto import errors, hooks, networks, secret
 from proto import log as logs
 from proto.config.daemon import load_daemon
 from proto.config.daemon_model import WorkerFile
@@ -20,6 +20,7 @@ from proto.config.daemon_tls import etcd_tls_of, tls_of
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
 from proto.errors import ShardmergeError
 from proto.log import get_logger
+from proto.networks import Networks
 from proto.tls.process import begin
 from worker.daemon import Daemon
 from worker.probe import ProbeTask
@@ -43,6 +44,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         config = given.model
         logs.configure("dm-worker", config.log_level, config.log_format, config.log_file)
         secret.use(config.secret_key_path)
+        networks.use(Networks.of(config.allowed_networks))
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
     for note in given.notes:

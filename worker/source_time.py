@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from proto import errors
-from worker.connection import Session, execute, rows, text_of
+from worker.connection import Session, ask, execute, text_of
 
 _SHIFTS = (1800, 3600, 7200)
 """Seconds by which clocks are put forward or back."""
@@ -13,7 +13,7 @@ _SHIFTS = (1800, 3600, 7200)
 
 def now(session: Session) -> float:
     """The source's clock, in Unix seconds. Raises ``pymysql.MySQLError``."""
-    [(seconds,)] = rows(session, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
+    [(seconds,)] = ask(session, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
     return float(seconds)
 
 
@@ -28,7 +28,7 @@ def moment(session: Session, text: str, source: str) -> float:
     local = given.isoformat(sep=" ")
     execute(session, "SET SESSION time_zone = @@GLOBAL.time_zone")
     try:
-        [(seconds, zone, system)] = rows(
+        [(seconds, zone, system)] = ask(
             session, "SELECT UNIX_TIMESTAMP(%s), @@GLOBAL.time_zone, @@GLOBAL.system_time_zone", (local,)
         )
         seconds = int(seconds or 0)
@@ -45,5 +45,5 @@ def moment(session: Session, text: str, source: str) -> float:
 
 
 def _shown(session: Session, seconds: int) -> str:
-    [(text,)] = rows(session, "SELECT CAST(FROM_UNIXTIME(%s) AS CHAR)", (seconds,))
+    [(text,)] = ask(session, "SELECT CAST(FROM_UNIXTIME(%s) AS CHAR)", (seconds,))
     return text_of(text)

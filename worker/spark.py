@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from proto import errors
+from proto import errors, networks
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from proto.tls.process import of_process, use_anew
@@ -227,11 +227,13 @@ class _ArrowBody:
     def __init__(self, name: str, body: TaskBody) -> None:
         self._name, self._body = name, body
         self._tls = of_process()
+        self._networks = networks.of_process()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Paths go to the executors, never what is in the files: these must be there, as on the worker's machine. What
         # is wrong with them ends Spark's job, for no lane can tell its worker without them.
         use_anew(self._tls)
+        networks.use(self._networks)
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 outcome = guarded(self._name, self._body, index)

@@ -16,8 +16,12 @@ from proto.config.amounts import Seconds, Size
 from proto.config.key import Key
 from proto.config.model import LOWERED, FileModel, UInt32
 from proto.config.source import file_safe
+from proto.networks import network_entry
 
 ProcessName = Annotated[str, Field(max_length=64), AfterValidator(file_safe)]
+
+AllowedEntry = Annotated[str, AfterValidator(network_entry)]
+VariablePrefix = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 _FILES_ONLY = "certificates of the processes are read from files: ssl-ca, ssl-cert, ssl-key"
 _ETCD = "no effect: etcd is a server of its own here; give its endpoints as etcd"
@@ -60,6 +64,16 @@ class DaemonFile(FileModel):
             default="none: passwords are stored as they are",
         ),
     ] = ""
+    allowed_networks: Annotated[
+        tuple[AllowedEntry, ...],
+        Key(
+            "Our own: networks (10.0.0.0/8), addresses and host names of the sources and targets that may be connected "
+            "to. dm-worker and its Spark tasks look at the address of each connection before it is made; dm-master "
+            "refuses files that name another address. A host name stands for the host that a file names so, whatever "
+            "its address. As a flag with commas between.",
+            default="none: every address",
+        ),
+    ] = ()
     log_level: Annotated[
         Literal["debug", "info", "warn", "error", "fatal"],
         LOWERED,
@@ -121,6 +135,13 @@ class MasterFile(DaemonFile):
     master_addr: Annotated[
         ListenAddress, Key("Where it listens; :8261 on every interface.", sample=defaults.MASTER_ADDR)
     ] = defaults.MASTER_ADDR
+    env_prefixes: Annotated[
+        tuple[VariablePrefix, ...],
+        Key(
+            "Our own: beginnings of the names of variables that source and task files may name as `${NAME}`; [] allows "
+            "none. As a flag with commas between."
+        ),
+    ] = defaults.ENV_PREFIXES
     worker_ttl: Annotated[
         Seconds, Key("Our own: seconds without etcd after which another master leads.", sample="5")
     ] = defaults.WORKER_TTL_SECONDS

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Annotated
 
@@ -12,17 +13,29 @@ from pydantic import Field
 from proto import config_pb2 as pb
 from proto.config.finding import ConfigFinding, KeyPath, dotted
 from proto.config.key import Key
+from proto.config.masking import MASK
 from proto.config.model import FileModel, NameText, Port
 from proto.config.names import PINNED_VARIABLES
 from proto.config.security import CONTENTS, KEPT_SECRET, Security, check_security, security_notes
+from proto.config.variables import is_allowed, named, prefixes, resolved
 from proto.config.yamlfile import Document, Tree, compose
 from proto.errors import config
-from proto.secret import Unreadable, has_key, kept, of_dm, problem
+from proto.networks import of_process
+from proto.secret import Unreadable, has_key, is_encrypted, kept, of_dm, problem
 
 _BEFORE = re.compile(r"(?:[&!]\S*\s+)*")
 """Anchor and tag of a value."""
 _SECRETS: tuple[KeyPath, ...] = (("password",), *(("security", key) for key in KEPT_SECRET))
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class PasswordForm(enum.Enum):
+    """How a file gives a password; the value says it in messages."""
+
+    NONE = "not given"
+    PLAIN = "plain text"
+    REFERENCE = "a reference to a variable"
+    ENCRYPTED = "encrypted text"
+    MASKED = "the mark of a masked one"
 
 
 class Database(FileModel):
@@ -34,8 +47,8 @@ class Database(FileModel):
     password: Annotated[
         str,
         Key(
-            "The password, a reference `${NAME}` to a variable of dm-master's environment, or what `dmctl encrypt` "
-            "made of it.",
+            "The password, a reference `${NAME}` to a variable of dm-master's environment whose name begins as its "
+            "env-prefixes allow, or what `dmctl encrypt` made of it.",
             sample='"${DM_PASSWORD}"',
         ),
     ] = Field(default="", repr=False)
@@ -58,9 +71,10 @@ class Database(FileModel):
             host=self.host,
             port=self.port,
             user=self.user,
-            password=self.password if environ is None else kept(_resolve(self.password, environ)),
+            password=self.password if environ is None else kept(resolved(self.password, environ)),
             session=self.session,
             tls=None if self.security is None else self.security.to_proto(stored=environ is not None),
+            allow_public_key_retrieval=self.security is not None and self.security.allow_public_key_retrieval,
         )
 
 
@@ -75,35 +89,56 @@ def check_database(
             value = str(getattr(database.security, key.replace("-", "_")))
             findings += _secret(document, (*path, "security", key), value, environ)
     findings += _secret(document, (*path, "password"), database.password, environ)
-    reference = _REFERENCE.fullmatch(database.password)
-    if reference and environ is not None and reference.group(1) not in environ:
-        findings.append(
-            document.finding(
-                (*path, "password"),
-                f"environment variable {reference.group(1)} is not set",
-                spec=config.SECRET_MISSING,
-            )
-        )
-    return findings
+    if environ is None:
+        return findings
+    return [
+        *findings,
+        *_variable(document, (*path, "password"), database.password, environ),
+        *_host(document, path, database),
+    ]
+
+
+def _variable(document: Document, path: KeyPath, text: str, environ: Mapping[str, str]) -> Iterator[ConfigFinding]:
+    name = named(text)
+    if name is not None and not is_allowed(name):
+        # Whether it is set is not told either.
+        begins = ", ".join(prefixes()) or "(none)"
+        message = f"{name} is no variable that files may name: dm-master's env-prefixes are {begins}"
+        yield document.finding(path, message, spec=config.VARIABLE_NOT_ALLOWED)
+    elif name is not None and name not in environ:
+        yield document.finding(path, f"environment variable {name} is not set", spec=config.SECRET_MISSING)
+
+
+def _host(document: Document, path: KeyPath, database: Database) -> Iterator[ConfigFinding]:
+    allowed = of_process()
+    if allowed is not None and allowed.refuse_host(database.host):
+        message = f"{database.host} is not among the allowed-networks of dm-master: {allowed.text}"
+        yield document.finding((*path, "host"), message, spec=config.HOST_NOT_ALLOWED)
 
 
 def _secret(document: Document, path: KeyPath, text: str, environ: Mapping[str, str] | None) -> list[ConfigFinding]:
     """Whether an encrypted password can be read, by this process's key; without ``environ`` and key: its form."""
-    value = text if environ is None else _resolve(text, environ)
+    value = text if environ is None else resolved(text, environ)
     found = problem(value, form_only=environ is None)
     return [] if found is None else [document.finding(path, str(found), spec=found.spec)]
 
 
 def database_notes(document: Document, path: KeyPath, database: Database) -> tuple[str, ...]:
     """Notes for session variables that are the program's, for a password that DM may have encrypted, which cannot be
-    told from one that only looks so, and for files of certificates that are not read."""
+    told from one that only looks so, for a variable that masters refuse by default, and for files of certificates that
+    are not read."""
     notes = () if database.security is None else security_notes(document, (*path, "security"), database.security)
     pinned = [(*path, "session", name) for name in database.session if name.lower() in PINNED_VARIABLES]
     said = "no effect: what copied values depend on is set by the program itself"
     notes = (*(f"line {document.line(here)}: {dotted(here)}: {said}" for here in pinned), *notes)
+    here = (*path, "password")
+    name = named(database.password)
+    if name is not None and not is_allowed(name):
+        begins = ", ".join(prefixes()) or "(none)"
+        said = f"dm-master must have a beginning of {name} among its env-prefixes; here they are {begins}"
+        return (*notes, f"line {document.line(here)}: {dotted(here)}: {said}")
     if has_key() or of_dm(database.password) is None:
         return notes
-    here = (*path, "password")
     said = "taken as it stands; if DM's `dmctl encrypt` made it, give DM's key file as secret-key-path"
     return (f"line {document.line(here)}: {dotted(here)}: {said}", *notes)
 
@@ -141,7 +176,7 @@ def kept_text(document: Document, text: str, path: KeyPath) -> str:
 def _is_plain(document: Document, path: KeyPath) -> bool:
     """Whether a secret is given there, and not only named."""
     value = _at(document.root, path)
-    return bool(value) and not (isinstance(value, str) and _REFERENCE.fullmatch(value))
+    return bool(value) and not (isinstance(value, str) and named(value) is not None)
 
 
 def _set(root: dict[str, Tree], path: KeyPath, value: str) -> None:
@@ -158,6 +193,12 @@ def _at(root: Tree, path: KeyPath) -> Tree:
     return root
 
 
-def _resolve(text: str, environ: Mapping[str, str]) -> str:
-    reference = _REFERENCE.fullmatch(text)
-    return environ.get(reference.group(1), text) if reference else text
+def password_form(text: str) -> PasswordForm:
+    """How a password is given, as it stands in a file."""
+    if not text:
+        return PasswordForm.NONE
+    if text == MASK:
+        return PasswordForm.MASKED
+    if named(text) is not None:
+        return PasswordForm.REFERENCE
+    return PasswordForm.ENCRYPTED if is_encrypted(text) or (has_key() and of_dm(text)) else PasswordForm.PLAIN

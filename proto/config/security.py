@@ -69,6 +69,14 @@ class Security(FileModel):
     ssl_cert: Annotated[str, Key("This side's certificate.")] = ""
     ssl_key: Annotated[str, Key("Its key.")] = Field(default="", repr=False)
     cert_allowed_cn: Annotated[tuple[str, ...], Key("Common names that the server's certificate may have.")] = ()
+    allow_public_key_retrieval: Annotated[
+        bool,
+        Key(
+            "Our own, JDBC's name: where MySQL asks for the password itself (caching_sha2_password after a restart of "
+            "the server, sha256_password) and nothing proves who it is, encrypt it by the key that the server sends. "
+            "Whoever answers at that address can then read the password: give ssl-ca where you can."
+        ),
+    ] = False
     ssl_ca_bytes: Annotated[PemBytes, Key("What ssl-ca would hold, as text or as a list of its bytes.")] = Field(
         default="", repr=False
     )

@@ -13,7 +13,14 @@ from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
 from proto.config.amounts import Duration
-from proto.config.database import Database, check_database, database_notes, kept_text
+from proto.config.database import (
+    Database,
+    PasswordForm,
+    check_database,
+    database_notes,
+    kept_text,
+    password_form,
+)
 from proto.config.filter_model import EventFilter
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
@@ -123,19 +130,21 @@ class SourceFile:
     """A valid source file.
 
     ``notes``: accepted keys that do something else here. ``text``: the file as it may be stored, its password encrypted
-    when this process has a key.
+    when this process has a key. ``password``: how the file gives it.
     """
 
     config: pb.SourceConfig = field(repr=False)
     notes: tuple[str, ...]
     text: str = field(repr=False)
+    password: PasswordForm
 
 
 def parse_source_file(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> SourceFile:
     """Read a source file.
 
     ``environ`` resolves a password written as ``${NAME}``; None leaves the reference as it is. Raises
-    ``config.NOT_YAML``, ``config.INVALID``, ``config.NOT_SUPPORTED`` or ``config.SECRET_MISSING``.
+    ``config.NOT_YAML``, ``config.INVALID``, ``config.NOT_SUPPORTED``, ``config.SECRET_MISSING``,
+    ``config.VARIABLE_NOT_ALLOWED`` or ``config.HOST_NOT_ALLOWED``.
     """
     document = read(text, file_name)
     model, findings = check_source(document, environ)
@@ -144,7 +153,12 @@ def parse_source_file(text: str, file_name: str, environ: Mapping[str, str] | No
         raise problem
     if model is None:
         raise config.INVALID(finding=file_name, more="")
-    return SourceFile(_to_proto(model, environ), notes_of_source(document, model), kept_text(document, text, ("from",)))
+    return SourceFile(
+        _to_proto(model, environ),
+        notes_of_source(document, model),
+        kept_text(document, text, ("from",)),
+        password_form(model.from_.password),
+    )
 
 
 def parse_source(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> pb.SourceConfig:

@@ -119,7 +119,8 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
     """Read a task file.
 
     ``environ`` resolves a password written as ``${NAME}``; None leaves the reference as it is. Raises
-    ``config.NOT_YAML``, ``config.INVALID``, ``config.NOT_SUPPORTED`` or ``config.SECRET_MISSING``.
+    ``config.NOT_YAML``, ``config.INVALID``, ``config.NOT_SUPPORTED``, ``config.SECRET_MISSING``,
+    ``config.VARIABLE_NOT_ALLOWED`` or ``config.HOST_NOT_ALLOWED``.
     """
     document = read(text, file_name)
     model, findings = check_file(document, environ)

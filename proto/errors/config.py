@@ -188,6 +188,23 @@ SECRET_KEY_UNUSABLE = _define(
     workaround="Make one with `dmctl encrypt --new-key FILE`; the users of dmctl, dm-master and dm-worker must be "
     "able to read it.",
 )
+HOST_NOT_ALLOWED = _define(
+    10018,
+    "host-not-allowed",
+    scope=Scope.CONFIG,
+    message="{finding}{more}",
+    workaround="Correct host, or add its network to allowed-networks in the files of dm-master and dm-worker and start "
+    "them again; no connection was made.",
+)
+VARIABLE_NOT_ALLOWED = _define(
+    10019,
+    "variable-not-allowed",
+    scope=Scope.CONFIG,
+    message="{finding}{more}",
+    workaround="Rename the variable, or add a beginning of its name to env-prefixes in the files of all dm-masters and "
+    "start them again. Files may name no other variables: whoever may send a file could have any of them sent to a "
+    "server of his own.",
+)
 EXTRACT_CLASH = _define(
     11010,
     "extracted-column-clash",

@@ -379,3 +379,13 @@ INTERNAL = _define(
     message="{program}: unexpected {kind} in {method}",
     workaround="This is a bug: please report it with the log of {program}, which holds the traceback.",
 )
+SOURCE_PASSWORD_NEEDED = _define(
+    60224,
+    "source-password-needed",
+    scope=Scope.CONFIG,
+    message="source {source}: the file names another address ({before} -> {after}), and its password is {given}: no "
+    "connection was made",
+    workaround="Write the password itself into the file that you send, as plain text: whoever moves a source to "
+    "another server must know it. With a secret-key-path the masters store it encrypted; afterwards a file with the "
+    "reference or the encrypted text is taken again.",
+)

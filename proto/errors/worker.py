@@ -154,3 +154,33 @@ SPARK_SECRET_MISSING = _define(
     "the worker alone), the same that the cluster's master and workers were started with, together with "
     "spark.authenticate: true there; or let Spark run inside the worker: master: local[N].",
 )
+LOGIN_REFUSED = _define(
+    70017,
+    "login-refused",
+    scope=Scope.CONFIG,
+    message="{source}: the server at {host}:{port} asks for the password of {user} by {method}, {reason}: nothing was "
+    "sent that tells the password",
+    workaround="Is it the server that is meant, and the password right? (MySQL asks so for a wrong one, too.) Then "
+    "give `security: {{ssl-ca: FILE}}`, which proves who it is, in the source's file (operate-source update) or the "
+    "task's (update-task); or, for caching_sha2_password and for sha256_password without TLS, `security: "
+    "{{allow-public-key-retrieval: true}}`, by which whoever answers there can read the password; or another method "
+    "for the account (mysql_native_password, ed25519). Then resume-task.",
+)
+ANSWER_REFUSED = _define(
+    70018,
+    "answer-refused",
+    scope=Scope.CONFIG,
+    message="{source}: what answers is no server of MySQL's protocol, or wants something else: {reason}",
+    workaround="Look who answers at that address: a proxy, another program, or somebody who is after passwords. "
+    "Correct host and port in the source's file (operate-source update) or the task's (update-task), then resume-task. "
+    "No password and no file was sent.",
+)
+ADDRESS_NOT_ALLOWED = _define(
+    70019,
+    "address-not-allowed",
+    scope=Scope.CONFIG,
+    message="{source}: {host}:{port} is not among the allowed-networks of dm-worker ({found}): no connection was made",
+    workaround="Correct host in the source's file (operate-source update) or the task's, or add its network, or the "
+    "host as it is written there, to allowed-networks in the files of dm-worker and dm-master and start them again; "
+    "then resume-task.",
+)

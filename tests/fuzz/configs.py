@@ -30,7 +30,7 @@ DEADLINE_SECONDS = 10.0
 """For one file; the largest that is made here takes a second on a busy machine."""
 
 _ROOT = Path(__file__).parents[2]
-_ENVIRON = {"TARGET_PASSWORD": "t", "SOURCE_PASSWORD": "s", "DM_PASSWORD": "d"}
+_ENVIRON = {"DM_TARGET_PASSWORD": "t", "DM_SOURCE_PASSWORD": "s", "DM_PASSWORD": "d"}
 _TOKENS = (
     *("", "~", "null", "*", "*a", "&a x", "<<", "<<: *a", "!!python/object:os.system x", "!x y", "? ", "- ", ": ", "#"),
     *(

@@ -84,7 +84,9 @@ def source_of(server: Database, user: str = "root", password: str = "", **more: 
 
 
 def endpoint(server: Database, user: str = "root", password: str = "") -> config.Endpoint:
-    return config.Endpoint(host="127.0.0.1", port=server.port, user=user, password=password)
+    return config.Endpoint(
+        host="127.0.0.1", port=server.port, user=user, password=password, allow_public_key_retrieval=server.takes_key
+    )
 
 
 def subtask_of(server: Database, user: str = "root", password: str = "", mapped: bool = True) -> config.SubTaskConfig:

@@ -21,8 +21,7 @@ def _task(world: World, name: str, *more: str, meta: tuple[str, int] | None = No
     lines = [
         f"name: {name}",
         f"task-mode: {'all' if meta is None else 'incremental'}",
-        "target-database:",
-        f"  {{host: {target.host}, port: {target.port}, user: {target.user}, password: '{target.password}'}}",
+        f"target-database: {target.login}",
         "mysql-instances:",
         f"  - source-id: {SOURCE}",
         "    block-allow-list: own",

@@ -28,7 +28,7 @@ DMCTL = Path(sys.executable).parent / "dmctl"
 ODD = "sträße-例 1"
 SOURCES = {
     "mysql-01": 'source-id: mysql-01\nfrom: {host: h, port: 3306, user: dm, password: "s3cret: #1"}  # plain\n',
-    ODD: f'source-id: "{ODD}"\nfrom:\n  host: h\n  port: 3307\n  user: dm\n  password: "${{SOURCE_PASSWORD}}"\n',
+    ODD: f'source-id: "{ODD}"\nfrom:\n  host: h\n  port: 3307\n  user: dm\n  password: "${{DM_SOURCE_PASSWORD}}"\n',
 }
 TASK = f"""\
 # merged
@@ -96,7 +96,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Cluster]]:
-    monkeypatch.setenv("SOURCE_PASSWORD", "p")
+    monkeypatch.setenv("DM_SOURCE_PASSWORD", "p")
     with ExitStack() as open_ones:
 
         def make(workers: int = 2) -> Cluster:
@@ -162,9 +162,9 @@ def test_a_missing_variable_is_found_before_anything_is_done(
 ) -> None:
     here, there = _filled(cluster(), tmp_path), cluster()
     here.done("config", "export", "-p", str(tmp_path / "c"))
-    monkeypatch.delenv("SOURCE_PASSWORD")
+    monkeypatch.delenv("DM_SOURCE_PASSWORD")
     ran = there.dmctl("config", "import", "-p", str(tmp_path / "c"))
-    assert "SOURCE_PASSWORD is not set" in ran.err
+    assert "DM_SOURCE_PASSWORD is not set" in ran.err
     assert there.count(keys.SOURCES) == 0
 
 

@@ -168,7 +168,8 @@ def test_sessions(fresh: Database) -> None:
 
 @pytest.mark.parametrize("password", ["secret", "schlüssel", "пароль", "x" * 200])
 def test_passwords(fresh: Database, password: str) -> None:
-    """By caching_sha2_password over a plain connection: encrypted with the server's key, then by its cache."""
+    """By caching_sha2_password, whoever the server is: encrypted with its key over a connection of its own, then by its
+    cache."""
     fresh.execute(
         "DROP USER IF EXISTS dm@'127.0.0.1'",
         f"CREATE USER dm@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY '{password}'",
@@ -176,7 +177,9 @@ def test_passwords(fresh: Database, password: str) -> None:
     )
     for side in Side:
         for _ in range(2):
-            with connect(Endpoint("127.0.0.1", fresh.port, "dm", password), side, name="src-1") as session:
+            with connect(
+                Endpoint("127.0.0.1", fresh.port, "dm", password, retrieves_key=True), side, name="src-1"
+            ) as session:
                 assert rows(session, "SELECT CURRENT_USER()") == [("dm@127.0.0.1",)]
 
 
@@ -190,10 +193,10 @@ def test_failures_by_number(fresh: Database) -> None:
     lacking = {Side.SOURCE: errors.relay.PRIVILEGE_MISSING, Side.TARGET: errors.replicate.TARGET_PRIVILEGE_MISSING}
     for side in Side:
         with pytest.raises(ShardmergeError) as caught:
-            connect(Endpoint("127.0.0.1", fresh.port, "dm", "wrong"), side, name="src-1")
+            connect(Endpoint("127.0.0.1", fresh.port, "dm", "wrong", retrieves_key=True), side, name="src-1")
         assert (caught.value.spec, caught.value.spec.retryable) == (refused[side], False)
         assert "wrong" not in str(caught.value)
-        good = Endpoint("127.0.0.1", fresh.port, "dm", "secret")
+        good = Endpoint("127.0.0.1", fresh.port, "dm", "secret", retrieves_key=True)
         with connect(good, side, name="src-1") as session, pytest.raises(pymysql.MySQLError) as denied:
             rows(session, "SELECT * FROM s.t")
         assert coded(denied.value, good, side, "src-1").spec is lacking[side]
@@ -206,7 +209,7 @@ def test_a_server_that_is_read_only_or_offline_is_retryable(fresh: Database) -> 
         "CREATE USER plain@'127.0.0.1' IDENTIFIED BY 'x'",
         "GRANT SELECT, INSERT ON s.* TO plain@'127.0.0.1'",
     )
-    given = Endpoint("127.0.0.1", fresh.port, "plain", "x")
+    given = Endpoint("127.0.0.1", fresh.port, "plain", "x", retrieves_key=True)
     for variable, spec in (
         ("super_read_only", errors.replicate.TARGET_READ_ONLY),
         ("offline_mode", errors.replicate.TARGET_LOST),

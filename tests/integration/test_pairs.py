@@ -141,8 +141,7 @@ def _plain_task(world: World, name: str, target: Database) -> str:
     instances = "".join(f"  - source-id: {source_id}\n    block-allow-list: types\n" for source_id, _ in world.sources)
     return (
         f"name: {name}\ntask-mode: all\nmeta-schema: dm_meta\n"
-        f"target-database: {{host: {target.host}, port: {target.port}, user: {target.user}, "
-        f'password: "{target.password}"}}\n'
+        f"target-database: {target.login}\n"
         f"mysql-instances:\n{instances}"
         'block-allow-list:\n  types: {do-dbs: ["types_*"]}\n'
     )

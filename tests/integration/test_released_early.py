@@ -63,7 +63,7 @@ name: {_NAME}
 task-mode: all
 shard-mode: pessimistic
 meta-schema: dm_meta
-target-database: {{host: {target.host}, port: {target.port}, user: {target.user}, password: "{target.password}"}}
+target-database: {target.login}
 mysql-instances:
 {instances}block-allow-list:
   own: {{do-dbs: [{_NAME}_s]}}

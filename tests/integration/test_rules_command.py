@@ -21,7 +21,7 @@ Name = tuple[str, str]
 TASK = """\
 name: merge
 task-mode: all
-target-database: {{host: {host}, port: {port}, user: {user}, password: "{password}"}}
+target-database: {login}
 mysql-instances:
   - source-id: s1
     block-allow-list: shops
@@ -160,7 +160,7 @@ def test_through_all_programs_before_a_task_is_there(source: Database, tmp_path:
         source.execute(f"CREATE TABLE shop_1.{table} (id BIGINT PRIMARY KEY)")
     with Cluster(tmp_path / "cluster", workers=1) as cluster:
         cluster.create_source("s1", source)
-        text = TASK.format(host=source.host, port=source.port, user=source.user, password=source.password)
+        text = TASK.format(login=source.login)
         file = cluster.write("merge.yaml", text)
         [part] = cluster.dmctl("rules", file).json["sources"]
         told = {table["table"]: table["target"] for table in part["tables"] if table["schema"] == "shop_1"}

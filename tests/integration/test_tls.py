@@ -75,6 +75,7 @@ def test_accounts_that_ask_for_tls(server: MySQL, side: Side) -> None:
     assert cipher(endpoint(server, "one", of(server, "ca", "cert", "key")), side)
     assert cipher(endpoint(server, "any", of(server, "ca")), side)
     # Encrypted where the server can, whoever it is: as the server's own clients do.
+    # The account is in the server's cache by now.
     assert cipher(endpoint(server, "any"), side)
     refused(endpoint(server, "one", of(server, "ca")), errors.relay.ACCESS_DENIED)
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from proto import errors
 from proto.tls.model import TlsFiles
 from tests.support.daemon import ROOT, Daemon, Setting, command
-from tests.support.database import Database
+from tests.support.database import KEY_RETRIEVAL, Database
 from tests.support.etcd import Etcd
 from tests.support.hooks import Hooks
 from tests.support.wait import until
@@ -379,4 +379,4 @@ def source_yaml(source_id: str, server: Database, user: str | None = None, passw
         f"  port: {server.port}\n"
         f"  user: {user}\n"
         f'  password: "{password}"\n'
-    )
+    ) + (f"  {KEY_RETRIEVAL}\n" if server.takes_key else "")

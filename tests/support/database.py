@@ -16,6 +16,8 @@ from tests.support.ports import free_port
 from tests.support.server import Server
 from tests.support.wait import until
 
+KEY_RETRIEVAL = "security: {allow-public-key-retrieval: true}"
+
 
 class Thread(NamedTuple):
     """A connection at a server: its ``id`` there, whose it is, and what it does."""
@@ -137,6 +139,21 @@ class Database(Server):
             *(f"GRANT {grant} TO {user}@'127.0.0.1'" for grant in grants),
         )
         self.user, self.password = user, password
+
+    @property
+    def login(self) -> str:
+        """``target-database`` or ``from`` of a file, as YAML within braces."""
+        return f'{{host: {self.host}, port: {self.port}, user: {self.user}, password: "{self.password}"{self._trust}}}'
+
+    @property
+    def _trust(self) -> str:
+        """Without a certificate MySQL's caching_sha2_password needs the server's key."""
+        return f", {KEY_RETRIEVAL}" if self.takes_key else ""
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether the program under test may be sent this server's key, to encrypt its password."""
+        return self.flavor == "mysql"
 
     def spelt(self, statement: str) -> str:
         """``statement`` as this kind of server knows it: in tests they are written for MariaDB."""

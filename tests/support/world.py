@@ -72,11 +72,7 @@ class Family:
             f"name: {name or self.name}",
             f"task-mode: {mode}",
             "meta-schema: dm_meta",
-            "target-database:",
-            f"  host: {self.target.host}",
-            f"  port: {self.target.port}",
-            f"  user: {self.target.user}",
-            f'  password: "{self.target.password}"',
+            f"target-database: {self.target.login}",
             "mysql-instances:",
         ]
         for number, (source, _) in enumerate(self.sources, 1):

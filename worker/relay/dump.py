@@ -32,6 +32,7 @@ from worker.connection import (
     quote_text,
     server_info,
 )
+from worker.guarded_connection import LARGEST_ROW
 from worker.position import SourcePosition
 from worker.relay.files import FIRST_BYTE
 from worker.relay.gtid import GtidSet
@@ -53,6 +54,7 @@ _NON_BLOCK = 1  # BINLOG_DUMP_NON_BLOCK of both servers' mysql_com.h / sql_repl.
 _READING_BINLOG_FAILED = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 _OK, _EOF, _ERR = 0x00, 0xFE, 0xFF
 _ERR_BODY = struct.Struct("<H")
+_LONGEST_REASON = 1024
 _SQL_STATE_BYTES = 6  # '#' and five characters
 
 
@@ -224,6 +226,8 @@ class Dump:
             self._start = at + size
             if size == _LARGEST_PACKET:  # the packet goes on in the next one
                 self._parts.append(bytes(view[at : at + size]))
+                if len(self._parts) * _LARGEST_PACKET > LARGEST_ROW:
+                    raise self._bad("an event that is larger than an event can be")
                 continue
             packet = view[at : at + size]
             if self._parts:
@@ -251,7 +255,7 @@ class Dump:
             text = packet[3:]
             if text[:1] == b"#":
                 text = text[_SQL_STATE_BYTES:]
-            reason = text.decode("utf-8", "replace")
+            reason = text[:_LONGEST_REASON].decode("utf-8", "replace")
             if errno == _READING_BINLOG_FAILED:
                 return self._gone(reason, errno)
             failure = pymysql.OperationalError(errno, reason)
@@ -259,9 +263,10 @@ class Dump:
         if packet[:1] == bytes([_EOF]):
             return errors.relay.DUMP_ENDED(source=self._source, position=self._from, reason="end of stream")
         first = packet[0] if packet else -1
-        return errors.relay.BAD_PACKET(
-            source=self._source, position=self._from, reason=f"a packet begins with byte {first}"
-        )
+        return self._bad(f"a packet begins with byte {first}")
+
+    def _bad(self, reason: str) -> ShardmergeError:
+        return errors.relay.BAD_PACKET(source=self._source, position=self._from, reason=reason)
 
     def _gone(self, reason: str, errno: int) -> ShardmergeError:
         known = self._from.gtid_set

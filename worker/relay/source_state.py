@@ -10,9 +10,9 @@ from worker.connection import (
     Session,
     Side,
     Trouble,
+    ask,
     coding,
     errno_of,
-    rows,
     text_of,
     trouble,
 )
@@ -40,7 +40,7 @@ def source_state(session: Session, info: ServerInfo, source: str, endpoint: Endp
 
 def _mysql(session: Session) -> tuple[bool, str, str]:
     try:
-        [(mode, executed, purged)] = rows(
+        [(mode, executed, purged)] = ask(
             session, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged"
         )
     except pymysql.MySQLError as error:
@@ -56,7 +56,7 @@ def _one_line(value: object) -> str:
 
 
 def _mariadb(session: Session) -> tuple[bool, str, str]:
-    [(written, applied)] = rows(session, "SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos")
+    [(written, applied)] = ask(session, "SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos")
     # What it applied as a replica that does not log its updates stands in the second alone.
     state = GtidSet(text_of(written))
     more = [part for part in text_of(applied).split(",") if part and state.never_had(GtidSet(part))]
@@ -66,7 +66,7 @@ def _mariadb(session: Session) -> tuple[bool, str, str]:
 def _purged_of_mariadb(session: Session) -> str:
     """What was written before its oldest file; "" when the account may not list them (BINLOG MONITOR)."""
     try:
-        files = rows(session, "SHOW BINARY LOGS")
+        files = ask(session, "SHOW BINARY LOGS")
     except pymysql.MySQLError as error:
         if trouble(errno_of(error)) is Trouble.PRIVILEGE:
             return ""
@@ -76,7 +76,7 @@ def _purged_of_mariadb(session: Session) -> str:
 
 def gtid_set_at(session: Session, position: SourcePosition) -> str | None:
     """MariaDB: the GTID set at a place of its files; None when it is none. Raises ``pymysql.MySQLError``."""
-    [(found,)] = rows(session, "SELECT BINLOG_GTID_POS(%s, %s)", (position.file, position.pos))
+    [(found,)] = ask(session, "SELECT BINLOG_GTID_POS(%s, %s)", (position.file, position.pos))
     return None if found is None else text_of(found)
 
 
@@ -86,7 +86,7 @@ def files_before(session: Session, file: str) -> list[str] | None:
     Raises ``pymysql.MySQLError``.
     """
     try:
-        names = [text_of(row[0]) for row in rows(session, "SHOW BINARY LOGS")]
+        names = [text_of(row[0]) for row in ask(session, "SHOW BINARY LOGS")]
     except pymysql.MySQLError as error:
         if trouble(errno_of(error)) is Trouble.PRIVILEGE:
             return None

@@ -133,7 +133,7 @@ def send_together(session: Session, statements: Sequence[bytes]) -> tuple[list[i
     if not statements:
         return answers, None
     try:
-        answers.append(send(session, b";".join(statements)))
+        answers.append(send(session, b";".join(statements), statements=len(statements)))
         for _ in statements[1:]:
             answers.append(int(cast("Any", session).next_result()))
     except pymysql.MySQLError as error:

@@ -13,6 +13,7 @@ import pymysql
 from pymysql.constants import COMMAND, CR
 
 from worker.connection import Session
+from worker.guarded_connection import LARGEST_ROW, MOST_COLUMNS, raise_error_packet
 from worker.rows import Joined
 from worker.snapshot.textrows import END, ROWS, RowJoiner, join_rows, split_rows
 
@@ -52,14 +53,17 @@ def _batches(session: Session, statement: bytes, cut_of: Callable[[int], Cut[T]]
     """``cut_of``: how rows of so many columns are cut."""
     wire: Any = session
     wire._execute_command(COMMAND.COM_QUERY, statement)
-    columns: int = wire._read_packet().read_length_encoded_integer()
+    first = wire._read_packet()
+    columns: int | None = None if first.is_ok_packet() else first.read_length_encoded_integer()
+    if columns is None or not 0 < columns <= MOST_COLUMNS:
+        raise session.refuse("it answers a SELECT with something else than rows")
     for _ in range(columns + 1):  # the column definitions and their EOF
         wire._read_packet()
     cut = cut_of(columns)
     reader = wire._rfile
     pending = b""
     while True:
-        pending = _read_on(reader, pending)
+        pending = _read_on(session, reader, pending)
         rows: list[T] = []
         try:
             state, used = cut(pending, rows)
@@ -72,12 +76,12 @@ def _batches(session: Session, statement: bytes, cut_of: Callable[[int], Cut[T]]
             continue
         if state == END:
             return
-        _raise_error(pending[used + 4 :])
+        raise_error_packet(pending[used + 4 :])
 
 
-def _read_on(reader: Any, pending: bytes) -> bytes:
+def _read_on(session: Session, reader: Any, pending: bytes) -> bytes:
     """``pending`` and what follows: a whole packet if it began one, so that a large row is not joined many times."""
-    wanted = max(_row_end(pending), len(pending) + 1)
+    wanted = max(_row_end(session, pending), len(pending) + 1)
     parts = [pending]
     got = len(pending)
     while got < wanted:
@@ -92,7 +96,7 @@ def _read_on(reader: Any, pending: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _row_end(pending: bytes) -> int:
+def _row_end(session: Session, pending: bytes) -> int:
     """Where the row that ``pending`` begins with ends, or at least reaches."""
     end = 0
     while end + 4 <= len(pending):
@@ -100,9 +104,6 @@ def _row_end(pending: bytes) -> int:
         end += 4 + length
         if length < 0xFFFFFF:
             break
+        if end > LARGEST_ROW:
+            raise session.refuse("a row that is larger than a row can be")
     return end
-
-
-def _raise_error(packet: bytes) -> None:
-    """Raise what an ERR packet says: 0xFF, errno, '#' and SQL state, message."""
-    pymysql.err.raise_mysql_exception(packet)

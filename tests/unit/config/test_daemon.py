@@ -86,7 +86,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_the_shipped_samples_are_valid() -> None:
-    environ = {"TARGET_PASSWORD": "t", "SOURCE_PASSWORD": "s"}
+    environ = {"DM_TARGET_PASSWORD": "t", "DM_SOURCE_PASSWORD": "s"}
     task = parse_task((EXAMPLES / "task.yaml").read_text(), "task.yaml", environ)
     assert [subtask.source_id for subtask in task.to_subtasks()] == ["mysql-01", "mysql-02"]
     assert all(subtask.target.password == "t" for subtask in task.to_subtasks())

@@ -189,11 +189,11 @@ def test_null_values_count_as_absent() -> None:
 
 
 def test_password_references() -> None:
-    text = changed('"p: w"', "${PW_OF_TARGET}")
-    assert task(text, {"PW_OF_TARGET": "x"}).to_subtasks()[0].target.password == "x"
-    assert parse_task(text, "f", None).to_subtasks()[0].target.password == "${PW_OF_TARGET}"
+    text = changed('"p: w"', "${DM_PW_OF_TARGET}")
+    assert task(text, {"DM_PW_OF_TARGET": "x"}).to_subtasks()[0].target.password == "x"
+    assert parse_task(text, "f", None).to_subtasks()[0].target.password == "${DM_PW_OF_TARGET}"
     message = refused(text, errors.config.SECRET_MISSING)
-    assert "task.yaml:7:13: target-database.password: environment variable PW_OF_TARGET is not set" in message
+    assert "task.yaml:7:13: target-database.password: environment variable DM_PW_OF_TARGET is not set" in message
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def source_text(name: str) -> str:
 def task_text(name: str = "merge", *sources: str) -> str:
     instances = ", ".join(f'{{source-id: "{source}"}}' for source in sources or NAMES)
     return (
-        f'name: {name}\ntask-mode: all\ntarget-database: {{host: h, port: 4000, user: u, password: "${{TARGET}}"}}\n'
+        f'name: {name}\ntask-mode: all\ntarget-database: {{host: h, port: 4000, user: u, password: "${{DM_TARGET}}"}}\n'
         f"mysql-instances: [{instances}]\n"
     )
 

@@ -21,7 +21,7 @@ SOURCE = 'source-id: s1 # the first\nfrom: {host: h, port: 1, user: u, password:
 TASK = """\
 name: merge
 task-mode: incremental
-target-database: {host: h, port: 4000, user: u, password: "${TARGET}"}
+target-database: {host: h, port: 4000, user: u, password: "${DM_TARGET}"}
 mysql-instances:
   - source-id: s1
     meta: {start-at: earliest}
@@ -47,8 +47,8 @@ def _subtask(one: config.SubTaskConfig, stage: common_pb2.Stage, words: int = 0)
 
 
 def _world() -> State:
-    first, second = with_ends(parse_task(TASK, "t", {"TARGET": "x"}), "2026-01-02 03:04:05", "").to_subtasks()
-    second = parse_task(TASK, "t", {"TARGET": "x"}).to_subtasks()[1]
+    first, second = with_ends(parse_task(TASK, "t", {"DM_TARGET": "x"}), "2026-01-02 03:04:05", "").to_subtasks()
+    second = parse_task(TASK, "t", {"DM_TARGET": "x"}).to_subtasks()[1]
     return _state(
         {
             keys.source("s1"): state_pb.SourceRecord(config=config.SourceConfig(source_id="s1"), yaml=SOURCE),

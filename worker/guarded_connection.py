@@ -1,0 +1,367 @@
+"""PyMySQL's connection, on guard against whoever answers: what it sends, and how much and how long it takes.
+
+PyMySQL does what a server asks: it sends the password in clear text, waits for the end of a packet that has none, and
+keeps what comes. Here a login tells a password to nobody who has not proved who he is (worker/login.py), all that comes
+until the session is ready must come before a deadline, and every answer has a most that it may take. Of an answer's
+rows nothing more is asked than of PyMySQL's own.
+
+Format: MySQL Internals Manual, "Connection Phase Packets" and "Generic Response Packets".
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pymysql
+from pymysql.charset import charset_by_name
+from pymysql.connections import Connection
+from pymysql.constants import CLIENT, CR
+from pymysql.cursors import Cursor
+from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
+
+from worker.login import CACHING, DIALOG, SHA256, Channel, Login, Malformed, Unknown
+
+if TYPE_CHECKING:
+
+    class _Base(Connection[Cursor]):
+        """What of PyMySQL's connection the published stubs do not know."""
+
+        ssl: bool
+        ctx: ssl.SSLContext
+        salt: bytes
+        server_capabilities: int
+        client_flag: int
+        _ssl_required: bool
+        _sock: Any
+        _rfile: Any
+        _result: Any
+        _read_timeout: float | None
+        _current_timeout: float | None
+        _next_seq_id: int
+        _auth_plugin_name: str
+        _connect_attrs: dict[str, str]
+
+        def _force_close(self) -> None: ...
+        def _execute_command(self, command: int, sql: str | bytes) -> None: ...
+        def _read_query_result(self, unbuffered: bool = False) -> int: ...
+        def _write_bytes(self, data: bytes) -> None: ...
+        def write_packet(self, payload: bytes) -> None: ...
+
+else:  # generic for the type checker only
+    _Base = Connection
+
+REFUSED_ANSWER = 100_001
+"""Errno of an answer that no server gives. Servers' own numbers have 16 bits."""
+
+MOST_COLUMNS = 4096
+"""Of both servers (MySQL Reference Manual, "Limits on Table Column Count and Row Size")."""
+
+LARGEST_ROW = (1 << 30) + (1 << 25)
+"""Bytes: the largest max_allowed_packet of both servers, and what the protocol adds."""
+
+SHORT_ANSWER = 1 << 24
+_LONG_ANSWER = LARGEST_ROW + (1 << 28)
+_NO_END = 1 << 62
+"""Bytes that one answer may take. Without an end: rows that are taken one by one, and not kept."""
+
+_HANDSHAKE_BYTES = 1 << 16
+_PACKET_COST = 256
+"""Bytes of memory that a packet takes beside its own: an answer of many small rows is a large one."""
+
+_LONGEST_REASON = 1024
+_SHORTEST_ERROR = 3
+_FULL_PACKET = 0xFFFFFF
+_LOGIN_ROUNDS = 8
+_LOGIN_SWITCHES = 3
+_OK, _MORE, _FILE_WANTED, _SWITCH, _ERR = 0x00, 0x01, 0xFB, 0xFE, 0xFF
+_FAST_ENOUGH, _FULL_WANTED = 3, 4
+_UNPARSED = (
+    AssertionError,
+    AttributeError,
+    IndexError,
+    LookupError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What PyMySQL raises when an answer is not what it says it is."""
+
+_LOCAL_FILE = "it asks for a file of this machine (LOCAL INFILE)"
+
+
+def raise_error_packet(packet: bytes) -> NoReturn:
+    """Raise what an ERR packet says: 0xFF, errno, '#' and SQL state, message."""
+    pymysql.err.raise_mysql_exception(packet[:_LONGEST_REASON].ljust(_SHORTEST_ERROR, b"\0"))
+    raise AssertionError  # it always raises
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """``retrieves_key``: see :class:`worker.login.Login`. ``encrypts``: speak TLS where the server offers it;
+    ``requires_tls``: no connection without. ``seconds``: for all until the user is let in."""
+
+    retrieves_key: bool
+    encrypts: bool
+    requires_tls: bool
+    seconds: float
+
+
+class GuardedConnection(_Base):
+    """Besides what PyMySQL raises: worker.login's Refused and KeyWanted while it connects."""
+
+    def __init__(self, guard: Guard, **options: Any) -> None:
+        self._guard = guard
+        self._connecting = False
+        self._deadline: float | None = None
+        self._left = _HANDSHAKE_BYTES
+        self._columns_left = MOST_COLUMNS
+        self._answer_bytes = _LONG_ANSWER
+        super().__init__(**options, defer_connect=True)
+        self.ssl = guard.encrypts
+        self._ssl_required = guard.requires_tls
+        # MySQL refuses a client that speaks of TLS where the server offers none.
+        self.client_flag &= ~(CLIENT.SSL | CLIENT.LOCAL_FILES)
+
+    def connect(self, sock: socket.socket | None = None) -> None:
+        """Log in over ``sock``, within the guard's seconds."""
+        self._connecting = True
+        self._left = _HANDSHAKE_BYTES
+        try:
+            with self.hurried(self._guard.seconds), self.short_answers(_HANDSHAKE_BYTES), self._parsed():
+                super().connect(sock)
+        finally:
+            self._connecting = False
+
+    @contextmanager
+    def hurried(self, seconds: float) -> Generator[None]:
+        """All answers of the block come within so many seconds in all, however slowly each byte comes."""
+        before, deadline = self._deadline, time.monotonic() + seconds
+        self._deadline = deadline if before is None else min(before, deadline)
+        try:
+            yield
+        finally:
+            self._deadline = before
+
+    @contextmanager
+    def short_answers(self, most: int = SHORT_ANSWER) -> Generator[None]:
+        """Each answer within the block has at most so many bytes."""
+        before, self._answer_bytes = self._answer_bytes, most
+        try:
+            yield
+        finally:
+            self._answer_bytes = before
+
+    # --- what PyMySQL calls; it knows no public way to be told how to log in, nor what an answer may take
+
+    def _execute_command(self, command: int, sql: str | bytes) -> None:
+        self._left = self._answer_bytes
+        super()._execute_command(command, sql)
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:
+        if unbuffered:
+            self._left = _NO_END
+        self._columns_left = MOST_COLUMNS
+        try:
+            return super()._read_query_result(unbuffered=unbuffered)
+        except RuntimeError:
+            raise self.refuse(_LOCAL_FILE) from None
+        except _UNPARSED as error:
+            raise self.refuse(f"its answer cannot be read ({type(error).__name__})") from error
+
+    def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
+        """As PyMySQL's own, with a most for the bytes and the columns of an answer."""
+        if self._current_timeout != self._read_timeout and self._deadline is None:
+            self._sock.settimeout(self._read_timeout)
+            self._current_timeout = self._read_timeout
+        if packet_type is FieldDescriptorPacket:
+            self._columns_left -= 1
+            if self._columns_left < 0:
+                raise self.refuse(f"more than {MOST_COLUMNS} columns")
+        parts: list[bytes] = []
+        while True:
+            header = self._read_bytes(4)
+            size = int.from_bytes(header[:3], "little")
+            self._left -= size + _PACKET_COST
+            if self._left < 0 or len(parts) * _FULL_PACKET > LARGEST_ROW:
+                raise self.refuse("more than an answer to such a question has")
+            self._take_number(header[3])
+            parts.append(self._read_bytes(size))
+            if size < _FULL_PACKET:
+                break
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        if not data:
+            raise self.refuse("an empty packet")
+        if data[0] == _ERR:
+            if len(data) < _SHORTEST_ERROR:
+                raise self.refuse("an error without a number")
+            if self._result is not None and self._result.unbuffered_active is True:
+                self._result.unbuffered_active = False
+            raise_error_packet(data)
+        if data[0] == _FILE_WANTED and self._connecting:
+            raise self.refuse(_LOCAL_FILE)  # no rows are asked for before the session is ready
+        return packet_type(data, self.encoding)
+
+    def _take_number(self, number: int) -> None:
+        if number != self._next_seq_id:
+            if number == 0:  # MariaDB's last word when it is shut down
+                self._force_close()
+                raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
+            raise self.refuse(f"packet {number} where {self._next_seq_id} is due")
+        self._next_seq_id = (number + 1) % 256
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        try:
+            data: bytes = self._rfile.read(num_bytes) if self._deadline is None else self._read_in_time(num_bytes)
+        except OSError as error:
+            self._force_close()
+            said = f"Lost connection to MySQL server during query ({error})"
+            raise pymysql.OperationalError(CR.CR_SERVER_LOST, said) from error
+        if len(data) < num_bytes:
+            self._force_close()
+            raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
+        return data
+
+    def _read_in_time(self, size: int) -> bytes:
+        """Whatever each part of it takes: all of it before the deadline."""
+        parts: list[bytes] = []
+        missing = size
+        while missing:
+            self._hurry()
+            part: bytes = self._rfile.read1(missing)
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+    def _write_bytes(self, data: bytes) -> None:
+        if self._deadline is None:
+            super()._write_bytes(data)
+            return
+        self._hurry()
+        try:
+            self._sock.sendall(data)
+        except OSError as error:
+            self._force_close()
+            said = f"MySQL server has gone away ({error!r})"
+            raise pymysql.OperationalError(CR.CR_SERVER_GONE_ERROR, said) from error
+
+    def _hurry(self) -> None:
+        """Let the socket wait no longer than until the deadline; raises TimeoutError behind it."""
+        assert self._deadline is not None  # noqa: S101 - asked before
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._current_timeout = -1.0  # none that is ever wanted: set anew behind the deadline
+        self._sock.settimeout(left if self._read_timeout is None else min(left, self._read_timeout))
+
+    def refuse(self, reason: str) -> pymysql.OperationalError:
+        """What an answer that no server gives is raised as; the connection is closed."""
+        self._force_close()
+        return pymysql.OperationalError(REFUSED_ANSWER, f"{self.host}:{self.port}: {reason}")
+
+    @contextmanager
+    def _parsed(self) -> Generator[None]:
+        """A server's greeting is taken apart without a look at its lengths."""
+        try:
+            yield
+        except Malformed as error:
+            raise self.refuse(str(error)) from error
+        except Unknown as error:
+            self._force_close()
+            said = "authentication method {}: {}".format(*error.args)
+            raise pymysql.OperationalError(CR.CR_AUTH_PLUGIN_CANNOT_LOAD, said) from error
+        except _UNPARSED as error:
+            raise self.refuse(f"its greeting cannot be read ({type(error).__name__})") from error
+
+    # --- the login
+
+    def _request_authentication(self) -> None:
+        capabilities: int = self.server_capabilities
+        if not capabilities & CLIENT.PROTOCOL_41 or not capabilities & CLIENT.SECURE_CONNECTION:
+            raise self.refuse("a protocol of before version 4.1")
+        self.client_flag |= CLIENT.MULTI_RESULTS
+        user = str(self.user).encode(self.encoding)
+        encrypts = bool(self.ssl and capabilities & CLIENT.SSL)
+        if self._ssl_required and not encrypts:
+            raise pymysql.OperationalError(CR.CR_SSL_CONNECTION_ERROR, "the server offers no TLS")
+        flags = self.client_flag | (CLIENT.SSL if encrypts else 0)
+        head = struct.pack("<iIB23s", flags, _FULL_PACKET, _charset(self.charset), b"")
+        if encrypts:
+            self.write_packet(head)
+            self._hurry()
+            self._sock = self.ctx.wrap_socket(self._sock, server_hostname=self.host)
+            self._rfile = self._sock.makefile("rb")
+        login = Login(self.password, self._channel(encrypts), self._guard.retrieves_key)
+        method, answer = login.opening(self._auth_plugin_name, self.salt)
+        body = head + user + b"\0"
+        body += bytes([len(answer)]) + answer  # one that begins a login is shorter than 251 bytes
+        if capabilities & CLIENT.PLUGIN_AUTH:
+            body += method.encode() + b"\0"
+        if capabilities & CLIENT.CONNECT_ATTRS:
+            attributes = b"".join(_counted(text) for pair in self._connect_attrs.items() for text in pair)
+            body += _length(len(attributes)) + attributes
+        self.write_packet(body)
+        self._log_in(login, method)
+
+    def _channel(self, encrypts: bool) -> Channel:
+        if not encrypts:
+            return Channel.PLAIN
+        return Channel.VERIFIED if self.ctx.verify_mode is ssl.CERT_REQUIRED else Channel.ENCRYPTED
+
+    def _log_in(self, login: Login, method: str) -> None:
+        """Answer until the server is content. Raises worker.login's Refused and KeyWanted."""
+        salt: bytes = self.salt
+        switches = 0
+        key_due = False
+        for _ in range(_LOGIN_ROUNDS):
+            data: bytes = self._read_packet().get_all_data()
+            first = data[0]
+            if first == _OK and len(data) >= 7:
+                return
+            if first == _SWITCH:
+                switches += 1
+                if switches > _LOGIN_SWITCHES:
+                    break
+                # Without a name it is the method of before MySQL 4.1.
+                name, _, salt = data[1:].partition(b"\0")
+                method = name.decode("ascii", "replace")[:64] or "mysql_old_password"
+                self.write_packet(login.answer(method, salt))
+                salt = salt[:20]
+                key_due = method == SHA256 and login.asks_for_key
+            elif key_due and first == _MORE:
+                key_due = False
+                self.write_packet(login.by_key(data[1:], salt))
+            elif method == CACHING and data == bytes([_MORE, _FULL_WANTED]):
+                self.write_packet(login.full())
+                key_due = login.asks_for_key
+            elif method == CACHING and data == bytes([_MORE, _FAST_ENOUGH]):
+                continue
+            elif method == DIALOG:
+                self.write_packet(login.reply(data[1:] if first == _MORE else data))
+            else:
+                raise self.refuse("it does not say whether it lets the user in")
+        raise self.refuse("it asks again and again who comes")
+
+
+def _charset(name: str) -> int:
+    found: Any = charset_by_name(name)
+    return int(found.id)
+
+
+def _counted(text: str) -> bytes:
+    data = text.encode()
+    return _length(len(data)) + data
+
+
+def _length(size: int) -> bytes:
+    """A length-encoded integer below 65536."""
+    return bytes([size]) if size < 251 else b"\xfc" + struct.pack("<H", size)
