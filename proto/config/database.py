@@ -14,14 +14,14 @@ from proto.config.finding import ConfigFinding, KeyPath, dotted
 from proto.config.key import Key
 from proto.config.model import FileModel, NameText, Port
 from proto.config.names import PINNED_VARIABLES
-from proto.config.security import CONTENTS, KEPT_SECRET, Security, check_security, security_notes
+from proto.config.security import CONTENTS, Security, check_security, security_notes
 from proto.config.yamlfile import Document, Tree, compose
 from proto.errors import config
 from proto.secret import Unreadable, has_key, kept, of_dm, problem
 
 _BEFORE = re.compile(r"(?:[&!]\S*\s+)*")
 """Anchor and tag of a value."""
-_SECRETS: tuple[KeyPath, ...] = (("password",), *(("security", key) for key in KEPT_SECRET))
+_SECRETS: tuple[KeyPath, ...] = (("password",), *(("security", key) for key in CONTENTS))
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 

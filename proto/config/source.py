@@ -13,13 +13,14 @@ from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
 from proto.config.amounts import Duration
-from proto.config.database import Database, check_database, database_notes, kept_text
+from proto.config.database import Database, check_database, database_notes
 from proto.config.filter_model import EventFilter
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
 from proto.config.mending import Mended, mended
 from proto.config.model import LOWERED, FileModel, UInt32, validate
 from proto.config.note import notes_of, refusals
+from proto.config.stored_text import OF_SOURCE, stored_text
 from proto.config.yamlfile import Document, read
 from proto.errors import config
 
@@ -144,7 +145,9 @@ def parse_source_file(text: str, file_name: str, environ: Mapping[str, str] | No
         raise problem
     if model is None:
         raise config.INVALID(finding=file_name, more="")
-    return SourceFile(_to_proto(model, environ), notes_of_source(document, model), kept_text(document, text, ("from",)))
+    return SourceFile(
+        _to_proto(model, environ), notes_of_source(document, model), stored_text(document, text, OF_SOURCE)
+    )
 
 
 def parse_source(text: str, file_name: str, environ: Mapping[str, str] | None = os.environ) -> pb.SourceConfig:
