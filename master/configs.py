@@ -40,8 +40,8 @@ class Configs:
 def stored(request: pb.GetConfigRequest, state: State) -> pb.GetConfigResponse:
     """What ``request`` names, or all of its kind.
 
-    Raises SECRET_UNREADABLE, SECRET_KEY_MISSING, BAD_REQUEST, TASK_UNKNOWN, SOURCE_UNKNOWN, MASTER_UNKNOWN, WORKER_UNKNOWN, and CONFIG_NOT_KEPT for what was
-    recorded by a version that did not keep it.
+    Raises BAD_REQUEST, TASK_UNKNOWN, SOURCE_UNKNOWN, MASTER_UNKNOWN, WORKER_UNKNOWN, SECRET_UNREADABLE,
+    SECRET_KEY_MISSING, and CONFIG_NOT_KEPT for what was recorded by a version that did not keep it.
     """
     texts, unknown = _of_kind(request.kind, state)
     for name in request.names:

@@ -311,7 +311,8 @@ def _abort(context: grpc.ServicerContext, error: ShardmergeError) -> NoReturn:
 
 
 def channel(address: str) -> grpc.Channel:
-    """A channel to ``host:port``, or to ``unix:PATH`` in plain text: large messages, keep-alive pings, quick reconnects, no proxy.
+    """A channel to ``host:port``, or to ``unix:PATH`` in plain text: large messages, keep-alive pings, quick
+    reconnects, no proxy.
 
     By the certificates that :func:`proto.tls.process.use` gave this process, as they are now; without, in plain text.
     """

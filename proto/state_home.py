@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def state_folder(environment: Mapping[str, str], home: Path) -> Path:
-    """The folder ``shardmerge`` of ``$XDG_STATE_HOME``, or of ``~/.local/state`` where that is no absolute path. Pure."""
+    """The folder ``shardmerge`` of ``$XDG_STATE_HOME``, or of ``~/.local/state`` where that is no whole path. Pure."""
     state = Path(environment.get("XDG_STATE_HOME", ""))
     return (state if state.is_absolute() else home / ".local" / "state") / "shardmerge"

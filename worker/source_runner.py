@@ -127,8 +127,8 @@ class SourceRunner:
         self.relay.start()
 
     def adopt(self, config: config_pb2.SourceConfig) -> bool:
-        """Obey another configuration; False when all must begin anew for it. Filters come with the subtasks' own; secrets
-        in another form are the same secrets. Raises what :func:`proto.config.sealed.same_meaning` raises."""
+        """Obey another configuration; False when all must begin anew for it. Filters come with the subtasks' own;
+        secrets in another form are the same secrets. Raises what :func:`proto.config.sealed.same_meaning` raises."""
         same = config_pb2.SourceConfig()
         same.CopyFrom(config)
         same.purge.CopyFrom(self.config.purge)

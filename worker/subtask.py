@@ -123,10 +123,11 @@ class SubTask:
                 self._stop.set()
             elif self._stage == pb.STAGE_RUNNING and not self._stop.is_set:
                 self._tried_revision = decision.revision  # the run under way is what was asked for
-            elif decision.config != old.config and _asks_the_same(decision, old):
+            elif (
+                decision.config != old.config and self._tried_revision >= old.revision and _asks_the_same(decision, old)
+            ):
                 # Its secrets were written in another form; nobody has asked to try again what has failed.
-                if self._tried_revision >= old.revision:
-                    self._tried_revision = decision.revision
+                self._tried_revision = decision.revision
             self._condition.notify_all()
 
     def interrupt(self) -> None:

@@ -18,7 +18,7 @@ def tls() -> None:
 
 @tls.command("init", short_help="an authority and one certificate for each process")
 @click.argument("members", nargs=-1, metavar="NAME=HOST[,HOST]…")
-@click.option("--dir", "folder", default="tls", metavar="DIRECTORY", help="where the files go  [default: ./tls]")
+@click.option("--dir", "folder", default="tls", metavar="DIRECTORY", help="where the files go  [./tls]")
 @click.option(
     "--days",
     type=click.IntRange(1, 3650),
@@ -46,15 +46,21 @@ def init(members: tuple[str, ...], folder: str, days: int) -> int:
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if not wanted:
-        raise click.UsageError("tls init needs a name and its hosts: dmctl tls init master-1=10.0.0.1 worker-1=10.0.0.2")
+        raise click.UsageError(
+            "tls init needs a name and its hosts: dmctl tls init master-1=10.0.0.1 worker-1=10.0.0.2"
+        )
     session = Session.current()
     made = authority.make(Path(folder), wanted, days)
     if session.is_json:
-        value = {"result": True, "msg": "", "dir": folder, "authority": made.authority, "made": [*made.members]}
-        print(as_json.to_text(value))
+        print(
+            as_json.to_text(
+                {"result": True, "msg": "", "dir": folder, "authority": made.authority, "made": [*made.members]}
+            )
+        )
         return 0
     begun = f"A new authority ({folder}/ca.pem) and certificates" if made.authority else "Certificates"
-    print(f"{begun} of {', '.join(made.members)} are in {folder}.\n\n{_next_steps(folder, [one.name for one in wanted])}")
+    print(f"{begun} of {', '.join(made.members)} are in {folder}.\n")
+    print(_next_steps(folder, [one.name for one in wanted]))
     return 0
 
 

@@ -55,9 +55,8 @@ class DaemonFile(FileModel):
     secret_key_path: Annotated[
         str,
         Key(
-            "File with the key that passwords are stored by, and decrypted where a connection is made. The same key for "
-            "all masters and workers. The file that is the default is made by the first master, one that is named is "
-            "not.",
+            "File with the key that passwords are stored by, and decrypted where a connection is made. The same key "
+            "for all masters and workers. The default file is made by the first master, one that is named is not.",
             default="$XDG_STATE_HOME/shardmerge/secret.key, else ~/.local/state/shardmerge/secret.key",
         ),
     ] = ""
@@ -99,8 +98,8 @@ class DaemonFile(FileModel):
     insecure: Annotated[
         bool,
         Key(
-            "Our own: take an address that other machines reach without TLS. Whoever reaches it may command the cluster "
-            "and read its data.",
+            "Our own: take an address that other machines reach without TLS. Whoever reaches it may command the "
+            "cluster and read its data.",
         ),
     ] = False
     etcd_ssl_ca: Annotated[

@@ -35,7 +35,7 @@ def masked(text: str) -> str:
 
 
 def replaced_secrets(text: str, change: Callable[[str], str]) -> str:
-    """A valid task or source file with another text in the place of each encrypted secret; all else as it was written."""
+    """A valid task or source file with another text in the place of each encrypted secret, else as it was written."""
     from proto.secret import is_encrypted  # cryptography takes 0.1 s to import: only when it is needed
 
     return _replaced(text, [(node, change(node.value)) for node in _secrets(text) if is_encrypted(node.value)])

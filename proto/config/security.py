@@ -61,8 +61,8 @@ PemBase64 = Annotated[str, AfterValidator(_base64)]
 class Security(FileModel):
     """DM's TLS keys: PEM files on the machines of the workers, or the certificates themselves, which win over files.
 
-    What a file would hold is stored encrypted with the source or the task, like a password, and `dmctl encrypt` may have
-    encrypted it before."""
+    What a file would hold is stored encrypted with the source or the task, like a password, and `dmctl encrypt` may
+    have encrypted it before."""
 
     ssl_ca: Annotated[str, Key("The server's certificate must come from this file.")] = ""
     ssl_cert: Annotated[str, Key("This side's certificate.")] = ""

@@ -337,8 +337,8 @@ SECRETS_REFUSED = _define(
     "secrets-by-open-connection",
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
-    message="passwords are given over a Unix socket or by TLS with certificates only, and this call came from {peer} in "
-    "plain text",
+    message="passwords are given over a Unix socket or by TLS with certificates only, and this call came from {peer} "
+    "in plain text",
     workaround="On the machine of dm-master call with --master-addr {socket}; or give masters, workers and dmctl "
     "certificates (`dmctl tls init`, docs/tls.md).",
 )
@@ -404,8 +404,8 @@ CANNOT_LISTEN = _define(
     "cannot-listen",
     scope=Scope.CONFIG,
     message="cannot listen on {address}: {reason}",
-    workaround="Give an address of this machine and a free port; :PORT listens on every interface. `ss -ltnp` shows who "
-    "has a port.",
+    workaround="Give an address of this machine and a free port; :PORT listens on every interface. `ss -ltnp` shows "
+    "who has a port.",
 )
 
 INTERNAL = _define(

@@ -129,5 +129,6 @@ INSECURE = _define(
     level=Level.MEDIUM,
     message="insecure: true: whoever reaches {address} may command this process, and passwords and rows go there in "
     "plain text",
-    workaround="Give ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/tls.md) and take insecure away.",
+    workaround="Give ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/tls.md) and take insecure "
+    "away.",
 )

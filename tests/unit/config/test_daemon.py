@@ -26,11 +26,24 @@ def test_defaults_and_identity() -> None:
     assert parse_master("lock-alert-seconds: 60\n", "m", {}).lock_alert_seconds == 60
     assert parse_master("lock-alert-seconds: 60\n", "m", {"lock-alert-seconds": "5"}).lock_alert_seconds == 5
     assert master.name.endswith("-8261")
-    worker = parse_worker("worker-addr: :8300\n", "w", {})
+    worker = parse_worker("worker-addr: :8300\ninsecure: true\n", "w", {})
     assert worker.advertise_addr.endswith(":8300")
     assert not worker.advertise_addr.startswith(":")
     assert (worker.keepalive_ttl, worker.drain_seconds) == (10, 10)
     assert worker.spark_settings() == {"spark.master": "local[16]"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"worker-addr: '{host}:1'" for host in ("localhost", "127.0.0.1", "127.1.2.3", "[::1]", "Localhost.")),
+        "{worker-addr: ':1', insecure: true}",
+        "{worker-addr: ':1', advertise-addr: 'h:1', ssl-ca: a, ssl-cert: b, ssl-key: c}",
+    ],
+)
+def test_addresses_that_are_taken(text: str) -> None:
+    worker = parse_worker(text, "w", {})
+    assert worker.is_open == worker.insecure
 
 
 def test_flags_win_over_the_file() -> None:
@@ -53,6 +66,12 @@ def test_spark_settings() -> None:
         ("log-level: loud", "must be one of 'debug', 'info', 'warn', 'error' or 'fatal'"),
         ("keepalive-ttl: 0", "keepalive-ttl: must be at least 1"),
         ("spark: {mster: x}", "spark.mster: must be master or the full name of a Spark setting"),
+        ("worker-addr: :8262", "[10048 address-open-to-others] w:1:14: worker-addr: other machines reach :8262, and"),
+        ("worker-addr: '[::]:8262'", "other machines reach [::]:8262"),
+        ("worker-addr: 0.0.0.0:8262", "other machines reach 0.0.0.0:8262"),
+        ("worker-addr: 10.0.0.2:8262", "other machines reach 10.0.0.2:8262"),
+        ("worker-addr: worker.example:8262", "other machines reach worker.example:8262"),
+        ("advertise-addr: 10.0.0.2:8262", "w:1:17: advertise-addr: other machines reach 10.0.0.2:8262"),
         ("relay_dir: x", "w:1:1: relay_dir: unknown key; did you mean relay-dir?"),
     ],
 )
