@@ -257,7 +257,7 @@ def test_clusters_of_one_user_share_the_key(etcd: Etcd, tmp_path: Path) -> None:
 
 def test_the_socket_of_a_dead_master_is_taken_over_that_of_a_living_one_is_not(etcd: Etcd, tmp_path: Path) -> None:
     # Short: a socket's path has less than 108 bytes.
-    folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"sm-{os.getpid()}"  # noqa: S108 - made by the master, 0700
+    folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"sm-{os.getpid()}"
     path = folder / "m.sock"
     one, other = _master(etcd, tmp_path / "m", "m1"), _master(etcd, tmp_path / "m", "m2")
     try:
