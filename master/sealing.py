@@ -81,7 +81,7 @@ class Sealing:
             whole = True
             for one in to_seal(state):
                 try:
-                    self._store.seal(one.key, one.revision, one.value)
+                    self._store.seal(one.key, one.value, one.revision)
                 except ShardmergeError as error:
                     if error.spec is not errors.master.CONFLICT:
                         raise

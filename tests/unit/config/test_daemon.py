@@ -66,12 +66,6 @@ def test_spark_settings() -> None:
         ("log-level: loud", "must be one of 'debug', 'info', 'warn', 'error' or 'fatal'"),
         ("keepalive-ttl: 0", "keepalive-ttl: must be at least 1"),
         ("spark: {mster: x}", "spark.mster: must be master or the full name of a Spark setting"),
-        ("worker-addr: :8262", "[10048 address-open-to-others] w:1:14: worker-addr: other machines reach :8262, and"),
-        ("worker-addr: '[::]:8262'", "other machines reach [::]:8262"),
-        ("worker-addr: 0.0.0.0:8262", "other machines reach 0.0.0.0:8262"),
-        ("worker-addr: 10.0.0.2:8262", "other machines reach 10.0.0.2:8262"),
-        ("worker-addr: worker.example:8262", "other machines reach worker.example:8262"),
-        ("advertise-addr: 10.0.0.2:8262", "w:1:17: advertise-addr: other machines reach 10.0.0.2:8262"),
         ("relay_dir: x", "w:1:1: relay_dir: unknown key; did you mean relay-dir?"),
     ],
 )
@@ -80,6 +74,25 @@ def test_refused(text: str, says: str) -> None:
         parse_worker(text, "w")
     assert caught.value.spec is errors.config.INVALID
     assert says in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("worker-addr: :8262", "w:1:14: worker-addr: other machines reach :8262, and without TLS"),
+        ("worker-addr: '[::]:8262'", "other machines reach [::]:8262"),
+        ("worker-addr: 0.0.0.0:8262", "other machines reach 0.0.0.0:8262"),
+        ("worker-addr: 10.0.0.2:8262", "other machines reach 10.0.0.2:8262"),
+        ("worker-addr: worker.example:8262", "other machines reach worker.example:8262"),
+        ("advertise-addr: 10.0.0.2:8262", "w:1:17: advertise-addr: other machines reach 10.0.0.2:8262"),
+    ],
+)
+def test_addresses_that_are_refused(text: str, says: str) -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        parse_worker(text, "w")
+    assert caught.value.spec is errors.config.OPEN_ADDRESS
+    assert says in caught.value.message
+    assert "dmctl tls init" in caught.value.workaround and "insecure: true" in caught.value.workaround
 
 
 def test_a_wrong_alert_is_refused() -> None:
