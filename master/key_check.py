@@ -75,10 +75,13 @@ def readable(found: Iterable[config.SourceConfig | config.SubTaskConfig | str]) 
     """Whether this process's key reads all of them."""
     for one in found:
         try:
-            if isinstance(one, str):
-                plain_text(one, "")
-            else:
-                in_plain(one)
+            match one:
+                case config.SourceConfig():
+                    in_plain(one)
+                case config.SubTaskConfig():
+                    in_plain(one)
+                case str():
+                    plain_text(one, "")
         except ShardmergeError as error:
             if error.spec in (errors.config.SECRET_UNREADABLE, errors.config.SECRET_KEY_MISSING):
                 return False
