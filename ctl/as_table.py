@@ -261,19 +261,24 @@ def list_member(answer: pb.ListMemberResponse) -> RenderableType:
             leads = answer.HasField("leader") and member.name == answer.leader.name
             state = look.stage("leader" if leads else "alive" if member.alive else "offline")
             state.stylize("green" if member.alive or leads else "red")
-            made.add_row(look.cell(member.name, "bold"), look.cell(member.addr), state)
+            made.add_row(look.cell(member.name, "bold"), _address(member.addr, insecure=member.insecure), state)
         parts.append(made)
     if answer.workers:
         made = look.table("worker", "address", "state", "source")
         for worker in answer.workers:
             state = look.stage(worker.stage)
             state.stylize({"bound": "green", "free": "cyan"}.get(worker.stage, "red"))
-            made.add_row(look.cell(worker.name, "bold"), look.cell(worker.addr), state, look.cell(worker.source or "–"))
+            address = _address(worker.addr, insecure=worker.insecure)
+            made.add_row(look.cell(worker.name, "bold"), address, state, look.cell(worker.source or "–"))
         parts.append(Text("") if parts else Text("", end=""))
         parts.append(made)
     if not parts:
         return Text("There is no such member.", style="dim")
     return Group(*parts)
+
+
+def _address(address: str, *, insecure: bool) -> Text:
+    return look.cell(f"{address} (insecure)", "yellow") if insecure else look.cell(address)
 
 
 def task_list(answer: pb.QueryStatusResponse) -> RenderableType:

@@ -14,6 +14,7 @@ from proto import errors, rpc
 from proto.compare_pb2 import CompareFrame, CompareRequest
 from proto.compare_pb2_grpc import CompareStub
 from proto.errors import ShardmergeError
+from proto.local_socket import SCHEME
 from proto.master_pb2_grpc import MasterStub
 from proto.tls.diagnose import diagnosed
 from proto.tls.model import Tls, TlsFiles
@@ -175,28 +176,39 @@ class MasterClient:
         self.close()
         seconds = max(0.001, min(_CONNECT_SECONDS, deadline - time.monotonic()))
         host, _, port = address.rpartition(":")
+        local = address.startswith(SCHEME)
         try:
-            socket.create_connection((host.strip("[]"), int(port)), seconds).close()
+            if local:
+                _knock(address.removeprefix(SCHEME), seconds)
+            else:
+                socket.create_connection((host.strip("[]"), int(port)), seconds).close()
         except TimeoutError as error:
             raise _NoConnectionError(f"no answer within {seconds:.0f} s") from error
         except socket.gaierror as error:
             raise _NoConnectionError(f"the host name {host} is not known") from error
         except (OSError, ValueError) as error:
             raise _NoConnectionError((getattr(error, "strerror", None) or str(error)).lower()) from error
-        if of_process() is not None:
+        if of_process() is not None and not local:
             _check_tls(address)
         channel = rpc.channel(address)
         try:
             grpc.channel_ready_future(channel).result(timeout=seconds)
         except grpc.FutureTimeoutError as error:
             channel.close()
-            _check_tls(address)
+            if not local:
+                _check_tls(address)
             raise _NoConnectionError("something listens there, but it is no dm-master") from error
         except BaseException:
             channel.close()
             raise
         self._channel, self._address = channel, address
         return channel
+
+
+def _knock(path: str, seconds: float) -> None:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(seconds)
+        probe.connect(path)
 
 
 def _check_tls(address: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
 from ctl import as_json
 from ctl.as_json import Json
@@ -13,6 +13,7 @@ from ctl.report import Report
 from proto import compare_pb2 as pb
 from proto import errors
 from proto.common_pb2 import ErrorDetail
+from proto.durable import private_text
 
 SAME, DIFFERENT, UNKNOWN = 0, 1, 2
 """Exit codes: all that was compared is the same; there are differences (left); not everything could be judged."""
@@ -104,7 +105,7 @@ class ReportFile:
         self._path = path
         self._lines = 0
         try:
-            self._file: TextIO = path.open("w", encoding="utf-8")
+            self._file: IO[str] = private_text(path)
         except OSError as error:
             raise errors.ctl.FILE_UNREADABLE(path=path, reason=error.strerror or error) from error
 

@@ -27,6 +27,7 @@ from proto import common_pb2, errors
 from proto import master_pb2 as pb
 from proto.config.source import parse_source
 from proto.config.task import parse_task
+from proto.durable import private_descriptor, private_folder
 
 SOURCES, TASKS, SUBTASKS = "sources", "tasks", "subtasks.json"
 _SUFFIXES = (".yaml", ".yml")
@@ -85,7 +86,7 @@ def write(path: str, sources: Sequence[pb.StoredConfig], tasks: Sequence[pb.Stor
     try:
         if wanted.exists() and (not wanted.is_dir() or any(wanted.iterdir())):
             raise errors.ctl.EXPORT_INTO(path=path, reason="something is there already")
-        wanted.absolute().parent.mkdir(parents=True, exist_ok=True)
+        private_folder(wanted.absolute().parent)
         made = Path(tempfile.mkdtemp(prefix=f".{wanted.name[:100]}.", dir=wanted.absolute().parent))  # mode 0700
         try:
             _fill(made, sources, tasks)
@@ -99,7 +100,7 @@ def write(path: str, sources: Sequence[pb.StoredConfig], tasks: Sequence[pb.Stor
 
 def _fill(directory: Path, sources: Sequence[pb.StoredConfig], tasks: Sequence[pb.StoredConfig]) -> None:
     for folder, configs in ((SOURCES, sources), (TASKS, tasks)):
-        (directory / folder).mkdir(mode=0o700)
+        private_folder(directory / folder)
         for one in configs:
             write_private(directory / folder / file_name(one.name), one.cfg)
     index = _Index(tasks={task.name: {each.source: _subtask(each) for each in task.subtasks} for task in tasks})
@@ -126,7 +127,7 @@ def file_name(name: str) -> str:
 def write_private(path: Path, text: str) -> None:
     """A file that only its owner may read, from its first byte on, in the place of any other. Raises OSError."""
     path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with os.fdopen(private_descriptor(path, os.O_WRONLY | os.O_EXCL), "wb") as file:
         file.write(text.encode())
 
 

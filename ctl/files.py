@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, cast
-
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from proto import errors
 from proto import master_pb2 as pb
+from proto.config.yamlfile import compose
 
 _MAX_BYTES = 4 * 1024 * 1024  # what a gRPC message holds, too
 _YAML_SUFFIXES = (".yaml", ".yml")
@@ -68,19 +65,14 @@ def task_name(argument: str) -> str:
 
 
 def _name_in(path: str, text: str) -> str:
-    try:
-        content = cast("Any", YAML(typ="safe", pure=True)).load(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = mark.line + 1 if mark is not None else 1
-        raise errors.ctl.NO_TASK_NAME(path=path, line=line, reason=f"not YAML: {error.problem}") from error
-    except YAMLError as error:
-        raise errors.ctl.NO_TASK_NAME(path=path, line=1, reason=f"not YAML: {error}") from error
-    if not isinstance(content, dict):
-        raise errors.ctl.NO_TASK_NAME(path=path, line=1, reason="not a task file: no keys at the top level")
-    name = cast("dict[object, object]", content).get("name")
-    if name is None or name == "":
+    # What is said of a file that cannot be read never quotes it: it holds passwords.
+    document, findings = compose(text, path)
+    if document is None:
+        found = min(findings, key=lambda finding: (finding.line, finding.column))
+        raise errors.ctl.NO_TASK_NAME(path=path, line=found.line, reason=found.message)
+    if "name" not in document.root or document.root["name"] in (None, ""):
         raise errors.ctl.NO_TASK_NAME(path=path, line=1, reason="no `name` at the top level")
-    if isinstance(name, dict | list):
-        raise errors.ctl.NO_TASK_NAME(path=path, line=1, reason="`name` is not a word")
-    return str(name)
+    name = document.root["name"]
+    if not isinstance(name, str):
+        raise errors.ctl.NO_TASK_NAME(path=path, line=document.line(("name",)), reason="`name` is not a word")
+    return name

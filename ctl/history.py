@@ -9,13 +9,15 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
+from proto.durable import private_descriptor, private_folder
+from proto.state_home import state_folder
+
 _SECRET = re.compile(r"\bencrypt\b|identified\s+(by|with|as)|password", re.IGNORECASE)
 
 
 def place(environment: Mapping[str, str], home: Path) -> Path:
     """Where it is kept (XDG Base Directory Specification: state that is not worth a backup). Pure."""
-    state = Path(environment.get("XDG_STATE_HOME", ""))
-    return (state if state.is_absolute() else home / ".local" / "state") / "shardmerge" / "dmctl_history"
+    return state_folder(environment, home) / "dmctl_history"
 
 
 def is_secret(line: str) -> bool:
@@ -34,8 +36,8 @@ class _Private(FileHistory):
 def opened(path: Path) -> History:
     """The history at ``path``; one that ends with the prompt where no file can be kept."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        private_folder(path.parent)
+        descriptor = private_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
         try:
             os.fchmod(descriptor, 0o600)
         finally:

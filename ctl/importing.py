@@ -58,7 +58,7 @@ class Progress:
 def plan(directory: Directory, sources: Iterable[pb.StoredConfig], tasks: Iterable[pb.StoredConfig]) -> Plan:
     """What is left to do where ``sources`` and ``tasks`` are. Pure. Raises IMPORT_DIFFERS, IMPORT_FILE.
 
-    ``sources``: all there are; the text of those alone counts that are in the directory.
+    ``sources``: all there are; of those that are in the directory ``same`` says whether they are by the same file.
     """
     known = {one.name: one for one in sources}
     running = {one.name: one for one in tasks}
@@ -68,7 +68,7 @@ def plan(directory: Directory, sources: Iterable[pb.StoredConfig], tasks: Iterab
         stored = known.get(file.source)
         if stored is None:
             new.append(file)
-        elif stored.cfg == file.text:
+        elif stored.same:
             there.append(f"source {file.source}: is there already")
         else:
             raise errors.ctl.IMPORT_DIFFERS(what=f"source {file.source}", path=file.path)
@@ -83,7 +83,7 @@ def plan(directory: Directory, sources: Iterable[pb.StoredConfig], tasks: Iterab
 
 
 def _starts(task: TaskFile, stored: pb.StoredConfig | None, there: list[str]) -> list[Start]:
-    if stored is not None and stored.cfg != task.text:
+    if stored is not None and not stored.same:
         raise errors.ctl.IMPORT_DIFFERS(what=f"task {task.name}", path=task.path)
     present = {one.source: one for one in stored.subtasks} if stored is not None else {}
     groups: dict[SubTask, list[str]] = {}
@@ -122,11 +122,13 @@ def run(session: Session, directory: Directory, progress: Progress) -> None:
 def _present(session: Session, directory: Directory) -> Plan:
     kinds = pb.GetConfigRequest
 
-    def ask(kind: pb.GetConfigRequest.Kind, mine: set[str]) -> list[pb.StoredConfig]:
-        """All names, with the texts of ``mine``."""
+    def ask(kind: pb.GetConfigRequest.Kind, mine: dict[str, str]) -> list[pb.StoredConfig]:
+        """All names; of ``mine``, files by name, whether they are stored so."""
 
         def get(names: list[str], *, names_only: bool) -> list[pb.StoredConfig]:
-            request = kinds(kind=kind, names=names, names_only=names_only, with_secrets=True)
+            request = kinds(
+                kind=kind, names=names, names_only=names_only, compared={name: mine[name] for name in names}
+            )
             return list(session.call(_COMMAND, lambda master: master.GetConfig, request).configs)
 
         every = get([], names_only=True)
@@ -135,8 +137,8 @@ def _present(session: Session, directory: Directory) -> Plan:
 
     return plan(
         directory,
-        ask(kinds.KIND_SOURCE, {file.source for file in directory.sources}),
-        ask(kinds.KIND_TASK, {file.name for file in directory.tasks}),
+        ask(kinds.KIND_SOURCE, {file.source: file.text for file in directory.sources}),
+        ask(kinds.KIND_TASK, {file.name: file.text for file in directory.tasks}),
     )
 
 
@@ -199,16 +201,15 @@ def _take_back(session: Session, files: tuple[SourceFile, ...], why: ShardmergeE
         ]
         if not names:
             return
-        texts = session.call(
-            _COMMAND, lambda master: master.GetConfig, kinds(kind=kinds.KIND_SOURCE, names=names, with_secrets=True)
-        ).configs
-        stop = [one.name for one in texts if one.cfg == mine[one.name]]
+        request = kinds(kind=kinds.KIND_SOURCE, names=names, compared={name: mine[name] for name in names})
+        there = session.call(_COMMAND, lambda master: master.GetConfig, request).configs
+        stop = [one.name for one in there if one.same]
         if not stop:
             return
-        request = pb.OperateSourceRequest(op=pb.OperateSourceRequest.OP_STOP, source_ids=stop)
+        taking = pb.OperateSourceRequest(op=pb.OperateSourceRequest.OP_STOP, source_ids=stop)
         left = [
             part.source
-            for part in session.call(_COMMAND, lambda master: master.OperateSource, request).sources
+            for part in session.call(_COMMAND, lambda master: master.OperateSource, taking).sources
             if not part.result
         ]
     except ShardmergeError as error:

@@ -32,6 +32,7 @@ from ctl.commands.rules import rules
 from ctl.commands.shard_ddl import shard_ddl
 from ctl.commands.shard_ddl_lock import shard_ddl_lock, show_ddl_locks, unlock_ddl_lock
 from ctl.commands.start_task import start_task
+from ctl.commands.tls import tls
 from ctl.commands.transfer_source import transfer_source
 from ctl.commands.update_task import update_task
 from ctl.options import Line, flags_alone, shared, with_two_dashes
@@ -118,6 +119,7 @@ for _command in (
     rules,
     check_config,
     encrypt,
+    tls,
     start_task,
     update_task,
     query_status,

@@ -77,9 +77,10 @@ def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
     options = (
         click.option(
             "--master-addr",
-            metavar="HOST:PORT[,…]",
+            metavar="ADDRESS[,…]",
             hidden=hidden,
-            help="dm-master to ask; several: the first that answers  [env: DM_MASTER_ADDR; default: 127.0.0.1:8261]",
+            help="dm-master to ask, HOST:PORT or unix:PATH; several: the first that answers  [env: DM_MASTER_ADDR; "
+            "default: 127.0.0.1:8261]",
             **kept,
         ),
         click.option(

@@ -18,6 +18,7 @@ DEFAULT_PORT = 8261
 ENVIRONMENT = "DM_MASTER_ADDR"
 SECRET_KEY = "SHARDMERGE_SECRET_KEY"  # noqa: S105 - a variable's name; it holds a path
 
+_SOCKET = "unix:"  # proto.local_socket imports gRPC's errors: not before they are needed
 _UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _KEYS = ("master-addr", "rpc-timeout", "secret-key-path", "ssl-ca", "ssl-cert", "ssl-key")
@@ -48,7 +49,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``addresses``: masters to try in turn, each ``host:port``; ``timeout``: seconds for one call;
+    """``addresses``: masters to try in turn, each ``host:port`` or ``unix:PATH``; ``timeout``: seconds for one call;
     ``secret_key_path``: the key file of encrypted passwords, "" for none; ``tls``: None for plain text."""
 
     addresses: tuple[str, ...]
@@ -104,7 +105,8 @@ def parse_duration(text: str) -> float:
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """``"host:port"`` of every master of a comma list; host defaults to 127.0.0.1, port to 8261.
+    """``"host:port"`` of every master of a comma list; host defaults to 127.0.0.1, port to 8261. ``unix:PATH`` is a
+    Unix socket, with its whole path.
 
     Raises ValueError.
     """
@@ -113,11 +115,23 @@ def parse_addresses(text: str) -> tuple[str, ...]:
         address = part.strip()
         if not address:
             continue
+        if address.startswith(_SOCKET):
+            found.append(_socket(address))
+            continue
         host, port = _split_address(address)
         found.append(f"{host or '127.0.0.1'}:{port}")
     if not found:
         raise ValueError(f"{text!r} names no master address")
     return tuple(dict.fromkeys(found))
+
+
+def _socket(address: str) -> str:
+    """Also written as ``unix:///path``, as gRPC does."""
+    path = address.removeprefix(_SOCKET)
+    path = path[2:] if path.startswith("///") else path
+    if not path.startswith("/") or path.startswith("//"):
+        raise ValueError(f"{address!r}: a Unix socket is written unix:/path/to/it.sock")
+    return _SOCKET + path
 
 
 def _split_address(address: str) -> tuple[str, int]:

@@ -13,26 +13,35 @@ from proto import errors
 from proto import master_pb2 as pb
 from proto.config import point
 from proto.config.masking import masked
+from proto.config.stored_text import OF_SOURCE, OF_TASK, file_text, plain_text, sealed_text
 from proto.config.task import parse_task
 from proto.errors import ShardmergeError
 
 _Kind = pb.GetConfigRequest
+_OF_FILES = (_Kind.KIND_TASK, _Kind.KIND_SOURCE)
 
 
 @dataclass(frozen=True, slots=True)
 class Configs:
-    store: Store
+    """``socket``: the address of this master that secrets are given at, "" for none."""
 
-    def get(self, request: pb.GetConfigRequest) -> pb.GetConfigResponse:
-        """Raises what :func:`stored` raises."""
+    store: Store
+    socket: str = ""
+
+    def get(self, request: pb.GetConfigRequest, peer: str, *, private: bool) -> pb.GetConfigResponse:
+        """``private``: whether nobody else hears the answer to ``peer``. Raises what :func:`stored` raises, and
+        SECRETS_REFUSED."""
+        if request.with_secrets and request.kind in _OF_FILES and not request.names_only and not private:
+            socket = self.socket or "unix:PATH (master-socket of dm-master)"
+            raise errors.master.SECRETS_REFUSED(peer=peer, socket=socket)
         return stored(request, self.store.read())
 
 
 def stored(request: pb.GetConfigRequest, state: State) -> pb.GetConfigResponse:
     """What ``request`` names, or all of its kind.
 
-    Raises BAD_REQUEST, TASK_UNKNOWN, SOURCE_UNKNOWN, MASTER_UNKNOWN, WORKER_UNKNOWN, and CONFIG_NOT_KEPT for what was
-    recorded by a version that did not keep it.
+    Raises BAD_REQUEST, TASK_UNKNOWN, SOURCE_UNKNOWN, MASTER_UNKNOWN, WORKER_UNKNOWN, SECRET_UNREADABLE,
+    SECRET_KEY_MISSING, and CONFIG_NOT_KEPT for what was recorded by a version that did not keep it.
     """
     texts, unknown = _of_kind(request.kind, state)
     for name in request.names:
@@ -48,11 +57,21 @@ def _one(name: str, texts: Mapping[str, str], request: pb.GetConfigRequest, stat
     text = texts[name]
     if not text:
         raise errors.master.CONFIG_NOT_KEPT(kind=_Kind.Kind.Name(request.kind).removeprefix("KIND_").lower(), name=name)
-    of_file = request.kind in (_Kind.KIND_TASK, _Kind.KIND_SOURCE)
-    found = pb.StoredConfig(name=name, cfg=masked(text) if of_file and not request.with_secrets else text)
+    if request.kind not in _OF_FILES:
+        return pb.StoredConfig(name=name, cfg=text)
+    file = file_text(text, name)
+    found = pb.StoredConfig(name=name, cfg=plain_text(text, name) if request.with_secrets else masked(file))
+    if name in request.compared:
+        found.same = _same(text, request.compared[name], request.kind, name)
     if request.kind == _Kind.KIND_TASK:
-        found.subtasks.extend(_subtasks(name, text, state))
+        found.subtasks.extend(_subtasks(name, file, state))
     return found
+
+
+def _same(stored: str, given: str, kind: pb.GetConfigRequest.Kind, name: str) -> bool:
+    """Whether a file is the one that is stored, whichever of its secrets are encrypted where."""
+    other = sealed_text(given, OF_TASK if kind == _Kind.KIND_TASK else OF_SOURCE)
+    return plain_text(stored, name) == plain_text(other, name)
 
 
 def _of_kind(kind: pb.GetConfigRequest.Kind, state: State) -> tuple[dict[str, str], Callable[[str], ShardmergeError]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from proto import errors, keys
@@ -22,14 +23,29 @@ class _Lead:
     revision: int
 
 
+def _always() -> None:
+    pass
+
+
 class Election:
     """Keeps the master a member and, whenever nobody else leads, its leader, until :meth:`end`.
 
     Start it when the gRPC server answers: the record tells others where to go.
     """
 
-    def __init__(self, etcd: Etcd, name: str, address: str, ttl: float, settings: str = "") -> None:
+    def __init__(
+        self,
+        etcd: Etcd,
+        name: str,
+        address: str,
+        ttl: float,
+        settings: str = "",
+        fit: Callable[[], None] = _always,
+    ) -> None:
+        """``fit``: raises why this master must not be a member, whenever it joins or would lead."""
         self._etcd = etcd
+        self._fit = fit
+        self._unfit: ShardmergeError | None = None
         self._name = name
         self._address = address
         self._ttl = ttl
@@ -75,6 +91,8 @@ class Election:
         self._stands_back.clear()
 
     def _refusal(self, record: Record | None) -> ShardmergeError:
+        if record is None and self._unfit is not None:
+            return self._unfit
         if record is None:
             return errors.master.NO_LEADER(master=self._name)
         leader = keys.decode(pb.LeaderRecord, record.value, record.key)
@@ -124,7 +142,8 @@ class Election:
                 log.warning("election", error=str(error))
 
     def _join(self, lease: Lease) -> bool:
-        """Write the member record; False while another process holds the name."""
+        """Write the member record; False while another process holds the name. Raises what keeps it from joining."""
+        self._prove_fit()
         key = keys.master(self._name)
         record = self._etcd.get(key)
         if record is not None:
@@ -136,6 +155,14 @@ class Election:
         condition = KeyIs(key, record.mod_revision) if record else KeyAbsent(key)
         value = keys.encode(pb.MasterRecord(name=self._name, address=self._address, settings=self._settings))
         return self._etcd.txn([condition], [Put(key, value, lease.id)]).ok
+
+    def _prove_fit(self) -> None:
+        try:
+            self._fit()
+        except ShardmergeError as error:
+            self._unfit = None if error.spec.retryable else error
+            raise
+        self._unfit = None
 
     def _campaign(self, lease: Lease) -> None:
         record = self._etcd.get(keys.LEADER)
@@ -150,6 +177,7 @@ class Election:
         if self._lead is not None:
             get_logger(master=self._name).warning("no longer the leader")
             self._lead = None
+        self._prove_fit()
         if record is None:
             condition = KeyAbsent(keys.LEADER)
         elif record.lease in self._leases or (self._may_take_over and self._is_mine(record)):

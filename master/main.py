@@ -13,13 +13,15 @@ import click
 
 from master.server import Master
 from master.settings import Settings
-from proto import hooks, networks, secret
+from proto import errors, hooks, networks, secret
 from proto.config import variables
 from proto.config.daemon import load_daemon, shown
 from proto.config.daemon_model import MasterFile
 from proto.config.daemon_tls import etcd_tls_of, tls_of
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
+from proto.config.key_file import key_file
 from proto.errors import ShardmergeError
+from proto.local_socket import default_path
 from proto.log import configure, get_logger
 from proto.networks import Networks
 from proto.tls.process import begin
@@ -32,12 +34,16 @@ def command(path: Path | None, **flags: str | None) -> None:
         given = load_daemon(MasterFile, path, given_flags(flags))
         file = given.model
         configure("dm-master", file.log_level, file.log_format, file.log_file)
-        secret.use(file.secret_key_path)
+        key = key_file(file.secret_key_path, os.environ)
+        secret.use(key.path, may_come=key.is_default)
         variables.use(file.env_prefixes)
         networks.use(Networks.of(file.allowed_networks))
         for note in given.notes:
             get_logger().warning("configuration", note=note)
         begin(tls_of(file), etcd_tls_of(file))
+        if file.is_open:
+            warning = errors.tls.INSECURE(address=file.advertise_addr)
+            get_logger().warning("configuration", error=str(warning), workaround=warning.workaround)
         _run(
             Settings(
                 name=file.name,
@@ -49,6 +55,9 @@ def command(path: Path | None, **flags: str | None) -> None:
                 rpc_timeout=file.rpc_timeout,
                 lock_alert=file.lock_alert_seconds,
                 shown=shown(file),
+                socket=file.master_socket or default_path(os.environ, file.name),
+                socket_is_default=not file.master_socket,
+                key_file=key,
             )
         )
     except ShardmergeError as error:

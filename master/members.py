@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from master.state import State
 from proto import master_pb2 as pb
+from proto.config.address import is_loopback
 
+_TOLD = re.compile(r"^(insecure|ssl-ca|master-addr|worker-addr|advertise-addr): '?([^'\n]*)'?$", re.MULTILINE)
 OFFLINE, FREE, BOUND = "offline", "free", "bound"
 
 
@@ -16,11 +20,16 @@ def list_members(request: pb.ListMemberRequest, state: State) -> pb.ListMemberRe
     if (every or request.leader) and state.leader:
         leader = state.leader.value
         answer.leader.CopyFrom(
-            pb.MasterMember(name=leader.name, addr=leader.address, alive=leader.name in state.masters)
+            pb.MasterMember(
+                name=leader.name,
+                addr=leader.address,
+                alive=leader.name in state.masters,
+                insecure=leader.name in state.masters and is_open(state.masters[leader.name].value.settings),
+            )
         )
     if every or request.master:
         answer.masters.extend(
-            pb.MasterMember(name=name, addr=entry.value.address, alive=True)
+            pb.MasterMember(name=name, addr=entry.value.address, alive=True, insecure=is_open(entry.value.settings))
             for name, entry in sorted(state.masters.items())
             if not names or name in names
         )
@@ -39,4 +48,20 @@ def _worker(name: str, state: State) -> pb.WorkerMember:
     entry = state.workers.get(name)
     if entry is None:
         return pb.WorkerMember(name=name, stage=OFFLINE, source=source)
-    return pb.WorkerMember(name=name, addr=entry.value.address, stage=BOUND if source else FREE, source=source)
+    return pb.WorkerMember(
+        name=name,
+        addr=entry.value.address,
+        stage=BOUND if source else FREE,
+        source=source,
+        insecure=is_open(entry.value.settings),
+    )
+
+
+def is_open(settings: str) -> bool:
+    """Whether a daemon lets other machines reach it in plain text, by the settings that it has told. A field of its
+    record would be refused by masters of the version before. Pure."""
+    told = dict(_TOLD.findall(settings))
+    if told.get("insecure") != "true" or told.get("ssl-ca"):
+        return False
+    addresses = (told.get(key, "") for key in ("master-addr", "worker-addr", "advertise-addr"))
+    return not all(is_loopback(address) for address in addresses if address)

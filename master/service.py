@@ -22,6 +22,7 @@ from master.transfer import Transfers
 from master.update import Updates
 from proto import master_pb2 as pb
 from proto.master_pb2_grpc import MasterServicer
+from proto.rpc import is_private
 
 SERVICE = "shardmerge.v1.Master"
 
@@ -122,7 +123,7 @@ class Service(MasterServicer):
         return offline(request, self._store)
 
     def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> pb.GetConfigResponse:
-        return self._configs.get(request)
+        return self._configs.get(request, context.peer(), private=is_private(context))
 
     def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ExplainRulesResponse:
         return self._explanations.explain(request)

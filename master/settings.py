@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proto.config.key_file import KeyFile
 from proto.tls.model import TlsFiles
 
 
@@ -15,7 +16,9 @@ class Settings:
     that long. ``rpc_timeout``: how long a command waits for workers. ``drain``: how long a stop may take to
     finish answers under way. ``lock_alert``: age at which the lock of a sharding DDL is told in the log, and the time
     until it is told again. ``shown``: what the process was told, as YAML without secrets. ``etcd_tls``: the files for
-    etcd, None for plain text.
+    etcd, None for plain text. ``socket``: path of a Unix socket to listen at, too, "" for none; where nobody named it
+    the master does without one that cannot be had. ``key_file``: which key encrypts passwords in etcd; None: they are
+    stored as they are, as within tests.
     """
 
     name: str
@@ -28,3 +31,6 @@ class Settings:
     lock_alert: float = 300.0
     shown: str = ""
     etcd_tls: TlsFiles | None = None
+    socket: str = ""
+    socket_is_default: bool = False
+    key_file: KeyFile | None = None

@@ -16,6 +16,7 @@ from proto import config_pb2 as config
 from proto import errors
 from proto import master_pb2 as pb
 from proto.config.database import PasswordForm
+from proto.config.sealed import as_comparable
 
 _SWITCH = "goes on at that address, if it is provably the same server or a replica that goes on by GTID"
 _LOGIN = "relay and tasks connect anew: a moment without progress"
@@ -66,7 +67,7 @@ _ANY_FLAVOR = ("", "auto")
 
 def source_changes(before: config.SourceConfig, after: config.SourceConfig) -> tuple[pb.SourceChange, ...]:
     """The keys that have another value; secrets and certificates are not told."""
-    old, new = flat(json_format.MessageToDict(before)), flat(json_format.MessageToDict(after))
+    old, new = (flat(json_format.MessageToDict(as_comparable(one))) for one in (before, after))
     changes: list[pb.SourceChange] = []
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name, ""), new.get(name, "")

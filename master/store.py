@@ -11,6 +11,8 @@ import threading
 from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol
 
+from google.protobuf.message import Message
+
 from master.ddl_lock import Change, Close
 from master.ddl_lock_records import Target, to_record
 from master.placement import Bind, Step, Unbind
@@ -192,6 +194,24 @@ class Store:
             else:
                 operations += [DeletePrefix(of(task)) for of in (keys.epochs, keys.shards, keys.locks)]
         return self._commit("a task", conditions, operations)
+
+    def seal(self, key: str, record: Message, revision: int) -> int:
+        """Put the same record, its secrets in another form, in the place of the one of ``revision``; the revision."""
+        return self._commit(f"record {key}", [KeyIs(key, revision)], [Put(key, keys.encode(record))])
+
+    def note_key(self, ids: Sequence[str]) -> None:
+        """Every secret is encrypted by the first of these keys: say so where another of them stands."""
+        found = self._etcd.get(keys.SECRET_KEY)
+        if found is None:
+            self._commit(
+                "the record of the key",
+                [KeyAbsent(keys.SECRET_KEY)],
+                [Put(keys.SECRET_KEY, keys.encode(pb.SecretKeyRecord(key_id=ids[0])))],
+            )
+            return
+        known = keys.decode(pb.SecretKeyRecord, found.value, found.key).key_id
+        if known != ids[0] and known in ids:
+            self.seal(keys.SECRET_KEY, pb.SecretKeyRecord(key_id=ids[0]), found.mod_revision)
 
     def change_lock(self, target: Target, change: Change, state: State) -> int:
         """Open, move or delete the lock of ``target``; the revision.

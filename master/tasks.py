@@ -16,6 +16,7 @@ from proto import common_pb2, errors
 from proto import config_pb2 as config
 from proto import master_pb2 as pb
 from proto import state_pb2 as state_pb
+from proto.config.sealed import as_comparable
 from proto.config.task import TaskFile, parse_task, with_ends
 
 _Op = pb.OperateTaskRequest.Op
@@ -67,6 +68,7 @@ def select(file: TaskFile, wanted: Sequence[str], state: State) -> Selection:
 
 def _differs(recorded: config.SubTaskConfig, given: config.SubTaskConfig, *, told: bool) -> bool:
     """``told``: the source is one of those that a start and an end given beside the file are for."""
+    recorded, given = as_comparable(recorded), as_comparable(given)
     if told:
         return recorded != given
     both: list[config.SubTaskConfig] = []

@@ -19,6 +19,7 @@ from proto import common_pb2, errors
 from proto import config_pb2 as config
 from proto import master_pb2 as pb
 from proto import state_pb2 as state_pb
+from proto.config.sealed import as_comparable
 from proto.config.task import TaskFile, parse_task
 from proto.errors import ShardmergeError
 from proto.rpc import error_to_proto
@@ -44,7 +45,7 @@ def settings_changed(before: config.SubTaskConfig, after: config.SubTaskConfig) 
 
     Raises UPDATE_FIXED for what a running task cannot change.
     """
-    old, new = flat(json_format.MessageToDict(before)), flat(json_format.MessageToDict(after))
+    old, new = (flat(json_format.MessageToDict(as_comparable(one))) for one in (before, after))
     changes: list[pb.SettingChange] = []
     for key in sorted(old.keys() | new.keys()):
         was, now = old.get(key, ""), new.get(key, "")

@@ -1,10 +1,62 @@
-"""Files that survive a crash."""
+"""Files that survive a crash, and that only their owner may read: every file of the program begins here.
+
+Modes are given when a file or folder is made, not afterwards, and by no umask: a file is at no moment wider than it is
+to be.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+
+def private_folder(folder: Path) -> None:
+    """Make ``folder``, and what is missing above it, so that only this user may enter. One that is there stays as it
+    is. Raises OSError."""
+    missing = [folder] if not folder.exists() else []
+    while missing and not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for each in reversed(missing):
+        each.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+
+
+def tighten(folder: Path) -> None:
+    """Take a folder of this user, and the files in it, from others: an earlier version made them wider.
+
+    What belongs to another user, links and folders within stay as they are. Raises OSError.
+    """
+    for path, mode in ((folder, PRIVATE_FOLDER), *((path, PRIVATE_FILE) for path in folder.iterdir())):
+        with suppress(FileNotFoundError):
+            found = path.lstat()
+            wanted = stat.S_ISDIR if path == folder else stat.S_ISREG
+            if wanted(found.st_mode) and found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) & 0o077:
+                path.chmod(mode)
+
+
+def private_descriptor(path: Path, flags: int) -> int:
+    """``os.open`` of a file that is made for this user alone; one that is there keeps its mode. Raises OSError."""
+    return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+
+
+def private_text(path: Path, *, append: bool = False) -> IO[str]:
+    """A text file to write, made for this user alone. Raises OSError.
+
+    One that is there is emptied and taken from others; with ``append`` it is continued line by line and keeps its mode,
+    which a log's keeper may have chosen.
+    """
+    descriptor = private_descriptor(path, os.O_WRONLY | (os.O_APPEND if append else os.O_TRUNC))
+    if append:
+        return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace", buffering=1)
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid():
+        os.fchmod(descriptor, PRIVATE_FILE)
+    return os.fdopen(descriptor, "w", encoding="utf-8")
 
 
 def rewrite(path: str, text: str) -> None:
@@ -13,19 +65,18 @@ def rewrite(path: str, text: str) -> None:
     write_durably(file, text.encode(), file.stat().st_mode & 0o777)
 
 
-def write_durably(path: Path, data: bytes, mode: int | None = None) -> None:
+def write_durably(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> None:
     """Replace a file as a whole: who reads it at the same time, or after a crash, finds the old one or the new one.
 
-    ``mode``: its permissions; None: what the umask leaves. Raises OSError.
+    ``mode``: its permissions. Raises OSError.
     """
     scratch = path.with_name(f"{path.name}.new")
     scratch.unlink(missing_ok=True)
     try:
         # Nobody else may read it before it has its mode.
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+        descriptor = private_descriptor(scratch, os.O_WRONLY | os.O_EXCL)
         with os.fdopen(descriptor, "wb") as file:
-            if mode is not None:
-                os.fchmod(descriptor, mode)
+            os.fchmod(descriptor, mode)
             file.write(data)
             file.flush()
             os.fsync(descriptor)

@@ -15,6 +15,7 @@ from proto import errors
 
 PREFIX = "/shardmerge/v1/"
 LEADER = PREFIX + "leader"
+SECRET_KEY = PREFIX + "secret-key"
 MASTERS = PREFIX + "master/"
 WORKERS = PREFIX + "worker/"
 SOURCES = PREFIX + "source/"

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import structlog
 
+from proto.durable import private_text
 from proto.errors import config
 
 Logger = structlog.stdlib.BoundLogger
@@ -54,7 +55,7 @@ class LogFile:
         """Every line is written at once."""
 
     def _opened(self) -> IO[str]:
-        return self._path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
+        return private_text(self._path, append=True)
 
     def _moved(self) -> bool:
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import socket
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent import futures
 from typing import Any, NoReturn, cast
@@ -13,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 from proto import common_pb2, errors
 from proto.errors import CATALOGUE, ErrorSpec, Level, Scope, ShardmergeError
+from proto.local_socket import SCHEME, LocalSocket
 from proto.log import get_logger
 from proto.tls import process as tls
 from proto.tls.diagnose import diagnosed
@@ -134,21 +137,69 @@ def make_server(max_workers: int, services: Sequence[str], program: str = "", *,
 
 
 def listen(server: grpc.Server, address: str) -> int:
-    """Bind ``host:port`` (port 0: any free one); the port. Raises ``errors.master.CANNOT_LISTEN``.
+    """Bind ``host:port`` (port 0: any free one; no host: every interface, by IPv4 and IPv6 where there are both); the
+    port. Raises ``errors.master.CANNOT_LISTEN``.
 
     With :func:`proto.tls.process.use` it takes TLS only, from callers that show a certificate.
     """
     certificates = tls.keeper()
+    # gRPC takes the unspecified address of IPv6 for every address of IPv4, too, and for these alone without IPv6.
+    where = f"[::]{address}" if address.startswith(":") else address
     try:
         if certificates is None:
-            port = server.add_insecure_port(address)
+            port = server.add_insecure_port(where)
         else:
-            port = server.add_secure_port(address, certificates.server_credentials())
+            port = server.add_secure_port(where, certificates.server_credentials())
     except RuntimeError as error:
-        raise errors.master.CANNOT_LISTEN(address=address, reason=error) from error
+        raise errors.master.CANNOT_LISTEN(address=address, reason=_why_not(where)) from error
     if port == 0:
-        raise errors.master.CANNOT_LISTEN(address=address, reason="the address cannot be bound")
+        raise errors.master.CANNOT_LISTEN(address=address, reason=_why_not(where))
     return port
+
+
+def _why_not(address: str) -> str:
+    """What the system says of binding ``host:port``: gRPC does not tell."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, ValueError):
+        return f"the host {host} is not known"
+    for family, kind, protocol, _, place in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+                probe.listen()
+        except OSError as error:
+            match error.errno:
+                case errno.EADDRINUSE:
+                    return "another process listens there"
+                case errno.EADDRNOTAVAIL:
+                    return "this machine has no such address"
+                case _:
+                    return (error.strerror or str(error)).lower()
+    return "the address cannot be bound"
+
+
+def listen_locally(server: grpc.Server, local: LocalSocket) -> None:
+    """Bind ``local`` as well: in plain text, for its folder lets in this user alone. Raises
+    ``errors.master.SOCKET_UNUSABLE``."""
+    try:
+        server.add_insecure_port(local.address)
+        local.restrict()
+    except (RuntimeError, OSError) as error:
+        raise errors.master.SOCKET_UNUSABLE(path=local.path, reason="it cannot be bound") from error
+
+
+def is_local(context: grpc.ServicerContext) -> bool:
+    """Whether a call came by :func:`listen_locally`."""
+    return context.peer().startswith(SCHEME)
+
+
+def is_private(context: grpc.ServicerContext) -> bool:
+    """Whether secrets may be answered: to a call by a Unix socket, or by TLS with a certificate of the caller's."""
+    # A list of values per name, whatever the published stubs say.
+    return is_local(context) or bool(cast("dict[str, list[bytes]]", context.auth_context()).get("x509_pem_cert"))
 
 
 def status_of(error: ShardmergeError) -> grpc.StatusCode:
@@ -237,7 +288,7 @@ class _CodedErrors(grpc.ServerInterceptor):
 
     def _check_caller(self, context: grpc.ServicerContext) -> None:
         """Raises ``errors.tls.NAME_REFUSED`` for a certificate that is right and not among those that may call."""
-        if tls.of_process() is None:
+        if tls.of_process() is None or is_local(context):
             return
         # A list of values per name, whatever the published stubs say.
         shown = cast("dict[str, list[bytes]]", context.auth_context()).get("x509_common_name", [])
@@ -260,12 +311,13 @@ def _abort(context: grpc.ServicerContext, error: ShardmergeError) -> NoReturn:
 
 
 def channel(address: str) -> grpc.Channel:
-    """A channel to ``host:port``: large messages, keep-alive pings, quick reconnects, no proxy.
+    """A channel to ``host:port``, or to ``unix:PATH`` in plain text: large messages, keep-alive pings, quick
+    reconnects, no proxy.
 
     By the certificates that :func:`proto.tls.process.use` gave this process, as they are now; without, in plain text.
     """
     certificates = tls.keeper()
-    if certificates is None:
+    if certificates is None or address.startswith(SCHEME):
         return grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
     return grpc.secure_channel(address, certificates.channel_credentials(), options=_CHANNEL_OPTIONS)
 

@@ -27,7 +27,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from proto.durable import rewrite
+from proto.durable import private_descriptor, private_folder, rewrite, sync_directory
 from proto.errors import ErrorSpec, ShardmergeError, config
 from proto.stamp import Stamp, stamp_of
 
@@ -56,6 +56,11 @@ class SecretKey:
     path: str
     key: bytes = field(repr=False)
     older: tuple[bytes, ...] = field(default=(), repr=False)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """What each key is called, the first one first: an HMAC of a constant, which tells nothing of the key."""
+        return tuple(_derived(key, "id").hex() for key in (self.key, *self.older))
 
     def encrypt(self, plain: str) -> str:
         """The text that is kept in the place of ``plain``."""
@@ -147,17 +152,32 @@ def _keys_of(path: str) -> tuple[bytes, ...]:
 
 def new_key(path: str) -> None:
     """Make a key file that only this user can read; one that is there stays. Raises SECRET_KEY_UNUSABLE."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(_KEY_BYTES) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except FileExistsError:
+    if not make_key(path):
         reason = "it is there already; what it encrypted could not be read without it"
-        raise config.SECRET_KEY_UNUSABLE(path=path, reason=reason) from None
+        raise config.SECRET_KEY_UNUSABLE(path=path, reason=reason)
+
+
+def make_key(path: str) -> bool:
+    """:func:`new_key`, with its folder; whether it was made: processes that make it at one time all find the same key,
+    and never half of it. Raises SECRET_KEY_UNUSABLE."""
+    place = Path(path)
+    scratch = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    try:
+        private_folder(place.parent)
+        try:
+            with os.fdopen(private_descriptor(scratch, os.O_WRONLY | os.O_EXCL), "w", encoding="ascii") as file:
+                file.write(secrets.token_hex(_KEY_BYTES) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(scratch, place)
+        except FileExistsError:
+            return False
+        finally:
+            scratch.unlink(missing_ok=True)
+        sync_directory(place.parent)
     except OSError as error:
         raise config.SECRET_KEY_UNUSABLE(path=path, reason=error.strerror or "input/output error") from None
+    return True
 
 
 def add_key(path: str) -> None:
@@ -181,30 +201,38 @@ def _write_keys(path: str, keys: tuple[bytes, ...]) -> None:
 
 
 class _Process:
+    path = ""
     key: SecretKey | None = None
     seen: Stamp | None = None
 
 
-def use(path: str) -> None:
+def use(path: str, *, may_come: bool = False) -> None:
     """Let this process encrypt and decrypt by the keys of a file; "": by none. Raises ``config.SECRET_KEY_UNUSABLE``.
 
-    Of the whole process, like its log: a password is decrypted where a connection is made, far from where the
-    daemon's own file is read.
+    ``may_come``: the file need not be there yet; it is read when it is. Of the whole process, like its log: a password
+    is decrypted where a connection is made, far from where the daemon's own file is read.
     """
-    _Process.seen = stamp_of(path) if path else None
-    _Process.key = load_key(path) if path else None
+    _Process.path, _Process.key, _Process.seen = path, None, None
+    if path and not (may_come and not Path(path).exists()):
+        _Process.seen = stamp_of(path)
+        _Process.key = load_key(path)
 
 
 def _current() -> SecretKey | None:
     """The keys in use: the file's, as it is now. One that cannot be read leaves those that were read last."""
-    key = _Process.key
-    if key is not None:
-        seen = stamp_of(key.path)
+    if _Process.path:
+        seen = stamp_of(_Process.path)
         if seen is not None and seen != _Process.seen:
             with suppress(ShardmergeError):
-                _Process.key = load_key(key.path)
+                _Process.key = load_key(_Process.path)
                 _Process.seen = seen
     return _Process.key
+
+
+def key_ids() -> tuple[str, ...]:
+    """:attr:`SecretKey.ids` of the keys in use; none without a key."""
+    key = _current()
+    return () if key is None else key.ids
 
 
 def kept(text: str) -> str:
@@ -243,13 +271,14 @@ def _plain(text: str) -> str:
         return text if key is None or content is None else key.decrypt_dm(content)
     _content(text)
     if key is None:
-        raise Unreadable(config.SECRET_KEY_MISSING, "is encrypted, and this process has no secret-key-path")
+        without = f"no key: there is none in {_Process.path}" if _Process.path else "no secret-key-path"
+        raise Unreadable(config.SECRET_KEY_MISSING, f"is encrypted, and this process has {without}")
     return key.decrypt(text)
 
 
 def has_key() -> bool:
     """Whether this process has a key."""
-    return _Process.key is not None
+    return _current() is not None
 
 
 def _content(text: str) -> bytes:

@@ -18,6 +18,7 @@ from proto.config.daemon import load_daemon
 from proto.config.daemon_model import WorkerFile
 from proto.config.daemon_tls import etcd_tls_of, tls_of
 from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
+from proto.config.key_file import key_file
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from proto.networks import Networks
@@ -43,7 +44,8 @@ def command(path: Path | None, **flags: str | None) -> None:
         given = load_daemon(WorkerFile, path, given_flags(flags))
         config = given.model
         logs.configure("dm-worker", config.log_level, config.log_format, config.log_file)
-        secret.use(config.secret_key_path)
+        key = key_file(config.secret_key_path, os.environ)
+        secret.use(key.path, may_come=key.is_default)
         networks.use(Networks.of(config.allowed_networks))
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
@@ -51,6 +53,8 @@ def command(path: Path | None, **flags: str | None) -> None:
         log.warning("configuration", note=note)
     try:
         begin(tls_of(config), etcd_tls_of(config))
+        if config.is_open:
+            _warn(errors.tls.INSECURE(address=config.advertise_addr))
         spark = effective(config.spark_settings())
         if config.ssl_ca and not crypted(spark):
             _warn(errors.tls.OPEN_SPARK(master=spark["spark.master"]))

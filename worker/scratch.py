@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from proto.durable import private_descriptor, tighten
+
 
 class Scratch:
     """Empty when it is made, whatever the same worker left there before; gone after :meth:`close`.
@@ -44,12 +46,13 @@ def _private(folder: Path) -> Path | None:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
             return None
+        tighten(folder)
     return folder
 
 
 def _locked(path: Path) -> IO[bytes] | None:
     """The file, locked until it is closed or the process ends; None while another process has it."""
-    file = path.open("wb")
+    file = os.fdopen(private_descriptor(path, os.O_WRONLY | os.O_TRUNC), "wb")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

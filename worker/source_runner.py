@@ -9,6 +9,7 @@ from pathlib import Path
 import pymysql
 
 from proto import config_pb2, errors, rpc, worker_pb2
+from proto.config.sealed import same_meaning
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker import source_time
@@ -126,13 +127,14 @@ class SourceRunner:
         self.relay.start()
 
     def adopt(self, config: config_pb2.SourceConfig) -> bool:
-        """Obey another configuration; False when all must begin anew for it. Filters come with the subtasks' own."""
+        """Obey another configuration; False when all must begin anew for it. Filters come with the subtasks' own;
+        secrets in another form are the same secrets. Raises what :func:`proto.config.sealed.same_meaning` raises."""
         same = config_pb2.SourceConfig()
         same.CopyFrom(config)
         same.purge.CopyFrom(self.config.purge)
         del same.filters[:]
         same.filters.extend(self.config.filters)
-        if same != self.config:
+        if not same_meaning(same, self.config):
             return False
         self.config.CopyFrom(config)
         self.relay.set_purge(PurgePolicy.from_proto(config.purge))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from proto import common_pb2 as pb
 from proto import config_pb2, errors, rpc, worker_pb2
+from proto.config.sealed import same_meaning
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from proto.state_pb2 import BinlogOp
@@ -63,6 +64,18 @@ class Decision:
     binlog_ops: tuple[BinlogOp, ...] = ()
 
 
+def _same_config(one: config_pb2.SubTaskConfig, other: config_pb2.SubTaskConfig) -> bool:
+    """What cannot be read may be another secret: then it is tried, and the reason is seen in the status."""
+    try:
+        return same_meaning(one, other)
+    except ShardmergeError:
+        return False
+
+
+def _asks_the_same(one: Decision, other: Decision) -> bool:
+    return (one.expected, one.binlog_ops) == (other.expected, other.binlog_ops)
+
+
 class SubTask:
     """Owner of one subtask at this worker. Public methods are safe from any thread."""
 
@@ -101,16 +114,20 @@ class SubTask:
             if decision.revision <= self._decision.revision:
                 return
             old, self._decision = self._decision, decision
-            same = (decision.config, decision.meta_token, decision.update_token) == (
-                old.config,
+            same = (decision.meta_token, decision.update_token) == (
                 old.meta_token,
                 old.update_token,
-            )
+            ) and _same_config(decision.config, old.config)
             if decision.expected != pb.STAGE_RUNNING or not same:
                 # Another configuration or token: an update, or a stop and a start that were seen as one change.
                 self._stop.set()
             elif self._stage == pb.STAGE_RUNNING and not self._stop.is_set:
                 self._tried_revision = decision.revision  # the run under way is what was asked for
+            elif (
+                decision.config != old.config and self._tried_revision >= old.revision and _asks_the_same(decision, old)
+            ):
+                # Its secrets were written in another form; nobody has asked to try again what has failed.
+                self._tried_revision = decision.revision
             self._condition.notify_all()
 
     def interrupt(self) -> None:

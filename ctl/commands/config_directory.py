@@ -34,11 +34,12 @@ def _place(command: Command) -> Command:
 @shared()
 def export_configs(path: str, directory: str) -> int:
     """Write the files of all sources and tasks to a new directory, with what was said beside them (where each task
-    runs, or is paused). Passwords stand there as in the files: only you may read the directory.
+    runs, or is paused). Passwords stand there in plain text: only you may read the directory, and the master gives
+    them over its Unix socket (master-socket) or by TLS alone.
 
     \b
     Example:
-        dmctl config export -p ./configs
+        dmctl --master-addr unix:/run/shardmerge/master-1.sock config export -p ./configs
     """
     session = Session.current()
     path = path or directory or _DEFAULT

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -18,7 +20,8 @@ from proto.durable import rewrite
 @click.option(
     "--secret-key-path",
     metavar="FILE",
-    help="the key  [env: SHARDMERGE_SECRET_KEY, or secret-key-path of dmctl's --config file]",
+    help="the key  [env: SHARDMERGE_SECRET_KEY, or secret-key-path of dmctl's --config file; default: the key of this "
+    "user's daemons]",
 )
 @click.option("--new-key", metavar="FILE", help="make a key file that only you can read, and nothing else")
 @click.option("--add-key", metavar="FILE", help="put a new key into a key file; until --turn-keys it only decrypts")
@@ -67,7 +70,7 @@ def encrypt(
         secret.turn_keys(turn_keys)
         click.echo(f"{turn_keys}: its last key encrypts now: copy it to every dm-master and dm-worker", err=True)
         return 0
-    path = secret_key_path or Session.current().settings.secret_key_path
+    path = secret_key_path or Session.current().settings.secret_key_path or _shared_key()
     if not path:
         raise click.UsageError("encrypt needs a key: --secret-key-path FILE, or make one with --new-key FILE")
     if rekey:
@@ -85,6 +88,14 @@ def encrypt(
         raise click.UsageError("it is encrypted already")
     print(key.encrypt(plain))
     return 0
+
+
+def _shared_key() -> str:
+    """The key that daemons of this user on this machine share, "" where there is none."""
+    from proto.config.key_file import default_key_path
+
+    path = default_key_path(os.environ)
+    return path if Path(path).exists() else ""
 
 
 def _rekeyed(path: str) -> bool:

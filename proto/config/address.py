@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Annotated
 
 from pydantic import AfterValidator
 
 EVERY_INTERFACE = frozenset({"", "0.0.0.0", "[::]"})  # noqa: S104  (compared, not bound)
 """Hosts of an address that listens everywhere."""
+
+
+_LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches ``host:port``. Of names only those of the machine itself are taken for that: to
+    what another one leads is up to a name server, and may change. Pure."""
+    host = address.rpartition(":")[0].strip("[]").rstrip(".").lower()
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in _LOOPBACK_NAMES
 
 
 def _address(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from typing import Generic, TypeVar
 from proto.config import defaults
 from proto.config.address import EVERY_INTERFACE
 from proto.config.daemon_model import DaemonFile, MasterFile, WorkerFile
-from proto.config.daemon_tls import tls_findings
+from proto.config.daemon_tls import open_findings, tls_findings
 from proto.config.finding import ConfigFinding, error_of
+from proto.config.key_file import key_file
 from proto.config.masking import without_secrets
 from proto.config.model import validate
 from proto.config.note import notes_of, refusals
@@ -50,7 +52,7 @@ def check_daemon(document: Document, kind: type[F]) -> tuple[F | None, list[Conf
     """The model of a daemon's file, and every finding. Pure."""
     model, findings = validate(document, kind)
     if model is not None:
-        findings = [*refusals(document, model), *tls_findings(document, model)]
+        findings = [*refusals(document, model), *tls_findings(document, model), *open_findings(document, model)]
     return model, [*findings, *_spark_findings(document)]
 
 
@@ -77,6 +79,7 @@ def parse_worker(text: str, file_name: str, flags: Mapping[str, str] | None = No
 def shown(file: MasterFile | WorkerFile) -> str:
     """What a daemon was told, defaults and flags included, as a file of its kind; secrets are ``******``."""
     settings = file.model_dump(by_alias=True, mode="json")
+    settings["secret-key-path"] = key_file(file.secret_key_path, os.environ).path
     if isinstance(file, WorkerFile):
         settings["spark"] = {"master": defaults.SPARK_MASTER, **file.spark}
     return without_secrets(settings)

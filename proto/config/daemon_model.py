@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from proto.config import defaults
-from proto.config.address import AdvertisedAddress, EtcdAddress, ListenAddress
+from proto.config.address import AdvertisedAddress, EtcdAddress, ListenAddress, is_loopback
 from proto.config.amounts import Seconds, Size
 from proto.config.key import Key
 from proto.config.model import LOWERED, FileModel, UInt32
@@ -59,9 +59,9 @@ class DaemonFile(FileModel):
     secret_key_path: Annotated[
         str,
         Key(
-            "File with the key of `dmctl encrypt`: passwords are stored encrypted, and decrypted where a connection is "
-            "made. The same key for all masters and workers.",
-            default="none: passwords are stored as they are",
+            "File with the key that passwords are stored by, and decrypted where a connection is made. The same key "
+            "for all masters and workers. The default file is made by the first master, one that is named is not.",
+            default="$XDG_STATE_HOME/shardmerge/secret.key, else ~/.local/state/shardmerge/secret.key",
         ),
     ] = ""
     allowed_networks: Annotated[
@@ -109,6 +109,13 @@ class DaemonFile(FileModel):
             default="all that ssl-ca stands for",
         ),
     ] = ()
+    insecure: Annotated[
+        bool,
+        Key(
+            "Our own: take an address that other machines reach without TLS. Whoever reaches it may command the "
+            "cluster and read its data.",
+        ),
+    ] = False
     etcd_ssl_ca: Annotated[
         str,
         Key(
@@ -128,6 +135,12 @@ class DaemonFile(FileModel):
         """The address to listen at."""
         raise NotImplementedError
 
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines reach the process in plain text."""
+        addresses = filter(None, (self.listening, self.advertise_addr))
+        return not self.ssl_ca and not all(is_loopback(address) for address in addresses)
+
 
 class MasterFile(DaemonFile):
     """dm-master's configuration."""
@@ -142,6 +155,14 @@ class MasterFile(DaemonFile):
             "none. As a flag with commas between."
         ),
     ] = defaults.ENV_PREFIXES
+    master_socket: Annotated[
+        str,
+        Key(
+            "Our own: path of a Unix socket to listen at as well, for this user alone: passwords are given to callers "
+            "from there (`dmctl --master-addr unix:PATH config export`). Its folder must be this user's alone, too.",
+            default="$XDG_RUNTIME_DIR/shardmerge/<name>.sock, none without that variable",
+        ),
+    ] = ""
     worker_ttl: Annotated[
         Seconds, Key("Our own: seconds without etcd after which another master leads.", sample="5")
     ] = defaults.WORKER_TTL_SECONDS

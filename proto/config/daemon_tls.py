@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from proto.config.daemon_model import DaemonFile
+from proto.config.address import is_loopback
+from proto.config.daemon_model import DaemonFile, MasterFile
 from proto.config.finding import ConfigFinding
 from proto.config.yamlfile import Document
+from proto.errors import config
 from proto.tls.model import Tls, TlsFiles, incomplete
 
 
@@ -47,3 +49,19 @@ def tls_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
     if not trusted and any(endpoint.startswith("https://") for endpoint in file.etcd):
         findings.append(document.finding(("etcd",), "https:// needs etcd-ssl-ca or ssl-ca: whom to trust"))
     return findings
+
+
+def open_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
+    """Addresses that other machines reach, without TLS and without leave for that."""
+    if file.ssl_ca or file.insecure:
+        return []
+    listening = "master-addr" if isinstance(file, MasterFile) else "worker-addr"
+    given = {listening: file.listening, "advertise-addr": file.advertise_addr}
+    message = (
+        "other machines reach {address}, and without TLS everybody there may command this process and read its data"
+    )
+    return [
+        document.finding((key,), message.format(address=address), spec=config.OPEN_ADDRESS)
+        for key, address in given.items()
+        if address and not is_loopback(address)
+    ]

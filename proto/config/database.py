@@ -16,7 +16,7 @@ from proto.config.key import Key
 from proto.config.masking import MASK
 from proto.config.model import FileModel, NameText, Port
 from proto.config.names import PINNED_VARIABLES
-from proto.config.security import CONTENTS, KEPT_SECRET, Security, check_security, security_notes
+from proto.config.security import CONTENTS, Security, check_security, security_notes
 from proto.config.variables import is_allowed, named, prefixes, resolved
 from proto.config.yamlfile import Document, Tree, compose
 from proto.errors import config
@@ -25,7 +25,7 @@ from proto.secret import Unreadable, has_key, is_encrypted, kept, of_dm, problem
 
 _BEFORE = re.compile(r"(?:[&!]\S*\s+)*")
 """Anchor and tag of a value."""
-_SECRETS: tuple[KeyPath, ...] = (("password",), *(("security", key) for key in KEPT_SECRET))
+_SECRETS: tuple[KeyPath, ...] = (("password",), *(("security", key) for key in CONTENTS))
 
 
 class PasswordForm(enum.Enum):

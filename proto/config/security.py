@@ -20,8 +20,7 @@ from proto.secret import is_encrypted, kept
 
 _PARTS = ("ca", "cert", "key")
 CONTENTS = tuple(f"ssl-{part}-{form}" for part in _PARTS for form in ("bytes", "base64"))
-KEPT_SECRET = ("ssl-key-bytes", "ssl-key-base64")
-"""Those of :data:`CONTENTS` that are stored encrypted when there is a key for it."""
+"""Keys that hold what a file would; stored encrypted, as a password is."""
 
 
 def _of_numbers(value: object) -> object:
@@ -62,8 +61,8 @@ PemBase64 = Annotated[str, AfterValidator(_base64)]
 class Security(FileModel):
     """DM's TLS keys: PEM files on the machines of the workers, or the certificates themselves, which win over files.
 
-    A certificate's content is stored with the source or the task; a key's is encrypted there when the masters have a
-    `secret-key-path`, and `dmctl encrypt` may have encrypted it before."""
+    What a file would hold is stored encrypted with the source or the task, like a password, and `dmctl encrypt` may
+    have encrypted it before."""
 
     ssl_ca: Annotated[str, Key("The server's certificate must come from this file.")] = ""
     ssl_cert: Annotated[str, Key("This side's certificate.")] = ""
@@ -94,15 +93,15 @@ class Security(FileModel):
         return bool(self.content(part) or getattr(self, f"ssl_{part}"))
 
     def to_proto(self, *, stored: bool) -> pb.Tls:
-        """``stored``: encrypt a key when this process can."""
+        """``stored``: encrypt the content when this process can."""
         ca, cert, key = (self.content(part) for part in _PARTS)
         return pb.Tls(
             ca="" if ca else self.ssl_ca,
             cert="" if cert else self.ssl_cert,
             key="" if key else self.ssl_key,
             allowed_cn=self.cert_allowed_cn,
-            ca_content=ca,
-            cert_content=cert,
+            ca_content=kept(ca) if stored else ca,
+            cert_content=kept(cert) if stored else cert,
             key_content=kept(key) if stored else key,
         )
 

@@ -13,20 +13,14 @@ from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
 from proto.config.amounts import Duration
-from proto.config.database import (
-    Database,
-    PasswordForm,
-    check_database,
-    database_notes,
-    kept_text,
-    password_form,
-)
+from proto.config.database import Database, PasswordForm, check_database, database_notes, password_form
 from proto.config.filter_model import EventFilter
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.key import Key
 from proto.config.mending import Mended, mended
 from proto.config.model import LOWERED, FileModel, UInt32, validate
 from proto.config.note import notes_of, refusals
+from proto.config.stored_text import OF_SOURCE, stored_text
 from proto.config.yamlfile import Document, read
 from proto.errors import config
 
@@ -156,7 +150,7 @@ def parse_source_file(text: str, file_name: str, environ: Mapping[str, str] | No
     return SourceFile(
         _to_proto(model, environ),
         notes_of_source(document, model),
-        kept_text(document, text, ("from",)),
+        stored_text(document, text, OF_SOURCE),
         password_form(model.from_.password),
     )
 

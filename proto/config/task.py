@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from proto import common_pb2
 from proto import config_pb2 as pb
 from proto.config import defaults
-from proto.config.database import database_notes, kept_text
+from proto.config.database import database_notes
 from proto.config.finding import ConfigFinding, error_of
 from proto.config.instance import Instance, Meta
 from proto.config.mending import Mended, mended
 from proto.config.model import validate
 from proto.config.note import notes_of
 from proto.config.point import start_at, stop_at
+from proto.config.stored_text import OF_TASK, stored_text
 from proto.config.task_blocks import Mydumper, Syncer
 from proto.config.task_checks import check_task
 from proto.config.task_model import TaskModel
@@ -129,7 +130,7 @@ def parse_task(text: str, file_name: str, environ: Mapping[str, str] | None = os
         raise problem
     if model is None:
         raise config.INVALID(finding=file_name, more="")
-    kept = kept_text(document, text, ("target-database",))
+    kept = stored_text(document, text, OF_TASK)
     return TaskFile(model, notes_of_task(document, model), kept, environ)
 
 

@@ -169,16 +169,17 @@ SECRET_UNREADABLE = _define(
     "secret-unreadable",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Name the key file that encrypted it as secret-key-path (the same for dmctl, masters and workers), or "
-    "encrypt the value anew with `dmctl encrypt`.",
+    workaround="Copy the masters' key file to the place named here, or name it as secret-key-path (the same key for "
+    "dmctl, masters and workers), or encrypt the value anew with `dmctl encrypt`.",
 )
 SECRET_KEY_MISSING = _define(
     10016,
     "secret-key-missing",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Give every dm-master and dm-worker the key file with secret-key-path (a key of their files, or a flag) "
-    "and start them again, or write the value itself.",
+    workaround="Copy the masters' key file to that place, mode 0600 (by default it is "
+    "~/.local/state/shardmerge/secret.key there), or name its copy as secret-key-path (a key of the daemons' files, or "
+    "a flag) and start the process again.",
 )
 SECRET_KEY_UNUSABLE = _define(
     10017,
@@ -204,6 +205,14 @@ VARIABLE_NOT_ALLOWED = _define(
     workaround="Rename the variable, or add a beginning of its name to env-prefixes in the files of all dm-masters and "
     "start them again. Files may name no other variables: whoever may send a file could have any of them sent to a "
     "server of his own.",
+)
+OPEN_ADDRESS = _define(
+    10048,
+    "address-open-to-others",
+    scope=Scope.CONFIG,
+    message="{finding}{more}",
+    workaround="Give ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/tls.md); or listen on "
+    "127.0.0.1; or, in a network where everybody may command this cluster and read its data, set insecure: true.",
 )
 EXTRACT_CLASH = _define(
     11010,

@@ -184,3 +184,11 @@ TABLE_NAME = _define(
     message="{given} does not name one table",
     workaround="Write it as schema.table; a name that holds a point or a backtick in backticks: `my.schema`.`table`.",
 )
+TLS_INIT = _define(
+    80053,
+    "tls-init",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="tls init: {path}: {reason}",
+    workaround="{instruction}",
+)

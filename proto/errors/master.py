@@ -1,7 +1,7 @@
 """Master and etcd errors: codes 60001–60999.
 
 60001–60099 etcd · 60101–60199 masters and members · 60201–60299 sources and placement ·
-60301–60399 tasks · 60401–60499 stored configurations ·
+60301–60399 tasks · 60401–60499 stored configurations and their secrets ·
 60801–60899 gRPC between the programs · 60901 the unexpected.
 """
 
@@ -332,6 +332,41 @@ CONFIG_NOT_KEPT = _define(
     "start it with this version.",
 )
 
+SECRETS_REFUSED = _define(
+    60433,
+    "secrets-by-open-connection",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="passwords are given over a Unix socket or by TLS with certificates only, and this call came from {peer} "
+    "in plain text",
+    workaround="On the machine of dm-master call with --master-addr {socket}; or give masters, workers and dmctl "
+    "certificates (`dmctl tls init`, docs/tls.md).",
+)
+SECRET_KEY_DIFFERS = _define(
+    60434,
+    "secret-key-of-another-cluster",
+    scope=Scope.CONFIG,
+    message="the passwords in etcd were encrypted by another key than the one in {path}",
+    workaround="Copy the key file of a dm-master that has led this cluster to {path} (or name the copy as "
+    "secret-key-path), mode 0600. Until then this master does not lead.",
+)
+SECRET_KEY_ABSENT = _define(
+    60435,
+    "secret-key-absent",
+    scope=Scope.CONFIG,
+    message="the passwords in etcd are encrypted, and there is no key in {path}; a new one could not read them",
+    workaround="Copy the key file of a dm-master that has led this cluster to {path} (or name the copy as "
+    "secret-key-path), mode 0600. Until then this master does not lead.",
+)
+SOCKET_UNUSABLE = _define(
+    60436,
+    "master-socket-unusable",
+    scope=Scope.CONFIG,
+    message="master-socket {path}: {reason}",
+    workaround="Name a path of less than 108 bytes in a folder of this user that nobody else may enter (chmod 0700), "
+    "and one for each dm-master.",
+)
+
 PEER_UNREACHABLE = _define(
     60801,
     "peer-unreachable",
@@ -369,7 +404,8 @@ CANNOT_LISTEN = _define(
     "cannot-listen",
     scope=Scope.CONFIG,
     message="cannot listen on {address}: {reason}",
-    workaround="Another process may hold the port; choose another address.",
+    workaround="Give an address of this machine and a free port; :PORT listens on every interface. `ss -ltnp` shows "
+    "who has a port.",
 )
 
 INTERNAL = _define(

@@ -121,3 +121,13 @@ OPEN_SPARK = _define(
     workaround="Take spark.network.crypto.enabled: false out from under `spark`, or let Spark run inside the worker: "
     "master: local[N].",
 )
+INSECURE = _define(
+    61143,
+    "tls-left-out",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="insecure: true: whoever reaches {address} may command this process, and passwords and rows go there in "
+    "plain text",
+    workaround="Give ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/tls.md) and take insecure "
+    "away.",
+)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -54,8 +56,21 @@ class Cluster:
         self.etcd = Etcd(folder / "etcd").start()
         self.address = f"127.0.0.1:{free_port()}"
         told = shown(parse_master("log-level: warn\n", "m.yaml", {"name": "m1", "master-addr": self.address}))
+        # Short: a socket's path has less than 108 bytes.
+        self.runtime = Path(tempfile.mkdtemp(prefix="sm-"))
+        self.socket = f"unix:{self.runtime}/m1.sock"
         self.master = Master(
-            Settings("m1", self.address, self.address, (self.etcd.endpoint,), 300.0, 300.0, 5.0, shown=told)
+            Settings(
+                "m1",
+                self.address,
+                self.address,
+                (self.etcd.endpoint,),
+                300.0,
+                300.0,
+                5.0,
+                shown=told,
+                socket=self.socket.removeprefix("unix:"),
+            )
         ).start()
         until(lambda: self.master.leads, "a master leads")
         self.workers = [FakeWorker(f"w{number}", self.etcd.endpoint, ttl=300.0).start() for number in range(workers)]
@@ -65,6 +80,7 @@ class Cluster:
         for one in self.workers:
             one.stop()
         self.etcd.stop()
+        shutil.rmtree(self.runtime)
 
     def dmctl(self, *arguments: str) -> Ran:
         done = subprocess.run(
@@ -82,6 +98,10 @@ class Cluster:
         ran = self.dmctl(*arguments)
         assert (ran.code, ran.err) == (0, ""), ran
         return ran.out
+
+    def exported(self, folder: Path) -> str:
+        """`config export`, by the Unix socket: it holds passwords."""
+        return self.done("--master-addr", self.socket, "config", "export", "-p", str(folder))
 
     def subtask(self, source: str) -> state.SubTaskRecord:
         with self.etcd.client() as client:
@@ -126,13 +146,13 @@ def _contents(folder: Path) -> dict[str, bytes]:
 def test_export_import_export_is_the_same(cluster: Callable[[], Cluster], tmp_path: Path) -> None:
     here, there = _filled(cluster(), tmp_path), cluster()
     first, second = tmp_path / "first", tmp_path / "second"
-    said = here.done("config", "export", "-p", str(first))
+    said = here.exported(first)
     assert "2 sources and 1 tasks written to" in said
     assert "2 of the files hold passwords in plain text" in said
     assert (first / "tasks" / "merge.yaml").read_text(encoding="utf-8") == TASK
     said = there.done("config", "import", "--dir", str(first))
     assert f"task merge on {ODD}: is there, paused" in said
-    there.done("config", "export", "-p", str(second))
+    there.exported(second)
     assert _contents(second) == _contents(first)
     assert there.subtask("mysql-01").config == here.subtask("mysql-01").config
     assert there.subtask("mysql-01").config.start_at.time == "2026-01-02 03:04:05"
@@ -143,7 +163,7 @@ def test_export_import_export_is_the_same(cluster: Callable[[], Cluster], tmp_pa
 
 def test_a_refused_import_leaves_nothing(cluster: Callable[[], Cluster], tmp_path: Path) -> None:
     here, there = _filled(cluster(), tmp_path), cluster()
-    here.done("config", "export", "-p", str(tmp_path / "c"))
+    here.exported(tmp_path / "c")
     failing = worker.CheckResult(name="binlog_format", state=worker.CHECK_STATE_FAIL, error_msg="is STATEMENT", code=1)
     for one in there.workers:
         one.behaviour.subtask_results = [failing]
@@ -161,7 +181,7 @@ def test_a_missing_variable_is_found_before_anything_is_done(
     cluster: Callable[[], Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = _filled(cluster(), tmp_path), cluster()
-    here.done("config", "export", "-p", str(tmp_path / "c"))
+    here.exported(tmp_path / "c")
     monkeypatch.delenv("DM_SOURCE_PASSWORD")
     ran = there.dmctl("config", "import", "-p", str(tmp_path / "c"))
     assert "DM_SOURCE_PASSWORD is not set" in ran.err
@@ -170,7 +190,7 @@ def test_a_missing_variable_is_found_before_anything_is_done(
 
 def test_another_file_under_a_known_name_is_refused(cluster: Callable[[], Cluster], tmp_path: Path) -> None:
     here = _filled(cluster(), tmp_path)
-    here.done("config", "export", "-p", str(tmp_path / "c"))
+    here.exported(tmp_path / "c")
     changed = tmp_path / "c" / "sources" / "mysql-01.yaml"
     changed.write_text(SOURCES["mysql-01"].replace("3306", "3999"), encoding="utf-8")
     ran = here.dmctl("config", "import", "-p", str(tmp_path / "c"))

@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from proto import keys
 from proto import master_pb2 as pb
 from proto.master_pb2_grpc import MasterStub
 from proto.rpc import channel
@@ -53,7 +54,7 @@ def test_ends_cleanly_and_leaves_no_member(master: Daemon, etcd: Etcd) -> None:
     until(lambda: _leader(master.address) == "m1", "m1 leads")
     assert master.terminate() == 0
     with etcd.client() as client:
-        assert client.get_prefix("/").records == ()
+        assert [record.key for record in client.get_prefix("/").records] == [keys.SECRET_KEY]
 
 
 def test_takes_up_its_own_place_after_kill_9(master: Daemon) -> None:

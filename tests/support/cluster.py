@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from proto import errors
+from proto.durable import private_folder, private_text
 from proto.tls.model import TlsFiles
-from tests.support.daemon import ROOT, Daemon, Setting, command
+from tests.support.daemon import ROOT, Daemon, Setting, command, own_state
 from tests.support.database import KEY_RETRIEVAL, Database
 from tests.support.etcd import Etcd
 from tests.support.hooks import Hooks
@@ -84,12 +87,20 @@ class Cluster:
         tls: TlsFiles | None = None,
     ) -> None:
         self.directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+        private_folder(directory)
+        # A Unix socket's path is short, and that of a test's folder is not.
+        self._runtime = Path(tempfile.mkdtemp(prefix="sm-"))
         self.hooks = Hooks(directory / "hooks")
         self.etcd = Etcd(directory / "etcd", tls=tls)
         self.tls = tls
         self._sources_of: dict[str, frozenset[str]] = {}
-        self._environment = {**self.hooks.environment, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        self._environment = {
+            **self.hooks.environment,
+            **own_state(directory),
+            "XDG_RUNTIME_DIR": str(self._runtime),
+            "PYTHONUNBUFFERED": "1",
+            **(environment or {}),
+        }
         endpoints = [self.etcd.endpoint]
         self.masters = [
             self._daemon("master", f"master-{n}", {"etcd": endpoints, **(master_settings or {})})
@@ -113,6 +124,10 @@ class Cluster:
         common = {"log-format": "text", **_tls_keys(self.tls)}
         return Daemon(kind, name, self.directory, {**common, **settings}, self._environment)
 
+    def socket(self, master: Daemon) -> str:
+        """The address of a master's Unix socket, for dmctl's --master-addr."""
+        return f"unix:{self._runtime}/shardmerge/{master.name}.sock"
+
     @property
     def daemons(self) -> list[Daemon]:
         return [*self.masters, *self.workers]
@@ -134,6 +149,7 @@ class Cluster:
         for daemon in reversed(self.daemons):
             daemon.stop()
         self.etcd.stop()
+        shutil.rmtree(self._runtime, ignore_errors=True)
 
     def __enter__(self) -> Cluster:
         return self.start()
@@ -242,7 +258,8 @@ class Cluster:
     def write(self, name: str, text: str) -> str:
         """A configuration file in the cluster's directory; its path."""
         path = self.directory / name
-        path.write_text(text, encoding="utf-8")
+        with private_text(path) as file:
+            file.write(text)
         return str(path)
 
     def create_source(self, source_id: str, server: Database, *, user: str | None = None, extra: str = "") -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from proto.durable import private_text
 from tests.support.ports import free_port
 from tests.support.wait import until
 
@@ -20,6 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # What may stand in a daemon's configuration file.
 Setting = str | int | Sequence[str] | Mapping[str, str]
+
+
+def own_state(directory: Path) -> dict[str, str]:
+    """Nothing of a daemon's is in the folders of whoever runs the tests."""
+    return {"XDG_STATE_HOME": str(directory / "state"), "XDG_RUNTIME_DIR": ""}
 
 
 def command(name: str) -> str:
@@ -30,8 +36,8 @@ def command(name: str) -> str:
 class Daemon:
     """``dm-<kind> --config <name>.yaml`` in a session of its own; ``kind`` is master or worker.
 
-    The configuration file and the log stand in ``directory``; ``address`` is chosen once, so that a
-    restarted daemon is found where it was.
+    The configuration file, the log and the default key stand in ``directory``; ``address`` is chosen once, so that a
+    restarted daemon is found where it was. No Unix socket unless ``environment`` or ``settings`` say so.
     """
 
     def __init__(
@@ -55,17 +61,18 @@ class Daemon:
             **self._settings,
             **{key.replace("_", "-"): value for key, value in changes.items()},
         }
-        self.config.write_text(to_yaml(settings), encoding="utf-8")
+        with private_text(self.config) as file:
+            file.write(to_yaml(settings))
 
     def start(self, *, wait: bool = True) -> Daemon:
         """Start it; with ``wait`` return when its port answers (a worker's: when Spark runs too)."""
         if not self.config.exists():
             self.write_config()
-        with self.log.open("ab") as log:
+        with private_text(self.log, append=True) as log:
             self._process = subprocess.Popen(
                 [command(f"dm-{self.kind}"), "--config", str(self.config)],
                 cwd=ROOT,
-                env={**os.environ, **self._environment},
+                env={**os.environ, **own_state(self.config.parent), **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

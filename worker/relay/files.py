@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from proto import errors
+from proto.durable import private_descriptor
 from proto.errors import ShardmergeError
 
 MAGIC = b"\xfebin"
@@ -67,7 +68,7 @@ def has_space(directory: Path) -> bool:
     """Whether a MiB can be written; asked by writing it, for quotas and reserved blocks count too."""
     probe = directory / "space.probe"
     try:
-        with probe.open("wb") as file:
+        with os.fdopen(private_descriptor(probe, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(bytes(_PROBE_BYTES))
             file.flush()
             os.fsync(file.fileno())

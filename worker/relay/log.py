@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proto import errors
+from proto.durable import private_folder, tighten
 from proto.log import get_logger
 from worker.position import RelayOffset, SourcePosition
 from worker.relay import generation as generations
@@ -83,7 +84,8 @@ class RelayLog:
             raise disk_error(error, source, directory / "relay.json") from error
 
     def _open(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
+        private_folder(self.directory)
+        tighten(self.directory)
         self._generation = generations.load(self.directory, self.source)
         if self._generation is None:
             return

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from proto.durable import sync_directory
+from proto.durable import private_descriptor, sync_directory
 from worker.relay.files import MAGIC, index_path, relay_path, statements_path, write_at
 
 
@@ -45,8 +45,7 @@ class Opened:
         data = MAGIC + description
         try:
             for path in (relay_path, index_path, statements_path):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-                fds.append(os.open(path(directory, number), flags, 0o640))
+                fds.append(private_descriptor(path(directory, number), os.O_WRONLY | os.O_TRUNC))
             write_at(fds[1], begin, 0)
             os.fsync(fds[1])
             write_at(fds[0], data, 0)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from proto.durable import private_descriptor
 from proto.errors import ShardmergeError
 from worker.binlog.events import (
     HEADER_SIZE,
@@ -179,7 +180,7 @@ def write_index(directory: Path, number: int, index: Index, end: Entry | None) -
         (index_path(directory, number), b"".join(map(pack_entry, entries))),
         (statements_path(directory, number), b"".join(map(pack_statement, index.statements))),
     ):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+        fd = private_descriptor(path, os.O_WRONLY | os.O_TRUNC)
         try:
             write_at(fd, data, 0)
             os.fsync(fd)

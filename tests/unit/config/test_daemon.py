@@ -26,11 +26,24 @@ def test_defaults_and_identity() -> None:
     assert parse_master("lock-alert-seconds: 60\n", "m", {}).lock_alert_seconds == 60
     assert parse_master("lock-alert-seconds: 60\n", "m", {"lock-alert-seconds": "5"}).lock_alert_seconds == 5
     assert master.name.endswith("-8261")
-    worker = parse_worker("worker-addr: :8300\n", "w", {})
+    worker = parse_worker("worker-addr: :8300\ninsecure: true\n", "w", {})
     assert worker.advertise_addr.endswith(":8300")
     assert not worker.advertise_addr.startswith(":")
     assert (worker.keepalive_ttl, worker.drain_seconds) == (10, 10)
     assert worker.spark_settings() == {"spark.master": "local[16]"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"worker-addr: '{host}:1'" for host in ("localhost", "127.0.0.1", "127.1.2.3", "[::1]", "Localhost.")),
+        "{worker-addr: ':1', insecure: true}",
+        "{worker-addr: ':1', advertise-addr: 'h:1', ssl-ca: a, ssl-cert: b, ssl-key: c}",
+    ],
+)
+def test_addresses_that_are_taken(text: str) -> None:
+    worker = parse_worker(text, "w", {})
+    assert worker.is_open == worker.insecure
 
 
 def test_flags_win_over_the_file() -> None:
@@ -61,6 +74,25 @@ def test_refused(text: str, says: str) -> None:
         parse_worker(text, "w")
     assert caught.value.spec is errors.config.INVALID
     assert says in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("worker-addr: :8262", "w:1:14: worker-addr: other machines reach :8262, and without TLS"),
+        ("worker-addr: '[::]:8262'", "other machines reach [::]:8262"),
+        ("worker-addr: 0.0.0.0:8262", "other machines reach 0.0.0.0:8262"),
+        ("worker-addr: 10.0.0.2:8262", "other machines reach 10.0.0.2:8262"),
+        ("worker-addr: worker.example:8262", "other machines reach worker.example:8262"),
+        ("advertise-addr: 10.0.0.2:8262", "w:1:17: advertise-addr: other machines reach 10.0.0.2:8262"),
+    ],
+)
+def test_addresses_that_are_refused(text: str, says: str) -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        parse_worker(text, "w")
+    assert caught.value.spec is errors.config.OPEN_ADDRESS
+    assert says in caught.value.message
+    assert "dmctl tls init" in caught.value.workaround and "insecure: true" in caught.value.workaround
 
 
 def test_a_wrong_alert_is_refused() -> None:

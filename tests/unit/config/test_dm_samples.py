@@ -14,6 +14,7 @@ from proto.config.daemon_tls import tls_of
 from proto.config.source import SourceModel, check_source, parse_source_file
 from proto.config.task import TaskFile, check_file, notes_of_task
 from proto.config.yamlfile import read
+from proto.errors import ShardmergeError
 from proto.tls.model import Tls, TlsFiles
 from worker.rules import Rules
 
@@ -170,7 +171,9 @@ def test_the_source() -> None:
 def test_files_of_the_daemons(kind: type[MasterFile] | type[WorkerFile]) -> None:
     name = "dm-master.toml" if kind is MasterFile else "dm-worker.toml"
     text = (FOLDER / name).read_text()
-    given = read_daemon(kind, text, name)
+    with pytest.raises(ShardmergeError, match="address-open-to-others"):
+        read_daemon(kind, text, name)
+    given = read_daemon(kind, f"insecure = true\n{text}", name)
     assert given.model.name == ("dm-master" if kind is MasterFile else "worker1")
     assert given.model.listening == (":8261" if kind is MasterFile else ":8262")
     assert given.model.advertise_addr == f"127.0.0.1{given.model.listening}"

@@ -49,12 +49,14 @@ SUPPORTED = {
     "purge": """
         interval: 1 | expires: 2 | remain-space: 3""",
     "master": """
-        name: m | advertise-addr: 'h:1' | etcd: ['h:1'] | master-addr: ':1' | rpc-timeout: 30s | rpc-timeout: 5 |
+        name: m | {advertise-addr: 'h:1', insecure: true} | etcd: ['h:1'] | {master-addr: ':1', insecure: true} |
+        master-socket: /s | rpc-timeout: 30s | rpc-timeout: 5 |
         log-level: FATAL | log-level: warn | log-file: f | log-format: json | secret-key-path: /k |
         worker-ttl: 5 | lock-alert-seconds: 1m | {ssl-ca: c, ssl-cert: c, ssl-key: k, cert-allowed-cn: [a]} |
         {etcd: ['https://h:1'], etcd-ssl-ca: c} | etcd: ['http://h:1']""",
     "worker": """
-        name: w | advertise-addr: 'h:1' | etcd: ['h:1'] | worker-addr: ':1' | log-level: debug | log-file: f |
+        name: w | {advertise-addr: 'h:1', insecure: true} | etcd: ['h:1'] | {worker-addr: ':1', insecure: true} |
+        insecure: false | log-level: debug | log-file: f |
         log-format: text | secret-key-path: /k | keepalive-ttl: 60 | relay-dir: r | drain-seconds: 3 |
         spark: {master: 'local[2]'} | {ssl-ca: c, ssl-cert: c, ssl-key: k, cert-allowed-cn: [a]} |
         {etcd: ['https://h:1'], etcd-ssl-ca: c} | etcd: ['http://h:1']""",

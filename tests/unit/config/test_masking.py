@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from proto.config.daemon import parse_master, parse_worker, shown
+from proto.config.key_file import default_key_path
 from proto.config.masking import holds_secrets, masked
 from proto.config.task import parse_task
 from tests.unit.config import samples
@@ -69,9 +72,12 @@ def test_settings_are_a_file_of_the_same_settings() -> None:
     text = shown(worker)
     again = parse_worker(text, "again")
     assert again.spark_settings() == worker.spark_settings()
-    assert again.model_copy(update={"spark": worker.spark}) == worker
+    key = {"secret_key_path": default_key_path(os.environ)}
+    assert again.model_copy(update={"spark": worker.spark}) == worker.model_copy(update=key)
     master = parse_master("", "m.yaml", {"name": "m", "log-level": "warn"})
-    assert parse_master(shown(master), "again") == master
+    assert parse_master(shown(master), "again") == master.model_copy(update=key)
+    named = parse_master("secret-key-path: /k\n", "m.yaml", {"name": "m"})
+    assert parse_master(shown(named), "again") == named
 
 
 def test_secrets_of_spark_are_not_shown() -> None:

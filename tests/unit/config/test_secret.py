@@ -17,6 +17,7 @@ from proto import config_pb2 as pb
 from proto import errors, secret
 from proto.config.check import check_text
 from proto.config.source import parse_source_file
+from proto.config.stored_text import plain_text
 from proto.config.task import parse_task
 from proto.errors import ErrorSpec, ShardmergeError
 from proto.pem import pem_of
@@ -138,7 +139,11 @@ def test_a_password_that_stands_elsewhere_too(key: secret.SecretKey) -> None:
     text = TASK.replace('"p: w"', "root")
     assert "user: root\n" in parse_task(text, "task.yaml", {}).text
     shared = text.replace("user: root", "user: &name root").replace("password: root", "password: *name")
-    assert "password: cannot be encrypted where it stands" in refused(errors.config.INVALID, shared)
+    # No other text can stand there: the whole file is encrypted.
+    file = parse_task(shared, "task.yaml", {})
+    assert file.text == key.encrypt(shared)
+    assert plain_text(file.text, "merge") == shared
+    assert file.to_subtasks()[0].target.password == key.encrypt("root")
 
 
 def test_without_a_key_the_file_is_stored_as_it_is() -> None:
@@ -230,8 +235,11 @@ def test_the_key_of_a_certificate_is_kept_like_a_password(key: secret.SecretKey,
 def test_a_key_as_a_list_of_bytes_is_not_stored_in_plain_text(key: secret.SecretKey) -> None:
     secret.use(key.path)
     text = SOURCE.replace("  password: 007\n", f"{CERTIFICATE}    ssl-key-bytes: {[*PEM.encode()]}\n")
-    with pytest.raises(ShardmergeError, match="ssl-key-bytes: cannot be encrypted where it stands: write"):
-        parse_source_file(text, "s.yaml", {})
+    file = parse_source_file(text, "s.yaml", {})
+    assert file.text == key.encrypt(text)
+    assert plain_text(file.text, "mysql-01") == text
+    assert Endpoint.from_proto(getattr(file.config, "from")).tls.key_content == PEM
+    assert str([*PEM.encode()])[1:20] not in str(file.config) and "MII" not in str(file.config)
 
 
 def made_by_dm(key: bytes, plain: str, vector: bytes = bytes(range(16))) -> str:

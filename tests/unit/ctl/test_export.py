@@ -142,18 +142,20 @@ def test_sources_that_begin_otherwise_are_started_apart(tmp_path: Path) -> None:
 
 def test_what_is_there_is_passed_over_or_refused(tmp_path: Path) -> None:
     directory = _directory(tmp_path)
-    half = pb.StoredConfig(name="merge", cfg=TASK.cfg, subtasks=SUBTASKS[:1])
-    wanted = plan(directory, [SOURCES[0], pb.StoredConfig(name="further")], [half])
+    half = pb.StoredConfig(name="merge", same=True, subtasks=SUBTASKS[:1])
+    there = [pb.StoredConfig(name=source.name, same=True) for source in SOURCES]
+    whole = pb.StoredConfig(name="merge", same=True, subtasks=TASK.subtasks)
+    wanted = plan(directory, [there[0], pb.StoredConfig(name="further")], [half])
     assert [one.source for one in wanted.sources] == NAMES[1:]
     assert [one.sources for one in wanted.starts] == [(NAMES[1],)]
     assert len(wanted.there) == 2
-    assert plan(directory, SOURCES, [TASK]).starts == ()
-    other = pb.StoredConfig(name=NAMES[0], cfg=SOURCES[0].cfg + "# changed\n")
+    assert plan(directory, there, [whole]).starts == ()
+    other = pb.StoredConfig(name=NAMES[0])
     error = refused(errors.ctl.IMPORT_DIFFERS, plan, directory, [other], [])
     assert "source mysql-01" in error.message
-    refused(errors.ctl.IMPORT_DIFFERS, plan, directory, [], [pb.StoredConfig(name="merge", cfg="name: merge\n")])
-    moved = pb.StoredConfig(name="merge", cfg=TASK.cfg, subtasks=[pb.StoredSubTask(source=NAMES[0], stop_at="a.1:4")])
-    refused(errors.ctl.IMPORT_DIFFERS, plan, directory, SOURCES, [moved])
+    refused(errors.ctl.IMPORT_DIFFERS, plan, directory, [], [pb.StoredConfig(name="merge")])
+    moved = pb.StoredConfig(name="merge", same=True, subtasks=[pb.StoredSubTask(source=NAMES[0], stop_at="a.1:4")])
+    refused(errors.ctl.IMPORT_DIFFERS, plan, directory, there, [moved])
 
 
 def test_a_task_needs_its_sources(tmp_path: Path) -> None:

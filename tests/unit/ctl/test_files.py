@@ -8,6 +8,7 @@ import pytest
 
 from ctl.files import config_file, is_file_argument, task_name
 from proto import errors
+from proto.config.check import Kind, check_text
 from proto.errors import ErrorSpec, ShardmergeError
 
 
@@ -81,3 +82,22 @@ def test_the_sample_is_a_source_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DM_PASSWORD", "secret")
     source = parse_source(sample_of(SourceModel), "sample.yaml")
     assert source.source_id == "mysql-01"
+
+
+_WRITTEN = (
+    *("*Geheim", "&Geheim", "!Geheim x", "!!int Geheim", "!!binary Geheim", "{Geheim: Geheim}", "[Geheim]", '"Geheim'),
+    *("{Geheim", "%Geheim", "|Geheim", "Geheim: Geheim", '"Geheim\\q"', "!<Geheim> x", "Geheim\n  password: Geheim"),
+)
+
+
+@pytest.mark.parametrize("written", _WRITTEN)
+def test_what_is_wrong_with_a_file_is_told_without_its_password(written: str, tmp_path: Path) -> None:
+    text = f"name: t\ntask-mode: all\ntarget-database:\n  user: u\n  password: {written}\n"
+    file = tmp_path / "t.yaml"
+    file.write_text(text)
+    said = [str(one) for kind in (Kind.TASK, Kind.SOURCE) for one in check_text(text, "f", kind).findings]
+    try:
+        task_name(str(file))
+    except ShardmergeError as error:
+        said.append(str(error))
+    assert said and "Geheim" not in "".join(said)

@@ -594,3 +594,16 @@ def test_a_write_that_fails_anywhere_loses_and_repeats_nothing(
         assert bytes_of(rig.served()) == whole
         rig.appender.close()
     assert failed > 20
+
+
+def test_it_is_this_users_alone(tmp_path: Path) -> None:
+    """Also what an earlier version made for others."""
+    directory = tmp_path / "relay-dir" / "src-1"
+    directory.mkdir(parents=True, mode=0o755)
+    (directory / "left.over").touch(mode=0o644)
+    source = MadeSource()
+    source.transaction(10, 20)
+    Rig(directory, source).fetch()
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
+    assert len([*directory.iterdir()]) > 3

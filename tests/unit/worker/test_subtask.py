@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from proto import common_pb2 as pb
-from proto import config_pb2, errors, worker_pb2
+from proto import config_pb2, errors, secret, worker_pb2
 from proto.state_pb2 import BinlogOp
 from tests.support.wait import until
 from worker import subtask as module
@@ -62,6 +63,22 @@ def decision(
     revision: int, expected: pb.Stage = pb.STAGE_RUNNING, schema: str = "dm_meta", token: str = "", update: str = ""
 ) -> Decision:
     return Decision(config_pb2.SubTaskConfig(task="t", meta_schema=schema), expected, token, update, revision)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Iterator[secret.SecretKey]:
+    path = str(tmp_path / "key")
+    secret.new_key(path)
+    secret.use(path)
+    yield secret.load_key(path)
+    secret.use("")
+
+
+def by_password(decided: Decision, password: str) -> Decision:
+    config = config_pb2.SubTaskConfig()
+    config.CopyFrom(decided.config)
+    config.target.password = password
+    return replace(decided, config=config)
 
 
 def stage(subtask: SubTask) -> pb.Stage:
@@ -232,3 +249,34 @@ def test_a_failure_is_rest_unless_it_is_tried_again(start: Callable[[Script], Su
 def test_nothing_leaves_stopped() -> None:
     assert not any(may_become(pb.STAGE_STOPPED, then) for then in (pb.STAGE_RUNNING, pb.STAGE_PAUSED, pb.STAGE_NEW))
     assert not may_become(pb.STAGE_NEW, pb.STAGE_FINISHED)
+
+
+def test_secrets_in_another_form_begin_nothing_anew(start: Callable[[Script], SubTask], key: secret.SecretKey) -> None:
+    subtask = start(until_stopped)
+    subtask.decide(by_password(decision(2), "p"))
+    until(lambda: len(ScriptedRun.runs) == 2 and subtask.settled, "another password is another run")
+    subtask.decide(by_password(decision(3), key.encrypt("p")))
+    assert subtask.settled and len(ScriptedRun.runs) == 2
+    assert stage(subtask) == pb.STAGE_RUNNING and subtask.config.target.password == key.encrypt("p")
+    subtask.decide(by_password(decision(4), key.encrypt("q")))
+    until(lambda: len(ScriptedRun.runs) == 3, "another one, encrypted, is another run")
+    subtask.end()
+    assert subtask.join(300)
+
+
+def test_secrets_in_another_form_ask_for_no_further_try(
+    start: Callable[[Script], SubTask], key: secret.SecretKey
+) -> None:
+    failed = Failed(errors.ddl.STATEMENT_UNKNOWN(source="s", task="t", position="p", statement="y"))
+    subtask = start(lambda _schema, _stop: failed)
+    subtask.decide(by_password(decision(2), "p"))
+    until(lambda: len(ScriptedRun.runs) == 2 and stage(subtask) == pb.STAGE_PAUSED, "it has failed")
+    subtask.decide(by_password(decision(3), key.encrypt("p")))
+    assert subtask.settled
+    with subtask.at_rest():
+        pass
+    assert len(ScriptedRun.runs) == 2
+    subtask.decide(by_password(decision(4), key.encrypt("p")))
+    until(lambda: len(ScriptedRun.runs) == 3, "resume-task writes the same again: that is another try")
+    subtask.end()
+    assert subtask.join(300)

@@ -1,0 +1,113 @@
+"""What is stored in plain text, or by an older key, is encrypted by this cluster's key: once for each leadership.
+
+An earlier version stored passwords as they were. One transaction for each record, under the condition that nobody has
+changed it; a worker compares what the secrets mean, so that nothing begins anew.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from google.protobuf.message import Message
+
+from master.state import State
+from master.store import Leadership, Store
+from proto import errors, keys, secret
+from proto import state_pb2 as pb
+from proto.config.sealed import sealed
+from proto.config.stored_text import OF_SOURCE, OF_TASK, sealed_text
+from proto.errors import ShardmergeError
+from proto.etcd import Condition
+from proto.log import get_logger
+
+_WITHOUT_KEY = re.compile(r"^secret-key-path: ''$", re.MULTILINE)
+"""In the settings of a daemon of an earlier version, which has no default for it."""
+_TOLD_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A record as it is to be: in the place of the one of ``revision``."""
+
+    key: str
+    revision: int
+    value: Message
+
+
+def to_seal(state: State) -> Iterator[Sealed]:
+    """The records that hold a secret in another form than this process's key gives it. Changes nothing."""
+    for name, source in state.sources.items():
+        yield from _changed(keys.source(name), source.revision, source.value, _sealed_source(source.value))
+    for name, task in state.tasks.items():
+        other = pb.TaskRecord()
+        other.CopyFrom(task.value)
+        other.yaml = sealed_text(task.value.yaml, OF_TASK)
+        yield from _changed(keys.task(name), task.revision, task.value, other)
+    for pair, subtask in state.subtasks.items():
+        told = pb.SubTaskRecord()
+        told.CopyFrom(subtask.value)
+        told.config.CopyFrom(sealed(subtask.value.config))
+        yield from _changed(keys.subtask(*pair), subtask.revision, subtask.value, told)
+
+
+def without_key(state: State) -> tuple[str, ...]:
+    """Live workers of an earlier version that were given no key: they could not read what is encrypted. Pure."""
+    return tuple(sorted(name for name, entry in state.workers.items() if _WITHOUT_KEY.search(entry.value.settings)))
+
+
+class Sealing:
+    """Called while this master leads; see :class:`master.leader_loop.LeaderLoop`."""
+
+    def __init__(self, store: Store, leadership: Leadership) -> None:
+        self._store = store
+        self._leadership = leadership
+        self._done: tuple[Condition, tuple[str, ...]] | None = None
+        self._told = -_TOLD_SECONDS
+
+    def reconcile(self) -> None:
+        """Once for each leadership and key; what could not be done is tried again."""
+        ids = secret.key_ids()
+        now = (self._leadership.condition(), ids)
+        if not ids or now == self._done:
+            return
+        with self._store.deciding() as state:
+            waiting = without_key(state)
+            if waiting:
+                self._tell(waiting)
+                return
+            whole = True
+            for one in to_seal(state):
+                try:
+                    self._store.seal(one.key, one.value, one.revision)
+                except ShardmergeError as error:
+                    if error.spec is not errors.master.CONFLICT:
+                        raise
+                    whole = False
+                else:
+                    get_logger().info("passwords encrypted", record=one.key)
+            if whole:
+                self._store.note_key(ids)
+                self._done = now
+
+    def _tell(self, workers: tuple[str, ...]) -> None:
+        if time.monotonic() - self._told >= _TOLD_SECONDS:
+            self._told = time.monotonic()
+            get_logger().warning(
+                "passwords in etcd stay as they are until these workers have a key", workers=", ".join(workers)
+            )
+
+
+def _sealed_source(record: pb.SourceRecord) -> pb.SourceRecord:
+    made = pb.SourceRecord()
+    made.CopyFrom(record)
+    made.config.CopyFrom(sealed(record.config))
+    made.yaml = sealed_text(record.yaml, OF_SOURCE)
+    return made
+
+
+def _changed(key: str, revision: int, before: Message, after: Message) -> Iterator[Sealed]:
+    if before != after:
+        yield Sealed(key, revision, after)

@@ -1,0 +1,32 @@
+"""Which key file a daemon encrypts by: the one it was given, else one that all daemons of a user on a machine share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from proto.state_home import state_folder
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """``is_default``: nobody named it. A master makes a key there where none is; a key file that was named is never
+    made, for a wrong path would be a new key."""
+
+    path: str
+    is_default: bool
+
+
+def key_file(given: str, environment: Mapping[str, str]) -> KeyFile:
+    """The key file of a process whose `secret-key-path` is ``given``, "" for none. Raises RuntimeError where the user
+    has no home folder and no file was named."""
+    if given:
+        return KeyFile(given, is_default=False)
+    return KeyFile(default_key_path(environment), is_default=True)
+
+
+def default_key_path(environment: Mapping[str, str]) -> str:
+    """``$XDG_STATE_HOME/shardmerge/secret.key``, by default ``~/.local/state/shardmerge/secret.key``."""
+    home = Path(environment["HOME"]) if environment.get("HOME") else Path.home()
+    return str(state_folder(environment, home) / "secret.key")

@@ -1,0 +1,12 @@
+"""Where a user's programs keep what outlives them: the XDG Base Directory Specification's state folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def state_folder(environment: Mapping[str, str], home: Path) -> Path:
+    """The folder ``shardmerge`` of ``$XDG_STATE_HOME``, or of ``~/.local/state`` where that is no whole path. Pure."""
+    state = Path(environment.get("XDG_STATE_HOME", ""))
+    return (state if state.is_absolute() else home / ".local" / "state") / "shardmerge"
