@@ -45,6 +45,7 @@ def command(path: Path | None, **flags: str | None) -> None:
                 rpc_timeout=file.rpc_timeout,
                 lock_alert=file.lock_alert_seconds,
                 shown=shown(file),
+                reflection=file.grpc_reflection,
             )
         )
     except ShardmergeError as error:

@@ -15,7 +15,7 @@ class Settings:
     that long. ``rpc_timeout``: how long a command waits for workers. ``drain``: how long a stop may take to
     finish answers under way. ``lock_alert``: age at which the lock of a sharding DDL is told in the log, and the time
     until it is told again. ``shown``: what the process was told, as YAML without secrets. ``etcd_tls``: the files for
-    etcd, None for plain text.
+    etcd, None for plain text. ``reflection``: whether the gRPC services are described to whoever asks.
     """
 
     name: str
@@ -28,3 +28,4 @@ class Settings:
     lock_alert: float = 300.0
     shown: str = ""
     etcd_tls: TlsFiles | None = None
+    reflection: bool = False

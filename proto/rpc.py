@@ -41,7 +41,8 @@ _IDLE_MS = 10 * 60_000
 _HANDSHAKE_MS = 20_000
 _COUNTED_BYTES = 64 << 10
 """A larger request is counted before it is parsed, and only one of them is parsed at a time."""
-_MOST_FIELDS = 2_000_000
+_BYTES_PER_FIELD = 32
+"""A request may have one field for so many of the bytes that it may have."""
 
 _COMMON_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -141,23 +142,21 @@ def _literal(text: str) -> str:
 
 
 def make_server(
-    calls: int,
     services: Sequence[str],
     program: str = "",
-    *,
     limits: ServerLimits | None = None,
+    *,
     reflect: bool = False,
 ) -> grpc.Server:
     """A server with health; the caller adds its servicers, listens and starts it.
 
-    ``calls``: of each method at once, unless ``limits`` say more. ``services``: full names such as
-    "shardmerge.v1.Master" that health reports as serving. ``program``: named in errors. ``reflect``: whether the server
-    describes its services to whoever asks.
+    ``services``: full names such as "shardmerge.v1.Master" that health reports as serving. ``program``: named in
+    errors. ``limits``: without them, wide ones. ``reflect``: whether the server describes its services to whoever asks.
     A handler that raises a ShardmergeError answers with it; any other exception is logged with its traceback
     and answered by ``errors.master.INTERNAL``, which tells no details. What breaks a limit, cannot be read or has a
     field that breaks its rule (:mod:`proto.rpc_fields`) reaches no handler.
     """
-    held = limits or of_each_method(calls)
+    held = limits or of_each_method(64)
     server = grpc.server(
         # The methods have pools of their own; this one only refuses.
         futures.ThreadPoolExecutor(2, thread_name_prefix="grpc-refuse"),
@@ -367,19 +366,19 @@ class _Guard(grpc.ServerInterceptor):
             if len(raw) > limit:
                 what = f"it has {len(raw)} bytes, and may have {limit}"
                 raise errors.master.MESSAGE_TOO_LARGE(method=method, what=what)
-            return self._parsed(raw, parse, method)
+            return self._parsed(raw, parse, method, limit // _BYTES_PER_FIELD)
 
         return read
 
-    def _parsed(self, raw: bytes, parse: Callable[[bytes], Any], method: str) -> Any:
+    def _parsed(self, raw: bytes, parse: Callable[[bytes], Any], method: str, most_fields: int) -> Any:
         if len(raw) <= _COUNTED_BYTES:
             return _checked(raw, parse, method)
         # The deserializer of generated code is a method of the message's class.
         descriptor = getattr(getattr(parse, "__self__", None), "DESCRIPTOR", None)
         with self._parsing:
             try:
-                if isinstance(descriptor, Descriptor) and has_more_fields(raw, descriptor, _MOST_FIELDS):
-                    what = f"it has more than {_MOST_FIELDS} fields"
+                if isinstance(descriptor, Descriptor) and has_more_fields(raw, descriptor, most_fields):
+                    what = f"it has more than {most_fields} fields"
                     raise errors.master.MESSAGE_TOO_LARGE(method=method, what=what)
             except Undecodable:
                 raise _unreadable(raw, method) from None

@@ -20,6 +20,7 @@ from proto.rpc_limits import MethodLimit
 
 _LONGEST_READING_SECONDS = 60.0
 _LONGEST_WAIT_SECONDS = 20.0
+_CANCEL_SECONDS = 0.1  # a call that is cancelled gives its place back within them
 
 
 class Full(Exception):
@@ -108,6 +109,7 @@ class Readings:
                 oldest = next((each.since for each in self._read if not each.given_up), now)
             if stale is not None:
                 stale.cancel()
+                message.turn.wait(_CANCEL_SECONDS)
             else:
                 message.turn.wait(min(max(oldest + self._patience - now, 0.01), deadline - now))
 
