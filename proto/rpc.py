@@ -359,14 +359,15 @@ class _Guard(grpc.ServerInterceptor):
                 raise self._too_many(full, method) from None
             try:
                 raw = next(requests)
+                self._readings.came(message)
+                if len(raw) > limit:
+                    what = f"it has {len(raw)} bytes, and may have {limit}"
+                    raise errors.master.MESSAGE_TOO_LARGE(method=method, what=what)
+                return self._parsed(raw, parse, method, limit // _BYTES_PER_FIELD)
             except grpc.RpcError as error:
                 raise _CallerGone(error) from error
             finally:
                 self._readings.leave(message)
-            if len(raw) > limit:
-                what = f"it has {len(raw)} bytes, and may have {limit}"
-                raise errors.master.MESSAGE_TOO_LARGE(method=method, what=what)
-            return self._parsed(raw, parse, method, limit // _BYTES_PER_FIELD)
 
         return read
 

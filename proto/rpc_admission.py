@@ -20,6 +20,7 @@ from proto.rpc_limits import MethodLimit
 
 _LONGEST_READING_SECONDS = 60.0
 _LONGEST_WAIT_SECONDS = 20.0
+_OVERDUE_SECONDS = 0.1  # a message mostly comes with its call
 _CANCEL_SECONDS = 0.1  # a call that is cancelled gives its place back within them
 
 
@@ -29,7 +30,10 @@ class Full(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Message:
-    """One that is to come. ``cancel`` ends its call. ``turn``: set when it may be read, or was given up."""
+    """One that is to come. ``cancel`` ends its call. ``turn``: set when it may be read, or was given up.
+
+    ``given_up``: its call is never cancelled from now on: it was, or the message has come.
+    """
 
     method: str
     since: float
@@ -71,8 +75,12 @@ class Readings:
             self._wait(message)
         return message
 
+    def came(self, message: _Message) -> None:
+        """It is there: nobody is given its place before it was parsed."""
+        message.given_up = True
+
     def leave(self, message: _Message) -> None:
-        """It was read, or will not come; the newest that waits is next."""
+        """It was parsed, or will not come; the newest that waits is next."""
         with self._lock:
             del self._read[message]
             if self._waiting:
@@ -82,11 +90,11 @@ class Readings:
                 following.turn.set()
 
     def evict(self, method: str) -> bool:
-        """Whether an unfinished request of ``method`` was given up, so that its thread comes free."""
+        """Whether an unfinished request of ``method``, which is full, was given up, so that its thread comes free."""
         now = self._clock()
         with self._lock:
             for message in itertools.chain(self._waiting, self._read):
-                if message.method == method and not message.given_up and now - message.since >= self._patience:
+                if message.method == method and not message.given_up and now - message.since >= _OVERDUE_SECONDS:
                     message.given_up = True
                     break
             else:

@@ -37,8 +37,8 @@ class RunningSnapshot:
     """A snapshot unit at work, as its readers reach it.
 
     ``in_scope``: the statements that a chunk's fix-up cannot play and must not pass over; it raises what they stop the
-    copy with. ``stop`` ends the
-    readers' streams and waits: a child of the unit's own.
+    copy with. ``stop`` ends the readers' streams and waits: a child of the unit's own. ``readers``: how many there are,
+    numbered from 0; who calls himself another is none of them.
     """
 
     task: str
@@ -47,6 +47,7 @@ class RunningSnapshot:
     dispenser: ChunkDispenser
     in_scope: Callable[[Statement], bool]
     stop: StopSignal
+    readers: int
 
 
 class Registry(Protocol):

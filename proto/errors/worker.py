@@ -128,6 +128,16 @@ TLS_NOT_OFFERED = _define(
     "out of the source's or the task's file: then it is spoken to in plain text. Nothing was sent to that server, no "
     "password either. Then resume-task.",
 )
+PLACE_REFUSED = _define(
+    70037,
+    "committed-place-refused",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="lane {lane} of task {task}, source {source} cannot have committed relay offset {place}: the relay log "
+    "does not reach so far",
+    workaround="Nothing was changed. A lane of an earlier relay log ends by itself; else look for a program that calls "
+    "the worker in a lane's name.",
+)
 RELAY_UNREADABLE = _define(
     70014,
     "relay-log-unreadable",

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from proto import compare_pb2 as pb
-from proto import errors, rpc
+from proto import errors, relay_pb2, rpc
 from proto.errors import ShardmergeError
 from proto.log import get_logger
 from worker.compare.desk import Desk, NoChunks, Works, passed_over
@@ -71,6 +71,8 @@ class Comparison:
         self._stop, self._lowest, self._goes_on = stop, lowest, goes_on
         self.identity = f"{context.config.task}/compare"
         self.run_number = next(_runs)
+        self.tasks = request.threads or _DEFAULT_THREADS
+        """So many Spark tasks take its work, numbered from 0."""
         self.desk: Desk | None = None
         self._compared: tuple[ComparedTable, ...] = ()
         self._over = threading.Event()
@@ -93,6 +95,11 @@ class Comparison:
             end = pb.CompareEnd(tables=[*told, *passed], error=rpc.error_to_proto(error))
         yield pb.CompareFrame(end=end)
 
+    def is_task(self, who: relay_pb2.TaskIdentity) -> bool:
+        """Whether ``who`` is one of the tasks of this run."""
+        source = self._context.source.source_id
+        return (who.source, who.epoch) == (source, self.run_number) and who.index < self.tasks
+
     def lanes(self) -> pb.LanesPlace:
         relay = self._context.relay
         place = pb.LanesPlace(relay_id=relay.relay_id)
@@ -114,6 +121,7 @@ class Comparison:
                 NoChunks(),
                 RoutedScope(TableScope(context.rules)),
                 stop.child(),
+                self.tasks,
             )
         )
         threads = [
@@ -169,7 +177,7 @@ class Comparison:
         )
         outcomes = context.spark.run(
             f"compare {config.task} {context.source.source_id}",
-            self._request.threads or _DEFAULT_THREADS,
+            self.tasks,
             CompareTask(spec),
             self._stop,
         )

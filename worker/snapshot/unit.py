@@ -103,6 +103,7 @@ class SnapshotUnit:
             always_watermarks=config.snapshot.position == "watermark",
         )
         gauge = self._gauge(dispenser, stop)
+        readers = config.snapshot.threads or defaults.READERS
         context.registry.register_dispenser(
             RunningSnapshot(
                 config.task,
@@ -111,6 +112,7 @@ class SnapshotUnit:
                 dispenser,
                 UnderChunk(self._scope, config.task, self._source_id),
                 stop.child(),
+                readers,
             )
         )
         try:
@@ -119,7 +121,7 @@ class SnapshotUnit:
                 gauge.start()
             outcomes = context.spark.run(
                 f"snapshot {config.task} {self._source_id}",
-                config.snapshot.threads or defaults.READERS,
+                readers,
                 ReaderTask(spec),
                 stop,
             )
