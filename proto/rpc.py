@@ -41,7 +41,7 @@ _IDLE_MS = 10 * 60_000
 _HANDSHAKE_MS = 20_000
 _COUNTED_BYTES = 64 << 10
 """A larger request is counted before it is parsed, and only one of them is parsed at a time."""
-_BYTES_PER_FIELD = 32
+_BYTES_PER_FIELD = 128
 """A request may have one field for so many of the bytes that it may have."""
 
 _COMMON_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -393,7 +393,7 @@ class _Guard(grpc.ServerInterceptor):
         except _CallerGone as gone:
             raise gone.error from None
         except ShardmergeError as error:
-            if error.spec in _REFUSALS:
+            if error.spec in _REFUSALS and context.is_active():
                 self._tell(context, method, error)
             _abort(context, error)
         except Exception as error:
