@@ -199,7 +199,7 @@ class _Health(health.HealthServicer):
     ) -> Any:
         if request.service not in self._known:
             return iter([health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)])
-        return super().Watch(request, context, send_response_callback)
+        return cast("Any", super()).Watch(request, context, send_response_callback)
 
 
 def listen(server: grpc.Server, address: str) -> int:

@@ -37,7 +37,7 @@ class _Message:
 
     method: str
     since: float
-    cancel: Callable[[], None]
+    cancel: Callable[[], object]
     turn: threading.Event = field(default_factory=threading.Event)
     given_up: bool = False
 
@@ -56,7 +56,7 @@ class Readings:
         self._read: dict[_Message, None] = {}  # in the order of their begin
         self._waiting: dict[_Message, None] = {}  # in the order of their coming
 
-    def enter(self, method: str, cancel: Callable[[], None]) -> _Message:
+    def enter(self, method: str, cancel: Callable[[], object]) -> _Message:
         """A place, for a message of ``method`` whose call ``cancel`` ends; give it back with :meth:`leave`.
 
         Raises :class:`Full` when none came free.

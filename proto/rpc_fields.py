@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -351,8 +351,9 @@ def _check(message: Message) -> None:
     kind = type(message)
     fields = _compiled.get(kind)
     if fields is None:
-        descriptor = message.DESCRIPTOR
-        found = [(field, _compile(descriptor, field)) for field in descriptor.fields]
+        descriptor = cast("Descriptor", message.DESCRIPTOR)  # the stubs name a private twin as well
+        members = cast("list[FieldDescriptor]", descriptor.fields)
+        found = [(field, _compile(descriptor, field)) for field in members]
         fields = tuple((field.name, _is_message(field), check) for field, check in found if check is not None)
         _compiled[kind] = fields
     name = ""
@@ -389,12 +390,13 @@ def _of_list(check: _Check | None, most: int) -> _Check:
         _check_count(values, most)
         if check is None:
             return
-        at = 0
+        done = 0
         try:
-            for at, value in enumerate(values):
+            for value in values:
                 check(value)
+                done += 1
         except _Broken as broken:
-            broken.path = f"[{at}]{broken.path}"
+            broken.path = f"[{done}]{broken.path}"
             raise
 
     return run
@@ -442,7 +444,7 @@ def _rule(name: str, field: FieldDescriptor) -> Rule | None:
     if kind in _INTEGERS:
         most = NUMBERS.get(name, _MOST_NUMBER)
         return Rule(f"must be a whole number from 0 to {most}", lambda value: 0 <= value <= most)
-    if kind == FieldDescriptor.CPPTYPE_ENUM:
+    if field.enum_type is not None:
         known = frozenset(field.enum_type.values_by_number)
         return Rule(f"must be a value that {field.enum_type.name} has", lambda value: value in known)
     return None

@@ -138,6 +138,15 @@ PLACE_REFUSED = _define(
     workaround="Nothing was changed. A lane of an earlier relay log ends by itself; else look for a program that calls "
     "the worker in a lane's name.",
 )
+CONFIG_REFUSED = _define(
+    70038,
+    "request-config-refused",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="the configuration in field {field} of the request cannot be read: {reason}",
+    workaround="Give the task's or the source's file to a master of this version (update-task, operate-source update); "
+    "it asks the workers.",
+)
 RELAY_UNREADABLE = _define(
     70014,
     "relay-log-unreadable",

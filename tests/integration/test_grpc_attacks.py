@@ -1,4 +1,4 @@
-"""A master under calls that are many, large, unfinished or no messages: it refuses them, and answers others meanwhile."""
+"""A master under calls that are many, large, unfinished or no messages: it refuses them, and answers others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def master(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dae
     daemon.stop()
 
 
-def _own_channel(daemon: Daemon) -> grpc.Channel:
+def _own_channel(daemon: Daemon) -> Any:
     """A connection that no other channel of this process shares."""
     return grpc.insecure_channel(daemon.address, options=[("grpc.use_local_subchannel_pool", 1)])
 
@@ -80,7 +80,9 @@ def _refused(call: Any) -> ShardmergeError:
 
 
 @contextmanager
-def _open_calls(daemon: Daemon, method: str, calls: int, connections: int, request: bytes | None) -> Generator[list[Any]]:
+def _open_calls(
+    daemon: Daemon, method: str, calls: int, connections: int, request: bytes | None
+) -> Generator[list[Any]]:
     """``calls`` streams on ``connections`` connections, all open: each has sent ``request``, or nothing yet."""
     ended = threading.Event()
 

@@ -30,7 +30,8 @@ class UnfinishedCall:
         self._left = announced - 1
         self.sent = 0
         self.ended = False
-        self._stream_window = self._connection_window = 65_535
+        self._stream_window: int = 65_535
+        self._connection_window: int = 65_535
         self._read = b""
         headers = b"".join(
             _header(name, value)
@@ -80,7 +81,7 @@ class UnfinishedCall:
         kind, flags, stream = struct.unpack(">BBI", self._read[3:9])
         payload, self._read = self._read[9 : 9 + self._size()], self._read[9 + self._size() :]
         if kind == _WINDOW:
-            [grown] = struct.unpack(">I", payload)
+            grown = int.from_bytes(payload, "big")
             if stream:
                 self._stream_window += grown
             else:

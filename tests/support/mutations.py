@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 _TEXTS = (
-    "", "x", "nobody", "../../etc:4", "..", "a\nb", "\0", "é" * 100, "A" * 5_000, "mysql-bin.000001:4", "a.b", "`a`.`b`",
+    "", "x", "nobody", "../../etc:4", "..", "a\nb", "\0", "é" * 100, "A" * 5_000, "mysql-bin.000001:4", "a.b", "`a`",
     "mysql-bin.000001:99999999999999999999", "'; DROP TABLE x; --", "{0}{x}%s%n", "\u202e\u2028", "[", "- a: &x [*x]",
     "name: t\ntask-mode: all\n", "ALTER TABLE a.b ADD COLUMN c INT", "CREATE TABLE t (a INT", "~(", "0", "-1", "NaN",
     "2026-11-23 10:00:00", "3E11FA47-71CA-11E1-9E33-C80AA9429562:1-5", "nobody/compare", "nobody-`a`.`b`", "worker",
@@ -83,7 +83,8 @@ def _fill(pick: random.Random, message: Message, field: FieldDescriptor, depth: 
 
 
 def _value(pick: random.Random, field: FieldDescriptor) -> Any:
-    if field.containing_type.name == "Endpoint" and field.name in ("host", "port"):
+    owner = field.containing_type
+    if owner is not None and owner.name == "Endpoint" and field.name in ("host", "port"):
         return pick.choice(_HOSTS if field.name == "host" else _PORTS)
     match field.cpp_type:
         case FieldDescriptor.CPPTYPE_STRING:
@@ -91,7 +92,8 @@ def _value(pick: random.Random, field: FieldDescriptor) -> Any:
         case FieldDescriptor.CPPTYPE_BOOL:
             return pick.random() < 0.5
         case FieldDescriptor.CPPTYPE_ENUM:
-            return pick.choice((*field.enum_type.values_by_number, 99))
+            known = field.enum_type
+            return pick.choice((*(known.values_by_number if known is not None else ()), 99))
         case FieldDescriptor.CPPTYPE_DOUBLE | FieldDescriptor.CPPTYPE_FLOAT:
             return pick.choice(_FLOATS)
         case _:

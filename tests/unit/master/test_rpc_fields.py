@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -106,11 +107,15 @@ def test_what_breaks_its_rule_is_refused_by_the_fields_name(request_: Message, f
 @pytest.mark.parametrize(
     "request_",
     [
-        _HandleBinlog(op=_HandleBinlog.OP_INJECT, task="t", sources=["s-1"], binlog_pos="mysql-bin.000001:1234", sqls="a;\nb"),
+        _HandleBinlog(
+            op=_HandleBinlog.OP_INJECT, task="t", sources=["s-1"], binlog_pos="mysql-bin.000001:1234", sqls="a;\nb"
+        ),
         _HandleBinlog(binlog_pos="mysql-bin.000001|4"),
         _HandleBinlog(task="täsk one"),
         master_pb2.StartTaskRequest(file={"name": "/etc/t.yaml", "content": "name: t\n\ttext: |\r\n  ü"}),
-        master_pb2.StartTaskRequest(stop_at="3E11FA47-71CA-11E1-9E33-C80AA9429562:1-5,\n4E11FA47-71CA-11E1-9E33-C80AA9429562:1"),
+        master_pb2.StartTaskRequest(
+            stop_at="3E11FA47-71CA-11E1-9E33-C80AA9429562:1-5,\n4E11FA47-71CA-11E1-9E33-C80AA9429562:1"
+        ),
         relay_pb2.ChunkReport(chunk={"source_schema": "a\nb`'", "source_table": "雪" * 64, "lower": [b"\0\xff"]}),
         relay_pb2.LaneReport(who={"task": "t/compare"}, barrier=(1 << 63) | 4, position={"gtid_set": "0-1-100,1-2-3"}),
         relay_pb2.LaneReport(failed={"message": "two\nlines", "args": {"statement": "x\n" * 9}}),
@@ -129,14 +134,14 @@ def test_escaping_keeps_a_text_on_its_line() -> None:
 
 
 def test_fields_are_counted_before_a_message_is_parsed() -> None:
-    of = master_pb2.OperateSourceRequest.DESCRIPTOR
+    of = cast("Descriptor", master_pb2.OperateSourceRequest.DESCRIPTOR)
     nested = master_pb2.OperateSourceRequest(files=[{"name": "n", "content": "c"}] * 10, source_ids=["s"])
     raw = nested.SerializeToString()
     assert not has_more_fields(raw, of, 31)
     assert has_more_fields(raw, of, 30)
     assert has_more_fields(b"\x12\x00" * 1000, of, 999)
     numbers = relay_pb2.LaneReport(rows=1 << 50, commit_time=1.5).SerializeToString()
-    assert not has_more_fields(numbers, relay_pb2.LaneReport.DESCRIPTOR, 2)
+    assert not has_more_fields(numbers, cast("Descriptor", relay_pb2.LaneReport.DESCRIPTOR), 2)
     for wrong in (b"\xff" * 20, b"\x12\x05a", b"\x0b", b"\x09\x00", b"\x12"):
         with pytest.raises(Undecodable):
             has_more_fields(wrong, of, 1000)
