@@ -28,6 +28,10 @@ _ELECTION_SECONDS = 10.0  # so long a command waits for a leader; an election ta
 _HOPS = 5
 
 
+_PASSING = (errors.master.NO_LEADER, errors.master.NOT_LEADER, errors.master.CALL_TOO_MANY)
+"""Errors that pass by themselves; the command has done nothing."""
+
+
 class _NoConnectionError(Exception):
     """One address cannot be used; the text says why. ``coded``: the error of it, where it has one of its own."""
 
@@ -93,9 +97,7 @@ class MasterClient:
                     hops += 1
                     if self._moved_to(error.values.get("address", ""), deadline):
                         continue
-                waits = rpc.same_error(error, errors.master.NO_LEADER) or rpc.same_error(
-                    error, errors.master.NOT_LEADER
-                )
+                waits = any(rpc.same_error(error, spec) for spec in _PASSING)
                 if not waits or time.monotonic() > min(began + _ELECTION_SECONDS, deadline):
                     raise
                 time.sleep(0.3 + random.random() * 0.4)  # noqa: S311 — only spreads the clients

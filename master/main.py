@@ -58,6 +58,7 @@ def command(path: Path | None, **flags: str | None) -> None:
                 socket=file.master_socket or default_path(os.environ, file.name),
                 socket_is_default=not file.master_socket,
                 key_file=key,
+                reflection=file.grpc_reflection,
             )
         )
     except ShardmergeError as error:

@@ -40,11 +40,10 @@ from proto.local_socket import LocalSocket
 from proto.log import get_logger
 from proto.master_pb2_grpc import add_MasterServicer_to_server
 from proto.rpc import listen, listen_locally, make_server
+from proto.rpc_limits import MASTER
 from proto.tls.diagnose import tell
 from proto.tls.process import of_process
 
-# A command holds a thread for as long as it waits for workers.
-_THREADS = 64
 _PATIENCE_SECONDS = 2.0
 _OF_KEY = (
     errors.master.SECRET_KEY_ABSENT,
@@ -90,7 +89,9 @@ class Master:
             Transfers(self._store, self._workers, waiter, settings.rpc_timeout),
             Leaders(settings.name, self._store, self._election),
         )
-        self._server = make_server(_THREADS, (SERVICE, compare.SERVICE), f"dm-master {settings.name}")
+        self._server = make_server(
+            (SERVICE, compare.SERVICE), f"dm-master {settings.name}", MASTER, reflect=settings.reflection
+        )
         add_MasterServicer_to_server(service, self._server)
         add_CompareServicer_to_server(CompareService(self._store, self._ending), self._server)
 

@@ -19,6 +19,7 @@ class Settings:
     etcd, None for plain text. ``socket``: path of a Unix socket to listen at, too, "" for none; where nobody named it
     the master does without one that cannot be had. ``key_file``: which key encrypts passwords in etcd; None: they are
     stored as they are, as within tests.
+    ``reflection``: whether the gRPC services are described to callers.
     """
 
     name: str
@@ -34,3 +35,4 @@ class Settings:
     socket: str = ""
     socket_is_default: bool = False
     key_file: KeyFile | None = None
+    reflection: bool = False

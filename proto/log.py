@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +17,7 @@ import structlog
 
 from proto.durable import private_text
 from proto.errors import config
+from proto.shown import escaped, has_controls
 
 Logger = structlog.stdlib.BoundLogger
 
@@ -84,6 +86,7 @@ def configure(program: str, level: str = "info", fmt: str = "text", file: str = 
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _on_one_line,
             structlog.processors.format_exc_info,
             renderer,
         ],
@@ -92,6 +95,14 @@ def configure(program: str, level: str = "info", fmt: str = "text", file: str = 
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(program=program)
+
+
+def _on_one_line(_logger: object, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A name or a statement from outside begins no line of its own, which would look like one of ours."""
+    for key, value in event.items():
+        if isinstance(value, str) and has_controls(value):
+            event[key] = escaped(value)
+    return event
 
 
 def get_logger(**bound: object) -> Logger:

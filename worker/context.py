@@ -39,9 +39,8 @@ class RunningSnapshot:
     """A snapshot unit at work, as its readers reach it.
 
     ``in_scope``: the statements that a chunk's fix-up cannot play and must not pass over; it raises what they stop the
-    copy with. ``stop`` ends the
-    readers' streams and waits: a child of the unit's own. ``access``: what its readers are recognised by;
-    ``compiled``: what they may have evaluated.
+    copy with. ``stop`` ends the readers' streams and waits: a child of the unit's own. ``readers``: how many there are,
+    numbered from 0. ``access``: what they are recognised by; ``compiled``: what they may have evaluated.
     """
 
     task: str
@@ -50,6 +49,7 @@ class RunningSnapshot:
     dispenser: ChunkDispenser
     in_scope: Callable[[Statement], bool]
     stop: StopSignal
+    readers: int
     access: RunAccess
     compiled: Compiled = field(default_factory=Compiled)
 

@@ -16,6 +16,7 @@ from proto.config.daemon_tls import etcd_tls_of
 from proto.errors import ShardmergeError
 from proto.etcd import Etcd, Snapshot
 from proto.log import get_logger
+from proto.rpc_limits import WORKER
 from proto.tls.diagnose import tell
 from proto.tls.process import of_process
 from worker.check import SparkRoom, WorkerView
@@ -34,7 +35,6 @@ from worker.subtask import Decision, SubTask
 
 log = get_logger()
 
-_RPC_THREADS = 128  # every lane's stream holds one as long as it lasts
 _LEASE_POLL_SECONDS = 0.2
 _ETCD_PAUSE_SECONDS = 1.0
 _SERVICES = ("shardmerge.v1.Worker", "shardmerge.v1.Relay", "shardmerge.v1.WorkerCompare", "shardmerge.v1.CompareDesk")
@@ -48,7 +48,7 @@ class Daemon:
         self._spark = spark
         self._stop = stop
         self._lane_service = LaneService(self._relay)
-        self._server = rpc.make_server(_RPC_THREADS, _SERVICES, "dm-worker")
+        self._server = rpc.make_server(_SERVICES, "dm-worker", WORKER, reflect=config.grpc_reflection)
         self._etcd = Etcd(config.etcd, tls=etcd_tls_of(config))
         self._registration = Registration(
             self._etcd, config.name, config.advertise_addr, float(config.keepalive_ttl), shown(config)

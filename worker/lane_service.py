@@ -91,14 +91,14 @@ class LaneService(relay_pb2_grpc.RelayServicer):
             running = self._replicates.get((who.task, Stream(who.stream)))
         if running is None or (running.board.source, running.board.epoch) != (who.source, who.epoch):
             return None
-        return running if running.access.admits(who) else None
+        return running if who.index < running.board.lanes and running.access.admits(who) else None
 
     def _snapshot(self, who: relay_pb2.TaskIdentity) -> RunningSnapshot | None:
         with self._lock:
             running = self._snapshots.get(who.task)
         if running is None or (running.source, running.epoch) != (who.source, who.epoch):
             return None
-        return running if running.access.admits(who) else None
+        return running if who.index < running.readers and running.access.admits(who) else None
 
     def _relay_of(self, who: relay_pb2.TaskIdentity) -> Relay | None:
         """The bound source's relay, if that is the source the task reads: after a rebind it is another's."""
@@ -247,7 +247,19 @@ class LaneService(relay_pb2_grpc.RelayServicer):
 
     def ReportLane(self, request: relay_pb2.LaneReport, context: grpc.ServicerContext) -> relay_pb2.ReportAck:
         running = self._replicate(request.who)
+        if running is not None:
+            self._check_place(request)
         return relay_pb2.ReportAck(stop=running is None or running.board.report(request))
+
+    def _check_place(self, report: relay_pb2.LaneReport) -> None:
+        """Raises PLACE_REFUSED: what a lane has committed is what lets the relay log be purged."""
+        relay = self._relay_of(report.who)
+        if relay is None or not report.HasField("committed"):
+            return
+        place = RelayOffset.from_proto(report.committed)
+        if not relay.may_be_passed(place):
+            who = report.who
+            raise errors.worker.PLACE_REFUSED(lane=who.index, task=who.task, source=who.source, place=place)
 
     def Evaluate(self, request: relay_pb2.EvaluateRequest, context: grpc.ServicerContext) -> relay_pb2.EvaluateResponse:
         who = request.who

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import grpc
+from google.protobuf.message import Message
 
-from proto import worker_pb2, worker_pb2_grpc
+from proto import errors, worker_pb2, worker_pb2_grpc
+from proto.config_pb2 import SourceConfig, SubTaskConfig
+from proto.errors import ShardmergeError
+from proto.shown import escaped
 from worker.check import WorkerView, check_keys, check_source, check_subtask, question_of, read_keys
 from worker.connection import Endpoint, Session
 from worker.context import at_target, who_of
@@ -19,6 +23,7 @@ from worker.quarantine import desk
 from worker.quarantine.desk import Choice
 from worker.relay.switch import check_reach
 from worker.replicate import skipped
+from worker.rules import Rules
 
 _RETRY_SECONDS = 300.0  # one answer of the target: a statement may wait for a lock
 
@@ -49,6 +54,23 @@ class Reporter(Protocol):
         ...
 
 
+def _check_configs(request: Message) -> None:
+    """Raises CONFIG_REFUSED for a configuration that no master makes of a file: the fields are right one by one, and
+    mean nothing together."""
+    for field, value in request.ListFields():
+        for config in value if field.is_repeated else [value]:
+            try:
+                if isinstance(config, SubTaskConfig):
+                    _ = Rules.from_config(config), Endpoint.from_proto(config.target)
+                elif isinstance(config, SourceConfig):
+                    _ = Endpoint.from_proto(getattr(config, "from"))
+            except ShardmergeError:
+                raise
+            except Exception as error:  # whatever its fields lead to in code that reads what masters make
+                reason = f"{type(error).__name__}: {error}"
+                raise errors.worker.CONFIG_REFUSED(field=field.name, reason=escaped(reason, 200)) from error
+
+
 class WorkerService(worker_pb2_grpc.WorkerServicer):
     """Answers; decisions reach the worker through etcd. A purge and a structure are none: they leave nothing to be
     obeyed later."""
@@ -64,48 +86,57 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     def CheckSource(
         self, request: worker_pb2.CheckSourceRequest, context: grpc.ServicerContext
     ) -> worker_pb2.CheckResponse:
+        _check_configs(request)
         return worker_pb2.CheckResponse(results=check_source(request.source))
 
     def CheckSubTask(
         self, request: worker_pb2.CheckSubTaskRequest, context: grpc.ServicerContext
     ) -> worker_pb2.CheckResponse:
+        _check_configs(request)
         question = question_of(request, self._daemon.view(request.subtask.task, request.source.source_id))
         return worker_pb2.CheckResponse(results=check_subtask(request.source, request.subtask, question))
 
     def CheckKeys(
         self, request: worker_pb2.CheckKeysRequest, context: grpc.ServicerContext
     ) -> worker_pb2.CheckKeysResponse:
+        _check_configs(request)
         return check_keys(request)
 
     def ReadKeys(
         self, request: worker_pb2.ReadKeysRequest, context: grpc.ServicerContext
     ) -> Iterator[worker_pb2.KeyBatch]:
+        _check_configs(request)
         return read_keys(request)
 
     def PreviewUpdate(
         self, request: worker_pb2.PreviewUpdateRequest, context: grpc.ServicerContext
     ) -> worker_pb2.PreviewUpdateResponse:
+        _check_configs(request)
         return preview(request.source, request.subtask)
 
     def ExplainRules(
         self, request: worker_pb2.WorkerExplainRulesRequest, context: grpc.ServicerContext
     ) -> worker_pb2.WorkerExplainRulesResponse:
+        _check_configs(request)
         return explain_rules(request)
 
     def PreviewDDL(
         self, request: worker_pb2.WorkerPreviewDDLRequest, context: grpc.ServicerContext
     ) -> worker_pb2.WorkerPreviewDDLResponse:
+        _check_configs(request)
         return preview_ddl(request)
 
     def ListSkipped(
         self, request: worker_pb2.WorkerSkippedRequest, context: grpc.ServicerContext
     ) -> worker_pb2.WorkerSkippedResponse:
+        _check_configs(request)
         place = (request.file, request.pos) if request.file else None
         return at_target(request.subtask, lambda session: skipped.read(session, who_of(request.subtask), place))
 
     def Quarantine(
         self, request: worker_pb2.WorkerQuarantineRequest, context: grpc.ServicerContext
     ) -> worker_pb2.WorkerQuarantineResponse:
+        _check_configs(request)
         who, choice = who_of(request.subtask), Choice(request.table, request.key)
         safe_mode = request.subtask.replicate.safe_mode
 
@@ -133,6 +164,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     def CheckSwitch(
         self, request: worker_pb2.CheckSwitchRequest, context: grpc.ServicerContext
     ) -> worker_pb2.CheckSwitchResponse:
+        _check_configs(request)
         return self._daemon.check_switch(request)
 
     def RelayNeeds(
@@ -143,6 +175,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     def CheckMove(
         self, request: worker_pb2.CheckMoveRequest, context: grpc.ServicerContext
     ) -> worker_pb2.CheckMoveResponse:
+        _check_configs(request)
         endpoint = Endpoint.from_proto(getattr(request.source, "from"))
         check_reach(request.source.source_id, endpoint, SourcePosition.from_proto(request.needed))
         return worker_pb2.CheckMoveResponse()

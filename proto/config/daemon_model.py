@@ -130,6 +130,14 @@ class DaemonFile(FileModel):
     ssl_cert_base64: Annotated[str, Key("The certificate itself.", refused=_FILES_ONLY)] = Field(default="", repr=False)
     ssl_key_base64: Annotated[str, Key("The key itself.", refused=_FILES_ONLY)] = Field(default="", repr=False)
 
+    grpc_reflection: Annotated[
+        bool,
+        Key(
+            "Our own: describe the gRPC services to whoever asks, for tools such as grpcurl. Everything that is needed "
+            "to call them is in proto/*.proto too."
+        ),
+    ] = False
+
     @property
     def listening(self) -> str:
         """The address to listen at."""

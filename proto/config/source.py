@@ -23,6 +23,7 @@ from proto.config.note import notes_of, refusals
 from proto.config.stored_text import OF_SOURCE, stored_text
 from proto.config.yamlfile import Document, read
 from proto.errors import config
+from proto.naming import NAME_RULE, is_name
 
 MAX_SOURCE_ID = 32
 """Characters; DM's limit, and the width of its checkpoint tables' column."""
@@ -30,8 +31,8 @@ MAX_SOURCE_ID = 32
 
 def file_safe(text: str) -> str:
     """Names become parts of etcd keys and directories."""
-    if "/" in text or text in {".", ".."} or not text.isprintable() or text != text.strip():
-        raise ValueError("must not hold /, control characters or outer blanks, nor be . or ..")
+    if not is_name(text):
+        raise ValueError(NAME_RULE)
     return text
 
 

@@ -408,6 +408,50 @@ CANNOT_LISTEN = _define(
     "who has a port.",
 )
 
+CALL_TOO_MANY = _define(
+    60826,
+    "too-many-calls",
+    scope=Scope.INTERNAL,
+    level=Level.LOW,
+    message="{program} refuses {method}: {what}",
+    workaround="Give the command again when others have ended. If it repeats, see who else calls: {program} logs from "
+    "which addresses it refuses calls.",
+    retryable=True,
+)
+MESSAGE_TOO_LARGE = _define(
+    60827,
+    "message-too-large",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="{method}: the message is too large: {what}",
+    workaround="Give the command for fewer files, sources or tables at once, or a smaller file.",
+)
+MESSAGE_UNREADABLE = _define(
+    60828,
+    "message-unreadable",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="{method}: {what}",
+    workaround="Use the dmctl or the proto files of this version; check that the caller means this address.",
+)
+FIELD_REFUSED = _define(
+    60829,
+    "field-refused",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="field {field} of a request {method} {rule}; it is {value}",
+    workaround="Correct the value and give the command again; proto/*.proto describes the fields.",
+)
+PEER_REFUSED = _define(
+    60830,
+    "peer-refused",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="{peer} did not take the request: {reason}",
+    workaround="A message that is too large: give the command for fewer files, sources or tables at once. Too many "
+    "calls: give it again when others have ended.",
+)
+
 INTERNAL = _define(
     60901,
     "internal-error",

@@ -128,6 +128,25 @@ TLS_NOT_OFFERED = _define(
     "out of the source's or the task's file: then it is spoken to in plain text. Nothing was sent to that server, no "
     "password either. Then resume-task.",
 )
+PLACE_REFUSED = _define(
+    70037,
+    "committed-place-refused",
+    scope=Scope.INTERNAL,
+    level=Level.MEDIUM,
+    message="lane {lane} of task {task}, source {source} cannot have committed relay offset {place}: the relay log "
+    "does not reach so far",
+    workaround="Nothing was changed. A lane of an earlier relay log ends by itself; else look for a program that calls "
+    "the worker in a lane's name.",
+)
+CONFIG_REFUSED = _define(
+    70038,
+    "request-config-refused",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="the configuration in field {field} of the request cannot be read: {reason}",
+    workaround="Give the task's or the source's file to a master of this version (update-task, operate-source update); "
+    "it asks the workers.",
+)
 RELAY_UNREADABLE = _define(
     70014,
     "relay-log-unreadable",

@@ -54,7 +54,7 @@ class FakeWorker(WorkerServicer):
         self._lock = threading.Lock()
         self._status = pb.WorkerStatusResponse(worker=name)
         self._stop = threading.Event()
-        self._server = make_server(8, ("shardmerge.v1.Worker",), name)
+        self._server = make_server(("shardmerge.v1.Worker",), name)
         add_WorkerServicer_to_server(self, self._server)
         self._port = listen(self._server, "127.0.0.1:0")
         self._thread = threading.Thread(target=self._obey, name=name, daemon=True)

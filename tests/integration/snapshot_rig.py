@@ -105,7 +105,7 @@ class Rig:
         )
         self._relays = relay
         self.service = LaneService(lambda: self.relay)
-        self._server = rpc.make_server(24, ["shardmerge.v1.Relay"])
+        self._server = rpc.make_server(["shardmerge.v1.Relay"])
         relay_pb2_grpc.add_RelayServicer_to_server(self.service, self._server)
         self.address = f"127.0.0.1:{rpc.listen(self._server, '127.0.0.1:0')}"
         self._epochs = itertools.count(1)

@@ -69,7 +69,7 @@ def test_a_late_reader_gets_nothing_of_another_source(
     """After a rebind the worker has the relay of another source, and maybe the same task there."""
     with Rig(source, target, tmp_path, subtask_config(target)) as rig:
         running = RunningSnapshot(
-            TASK, "s9" if wrong == "relay" else SOURCE, 7, _Handing(), lambda _: False, StopSignal(), rig.access()
+            TASK, "s9" if wrong == "relay" else SOURCE, 7, _Handing(), lambda _: False, StopSignal(), 1, rig.access()
         )
         rig.service.register_dispenser(running)
         right = relay_pb2.TaskIdentity(task=TASK, source=running.source, epoch=7, index=0, run_secret=RUN_SECRET)

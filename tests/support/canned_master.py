@@ -34,7 +34,7 @@ class CannedMaster(MasterServicer):
         self.requests: list[Any] = []
         self._answers: dict[str, list[Answer]] = {}
         self._lock = threading.Lock()
-        self._server = rpc.make_server(4, ["shardmerge.v1.Master"], "canned master")
+        self._server = rpc.make_server(["shardmerge.v1.Master"], "canned master")
         add_MasterServicer_to_server(self, self._server)
         self.port = rpc.listen(self._server, "127.0.0.1:0")
         self._server.start()

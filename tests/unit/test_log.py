@@ -39,6 +39,16 @@ def test_lines_go_to_the_file_from_its_level_on(tmp_path: Path) -> None:
     assert third.endswith("a.library of a library")
 
 
+@pytest.mark.parametrize("fmt", ["text", "json"])
+def test_a_name_with_line_ends_forges_no_line(tmp_path: Path, fmt: str) -> None:
+    path = tmp_path / "d.log"
+    configure("dm-test", "info", fmt, str(path))
+    get_logger().info("source bound", source="a\nb\x1b[2K", error=str(errors.master.TASK_UNKNOWN(task="x\ny")))
+    [line] = path.read_text().splitlines()
+    assert "\x1b" not in line
+    assert "x0ab" in line and "x0ay" in line
+
+
 def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "d.log"
     configure("dm-test", file=str(path))

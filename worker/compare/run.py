@@ -73,6 +73,8 @@ class Comparison:
         self.identity = f"{context.config.task}/compare"
         self.run_number = next(_runs)
         self._access = replace(context.access, secret=new_secret())
+        self.tasks = request.threads or _DEFAULT_THREADS
+        """So many Spark tasks take its work, numbered from 0."""
         self.desk: Desk | None = None
         self._compared: tuple[ComparedTable, ...] = ()
         self._over = threading.Event()
@@ -95,9 +97,11 @@ class Comparison:
             end = pb.CompareEnd(tables=[*told, *passed], error=rpc.error_to_proto(error))
         yield pb.CompareFrame(end=end)
 
-    def is_of(self, who: relay_pb2.TaskIdentity) -> bool:
-        """Whether the caller is one of the comparison's own tasks."""
-        return self.run_number == who.epoch and self._access.admits(who)
+    def is_task(self, who: relay_pb2.TaskIdentity) -> bool:
+        """Whether the caller is one of the tasks of this run."""
+        source = self._context.source.source_id
+        is_of_run = (who.source, who.epoch) == (source, self.run_number) and who.index < self.tasks
+        return is_of_run and self._access.admits(who)
 
     def lanes(self) -> pb.LanesPlace:
         relay = self._context.relay
@@ -120,6 +124,7 @@ class Comparison:
                 NoChunks(),
                 RoutedScope(TableScope(context.rules)),
                 stop.child(),
+                self.tasks,
                 self._access,
             )
         )
@@ -177,7 +182,7 @@ class Comparison:
         )
         outcomes = context.spark.run(
             f"compare {config.task} {context.source.source_id}",
-            self._request.threads or _DEFAULT_THREADS,
+            self.tasks,
             CompareTask(spec),
             self._stop,
         )

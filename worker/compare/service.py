@@ -23,8 +23,10 @@ class CompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.Co
         self._running: dict[str, Comparison] = {}
 
     def CompareSubTask(self, request: pb.CompareRequest, context: grpc.ServicerContext) -> Iterator[pb.CompareFrame]:
-        """Raises NOT_REPLICATING, ALREADY_RUNNING, NOT_BOUND."""
-        [source] = request.sources
+        """Raises BAD_REQUEST, NOT_REPLICATING, ALREADY_RUNNING."""
+        if len(request.sources) != 1:
+            raise errors.master.BAD_REQUEST(reason="compare: a worker compares one source of a task at a time")
+        source = request.sources[0]
         subtask = self._find(request.task, source)
         if subtask is None:
             raise errors.compare.NOT_REPLICATING(task=request.task, source=source, state="not known to the worker yet")
@@ -71,7 +73,7 @@ class CompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.Co
     def _of(self, who: relay_pb2.TaskIdentity) -> Comparison | None:
         with self._lock:
             found = self._running.get(who.task)
-        return found if found is not None and found.is_of(who) else None
+        return found if found is not None and found.is_task(who) else None
 
 
 def _state(subtask: SubTask) -> str:

@@ -135,6 +135,16 @@ class RelayLog:
                     total += max(0, last - first)
             return total
 
+    def may_be_passed(self, offset: RelayOffset) -> bool:
+        """Whether ``offset`` lies before the head or at it, and within its segment, if that is kept."""
+        with self.changed:
+            head = self._head.offset
+            if offset.segment >= head.segment or not self._segments:
+                return offset <= head
+            at = offset.segment - self._segments[0].number
+            end = self._segments[at].end if 0 <= at < len(self._segments) else None
+            return end is None or offset.byte <= end.byte
+
     def segments(self) -> list[Segment]:
         """All segments, ascending; the list is the caller's, the segments are not."""
         with self.changed:

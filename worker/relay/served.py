@@ -65,6 +65,10 @@ class ServedLog(ABC):
         """The oldest offset kept."""
         return self._log.first()
 
+    def may_be_passed(self, offset: RelayOffset) -> bool:
+        """Whether a reader can have got to ``offset``: no further than the head, and not beyond its segment's end."""
+        return self._log.may_be_passed(offset)
+
     def bytes_between(self, start: RelayOffset, end: RelayOffset) -> int:
         """Bytes of events from ``start`` to ``end``, as far as they are kept."""
         return self._log.bytes_between(start, end)

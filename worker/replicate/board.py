@@ -87,7 +87,8 @@ class _Heard:
         if not self.recent or now - self.at > _RECENT_SECONDS:
             return 0.0
         at, rows = self.recent[0]
-        return (self.recent[-1][1] - rows) / max(now - at, _LEAST_SECONDS)
+        # A lane that was started anew counts from 0 again.
+        return max(self.recent[-1][1] - rows, 0) / max(now - at, _LEAST_SECONDS)
 
 
 class LaneBoard:
@@ -126,13 +127,13 @@ class LaneBoard:
 
     def report(self, report: relay_pb2.LaneReport) -> bool:
         """Take a lane's report; True tells the lane to stop."""
+        heard = self._heard.get(report.who.index)
+        if heard is None:
+            return True
         if report.HasField("failed"):
             self.gone(report.who.index)
             return True
         with self._lock:
-            heard = self._heard.get(report.who.index)
-            if heard is None:
-                return True
             heard.take(report, time.monotonic())
             self._judge_barrier()
         return self.stop.is_set

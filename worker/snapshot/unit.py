@@ -105,6 +105,7 @@ class SnapshotUnit:
         )
         gauge = self._gauge(dispenser, stop)
         context.compiled.admit(plans)
+        readers = config.snapshot.threads or defaults.READERS
         context.registry.register_dispenser(
             RunningSnapshot(
                 config.task,
@@ -113,6 +114,7 @@ class SnapshotUnit:
                 dispenser,
                 UnderChunk(self._scope, config.task, self._source_id),
                 stop.child(),
+                readers,
                 context.access,
                 context.compiled,
             )
@@ -123,7 +125,7 @@ class SnapshotUnit:
                 gauge.start()
             outcomes = context.spark.run(
                 f"snapshot {config.task} {self._source_id}",
-                config.snapshot.threads or defaults.READERS,
+                readers,
                 ReaderTask(spec),
                 stop,
             )

@@ -101,7 +101,7 @@ class _Relay(RelayServicer):
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    server = make_server(4, ("shardmerge.v1.Master",), "test")
+    server = make_server(("shardmerge.v1.Master",), "test")
     add_MasterServicer_to_server(_Master(), server)
     add_RelayServicer_to_server(_Relay(), server)  # type: ignore[abstract]
     port = listen(server, "127.0.0.1:0")
@@ -182,7 +182,7 @@ def test_health_and_second_listener(address: str) -> None:
         answer = check(health_pb2.HealthCheckRequest(service="shardmerge.v1.Master"))
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
     with pytest.raises(ShardmergeError) as caught:
-        listen(make_server(1, (), "second"), address)
+        listen(make_server((), "second"), address)
     assert caught.value.spec is errors.master.CANNOT_LISTEN
 
 

@@ -23,7 +23,7 @@ def test_a_channel_is_made_anew_when_the_files_have_changed(tmp_path: Path) -> N
 
     def answers() -> None:
         """The worker lacks the service, and says so: it has been reached."""
-        server = rpc.make_server(2, (), "dm-worker")
+        server = rpc.make_server((), "dm-worker")
         rpc.listen(server, record.address)
         server.start()
         with pytest.raises(ShardmergeError) as caught:

@@ -43,7 +43,7 @@ def plain_afterwards() -> Iterator[None]:
 def serving(tls: Tls | None) -> Generator[str]:
     """A server of ``tls``, at this address. What the process uses afterwards is the client's."""
     process.use(tls)
-    server = rpc.make_server(4, (), "dm-test")
+    server = rpc.make_server((), "dm-test")
     address = f"127.0.0.1:{rpc.listen(server, '127.0.0.1:0')}"
     server.start()
     try:
