@@ -177,17 +177,39 @@ class GuardedConnection(_Base):
             raise self.refuse(f"its answer cannot be read ({type(error).__name__})") from error
 
     def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
-        """As PyMySQL's own, with a most for the bytes and the columns of an answer."""
+        """As PyMySQL's own, with a most for the bytes and the columns of an answer.
+
+        Rows come this way one by one: what an ordinary packet needs is done at once, all else below.
+        """
+        if self._deadline is not None or self._current_timeout != self._read_timeout:
+            return self._read_with_care(packet_type, b"")
+        try:
+            header: bytes = self._rfile.read(4)
+            word = int.from_bytes(header, "little")
+            size = word & _FULL_PACKET
+            left = self._left - size - _PACKET_COST
+            if word >> 24 != self._next_seq_id or left < 0 or not 0 < size < _FULL_PACKET or len(header) < 4:
+                return self._read_with_care(packet_type, header)
+            data: bytes = self._rfile.read(size)
+        except OSError as error:
+            raise self._lost(f" ({error})") from error
+        if len(data) < size:
+            raise self._lost("")
+        self._left = left
+        self._next_seq_id = (self._next_seq_id + 1) % 256
+        if data[0] == _ERR or packet_type is not MysqlPacket:
+            return self._made(packet_type, data)
+        return packet_type(data, self.encoding)
+
+    def _read_with_care(self, packet_type: Any, header: bytes) -> Any:
+        """A packet that is the first, goes on in another one, is wrong, or must come before a deadline; ``header``:
+        what has come of it."""
         if self._current_timeout != self._read_timeout and self._deadline is None:
             self._sock.settimeout(self._read_timeout)
             self._current_timeout = self._read_timeout
-        if packet_type is FieldDescriptorPacket:
-            self._columns_left -= 1
-            if self._columns_left < 0:
-                raise self.refuse(f"more than {MOST_COLUMNS} columns")
         parts: list[bytes] = []
         while True:
-            header = self._read_bytes(4)
+            header += self._read_bytes(4 - len(header))
             size = int.from_bytes(header[:3], "little")
             self._left -= size + _PACKET_COST
             if self._left < 0 or len(parts) * _FULL_PACKET > LARGEST_ROW:
@@ -196,18 +218,31 @@ class GuardedConnection(_Base):
             parts.append(self._read_bytes(size))
             if size < _FULL_PACKET:
                 break
+            header = b""
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         if not data:
             raise self.refuse("an empty packet")
+        if data[0] == _FILE_WANTED and self._connecting:
+            raise self.refuse(_LOCAL_FILE)  # no rows are asked for before the session is ready
+        return self._made(packet_type, data)
+
+    def _made(self, packet_type: Any, data: bytes) -> Any:
+        """The packet, or what an ERR packet says."""
         if data[0] == _ERR:
             if len(data) < _SHORTEST_ERROR:
                 raise self.refuse("an error without a number")
             if self._result is not None and self._result.unbuffered_active is True:
                 self._result.unbuffered_active = False
             raise_error_packet(data)
-        if data[0] == _FILE_WANTED and self._connecting:
-            raise self.refuse(_LOCAL_FILE)  # no rows are asked for before the session is ready
+        if packet_type is FieldDescriptorPacket:
+            self._columns_left -= 1
+            if self._columns_left < 0:
+                raise self.refuse(f"more than {MOST_COLUMNS} columns")
         return packet_type(data, self.encoding)
+
+    def _lost(self, why: str) -> pymysql.OperationalError:
+        self._force_close()
+        return pymysql.OperationalError(CR.CR_SERVER_LOST, f"Lost connection to MySQL server during query{why}")
 
     def _take_number(self, number: int) -> None:
         if number != self._next_seq_id:
@@ -221,12 +256,9 @@ class GuardedConnection(_Base):
         try:
             data: bytes = self._rfile.read(num_bytes) if self._deadline is None else self._read_in_time(num_bytes)
         except OSError as error:
-            self._force_close()
-            said = f"Lost connection to MySQL server during query ({error})"
-            raise pymysql.OperationalError(CR.CR_SERVER_LOST, said) from error
+            raise self._lost(f" ({error})") from error
         if len(data) < num_bytes:
-            self._force_close()
-            raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
+            raise self._lost("")
         return data
 
     def _read_in_time(self, size: int) -> bytes:

@@ -207,7 +207,7 @@ class _Job(threading.Thread):
             self._spark.addTag(self._tag)
             rows = (
                 self._spark.range(0, self._count, 1, self._count)
-                .mapInArrow(_ArrowBody(self._label, self._body), _RESULT_SCHEMA)
+                .mapInArrow(ArrowBody(self._label, self._body), _RESULT_SCHEMA)
                 .collect()
             )
             found = {row["index"]: pickle.loads(bytes(row["outcome"])) for row in rows}  # noqa: S301 - our own tasks
@@ -221,7 +221,7 @@ class _Job(threading.Thread):
         return self._done.wait(seconds)
 
 
-class _ArrowBody:
+class ArrowBody:
     """Adapts a body to mapInArrow: one input row per task, one result row per task."""
 
     def __init__(self, name: str, body: TaskBody) -> None:

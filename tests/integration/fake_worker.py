@@ -47,6 +47,7 @@ class FakeWorker(WorkerServicer):
         self._endpoint = endpoint
         self.behaviour = Behaviour()
         self.checked: list[pb.CheckSubTaskRequest] = []
+        self.sources_checked = 0
         self.switches: list[pb.CheckSwitchRequest] = []
         self.moves: list[pb.CheckMoveRequest] = []
         self._etcd = Etcd((endpoint,))
@@ -142,6 +143,7 @@ class FakeWorker(WorkerServicer):
         return answer
 
     def CheckSource(self, request: pb.CheckSourceRequest, context: grpc.ServicerContext) -> pb.CheckResponse:
+        self.sources_checked += 1
         return pb.CheckResponse(results=self.behaviour.check_results, errors=self.behaviour.check_errors)
 
     def CheckSubTask(self, request: pb.CheckSubTaskRequest, context: grpc.ServicerContext) -> pb.CheckResponse:

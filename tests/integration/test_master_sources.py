@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors, keys
+from proto import errors, keys, secret
 from proto import master_pb2 as pb
 from proto import state_pb2 as state
 from proto import worker_pb2 as worker
@@ -255,3 +255,47 @@ def test_the_relay_is_paused_not_stopped(world: World) -> None:
     assert _relay(world, _Relay.OP_START, "s1").result
     assert not _stored(world, "s1").relay_paused
     refused(lambda: _relay(world, _Relay.OP_PAUSE), errors.master.BAD_REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("given", "passes"),
+    [
+        ('"p"', True),  # as plain text, whatever is stored
+        ('"${DM_STOLEN}"', False),
+        ('""', False),
+        ('"******"', False),
+        ("enc", False),
+    ],
+    ids=["plain", "reference", "none", "masked", "encrypted"],
+)
+@pytest.mark.parametrize("change", [("3306", "3307"), ("127.0.0.1", "127.0.0.2")], ids=["port", "host"])
+def test_another_address_needs_the_password_itself(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: tuple[str, str], given: str, passes: bool
+) -> None:
+    monkeypatch.setenv("DM_STOLEN", "p")
+    key = str(tmp_path / "key")
+    secret.new_key(key)
+    secret.use(key)
+    try:
+        world.leader()
+        w1 = world.worker("w1")
+        assert world.create("s1").result
+        before, asked = _stored(world, "s1"), w1.sources_checked
+        password = f'"{secret.kept("p")}"' if given == "enc" else given
+        for dry_run in (True, False):
+            answer = _update(world, _changed("s1", change, ('"p"', password)), dry_run=dry_run)
+            if passes:
+                assert answer.result, answer
+                continue
+            assert codes(list(answer.sources)) == [errors.master.SOURCE_PASSWORD_NEEDED.code]
+            assert "127.0.0.1:3306" in answer.msg and "plain text" in answer.sources[0].error.workaround
+            assert _stored(world, "s1") == before
+        assert (w1.sources_checked > asked) is passes
+        if passes:
+            # What is stored is encrypted; at the same address every form of it is taken again.
+            assert secret.is_encrypted(getattr(_stored(world, "s1").config, "from").password)
+            for same in ("${DM_STOLEN}", secret.kept("p")):
+                again = _update(world, _changed("s1", change, ('"p"', f'"{same}"')))
+                assert again.result and "nothing changes" in again.sources[0].msg
+    finally:
+        secret.use("")

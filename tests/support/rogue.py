@@ -113,12 +113,12 @@ class Rogue:
     ``heard``: what clients have sent, packet by packet. ``sent``: bytes that endless streams got rid of.
     """
 
-    def __init__(self, behaviour: Behaviour) -> None:
+    def __init__(self, behaviour: Behaviour, host: str = "127.0.0.1") -> None:
         self._behaviour = behaviour
         self.heard: list[bytes] = []
         self.connections = 0
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.host = "127.0.0.1"
+        self._listening = socket.create_server((host, 0))
+        self.host = host
         self.port: int = self._listening.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
 

@@ -34,7 +34,7 @@ SUPPORTED = {
     "target": """
         password: p | session: {tidb_txn_mode: optimistic, tidb_skip_utf8_check: 1}""",
     "security": """
-        ssl-ca: /ca | ssl-cert: /c, ssl-key: /k | cert-allowed-cn: [a]""",
+        ssl-ca: /ca | ssl-cert: /c, ssl-key: /k | cert-allowed-cn: [a] | allow-public-key-retrieval: true""",
     "instance": """
         mydumper-thread: 3 | stop-at: mysql-bin.000001:4""",
     "mydumper": """
@@ -53,13 +53,16 @@ SUPPORTED = {
         master-socket: /s | rpc-timeout: 30s | rpc-timeout: 5 |
         log-level: FATAL | log-level: warn | log-file: f | log-format: json | secret-key-path: /k |
         worker-ttl: 5 | lock-alert-seconds: 1m | {ssl-ca: c, ssl-cert: c, ssl-key: k, cert-allowed-cn: [a]} |
-        {etcd: ['https://h:1'], etcd-ssl-ca: c} | etcd: ['http://h:1']""",
+        {etcd: ['https://h:1'], etcd-ssl-ca: c} | etcd: ['http://h:1'] |
+        allowed-networks: [10.0.0.0/8, 'fd00::/8', 10.1.2.3, db-1.internal] | env-prefixes: [MY_] |
+        env-prefixes: []""",
     "worker": """
         name: w | {advertise-addr: 'h:1', insecure: true} | etcd: ['h:1'] | {worker-addr: ':1', insecure: true} |
         insecure: false | log-level: debug | log-file: f |
         log-format: text | secret-key-path: /k | keepalive-ttl: 60 | relay-dir: r | drain-seconds: 3 |
         spark: {master: 'local[2]'} | {ssl-ca: c, ssl-cert: c, ssl-key: k, cert-allowed-cn: [a]} |
-        {etcd: ['https://h:1'], etcd-ssl-ca: c} | etcd: ['http://h:1']""",
+        {etcd: ['https://h:1'], etcd-ssl-ca: c} | etcd: ['http://h:1'] |
+        allowed-networks: [10.0.0.0/8, 'fd00::/8', 10.1.2.3, db-1.internal]""",
 }
 NOTED = {
     "task": """

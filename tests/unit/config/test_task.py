@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from proto import config_pb2 as pb
-from proto import errors
+from proto import errors, networks
+from proto.config import defaults, variables
 from proto.config.task import TaskFile, parse_task, with_ends
 from proto.config.task_checks import CHECKING_ITEMS
 from proto.errors import ErrorSpec, ShardmergeError
+from proto.networks import Networks
 from tests.unit.config.samples import TASK
 from worker.check.findings import DESCRIPTIONS
 
@@ -194,6 +196,48 @@ def test_password_references() -> None:
     assert parse_task(text, "f", None).to_subtasks()[0].target.password == "${DM_PW_OF_TARGET}"
     message = refused(text, errors.config.SECRET_MISSING)
     assert "task.yaml:7:13: target-database.password: environment variable DM_PW_OF_TARGET is not set" in message
+
+
+@pytest.mark.parametrize("name", ["PATH", "AWS_SECRET_ACCESS_KEY", "XDM_PASSWORD", "dm_password"])
+def test_variables_that_no_file_may_name(name: str) -> None:
+    text = changed('"p: w"', f"${{{name}}}")
+    with pytest.raises(ShardmergeError) as caught:
+        task(text, {name: "its value"})
+    assert caught.value.spec is errors.config.VARIABLE_NOT_ALLOWED
+    assert (
+        f"task.yaml:7:13: target-database.password: {name} is no variable that files may name" in caught.value.message
+    )
+    assert "its value" not in caught.value.message and "env-prefixes" in caught.value.workaround
+    # Whether it is set is not told either.
+    assert refused(text, errors.config.VARIABLE_NOT_ALLOWED) == caught.value.message
+    assert [note for note in parse_task(text, "f", None).notes if name in note and "env-prefixes" in note]
+
+
+def test_prefixes_of_variables() -> None:
+    text = changed('"p: w"', "${OURS_PW}")
+    try:
+        variables.use(("OURS_", "DM_"))
+        assert task(text, {"OURS_PW": "x"}).to_subtasks()[0].target.password == "x"
+        assert not [note for note in parse_task(text, "f", None).notes if "OURS_PW" in note]
+        variables.use(())
+        refused(changed('"p: w"', "${DM_PW}"), errors.config.VARIABLE_NOT_ALLOWED)
+    finally:
+        variables.use(defaults.ENV_PREFIXES)
+
+
+def test_addresses_that_the_master_does_not_allow() -> None:
+    assert "10.0.0.9" in TASK
+    try:
+        networks.use(Networks.of(("192.0.2.0/24", "db-1.internal")))
+        message = refused(TASK, errors.config.HOST_NOT_ALLOWED)
+        assert "target-database.host: 10.0.0.9 is not among the allowed-networks of dm-master: 192.0.2.0/24" in message
+        # Of a name its addresses tell, which the worker looks up.
+        task(TASK.replace("10.0.0.9", "db-2.internal"))
+        parse_task(TASK, "f", None)
+        networks.use(Networks.of(("10.0.0.9",)))
+        task(TASK)
+    finally:
+        networks.use(None)
 
 
 @pytest.mark.parametrize(

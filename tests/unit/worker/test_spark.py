@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pickle
 
+import pyarrow as pa
 import pytest
 
-from proto import errors
+from proto import errors, networks
 from proto.errors import ShardmergeError
-from worker.spark import TaskBody, TaskDone, TaskFailed, TaskOutcome, guarded
+from proto.networks import Networks
+from worker.connection import Endpoint, Side, connect
+from worker.spark import ArrowBody, TaskBody, TaskDone, TaskFailed, TaskOutcome, guarded
 
 BUSY = errors.replicate.TARGET_BUSY(host="h", port=1, reason="too many connections", errno=1040)
 
@@ -65,3 +68,23 @@ def test_the_end_of_the_process_is_not_an_outcome() -> None:
     """Spark says that the task was lost."""
     with pytest.raises(SystemExit):
         guarded("copy", _Body(SystemExit(1)), 0)
+
+
+class _Connects(TaskBody):
+    def __call__(self, index: int) -> TaskOutcome:
+        connect(Endpoint("127.0.0.1", 1, "u"), Side.TARGET, name="target")
+        return TaskDone()
+
+
+def test_a_task_may_connect_where_its_worker_may() -> None:
+    """The executor's process has not read the worker's file."""
+    try:
+        networks.use(Networks.of(("192.0.2.0/24",)))
+        sent = ArrowBody("copy", _Connects())
+        networks.use(None)
+        [made] = list(sent(iter([pa.RecordBatch.from_arrays([pa.array([0])], names=["id"])])))
+        outcome = pickle.loads(made.column(1).to_pylist()[0])
+        assert isinstance(outcome, TaskFailed)
+        assert outcome.error.spec is errors.worker.ADDRESS_NOT_ALLOWED
+    finally:
+        networks.use(None)
