@@ -29,6 +29,7 @@ class Scratch:
         self.path = root / name
         shutil.rmtree(self.path, ignore_errors=True)  # its JVM may be on its way out and write still
         self.path.mkdir(mode=0o700, exist_ok=True)
+        self.path.chmod(0o700)  # where something of it was left
 
     def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -44,6 +45,7 @@ def _private(folder: Path) -> Path | None:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
             return None
+        folder.chmod(0o700)
     return folder
 
 

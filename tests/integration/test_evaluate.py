@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
@@ -240,7 +240,7 @@ def test_a_text_that_looks_like_a_variable_is_a_text() -> None:
 
 
 @contextmanager
-def listening() -> Iterator[tuple[int, list[str]]]:
+def listening() -> Generator[tuple[int, list[str]]]:
     """A web server: its port, and what it was asked for."""
     seen: list[str] = []
 
