@@ -245,7 +245,8 @@ class Demo:
         for worker in self.cluster.workers:
             with grpc.insecure_channel(worker.address) as channel:
                 status = worker_pb2_grpc.WorkerStub(channel).QueryStatus(worker_pb2.WorkerStatusRequest(), timeout=10)
-                found.append(f"{status.spark_ui} ({worker.name})")
+                if status.spark_ui:  # off unless the worker's file turns it on
+                    found.append(f"{status.spark_ui} ({worker.name})")
         return found
 
 

@@ -240,7 +240,11 @@ class WorkerFile(DaemonFile):
         dict[str, str],
         Key(
             "Our own: Spark's settings by their full names, and `master`, Spark's master URL: `local[N]` bounds the "
-            "lanes and chunk readers that run at once.",
+            "lanes and chunk readers that run at once. A worker does not start with `spark.authenticate` false, "
+            "`spark.sql.variable.substitute`, `spark.ui.killEnabled`, `spark.ui.threadDumpsEnabled` or "
+            "`spark.ui.heapHistogramEnabled` true, with `spark.driver.bindAddress` 0.0.0.0 without "
+            "`spark.network.crypto.enabled`, or with `spark://…` without `spark.authenticate.secret`. Spark's web page "
+            "is off without `spark.ui.enabled`.",
             default=f"{{master: {defaults.SPARK_MASTER}}}",
             sample=f"{{master: '{defaults.SPARK_MASTER}'}}",
         ),

@@ -6,6 +6,7 @@ class StatusTracker:
 
 class SparkContext:
     _gateway: Any
+    _jvm: Any
     @classmethod
     def _ensure_initialized(cls) -> None: ...
     @property

@@ -31,21 +31,21 @@ _NAMES = """
     ExtractANSIIntervalMinutes ExtractANSIIntervalMonths ExtractANSIIntervalSeconds ExtractANSIIntervalYears Factorial
     FindInSet Floor FormatNumber FormatString FromUTCTimestamp GetArrayItem GetArrayStructFields GetJsonObject
     GetMapValue GetStructField GreaterThan GreaterThanOrEqual Greatest Hex Hour Hypot ILike If In InitCap
-    IntegralDivide IsNaN IsNotNull IsNull LambdaFunction LastDay Least Left Length LengthOfJsonArray LessThan
-    LessThanOrEqual Levenshtein Like LikeAll LikeAny Literal Log Log10 Log1p Log2 Logarithm Lower Luhncheck MakeDate
-    MakeTimestamp MakeTimestampNTZ Mask Md5 Minute Month MonthName MonthsBetween Multiply MultiplyDTInterval
-    MultiplyYMInterval Murmur3Hash NaNvl NamedLambdaVariable NextDay Not NotLikeAll NotLikeAny NullIf NullIfResult
-    NullIfZero Nvl Nvl2 OctetLength Or Overlay ParseToDate ParseToTimestamp ParseUrl Pi Pmod Pow Quarter RLike
-    RegExpCount RegExpExtract RegExpExtractAll RegExpInStr RegExpReplace RegExpSubStr Remainder ResolvedCollation
-    Reverse Right Rint Round RoundCeil RoundFloor Sec Second SecondWithFraction Sha1 Sha2 ShiftLeft ShiftRight
-    ShiftRightUnsigned Signum Sin Sinh Size Slice SoundEx SplitPart Sqrt StartsWith StringDecode StringInstr
-    StringInstrWithOccurrence StringLPad StringLocate StringRPad StringRepeat StringReplace StringSpace StringSplit
-    StringTranslate StringTrim StringTrimBoth StringTrimLeft StringTrimRight StructsToJson Substring SubstringIndex
-    Subtract SubtractDates SubtractTimestamps Tan Tanh TimestampAdd TimestampAddInterval TimestampAddYMInterval
-    TimestampDiff ToBinary ToCharacter ToDegrees ToNumber ToRadians ToUTCTimestamp TruncDate TruncTimestamp TryAdd
-    TryDivide TryElementAt TryEval TryMod TryMultiply TrySubtract TryToBinary TryToNumber TypeOf UnBase64 UnaryMinus
-    UnaryPositive Unhex UnixDate UnixMicros UnixMillis UnixSeconds Upper UrlDecode UrlEncode WeekDay WeekOfYear
-    WidthBucket With XxHash64 Year YearOfWeek ZeroIfNull xml.XPathString
+    IntegralDivide IsNaN IsNotNull IsNotUnknown$$anon$2 IsNull IsUnknown$$anon$1 LambdaFunction LastDay Least Left
+    Length LengthOfJsonArray LessThan LessThanOrEqual Levenshtein Like LikeAll LikeAny Literal Log Log10 Log1p Log2
+    Logarithm Lower Luhncheck MakeDate MakeTimestamp MakeTimestampNTZ Mask Md5 Minute Month MonthName MonthsBetween
+    Multiply MultiplyDTInterval MultiplyYMInterval Murmur3Hash NaNvl NamedLambdaVariable NextDay Not NotLikeAll
+    NotLikeAny NullIf NullIfResult NullIfZero Nvl Nvl2 OctetLength Or Overlay ParseToDate ParseToTimestamp ParseUrl Pi
+    Pmod Pow Quarter RLike RegExpCount RegExpExtract RegExpExtractAll RegExpInStr RegExpReplace RegExpSubStr Remainder
+    ResolvedCollation Reverse Right Rint Round RoundCeil RoundFloor Sec Second SecondWithFraction Sha1 Sha2 ShiftLeft
+    ShiftRight ShiftRightUnsigned Signum Sin Sinh Size Slice SoundEx SplitPart Sqrt StartsWith StringDecode
+    StringInstr StringInstrWithOccurrence StringLPad StringLocate StringRPad StringRepeat StringReplace StringSpace
+    StringSplit StringTranslate StringTrim StringTrimBoth StringTrimLeft StringTrimRight StructsToJson Substring
+    SubstringIndex Subtract SubtractDates SubtractTimestamps Tan Tanh TimestampAdd TimestampAddInterval
+    TimestampAddYMInterval TimestampDiff ToBinary ToCharacter ToDegrees ToNumber ToRadians ToUTCTimestamp TruncDate
+    TruncTimestamp TryAdd TryDivide TryElementAt TryEval TryMod TryMultiply TrySubtract TryToBinary TryToNumber TypeOf
+    UnBase64 UnaryMinus UnaryPositive Unhex UnixDate UnixMicros UnixMillis UnixSeconds Upper UrlDecode UrlEncode
+    WeekDay WeekOfYear WidthBucket With XxHash64 Year YearOfWeek ZeroIfNull xml.XPathString
 """
 _PERMITTED = frozenset(f"{_CATALYST}expressions.{name}" for name in _NAMES.split())
 """Of an analysed expression: what depends on its arguments alone. Those that Spark puts in the place of some of them
@@ -65,7 +65,8 @@ _UNRESOLVED = frozenset(
     }
 )
 """Of an expression that is only parsed."""
-_PLANS = {"Project": "projectList", "Filter": "condition"}
+_FUNCTIONS = FUNCTIONS | {"DIV"}
+_PLANS = frozenset({"Project", "Filter"})
 
 
 def check_item(text: str) -> None:
@@ -114,7 +115,7 @@ def _check_nodes(expression: Any, allowed: frozenset[str], text: str) -> None:
             raise Refused(f"{text}: {kind.rpartition('.')[2]} is not known to depend on the row alone")
         if kind == _FUNCTION:
             name = str(node["nameParts"]).strip("[]")
-            if name.upper() not in FUNCTIONS:
+            if name.upper() not in _FUNCTIONS:
                 raise Refused(f"{text}: the function {name} is not known to depend on the row alone")
 
 

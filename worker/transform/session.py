@@ -29,7 +29,6 @@ _SETTINGS = {
     "spark.sql.variable.substitute": "false",
     # A text is read as proto/config/transform.py reads it.
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
-    "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.optimizer.excludedRules": f"{_RULES}.ConvertToLocalRelation,{_RULES}.PropagateEmptyRelation",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -31,7 +31,8 @@ _ABOUT_THE_EXPRESSION = "java.lang.StackOverflowError"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """In a text of Spark SQL. ``start``, ``stop``: of its first and its last character, from 0, as UTF-16 counts."""
+    """In a text of Spark SQL. ``start``, ``stop``: of its first and its last character, from 0. ``fragment``: what
+    Spark takes for that piece: it numbers characters, but cuts where as many units of UTF-16 are."""
 
     start: int
     stop: int
@@ -59,8 +60,9 @@ def shown_place(place: Place, texts: Sequence[str]) -> str:
         return _in_only(texts)
     numbers = f"characters {place.start + 1} to {place.stop + 1}"
     for text in texts:
-        if _piece(text, place) == place.fragment:
-            return f" in {text}" if place.fragment == text else f" in {text}, {numbers} ({place.fragment})"
+        if _cut_by_spark(text, place) == place.fragment:
+            piece = text[place.start : place.stop + 1]
+            return f" in {text}" if piece == text else f" in {text}, {numbers} ({piece})"
     return _in_only(texts)
 
 
@@ -68,7 +70,7 @@ def _in_only(texts: Sequence[str]) -> str:
     return f" in {texts[0]}" if len(texts) == 1 else ""
 
 
-def _piece(text: str, place: Place) -> str:
+def _cut_by_spark(text: str, place: Place) -> str:
     return text.encode("utf-16-le")[2 * place.start : 2 * (place.stop + 1)].decode("utf-16-le", "replace")
 
 

@@ -1,0 +1,332 @@
+"""What is evaluated for whom: compiled expressions, through one gate; and what is told of errors."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import cast
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from proto import errors, relay_pb2
+from proto.config.transform import Refused
+from proto.errors import ErrorSpec, ShardmergeError
+from tests.support.plans import integer, table_plan, text
+from worker.context import RunningSnapshot
+from worker.lane_service import LaneService
+from worker.plan import ColumnPlan, Computed, RowTransform, TablePlan
+from worker.transform.analyst import analysed
+from worker.transform.client import Transformer, as_stream, failed_to_answer
+from worker.transform.evaluator import evaluate
+from worker.transform.expressions import Compiled, Expressions, expressions_of
+from worker.transform.session import session
+from worker.transform.values import ROW
+from worker.unit import StopSignal
+
+GIVEN = (integer(), text("v"))
+SCHEMA = pa.schema([pa.field(ROW, pa.int32()), pa.field("id", pa.int64()), pa.field("v", pa.string())])
+WHO = relay_pb2.TaskIdentity(task="t", source="s", epoch=3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _spark() -> Iterator[None]:
+    """The JVM comes before gRPC's threads."""
+    session()
+    yield
+
+
+def plan(item: str, condition: str = "") -> TablePlan:
+    columns = (ColumnPlan(-1, integer(), "x", Computed(item)),)
+    transform = RowTransform("rule", condition, (0, 1), has_star=False)
+    return replace(table_plan(GIVEN, (0,)), columns=columns, key=(), transform=transform)
+
+
+def rows(*values: str | None, schema: pa.Schema = SCHEMA) -> bytes:
+    count = len(values)
+    columns = [pa.array(range(count), pa.int32()), pa.array(range(count), pa.int64()), pa.array(values, pa.string())]
+    return as_stream(pa.Table.from_arrays(columns, schema=schema))
+
+
+class _NoChunks:
+    def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse:
+        raise AssertionError(who)
+
+    def report(self, report: relay_pb2.ChunkReport) -> bool:
+        raise AssertionError(report)
+
+
+def service(*plans: TablePlan) -> LaneService:
+    """With a running unit that has handed out ``plans``."""
+    made, compiled = LaneService(lambda: None), Compiled()
+    compiled.admit(plans)
+    made.register_dispenser(RunningSnapshot("t", "s", 3, _NoChunks(), lambda _: False, StopSignal(), compiled))
+    return made
+
+
+def asked(made: LaneService, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+    return made.Evaluate(request, cast(grpc.ServicerContext, None))
+
+
+def with_identity(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateRequest:
+    request.who.CopyFrom(WHO)
+    return request
+
+
+def identifier(of: TablePlan) -> bytes:
+    found = expressions_of(of)
+    assert found is not None
+    return found.identifier
+
+
+# -- who may have what evaluated
+
+
+def test_what_the_driver_has_handed_out_is_evaluated() -> None:
+    made = plan("id + 1 AS x")
+    answer = asked(service(made), relay_pb2.EvaluateRequest(who=WHO, rows=rows("a"), expressions=identifier(made)))
+    assert answer.rows
+    assert not answer.refused
+
+
+@pytest.mark.parametrize(
+    ("identity", "expressions", "sent", "spec"),
+    [
+        (WHO, identifier(plan("id + 2 AS x")), rows("a"), errors.replicate.EXPRESSIONS_UNKNOWN),
+        (WHO, b"id + 1 AS x", rows("a"), errors.replicate.EXPRESSIONS_UNKNOWN),
+        (WHO, b"", rows("a"), errors.replicate.EXPRESSIONS_UNKNOWN),
+        (
+            relay_pb2.TaskIdentity(task="t", source="s", epoch=2),
+            identifier(plan("id + 1 AS x")),
+            rows("a"),
+            errors.replicate.FENCED,
+        ),
+        (relay_pb2.TaskIdentity(), identifier(plan("id + 1 AS x")), rows("a"), errors.replicate.FENCED),
+        (WHO, identifier(plan("id + 1 AS x")), b"", errors.replicate.ROWS_UNREADABLE),
+        (WHO, identifier(plan("id + 1 AS x")), b"\xff\xff\xff\xff\x08\0\0\0junk", errors.replicate.ROWS_UNREADABLE),
+        (WHO, identifier(plan("id + 1 AS x")), rows("a")[:-40], errors.replicate.ROWS_UNREADABLE),
+        (WHO, identifier(plan("id + 1 AS x")), rows("a").replace(b"shard", b"shart"), errors.replicate.ROWS_UNREADABLE),
+    ],
+)
+def test_nothing_else_is(identity: relay_pb2.TaskIdentity, expressions: bytes, sent: bytes, spec: ErrorSpec) -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        asked(service(plan("id + 1 AS x")), relay_pb2.EvaluateRequest(who=identity, rows=sent, expressions=expressions))
+    assert caught.value.spec is spec
+
+
+def test_rows_of_other_columns_are_not_read() -> None:
+    made = plan("id + 1 AS x")
+    others = as_stream(
+        pa.Table.from_arrays([pa.array([0], pa.int32()), pa.array([1.0], pa.float64())], names=[ROW, "id"])
+    )
+    with pytest.raises(ShardmergeError) as caught:
+        asked(service(made), relay_pb2.EvaluateRequest(who=WHO, rows=others, expressions=identifier(made)))
+    assert caught.value.spec is errors.replicate.ROWS_UNREADABLE
+
+
+@pytest.mark.parametrize("broken", [b"\xff\xfe", b"\xc3"])
+def test_texts_that_are_none_do_not_reach_the_jvm(broken: bytes) -> None:
+    made = plan("id + 1 AS x")
+    marked = rows("MARK" + "k" * (len(broken) - 1)).replace(b"MARK" + b"k" * (len(broken) - 1), broken + b"abc")
+    with pytest.raises(ShardmergeError) as caught:
+        asked(service(made), relay_pb2.EvaluateRequest(who=WHO, rows=marked, expressions=identifier(made)))
+    assert caught.value.spec is errors.replicate.ROWS_UNREADABLE
+
+
+def test_the_identifier_says_everything() -> None:
+    base = plan("id + 1 AS x")
+    assert base.transform is not None
+    wide = replace(GIVEN[0], unsigned=True, type_text="bigint unsigned")
+    others = [
+        plan("id + 1 AS y"),
+        plan("id + 1 AS x", "id > 1"),
+        replace(base, transform=replace(base.transform, given=(0,))),
+        replace(base, table=replace(base.table, columns=(wide, GIVEN[1]))),
+        replace(base, table=replace(base.table, columns=(replace(GIVEN[0], name="idx"), GIVEN[1]))),
+    ]
+    assert len({identifier(each) for each in (base, *others)}) == 6
+    assert identifier(plan("id + 1 AS x")) == identifier(base)
+    assert expressions_of(table_plan(GIVEN, (0,))) is None
+
+
+# -- the gate
+
+OUTSIDE = [
+    "reflect('java.lang.System', 'getenv', 'PATH')",
+    "java_method('java.lang.System', 'getenv', 'PATH')",
+    "try_reflect('java.lang.System', 'getenv', 'PATH')",
+    "array_size(array_sort(array('a', 'b'), (l, r) -> length(reflect('java.lang.System', 'getenv', 'PATH'))))",
+    "input_file_name()",
+    "input_file_block_start()",
+    "(SELECT max(value) FROM text.`/etc/passwd`)",
+    "EXISTS (SELECT 1 FROM csv.`/etc/passwd`)",
+    "v IN (SELECT value FROM text.`/etc/passwd`)",
+    "from_avro(CAST(v AS BINARY), 'x')",
+    "from_protobuf(CAST(v AS BINARY), 'a', '/etc/passwd')",
+    "from_json(v, 'a INT').a",
+    "from_xml(v, 'a INT').a",
+    "aes_decrypt(CAST(v AS BINARY), CAST(v AS BINARY))",
+    "IDENTIFIER('v')",
+    "IDENTIFIER('upper')(v)",
+    ":v",
+    "?",
+    "user",
+    "current_user()",
+    "session_user",
+    "current_catalog()",
+    "current_database()",
+    "version()",
+    "uuid()",
+    "rand()",
+    "now()",
+    "spark_partition_id()",
+    "monotonically_increasing_id()",
+    "system.builtin.upper(v)",
+    "`upper`(v)",
+    "raise_error(v)",
+    "sum(id)",
+    "row_number() OVER (ORDER BY id)",
+    "explode(array(1))",
+    "session.x",
+]
+
+
+@pytest.mark.parametrize("expression", OUTSIDE)
+def test_one_gate_for_what_is_analysed_and_what_is_evaluated(expression: str) -> None:
+    with pytest.raises(Refused):
+        analysed(GIVEN, f"id, {expression} AS x", "")
+    with pytest.raises(Refused):
+        analysed(GIVEN, "", f"({expression}) = 'a'")
+    # The same where no task's file was looked at: whatever is compiled has to pass again.
+    assert evaluate(Expressions((), (f"{expression} AS x",), "", SCHEMA), rows("a")).refused
+    assert evaluate(Expressions((), (), f"({expression}) = 'a'", SCHEMA), rows("a")).refused
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "div(id, 2)",
+        "(id = 1) IS NOT UNKNOWN",
+        "(id = 1) IS UNKNOWN",
+        "struct(id, v).v",
+        "array(named_struct('a', id)).a[0]",
+        "v LIKE ANY ('a%', 'b%')",
+        "date_trunc('HOUR', TIMESTAMP_NTZ '2020-01-01 10:11:12' + INTERVAL '1-2' YEAR TO MONTH)",
+        "timestampadd(MONTH, 1, TIMESTAMP_NTZ '2020-01-01 10:11:12')",
+        "v COLLATE UTF8_LCASE = 'A'",
+        "xpath_string(concat('<a>', v, '</a>'), 'a')",
+        "concat_ws('-', *)",
+        "nullif(id, 1) BETWEEN 1 AND 2",
+        "TRY_CAST(v AS DECIMAL(10, 2)) DIV 2",
+    ],
+)
+def test_what_depends_on_the_row_alone_passes(expression: str) -> None:
+    analysed(GIVEN, f"id, {expression} AS x", "")
+    assert not evaluate(Expressions((), (f"{expression} AS x",), "", SCHEMA), rows("a")).refused
+
+
+def test_a_text_that_looks_like_a_variable_is_a_text() -> None:
+    made = plan("concat('${env:PATH}', v, '${spark.app.name}', '${system:user.dir}', '${x}') AS x")
+    analysed(GIVEN, "id, concat('${env:PATH}', v) AS x", "")
+    asking = service(made)
+    told = Transformer(made, (0, 1), lambda request: asked(asking, with_identity(request))).computed(
+        [(b"1", b"'w'")], lambda at: at, str
+    )
+    assert told == [(b"'${env:PATH}w${spark.app.name}${system:user.dir}${x}'",)]
+
+
+@contextmanager
+def listening() -> Generator[tuple[int, list[str]]]:
+    """A web server: its port, and what it was asked for."""
+    seen: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port, seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_document_in_a_row_opens_nothing() -> None:
+    """By the property of the JVM that the worker's settings have (JAXP, javax.xml.XMLConstants)."""
+    properties = session()._jvm.java.lang.System
+    expressions = Expressions((), ("xpath_string(v, 'a') AS x",), "", SCHEMA)
+    with listening() as (port, seen):
+        document = f'<!DOCTYPE a SYSTEM "http://127.0.0.1:{port}/dtd"><a>b</a>'
+        properties.setProperty("javax.xml.accessExternalDTD", "")
+        try:
+            assert evaluate(expressions, rows(document)).refused
+            assert not evaluate(expressions, rows("<a>b</a>")).refused
+        finally:
+            properties.clearProperty("javax.xml.accessExternalDTD")
+        assert not seen
+
+
+# -- what is told
+
+DEEP = "regexp_like(repeat(concat(v, 'ab'), 100000), '(a|b|[^x])*c') AS x"
+"""For which Java's regular expressions need more of a stack than there is."""
+
+
+@pytest.mark.parametrize(
+    ("item", "condition", "reason"),
+    [
+        ("CAST(v AS INT) AS x", "", "CAST_INVALID_INPUT in CAST(v AS INT) AS x, characters 1 to 14 (CAST(v AS INT))"),
+        ("100 / (id - id) AS x", "", "DIVIDE_BY_ZERO in 100 / (id - id) AS x, characters 1 to 15 (100 / (id - id))"),
+        (
+            "1 AS x",
+            "1 + CAST(v AS INT) > 1",
+            "CAST_INVALID_INPUT in 1 + CAST(v AS INT) > 1, characters 5 to 18 (CAST(v AS INT))",
+        ),
+        (DEEP, "", f"StackOverflowError in {DEEP}"),
+    ],
+)
+def test_an_error_is_told_without_the_row(item: str, condition: str, reason: str) -> None:
+    made = plan(item, condition)
+    request = relay_pb2.EvaluateRequest(who=WHO, rows=rows("s3cret"), expressions=identifier(made))
+    assert asked(service(made), request).refused == reason
+
+
+@pytest.mark.parametrize(
+    ("projection", "condition", "reason"),
+    [
+        ("id, v + no AS x", "", "UNRESOLVED_COLUMN.WITH_SUGGESTION in v + no AS x, characters 5 to 6 (no)"),
+        ("", "v + 1", "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN in v + 1"),
+        (
+            "id, upper(v, v) AS x",
+            "",
+            "WRONG_NUM_ARGS.WITHOUT_SUGGESTION in upper(v, v) AS x, characters 1 to 11 (upper(v, v))",
+        ),
+        (
+            "id, '\U0001f600' || no AS x",
+            "",
+            "UNRESOLVED_COLUMN.WITH_SUGGESTION in '\U0001f600' || no AS x, characters 8 to 9 (no)",
+        ),
+    ],
+)
+def test_an_expression_that_is_refused_is_named_with_the_place(projection: str, condition: str, reason: str) -> None:
+    with pytest.raises(Refused) as caught:
+        analysed(GIVEN, projection, condition)
+    assert str(caught.value) == reason
+
+
+def test_a_jvm_that_does_not_answer_is_lost() -> None:
+    told = failed_to_answer(ConnectionError("a piece of whatever it was doing"))
+    assert told.spec is errors.worker.SPARK_LOST
+    assert "piece" not in told.message

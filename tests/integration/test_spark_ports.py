@@ -1,0 +1,171 @@
+"""What others on the machine reach of a worker's Spark: no port beyond loopback, no block, no page, no secret."""
+
+from __future__ import annotations
+
+import ipaddress
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import psutil
+import pytest
+
+from proto import errors, worker_pb2, worker_pb2_grpc
+from tests.support.cluster import Cluster
+from tests.support.daemon import Daemon
+from tests.support.mariadb import MariaDB
+from tests.support.wait import until
+from tests.support.world import Family
+
+_SECRET = "what-nobody-may-read"
+_SECRET_KEY = "spark.authenticate.secret"
+_SETTINGS = {"master": "local[8]", _SECRET_KEY: _SECRET, "spark.x.password": _SECRET}
+_PAGES = {
+    **_SETTINGS,
+    "spark.ui.enabled": "true",
+    "spark.redaction.regex": "nothing-else",
+}
+
+
+def _listening(process: psutil.Process) -> set[tuple[str, int]]:
+    try:
+        return {
+            (each.laddr.ip, each.laddr.port)
+            for each in process.net_connections(kind="tcp")
+            if each.status == psutil.CONN_LISTEN
+        }
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def _is_loopback(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return parsed.is_loopback or (mapped is not None and mapped.is_loopback)
+
+
+def _command_lines() -> str:
+    """Of every process that this user sees, as every user sees them."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            except OSError:
+                continue
+    return "\n".join(found)
+
+
+def _get(worker: Daemon, path: str) -> str:
+    """A page of Spark's, asked for at each port of the JVM."""
+    answers: list[str] = []
+    for host, port in _listening(psutil.Process(worker.jvm_pid())):
+        assert _is_loopback(host)
+        done = subprocess.run(
+            ["curl", "-s", "-m", "20", "-w", "\n%{http_code}", f"http://127.0.0.1:{port}{path}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        body, _, status = done.stdout.rpartition("\n")
+        if status == "200":
+            answers.append(body)
+    return "\n".join(answers)
+
+
+def _told_page(worker: Daemon) -> str:
+    """Where the page is, as the worker tells it."""
+    with grpc.insecure_channel(worker.address) as channel:
+        request = worker_pb2.WorkerStatusRequest()
+        return worker_pb2_grpc.WorkerStub(channel).QueryStatus(request, timeout=60).spark_ui
+
+
+def test_what_is_reached_of_spark(
+    make_server: Callable[..., MariaDB],
+    make_cluster: Callable[..., Cluster],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    source, target = make_server("source"), make_server("target")
+    cluster = make_cluster(workers=1, worker_settings={"spark": _SETTINGS})
+    [worker] = cluster.workers
+    cluster.create_source("mysql-01", source)
+    family = Family("ports", (("mysql-01", source),), target)
+    family.create(100)
+    cluster.start_task(family.task())
+    cluster.wait_replicating("ports")
+
+    # Every port of every process that it has started.
+    own = int(worker.address.split(":")[1])
+    found = {place for process in worker.session() for place in _listening(process)}
+    assert len(found) >= 4
+    assert [place for place in found if not _is_loopback(place[0]) and place[1] != own] == []
+
+    # No page; the worker says so too.
+    assert _get(worker, "/jobs/") == ""
+    assert _told_page(worker) == ""
+
+    # The lanes are tasks, which are blocks of broadcasts: another program gets none.
+    ports = [str(port) for _, port in sorted(_listening(psutil.Process(worker.jvm_pid())))]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.spark_thief", *ports],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
+    told = [line for line in done.stdout.splitlines() if line.startswith(("got ", "refused "))]
+    assert told == [f"refused {port}" for port in ports], done.stdout
+
+    # Nothing of the settings is in a list of processes, nor in a file that is left; files are the worker's alone.
+    assert f"{worker.config}" in _command_lines()
+    assert _SECRET not in _command_lines()
+    assert not [path for path in temporary.rglob("*.conf") if _SECRET in path.read_text(errors="replace")]
+    folders = [path for path in temporary.iterdir() if path.is_dir()]
+    assert folders
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
+
+    # The same with the page on: at loopback, without what ends lanes, shows memory, or tells secrets.
+    worker.terminate()
+    worker.write_config(spark=_PAGES)
+    worker.start()
+    cluster.wait_replicating("ports")
+    found = {place for process in worker.session() for place in _listening(process)}
+    assert [place for place in found if not _is_loopback(place[0]) and place[1] != own] == []
+    assert _told_page(worker).startswith("http://127.0.0.1:")
+    assert "shardmerge" in _get(worker, "/jobs/")
+    environment = _get(worker, "/environment/")
+    assert "spark.x.password" in environment
+    assert _SECRET not in environment
+    stages = _get(worker, "/stages/")
+    assert "Active Stages" in stages
+    assert "/kill/" not in stages
+    executors = _get(worker, "/executors/")
+    assert executors
+    assert _get(worker, "/executors/threadDump/?executorId=driver").count("lane") == 0
+    assert _get(worker, "/executors/heapHistogram/?executorId=driver").count("java.lang.String") == 0
+    assert _SECRET not in _command_lines()
+
+    # What takes this protection away, the worker does not start with.
+    for setting, code in (
+        ({"spark.authenticate": "false"}, errors.worker.SPARK_SETTING_REFUSED.code),
+        ({"spark.sql.variable.substitute": "true"}, errors.worker.SPARK_SETTING_REFUSED.code),
+        ({"spark.driver.bindAddress": "0.0.0.0"}, errors.worker.SPARK_SETTING_REFUSED.code),
+        ({"master": "spark://127.0.0.1:7077", _SECRET_KEY: ""}, errors.worker.SPARK_SECRET_MISSING.code),
+    ):
+        if worker.alive:
+            worker.terminate()
+        size = worker.log.stat().st_size
+        worker.write_config(spark={**_SETTINGS, **setting})
+        worker.start(wait=False)
+        until(lambda: not worker.alive, "it refuses to start", 300)
+        told_at_start = worker.log.read_bytes()[size:].decode()
+        assert f"[{code} " in told_at_start
+        assert "what to do:" in told_at_start
+        assert _SECRET not in told_at_start
