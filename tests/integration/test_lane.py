@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
 
-from proto import errors, relay_pb2, rpc
+from proto import errors, relay_pb2, relay_pb2_grpc, rpc
 from tests.integration.lane_rig import driver_of
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads, count_rows, subtask_config
 from tests.support.mariadb import MariaDB
@@ -218,6 +219,35 @@ def test_a_failed_report_ends_the_run() -> None:
     detail = rpc.error_to_proto(errors.replicate.FENCED(task=TASK, source=SOURCE, epoch=1))
     assert board.report(relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=1), failed=detail))
     assert stop.is_set
+
+
+def test_what_no_lane_can_have_committed_changes_nothing(rig: Rig) -> None:
+    """By it the relay log would be purged, and by the failure of a lane that there is not the run would end."""
+    stop = StopSignal()
+    board = LaneBoard(TASK, SOURCE, rig.epoch, LANES, stop)
+    rig.service.register_board(RunningReplicate(board, lambda _: False))
+    head = rig.relay.locate(rig.start, 300, stop)
+
+    def report(index: int, place: RelayOffset, failed: bool = False) -> relay_pb2.LaneReport:
+        who = relay_pb2.TaskIdentity(task=TASK, source=SOURCE, epoch=rig.epoch, index=index)
+        error = rpc.error_to_proto(errors.replicate.FENCED(task=TASK, source=SOURCE, epoch=1)) if failed else None
+        return relay_pb2.LaneReport(who=who, committed=place.to_proto(), failed=error)
+
+    with rpc.channel(rig.address) as channel:
+        stub = relay_pb2_grpc.RelayStub(channel)
+        for lane in range(LANES):
+            assert not stub.ReportLane(report(lane, head)).stop
+        far = rig.relay.head().offset
+        for place in (RelayOffset(far.segment, far.byte + 1_000_000), RelayOffset(far.segment + 9, 4)):
+            for failed in (False, True):
+                with pytest.raises(grpc.RpcError) as caught:
+                    stub.ReportLane(report(0, place, failed))
+                assert rpc.coded_from_rpc(caught.value, "the worker").spec is errors.worker.PLACE_REFUSED
+        assert stub.ReportLane(report(LANES, head, failed=True)).stop
+        assert stub.ReportLane(report(LANES, head)).stop
+    assert not stop.is_set
+    assert board.event is None
+    assert board.lowest() == head
 
 
 def test_nothing_is_synced_before_the_source_has_answered(rig: Rig) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proto import relay_pb2
+from proto import common_pb2, relay_pb2
 from worker.position import RelayOffset, SourcePosition
 from worker.relay.model import Statement
 from worker.replicate.board import LaneBoard
@@ -39,6 +39,20 @@ def test_all_lanes_have_to_stand_there() -> None:
     assert made.reached(0) is None
     say(made, 1, 500, number)
     assert made.reached(0) == place
+
+
+def test_a_lane_that_there_is_not_is_told_to_stop_and_ends_nothing() -> None:
+    made = board()
+    failed = relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=2), failed=common_pb2.ErrorDetail(code=1))
+    assert made.report(failed)
+    assert made.event is None and not made.stop.is_set
+
+
+def test_a_lane_that_counts_from_0_again_has_no_negative_rate() -> None:
+    made = board(1)
+    for rows in (100, 3):
+        made.report(relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=0), rows=rows))
+    assert made.views()[0].recent_rps == 0
 
 
 def test_whoever_goes_on_is_told_the_change_and_the_barrier_is_over() -> None:
