@@ -177,7 +177,6 @@ class Election:
         if self._lead is not None:
             get_logger(master=self._name).warning("no longer the leader")
             self._lead = None
-        self._prove_fit()
         if record is None:
             condition = KeyAbsent(keys.LEADER)
         elif record.lease in self._leases or (self._may_take_over and self._is_mine(record)):
@@ -185,6 +184,7 @@ class Election:
         else:
             self._may_take_over = False
             return
+        self._prove_fit()
         value = keys.encode(pb.LeaderRecord(name=self._name, address=self._address))
         result = self._etcd.txn([condition], [Put(keys.LEADER, value, lease.id)])
         if result.ok:

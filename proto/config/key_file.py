@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from proto.errors import config
 from proto.state_home import state_folder
 
 
@@ -19,14 +20,20 @@ class KeyFile:
 
 
 def key_file(given: str, environment: Mapping[str, str]) -> KeyFile:
-    """The key file of a process whose `secret-key-path` is ``given``, "" for none. Raises RuntimeError where the user
-    has no home folder and no file was named."""
+    """The key file of a process whose `secret-key-path` is ``given``, "" for none. Raises what
+    :func:`default_key_path` raises."""
     if given:
         return KeyFile(given, is_default=False)
     return KeyFile(default_key_path(environment), is_default=True)
 
 
 def default_key_path(environment: Mapping[str, str]) -> str:
-    """``$XDG_STATE_HOME/shardmerge/secret.key``, by default ``~/.local/state/shardmerge/secret.key``."""
-    home = Path(environment["HOME"]) if environment.get("HOME") else Path.home()
+    """``$XDG_STATE_HOME/shardmerge/secret.key``, by default ``~/.local/state/shardmerge/secret.key``. Raises
+    ``config.SECRET_KEY_UNUSABLE`` for a user without a home folder."""
+    try:
+        home = Path(environment["HOME"]) if environment.get("HOME") else Path.home()
+    except RuntimeError:
+        path = "~/.local/state/shardmerge/secret.key"
+        reason = "this user has no home folder; name a key file as secret-key-path, or set XDG_STATE_HOME"
+        raise config.SECRET_KEY_UNUSABLE(path=path, reason=reason) from None
     return str(state_folder(environment, home) / "secret.key")

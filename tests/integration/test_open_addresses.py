@@ -110,7 +110,7 @@ def test_what_is_in_the_way_of_listening_is_told(etcd: Etcd, tmp_path: Path) -> 
         other.listen()
         master.write_config(master_addr=f"127.0.0.1:{other.getsockname()[1]}")
         assert "another process listens there" in _says(master, errors.master.CANNOT_LISTEN)
-    master.write_config(master_addr=f"192.0.2.1:{free_port()}", insecure="true")
+    master.write_config(master_addr=f"198.51.100.1:{free_port()}", insecure="true")
     said = _says(master, errors.master.CANNOT_LISTEN)
     assert "this machine has no such address" in said and "another process" not in said
     master.write_config(master_addr=f"no-such-host.invalid:{free_port()}", insecure="true")
