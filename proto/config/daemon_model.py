@@ -182,8 +182,8 @@ class MasterFile(DaemonFile):
         Seconds,
         Key("Our own: a sharding DDL that waits for longer is told in the log, again and again.", sample="300"),
     ] = defaults.LOCK_ALERT_SECONDS
-    rpc_rate_limit: Annotated[float, Key("Calls per second.", here="no effect: calls are not limited")] = 10
-    rpc_rate_burst: Annotated[UInt32, Key("Calls at once.", here="no effect: calls are not limited")] = 40
+    rpc_rate_limit: Annotated[float, Key("Calls per second.", here="no effect: the limits of calls are fixed")] = 10
+    rpc_rate_burst: Annotated[UInt32, Key("Calls at once.", here="no effect: the limits of calls are fixed")] = 40
     openapi: Annotated[
         bool, Key("DM's HTTP interface.", here="no effect: programs use the gRPC interface (proto/master.proto)")
     ] = False
