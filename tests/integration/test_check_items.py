@@ -14,7 +14,7 @@ from tests.support.database import Database
 from tests.support.pair import KINDS, emptied
 from worker.check import Question, SparkRoom, WorkerView, around, check_subtask, downstream, history, run
 from worker.check.estimates import Size
-from worker.connection import ServerInfo, Session, server_info
+from worker.connection import Endpoint, ServerInfo, Session, Side, connect, server_info
 from worker.meta import ensure_meta
 from worker.snapshot.store import SnapshotStore
 
@@ -232,7 +232,8 @@ def test_rows_beside_the_ids_of_a_source(ends: Ends) -> None:
 
 
 def _record(ends: Ends, source: str) -> None:
-    session = ends.target.connect()
+    endpoint = Endpoint.from_proto(_endpoint(ends.target))
+    session = connect(endpoint, Side.TARGET, name="target", autocommit=False)
     try:
         ensure_meta(session, "dm_meta")
         SnapshotStore("dm_meta", "merge", source, 1).ensure(session)

@@ -18,8 +18,10 @@ from proto.config.transform import Refused
 from proto.errors import ErrorSpec, ShardmergeError
 from tests.support.plans import integer, table_plan, text
 from worker.context import RunningSnapshot
+from worker.endpoint import Endpoint
 from worker.lane_service import LaneService
 from worker.plan import ColumnPlan, Computed, RowTransform, TablePlan
+from worker.run_access import RunAccess
 from worker.transform.analyst import analysed
 from worker.transform.client import Transformer, as_stream, failed_to_answer
 from worker.transform.evaluator import evaluate
@@ -30,7 +32,8 @@ from worker.unit import StopSignal
 
 GIVEN = (integer(), text("v"))
 SCHEMA = pa.schema([pa.field(ROW, pa.int32()), pa.field("id", pa.int64()), pa.field("v", pa.string())])
-WHO = relay_pb2.TaskIdentity(task="t", source="s", epoch=3)
+WHO = relay_pb2.TaskIdentity(task="t", source="s", epoch=3, run_secret="secret")
+ENDPOINT = Endpoint("127.0.0.1", 3306, "dm")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,7 +67,9 @@ def service(*plans: TablePlan) -> LaneService:
     """With a running unit that has handed out ``plans``."""
     made, compiled = LaneService(lambda: None), Compiled()
     compiled.admit(plans)
-    made.register_dispenser(RunningSnapshot("t", "s", 3, _NoChunks(), lambda _: False, StopSignal(), compiled))
+    access = RunAccess("secret", ENDPOINT, ENDPOINT)
+    running = RunningSnapshot("t", "s", 3, _NoChunks(), lambda _: False, StopSignal(), 1, access, compiled)
+    made.register_dispenser(running)
     return made
 
 
@@ -100,7 +105,13 @@ def test_what_the_driver_has_handed_out_is_evaluated() -> None:
         (WHO, b"id + 1 AS x", rows("a"), errors.replicate.EXPRESSIONS_UNKNOWN),
         (WHO, b"", rows("a"), errors.replicate.EXPRESSIONS_UNKNOWN),
         (
-            relay_pb2.TaskIdentity(task="t", source="s", epoch=2),
+            relay_pb2.TaskIdentity(task="t", source="s", epoch=2, run_secret="secret"),
+            identifier(plan("id + 1 AS x")),
+            rows("a"),
+            errors.replicate.FENCED,
+        ),
+        (
+            relay_pb2.TaskIdentity(task="t", source="s", epoch=3, run_secret="guess"),
             identifier(plan("id + 1 AS x")),
             rows("a"),
             errors.replicate.FENCED,

@@ -13,7 +13,7 @@ import pytest
 
 from proto import errors, relay_pb2, relay_pb2_grpc, rpc
 from tests.integration.lane_rig import driver_of
-from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads, count_rows, subtask_config
+from tests.integration.snapshot_rig import META, RUN_SECRET, SOURCE, TASK, Rig, Threads, count_rows, subtask_config
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from worker import meta
@@ -225,11 +225,11 @@ def test_what_no_lane_can_have_committed_changes_nothing(rig: Rig) -> None:
     """By it the relay log would be purged, and by the failure of a lane that there is not the run would end."""
     stop = StopSignal()
     board = LaneBoard(TASK, SOURCE, rig.epoch, LANES, stop)
-    rig.service.register_board(RunningReplicate(board, lambda _: False))
+    rig.service.register_board(RunningReplicate(board, rig.access(), lambda _: False))
     head = rig.relay.locate(rig.start, 300, stop)
 
     def report(index: int, place: RelayOffset, failed: bool = False) -> relay_pb2.LaneReport:
-        who = relay_pb2.TaskIdentity(task=TASK, source=SOURCE, epoch=rig.epoch, index=index)
+        who = relay_pb2.TaskIdentity(task=TASK, source=SOURCE, epoch=rig.epoch, index=index, run_secret=RUN_SECRET)
         error = rpc.error_to_proto(errors.replicate.FENCED(task=TASK, source=SOURCE, epoch=1)) if failed else None
         return relay_pb2.LaneReport(who=who, committed=place.to_proto(), failed=error)
 
