@@ -71,6 +71,7 @@ MASTER = ServerLimits(
                 "/shardmerge.v1.Master/StartTask",
                 "/shardmerge.v1.Master/UpdateTask",
                 "/shardmerge.v1.Master/CheckTask",
+                "/shardmerge.v1.Master/GetConfig",  # with files to compare
                 "/shardmerge.v1.Master/ExplainRules",
                 "/shardmerge.v1.Master/HandleBinlog",
                 "/shardmerge.v1.Master/PreviewDDL",
@@ -99,6 +100,7 @@ WORKER = ServerLimits(
     every=MethodLimit(64, 64, 8 * _MIB),
     methods={
         "/shardmerge.v1.Relay/Subscribe": _STREAM,
+        "/shardmerge.v1.Relay/Credentials": _SMALL,
         "/shardmerge.v1.Relay/Locate": _REPORT,  # with a GTID set
         "/shardmerge.v1.Relay/ReportLane": _REPORT,
         "/shardmerge.v1.Relay/TakeChunk": _SMALL,
