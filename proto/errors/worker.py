@@ -180,10 +180,10 @@ LOGIN_REFUSED = _define(
     message="{source}: the server at {host}:{port} asks for the password of {user} by {method}, {reason}: nothing was "
     "sent that tells the password",
     workaround="Is it the server that is meant, and the password right? (MySQL asks so for a wrong one, too.) Then "
-    "give `security: {{ssl-ca: FILE}}`, which proves who it is, in the source's file (operate-source update) or the "
-    "task's (update-task); or, for caching_sha2_password and for sha256_password without TLS, `security: "
-    "{{allow-public-key-retrieval: true}}`, by which whoever answers there can read the password; or another method "
-    "for the account (mysql_native_password, ed25519). Then resume-task.",
+    "give `ssl-ca: FILE` under `security`, which proves who it is, in the source's file (operate-source update) or the "
+    "task's (update-task); or there, for caching_sha2_password and for sha256_password without TLS, "
+    "`allow-public-key-retrieval: true`, by which whoever answers there can read the password; or another method for "
+    "the account (mysql_native_password, ed25519). Then resume-task.",
 )
 ANSWER_REFUSED = _define(
     70018,
