@@ -87,8 +87,8 @@ def test_a_key_file_is_never_written_over(key: secret.SecretKey) -> None:
 def test_with_a_key_every_password_is_stored_encrypted(key: secret.SecretKey) -> None:
     sealed = key.encrypt(PLAIN)
     secret.use(key.path)
-    for written in (f'"{PLAIN}"', f"'{PLAIN}'", PLAIN, sealed, "${DM_PW}", "${SEALED}"):
-        environ = {"DM_PW": PLAIN, "SEALED": sealed}
+    for written in (f'"{PLAIN}"', f"'{PLAIN}'", PLAIN, sealed, "${DM_PW}", "${DM_SEALED}"):
+        environ = {"DM_PW": PLAIN, "DM_SEALED": sealed}
         file = parse_task(TASK.replace('"p: w"', written), "task.yaml", environ)
         assert {subtask.target.password for subtask in file.to_subtasks()} == {sealed}
         assert PLAIN not in file.text and PLAIN not in repr(file)
