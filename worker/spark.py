@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -86,6 +87,7 @@ class SparkRunner:
             for key, value in merged.items():
                 builder = builder.config(key, value)
             self._spark = builder.getOrCreate()
+            _without_rest(self._spark)
         except Exception as error:  # pyspark raises RuntimeError, OSError or Py4J errors here
             raise errors.worker.SPARK_START_FAILED(reason=_first_line(error)) from error
         self._drain_seconds = drain_seconds
@@ -261,6 +263,14 @@ def guarded(name: str, body: TaskBody, index: int) -> TaskOutcome:
     except Exception:  # noqa: BLE001 - why the task failed matters more than who could not be told
         traceback.print_exc()
     return TaskFailed(found)
+
+
+def _without_rest(spark: SparkSession) -> None:
+    """Take the REST interface out of Spark's web page, if that is on: it shows stacks of threads whatever the settings
+    say (org.apache.spark.status.api.v1.AbstractApplicationResource.threadDump)."""
+    page: Any = spark._jsparkSession.sparkContext().ui()
+    if page.isDefined():
+        page.get().detachHandler("/api")
 
 
 def _first_line(error: BaseException) -> str:

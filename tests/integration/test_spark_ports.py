@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import stat
 import subprocess
 import sys
@@ -59,13 +60,13 @@ def _command_lines() -> str:
     return "\n".join(found)
 
 
-def _get(worker: Daemon, path: str) -> str:
-    """A page of Spark's, asked for at each port of the JVM."""
+def _get(worker: Daemon, path: str, *options: str) -> str:
+    """A page of Spark's, asked for at each port of the JVM. ``options``: of curl."""
     answers: list[str] = []
     for host, port in _listening(psutil.Process(worker.jvm_pid())):
         assert _is_loopback(host)
         done = subprocess.run(
-            ["curl", "-s", "-m", "20", "-w", "\n%{http_code}", f"http://127.0.0.1:{port}{path}"],
+            ["curl", "-s", "-m", "20", *options, "-w", "\n%{http_code}", f"http://127.0.0.1:{port}{path}"],
             capture_output=True,
             text=True,
             check=False,
@@ -140,16 +141,27 @@ def test_what_is_reached_of_spark(
     assert [place for place in found if not _is_loopback(place[0]) and place[1] != own] == []
     assert _told_page(worker).startswith("http://127.0.0.1:")
     assert "shardmerge" in _get(worker, "/jobs/")
-    environment = _get(worker, "/environment/")
-    assert "spark.x.password" in environment
-    assert _SECRET not in environment
-    stages = _get(worker, "/stages/")
-    assert "Active Stages" in stages
-    assert "/kill/" not in stages
-    executors = _get(worker, "/executors/")
-    assert executors
-    assert _get(worker, "/executors/threadDump/?executorId=driver").count("lane") == 0
-    assert _get(worker, "/executors/heapHistogram/?executorId=driver").count("java.lang.String") == 0
+    pages = ["/environment/", "/executors/", "/metrics/json/", "/stages/"]
+    pages += [f"/{kind}/?executorId=driver" for kind in ("executors/threadDump", "executors/heapHistogram")]
+    [application] = set(re.findall(r"local-\d+", _get(worker, "/metrics/json/")))
+    api = f"/api/v1/applications/{application}"
+    pages += [f"{api}/environment", f"{api}/executors/driver/threads", f"{api}/executors"]
+    for page in pages:
+        shown = _get(worker, page)
+        assert _SECRET not in shown, page
+        assert "threadState" not in shown, page
+        assert "java.lang.String" not in shown, page
+        assert "sparkProperties" not in shown, page
+        assert "/kill/" not in shown, page
+    lanes = worker.spark_task_pids()
+    for number in range(8):
+        _get(worker, f"/jobs/job/kill/?id={number}", "--data", "")
+        _get(worker, f"/stages/stage/kill/?id={number}", "--data", "")
+    with family.sources[0][1].connect() as link, link.cursor() as cursor:
+        cursor.execute("DELETE FROM ports_01.order_01 LIMIT 5")
+        link.commit()
+    cluster.wait_caught_up("ports", {"mysql-01": source})
+    assert worker.spark_task_pids() == lanes
     assert _SECRET not in _command_lines()
 
     # What takes this protection away, the worker does not start with.
