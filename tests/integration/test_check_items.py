@@ -233,7 +233,7 @@ def test_rows_beside_the_ids_of_a_source(ends: Ends) -> None:
 
 def _record(ends: Ends, source: str) -> None:
     endpoint = Endpoint.from_proto(_endpoint(ends.target))
-    session = connect(endpoint, Side.TARGET, name="target", autocommit=False)
+    session = connect(endpoint, Side.TARGET, name="target")
     try:
         ensure_meta(session, "dm_meta")
         SnapshotStore("dm_meta", "merge", source, 1).ensure(session)
