@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -220,8 +219,9 @@ def test_a_field_that_breaks_its_rule_is_named_and_escaped(master: Daemon) -> No
     assert len(error.message) < 400
 
 
-def test_services_are_described_only_where_it_is_asked_for(etcd: Etcd, tmp_path: Path) -> None:
-    daemon = Daemon("master", "m2", tmp_path, {"etcd": [etcd.endpoint]}, {})
+def test_services_are_described_only_where_it_is_asked_for(etcd: Etcd, master: Daemon) -> None:
+    # Beside the other one: masters of one cluster share the key that passwords are stored by.
+    daemon = Daemon("master", "m2", master.config.parent, {"etcd": [etcd.endpoint]}, {})
     daemon.start()
     try:
         with _own_channel(daemon) as opened:
