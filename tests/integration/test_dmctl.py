@@ -165,7 +165,7 @@ def test_list_member(master: CannedMaster) -> None:
     )
     ran = dmctl("list-member", "-w", "-n", "w1,w2", address=master.address)
     no_error(ran)
-    assert ran.json["workers"] == [{"name": "w1", "addr": "h:1", "stage": "free", "source": ""}]
+    assert ran.json["workers"] == [{"name": "w1", "addr": "h:1", "stage": "free", "source": "", "insecure": False}]
     no_error(dmctl("list-member", address=master.address))
     assert master.requests == [
         pb.ListMemberRequest(worker=True, names=["w1", "w2"]),
