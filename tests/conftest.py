@@ -6,6 +6,7 @@ to ``tests/.run/<test>/``.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -29,6 +30,14 @@ _LAST_LINES = 8
 _LINE_CHARS = 400
 
 _watched: list[Path] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print each failure at once: a run that is stopped at its time limit prints no summary."""
+    if report.failed and os.environ.get("PYTEST_XDIST_WORKER") is None:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        reason = (report.longreprtext if crash is None else crash.message).strip().partition("\n")[0][:_LINE_CHARS]
+        print(f"\nfailed in {report.when} after {report.duration:.0f} s: {report.nodeid}: {reason}", flush=True)
 
 
 @pytest.hookimpl(wrapper=True)
