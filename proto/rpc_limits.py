@@ -94,7 +94,7 @@ _STREAM = MethodLimit(_LANES, _LANES, _MIB)
 _SMALL = MethodLimit(_LANES, _LANES, 64 << 10)
 _REPORT = MethodLimit(_LANES, _LANES, 8 * _MIB)
 """With an error's text, which may name statements and keys."""
-_WIDE = MethodLimit(64, 64, 64 * _MIB)
+_WIDE = MethodLimit(64, 64, 16 * _MIB)
 
 WORKER = ServerLimits(
     every=MethodLimit(64, 64, 8 * _MIB),
@@ -105,10 +105,11 @@ WORKER = ServerLimits(
         "/shardmerge.v1.Relay/ReportLane": _REPORT,
         "/shardmerge.v1.Relay/TakeChunk": _SMALL,
         "/shardmerge.v1.Relay/ReportChunk": _REPORT,
-        "/shardmerge.v1.Relay/Evaluate": MethodLimit(_LANES, _LANES, 64 * _MIB),
+        "/shardmerge.v1.Relay/Evaluate": MethodLimit(_LANES, _LANES, 8 * _MIB),
+        "/shardmerge.v1.Relay/EvaluateLarge": MethodLimit(_LANES, _LANES, 4 * _MIB),
         "/shardmerge.v1.CompareDesk/TakeWork": _SMALL,
         "/shardmerge.v1.CompareDesk/AskLanes": _SMALL,
-        "/shardmerge.v1.CompareDesk/ReportWork": MethodLimit(_LANES, _LANES, 64 * _MIB),  # with rows that differ
+        "/shardmerge.v1.CompareDesk/ReportWork": MethodLimit(_LANES, _LANES, 16 * _MIB),  # with rows that differ
         "/shardmerge.v1.Worker/CheckKeys": _WIDE,  # with samples of all shard tables
         "/shardmerge.v1.Worker/CheckSubTask": _WIDE,  # with the configurations of all sources
         "/shardmerge.v1.Worker/CheckSwitch": _WIDE,

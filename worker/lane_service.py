@@ -27,11 +27,13 @@ from worker.replicate.stream import Stream
 from worker.run_access import RunAccess
 from worker.transform.client import failed_to_answer
 from worker.transform.evaluator import evaluate
-from worker.transform.expressions import Compiled
+from worker.transform.expressions import Compiled, Expressions
 from worker.unit import StopSignal
 
 _LOCATE_SECONDS = 600.0
 _WAIT_SECONDS = 0.5
+_MOST_ROWS_BYTES = (1 << 30) + (64 << 20)
+"""Of one evaluation: MySQL sends no row larger than 1 GiB, and Arrow adds a little."""
 
 
 def _nowhere(place: RelayOffset) -> MeetingPlace | None:
@@ -58,6 +60,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
     def __init__(self, relay: Callable[[], Relay | None]) -> None:
         self._relay = relay
         self._lock = threading.Lock()
+        self._large = threading.Lock()
         self._replicates: dict[tuple[str, Stream], RunningReplicate] = {}
         self._snapshots: dict[str, RunningSnapshot] = {}
 
@@ -262,6 +265,24 @@ class LaneService(relay_pb2_grpc.RelayServicer):
             raise errors.worker.PLACE_REFUSED(lane=who.index, task=who.task, source=who.source, place=place)
 
     def Evaluate(self, request: relay_pb2.EvaluateRequest, context: grpc.ServicerContext) -> relay_pb2.EvaluateResponse:
+        return _evaluated(self._expressions(request), request.rows)
+
+    def EvaluateLarge(
+        self, request_iterator: Iterator[relay_pb2.EvaluateRequest], context: grpc.ServicerContext
+    ) -> relay_pb2.EvaluateResponse:
+        first = next(request_iterator, relay_pb2.EvaluateRequest())
+        expressions = self._expressions(first)
+        # One at a time: each may take the memory of a source's largest row several times.
+        with self._large:
+            rows = bytearray(first.rows)
+            for request in request_iterator:
+                rows += request.rows
+                if len(rows) > _MOST_ROWS_BYTES:
+                    raise errors.replicate.ROWS_UNREADABLE(reason=f"they have more than {_MOST_ROWS_BYTES} bytes")
+            return _evaluated(expressions, bytes(rows))
+
+    def _expressions(self, request: relay_pb2.EvaluateRequest) -> Expressions:
+        """What the caller's run has compiled. Raises FENCED, EXPRESSIONS_UNKNOWN."""
         who = request.who
         running = [each for each in (self._snapshot(who), self._replicate(who)) if each is not None]
         if not running:
@@ -269,12 +290,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
         asked = next((found for each in running if (found := each.compiled.find(request.expressions))), None)
         if asked is None:
             raise errors.replicate.EXPRESSIONS_UNKNOWN(task=who.task, source=who.source)
-        try:
-            return evaluate(asked, request.rows)
-        except ShardmergeError:
-            raise
-        except Exception as error:  # Py4J's and sockets' errors alike: the JVM does not answer
-            raise failed_to_answer(error) from error
+        return asked
 
     def TakeChunk(
         self, request: relay_pb2.TakeChunkRequest, context: grpc.ServicerContext
@@ -287,6 +303,16 @@ class LaneService(relay_pb2_grpc.RelayServicer):
     def ReportChunk(self, request: relay_pb2.ChunkReport, context: grpc.ServicerContext) -> relay_pb2.ReportAck:
         snapshot = self._snapshot(request.who)
         return relay_pb2.ReportAck(stop=snapshot is None or snapshot.dispenser.report(request))
+
+
+def _evaluated(expressions: Expressions, rows: bytes) -> relay_pb2.EvaluateResponse:
+    """Raises catalogue errors."""
+    try:
+        return evaluate(expressions, rows)
+    except ShardmergeError:
+        raise
+    except Exception as error:  # Py4J's and sockets' errors alike: the JVM does not answer
+        raise failed_to_answer(error) from error
 
 
 def _closed(reason: relay_pb2.Closed.Reason) -> relay_pb2.RelayFrame:

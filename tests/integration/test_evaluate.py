@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
@@ -13,9 +13,10 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from proto import errors, relay_pb2
+from proto import errors, relay_pb2, relay_pb2_grpc, rpc
 from proto.config.transform import Refused
 from proto.errors import ErrorSpec, ShardmergeError
+from proto.rpc_limits import WORKER
 from tests.support.plans import integer, table_plan, text
 from worker.context import RunningSnapshot
 from worker.endpoint import Endpoint
@@ -23,7 +24,7 @@ from worker.lane_service import LaneService
 from worker.plan import ColumnPlan, Computed, RowTransform, TablePlan
 from worker.run_access import RunAccess
 from worker.transform.analyst import analysed
-from worker.transform.client import Transformer, as_stream, failed_to_answer
+from worker.transform.client import Asker, Transformer, as_stream, failed_to_answer
 from worker.transform.evaluator import evaluate
 from worker.transform.expressions import Compiled, Expressions, expressions_of
 from worker.transform.session import session
@@ -86,6 +87,57 @@ def identifier(of: TablePlan) -> bytes:
     found = expressions_of(of)
     assert found is not None
     return found.identifier
+
+
+@pytest.fixture
+def worker_address() -> Iterator[Callable[[LaneService], str]]:
+    """Serves a service as a worker does; gives its address."""
+    servers: list[grpc.Server] = []
+
+    def serve(made: LaneService) -> str:
+        server = rpc.make_server([], "the worker", WORKER)
+        servers.append(server)
+        relay_pb2_grpc.add_RelayServicer_to_server(made, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        return f"127.0.0.1:{port}"
+
+    yield serve
+    for server in servers:
+        server.stop(None).wait()
+
+
+# -- rows larger than a message
+
+
+def test_a_row_larger_than_a_message_is_evaluated(worker_address: Callable[[LaneService], str]) -> None:
+    made = plan("concat(cast(length(v) AS string), right(v, 3)) AS x")
+    asker = Asker(worker_address(service(made)), WHO)
+    size = WORKER.message_bytes + (70 << 20)
+    try:
+        small, large = Transformer(made, (0, 1), asker).computed(
+            [(b"1", b"'w'"), (b"2", b"'" + b"y" * (size - 3) + b"abc'")], lambda at: at, str
+        )
+    finally:
+        asker.close()
+    assert (small, large) == ((b"'1w'",), (b"'%dabc'" % size,))
+
+
+def test_large_rows_need_the_secret_of_the_run(worker_address: Callable[[LaneService], str]) -> None:
+    made = plan("id + 1 AS x")
+    who = relay_pb2.TaskIdentity(task="t", source="s", epoch=3, run_secret="guess")
+    ended = threading.Event()
+
+    def requests() -> Iterator[relay_pb2.EvaluateRequest]:
+        yield relay_pb2.EvaluateRequest(who=who, expressions=identifier(made))
+        ended.wait()  # the answer comes before any row was sent
+
+    try:
+        with rpc.channel(worker_address(service(made))) as channel, pytest.raises(grpc.RpcError) as caught:
+            relay_pb2_grpc.RelayStub(channel).EvaluateLarge(requests(), timeout=60)
+    finally:
+        ended.set()
+    assert rpc.coded_from_rpc(caught.value, "the worker").spec is errors.replicate.FENCED
 
 
 # -- who may have what evaluated

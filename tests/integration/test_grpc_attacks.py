@@ -1,12 +1,14 @@
-"""A master under calls that are many, large, unfinished or no messages: it refuses them, and answers others."""
+"""A master and a worker refuse calls that are too many, too large, unfinished or no messages, and answer others."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -20,19 +22,41 @@ from proto import master_pb2 as pb
 from proto.errors import ShardmergeError
 from proto.master_pb2_grpc import MasterStub
 from proto.rpc import channel, coded_from_rpc
-from proto.rpc_limits import MASTER
-from tests.support.daemon import Daemon
+from proto.rpc_limits import MASTER, WORKER, ServerLimits
+from tests.support.daemon import Daemon, Setting
 from tests.support.etcd import Etcd
 from tests.support.http2 import UnfinishedCall
 from tests.support.wait import until
 
-_QUERY = "/shardmerge.v1.Master/QueryStatus"
 _REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 _WATCH = "/grpc.health.v1.Health/Watch"
 _ANSWER_SECONDS = 20.0
 """For a call that takes milliseconds on a quiet machine; without limits it never got an answer."""
 _MIB = 1 << 20
-_UNFINISHED = [f"/shardmerge.v1.Master/{name}" for name in ("StartTask", "UpdateTask", "CheckTask", "OperateSource")]
+
+
+@dataclass(frozen=True, slots=True)
+class Attacked:
+    """``large``: methods that take its largest messages. ``empty``: two bytes that are an empty message in a list of
+    the first of them."""
+
+    daemon: Daemon
+    service: str
+    limits: ServerLimits
+    large: tuple[str, ...]
+    empty: bytes
+
+    def path(self, method: str) -> str:
+        return f"/shardmerge.v1.{self.service}/{method}"
+
+    @property
+    def query(self) -> str:
+        return self.path("QueryStatus")
+
+    @property
+    def most_growth(self) -> int:
+        """Bytes of memory while many large messages are on their way."""
+        return 2 * self.limits.readings * self.limits.message_bytes + 50 * _MIB
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +69,42 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
 @pytest.fixture(scope="module")
 def master(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     directory = tmp_path_factory.mktemp("master")
-    settings = {"etcd": [etcd.endpoint], "grpc-reflection": 1}
-    daemon = Daemon("master", "m1", directory, settings, {})
-    daemon.write_config()
-    daemon.config.write_text(daemon.config.read_text().replace("grpc-reflection: 1", "grpc-reflection: true"))
-    daemon.start()
-    until(lambda: _ask(daemon), "it answers")
+    daemon = _with_reflection("master", "m1", directory, {"etcd": [etcd.endpoint]}).start()
+    until(lambda: _answers(daemon), "it answers")
     yield daemon
     daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def worker(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One without a source."""
+    directory = tmp_path_factory.mktemp("worker")
+    settings = {"etcd": [etcd.endpoint], "relay-dir": str(directory / "relay")}
+    daemon = _with_reflection("worker", "w1", directory, settings).start()
+    yield daemon
+    daemon.stop()
+
+
+def _with_reflection(kind: str, name: str, directory: Path, settings: Mapping[str, Setting]) -> Daemon:
+    daemon = Daemon(kind, name, directory, {**settings, "grpc-reflection": 1}, {})
+    daemon.write_config()
+    daemon.config.write_text(daemon.config.read_text().replace("grpc-reflection: 1", "grpc-reflection: true"))
+    return daemon
+
+
+def _answers(master: Daemon) -> bool:
+    with _own_channel(master) as opened:
+        return MasterStub(opened).QueryStatus(pb.QueryStatusRequest(), timeout=_ANSWER_SECONDS).result
+
+
+@pytest.fixture(params=["master", "worker"])
+def attacked(request: pytest.FixtureRequest) -> Attacked:
+    daemon: Daemon = request.getfixturevalue(request.param)
+    if request.param == "master":
+        return Attacked(
+            daemon, "Master", MASTER, ("OperateSource", "StartTask", "UpdateTask", "CheckTask"), b"\x12\x00"
+        )
+    return Attacked(daemon, "Worker", WORKER, ("CheckKeys", "CheckSubTask", "CheckSwitch", "ExplainRules"), b"\x1a\x00")
 
 
 def _own_channel(daemon: Daemon) -> Any:
@@ -60,11 +112,12 @@ def _own_channel(daemon: Daemon) -> Any:
     return grpc.insecure_channel(daemon.address, options=[("grpc.use_local_subchannel_pool", 1)])
 
 
-def _ask(daemon: Daemon) -> float:
+def _ask(attacked: Attacked) -> float:
     """Seconds that a real call takes, on a connection of its own."""
     began = time.monotonic()
-    with _own_channel(daemon) as opened:
-        assert MasterStub(opened).QueryStatus(pb.QueryStatusRequest(), timeout=_ANSWER_SECONDS).result
+    with _own_channel(attacked.daemon) as opened:
+        # No request of a worker's needs a field for this.
+        assert isinstance(opened.unary_unary(attacked.query)(b"", timeout=_ANSWER_SECONDS), bytes)
     return time.monotonic() - began
 
 
@@ -111,97 +164,104 @@ def _outcomes(calls: list[Any]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("connections", [1, 70])
-def test_streams_of_reflection_leave_others_alone(master: Daemon, connections: int) -> None:
+def test_streams_of_reflection_leave_others_alone(attacked: Attacked, connections: int) -> None:
     asked = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
-    with _open_calls(master, _REFLECTION, 70, connections, asked) as calls:
-        until(lambda: _outcomes(calls)["open"] <= MASTER.of(_REFLECTION).calls, "those beyond the limit are refused")
-        assert max(_ask(master) for _ in range(3)) < _ANSWER_SECONDS
+    with _open_calls(attacked.daemon, _REFLECTION, 70, connections, asked) as calls:
+        most = attacked.limits.of(_REFLECTION).calls
+        until(lambda: _outcomes(calls)["open"] <= most, "those beyond the limit are refused")
+        assert max(_ask(attacked) for _ in range(3)) < _ANSWER_SECONDS
         refused = next(call for call in calls if call.done() and call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED)
-        assert coded_from_rpc(refused, "the master").spec is errors.master.CALL_TOO_MANY
+        assert coded_from_rpc(refused, "the daemon").spec is errors.master.CALL_TOO_MANY
 
 
 @pytest.mark.parametrize("connections", [1, 300])
-def test_watches_of_health_leave_others_alone(master: Daemon, connections: int) -> None:
+def test_watches_of_health_leave_others_alone(attacked: Attacked, connections: int) -> None:
     asked = health_pb2.HealthCheckRequest().SerializeToString()
-    with _open_calls(master, _WATCH, 300, connections, asked) as calls:
-        assert max(_ask(master) for _ in range(3)) < _ANSWER_SECONDS
-        until(lambda: _outcomes(calls)["open"] <= MASTER.of(_WATCH).calls, "those beyond the limit are refused")
-        assert max(_ask(master) for _ in range(3)) < _ANSWER_SECONDS
+    with _open_calls(attacked.daemon, _WATCH, 300, connections, asked) as calls:
+        assert max(_ask(attacked) for _ in range(3)) < _ANSWER_SECONDS
+        most = attacked.limits.of(_WATCH).calls
+        until(lambda: _outcomes(calls)["open"] <= most, "those beyond the limit are refused")
+        assert max(_ask(attacked) for _ in range(3)) < _ANSWER_SECONDS
 
 
 @pytest.mark.parametrize("connections", [1, 200])
-def test_requests_that_never_come_leave_others_alone(master: Daemon, connections: int) -> None:
-    with _open_calls(master, _QUERY, 200, connections, None) as calls:
-        until(lambda: _outcomes(calls)["open"] <= MASTER.of(_QUERY).calls, "those beyond the limit are refused")
-        assert max(_ask(master) for _ in range(3)) < _ANSWER_SECONDS
+def test_requests_that_never_come_leave_others_alone(attacked: Attacked, connections: int) -> None:
+    with _open_calls(attacked.daemon, attacked.query, 200, connections, None) as calls:
+        most = attacked.limits.of(attacked.query).calls
+        until(lambda: _outcomes(calls)["open"] <= most, "those beyond the limit are refused")
+        assert max(_ask(attacked) for _ in range(3)) < _ANSWER_SECONDS
 
 
-def test_unfinished_large_messages_take_a_bounded_memory(master: Daemon) -> None:
-    """Whoever sends all of its messages but their last bytes."""
-    before = _memory(master)
+def test_unfinished_large_messages_take_a_bounded_memory(attacked: Attacked) -> None:
+    """Each caller sends all of its message but the last bytes."""
+    before, size = _memory(attacked.daemon), attacked.limits.message_bytes
     calls: list[UnfinishedCall] = []
     threads: list[threading.Thread] = []
     try:
         for number in range(60):
-            method = _UNFINISHED[number % len(_UNFINISHED)]
-            calls.append(UnfinishedCall(master.address, method, MASTER.message_bytes))
+            method = attacked.path(attacked.large[number % len(attacked.large)])
+            calls.append(UnfinishedCall(attacked.daemon.address, method, size))
             threads.append(threading.Thread(target=calls[-1].push, args=(3.0,)))
             threads[-1].start()
-        assert max(_ask(master) for _ in range(3)) < _ANSWER_SECONDS
+        assert max(_ask(attacked) for _ in range(3)) < _ANSWER_SECONDS
         for thread in threads:
             thread.join()
-        assert any(call.sent > MASTER.message_bytes // 2 for call in calls), "large parts of messages were taken"
-        assert _memory(master) - before < 2 * MASTER.readings * MASTER.message_bytes + 50 * _MIB
-        assert max(_ask(master) for _ in range(3)) < _ANSWER_SECONDS
+        assert any(call.sent > size // 2 for call in calls), "large parts of messages were taken"
+        assert _memory(attacked.daemon) - before < attacked.most_growth
+        assert max(_ask(attacked) for _ in range(3)) < _ANSWER_SECONDS
     finally:
         for call in calls:
             call.close()
 
 
-def test_large_messages_that_are_wrong_take_a_bounded_memory(master: Daemon) -> None:
-    before = _memory(master)
-    with _open_calls(master, "/shardmerge.v1.Master/StartTask", 40, 40, b"\x0a" * (7 * _MIB)) as calls:
-        assert max(_ask(master) for _ in range(3)) < _ANSWER_SECONDS
+def test_large_messages_that_are_wrong_take_a_bounded_memory(attacked: Attacked) -> None:
+    before = _memory(attacked.daemon)
+    wrong = b"\x0a" * (attacked.limits.message_bytes - _MIB)
+    with _open_calls(attacked.daemon, attacked.path(attacked.large[1]), 40, 40, wrong) as calls:
+        assert max(_ask(attacked) for _ in range(3)) < _ANSWER_SECONDS
         until(lambda: not _outcomes(calls)["open"], "all are refused", 300)
-    assert _memory(master) - before < 2 * MASTER.readings * MASTER.message_bytes + 50 * _MIB
+    assert _memory(attacked.daemon) - before < attacked.most_growth
 
 
-def test_messages_of_200_mb_are_refused_unread(master: Daemon) -> None:
-    before = _memory(master)
-    huge = pb.StartTaskRequest(file=pb.ConfigFile(content="x" * (200 * _MIB)))
-    with channel(master.address) as opened:
+def test_messages_of_200_mb_are_refused_unread(attacked: Attacked) -> None:
+    before = _memory(attacked.daemon)
+    huge = b"x" * (200 * _MIB)
+    with channel(attacked.daemon.address) as opened:
+        call = opened.unary_unary(attacked.path(attacked.large[0]))
         for _ in range(3):
-            error = _refused(lambda: MasterStub(opened).StartTask(huge, timeout=300))
+            error = _refused(lambda: call(huge, timeout=300))
             assert error.spec is errors.master.PEER_REFUSED
             assert "larger than max" in error.message
-    assert _memory(master) - before < 50 * _MIB
-    assert _ask(master) < _ANSWER_SECONDS
+    assert _memory(attacked.daemon) - before < 50 * _MIB
+    assert _ask(attacked) < _ANSWER_SECONDS
 
 
-def test_a_message_of_millions_of_empty_fields_is_not_parsed(master: Daemon) -> None:
-    before = _memory(master)
-    with _own_channel(master) as opened:
-        call = opened.unary_unary("/shardmerge.v1.Master/OperateSource")
-        error = _refused(lambda: call(b"\x12\x00" * (4 * _MIB - 1), timeout=300))
+def test_a_message_of_millions_of_empty_fields_is_not_parsed(attacked: Attacked) -> None:
+    before = _memory(attacked.daemon)
+    fields = attacked.empty * (attacked.limits.message_bytes // 2 - 1)
+    with _own_channel(attacked.daemon) as opened:
+        call = opened.unary_unary(attacked.path(attacked.large[0]))
+        error = _refused(lambda: call(fields, timeout=300))
     assert error.spec is errors.master.MESSAGE_TOO_LARGE
-    assert _memory(master) - before < 100 * _MIB
+    assert _memory(attacked.daemon) - before < 100 * _MIB
 
 
-def test_what_is_no_message_is_told_in_one_line(master: Daemon) -> None:
-    size = master.log.stat().st_size
-    with _own_channel(master) as opened:
+def test_undecodable_messages_cause_one_log_line(attacked: Attacked) -> None:
+    daemon, method = attacked.daemon, attacked.path("QueryStatus")
+    size = daemon.log.stat().st_size
+    with _own_channel(daemon) as opened:
         for number in range(200):
-            error = _refused(lambda: opened.unary_unary("/shardmerge.v1.Master/ListMember")(b"\xff" * 9, timeout=300))
+            error = _refused(lambda: opened.unary_unary(method)(b"\xff" * 9, timeout=300))
             assert error.spec is errors.master.MESSAGE_UNREADABLE, number
-    told = master.log.read_text()[size:]
-    assert "Traceback" not in told
-    lines = [line for line in told.splitlines() if "ListMember" in line]
+    logged = daemon.log.read_text()[size:]
+    assert "Traceback" not in logged
+    lines = [line for line in logged.splitlines() if "QueryStatus" in line]
     assert 1 <= len(lines) <= 4, "one in ten seconds"
 
 
-def test_a_call_without_a_message_is_refused(master: Daemon) -> None:
-    with _own_channel(master) as opened:
-        error = _refused(lambda: opened.stream_unary(_QUERY)(iter(()), timeout=300))
+def test_a_call_without_a_message_is_refused(attacked: Attacked) -> None:
+    with _own_channel(attacked.daemon) as opened:
+        error = _refused(lambda: opened.stream_unary(attacked.query)(iter(()), timeout=300))
     assert error.spec is errors.master.MESSAGE_UNREADABLE
 
 

@@ -20,7 +20,7 @@ from proto.log import get_logger
 from worker.compare.judge import Finding, candidates, judge
 from worker.compare.keys import Key
 from worker.compare.repair import AT_ONCE, Repaired, repair
-from worker.compare.shown import difference, unjudged
+from worker.compare.shown import fill_report
 from worker.compare.sides import Places, SourceSide, TargetSide, Who, read_rows
 from worker.compare.tables import ComparedTable, Reads
 from worker.connection import Endpoint
@@ -201,7 +201,7 @@ class _Comparer:
         report = pb.WorkReport(work=work, rows=rows)
         findings, left = self._judged(doubtful, table, reads)
         fixed = self._repaired(findings, table, reads) if self._spec.repair and findings else None
-        _tell(report, findings, left, table, fixed, self._spec.most_rows)
+        fill_report(report, findings, left, table, fixed, self._spec.most_rows)
         if work.kind == pb.CompareWork.KIND_STRAY:
             for told in report.differences:
                 told.source_table = ""
@@ -314,30 +314,3 @@ def _single(hashes: dict[Key, list[bytes | None]]) -> dict[Key, bytes | None]:
 def _all(side: SourceSide | TargetSide, statements: Iterator[bytes]) -> Iterator[list[bytes | None]]:
     for statement in statements:
         yield from side.rows(statement)
-
-
-def _tell(
-    report: pb.WorkReport,
-    findings: Sequence[Finding],
-    left: Sequence[Key],
-    table: ComparedTable,
-    fixed: Repaired | None,
-    most: int,
-) -> None:
-    """Count everything; name the first rows."""
-    kind = pb.RowDifference
-    for finding in findings:
-        told = difference(finding, table)
-        if fixed is not None:
-            told.repaired = finding.key.target in fixed.done
-            if not told.repaired:
-                told.not_repaired = fixed.refused.get(finding.key.target, "it changed in every attempt")
-        report.missing += told.kind == kind.KIND_MISSING
-        report.extra += told.kind == kind.KIND_EXTRA
-        report.different += told.kind == kind.KIND_DIFFERENT
-        report.repaired += told.repaired
-        if len(report.differences) < most:
-            report.differences.append(told)
-    report.unjudged += len(left)
-    for key in left[: max(0, most - len(report.differences))]:
-        report.differences.append(unjudged(key, table))

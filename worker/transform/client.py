@@ -21,6 +21,10 @@ _ROWS = 8192
 _BYTES = 4 << 20
 """Of one question: well below what Spark keeps in a plan, and gRPC in a message."""
 _ANSWER_SECONDS = 300.0
+_UNARY_BYTES = 6 << 20
+"""Rows of up to so many bytes go in one message: Evaluate takes 8 MiB."""
+_PIECE_BYTES = 2 << 20
+"""Larger ones go in messages of so many bytes."""
 
 Computing = Sequence[Literals | None]
 """For each row the literals of its computed columns; None for one that the filter leaves out."""
@@ -43,14 +47,23 @@ class Asker:
         if self._channel is None:
             self._channel = rpc.channel(self._address)
         request.who.CopyFrom(self._who)
+        stub = relay_pb2_grpc.RelayStub(self._channel)
         try:
-            return relay_pb2_grpc.RelayStub(self._channel).Evaluate(request, timeout=_ANSWER_SECONDS)
+            if len(request.rows) <= _UNARY_BYTES:
+                return stub.Evaluate(request, timeout=_ANSWER_SECONDS)
+            return stub.EvaluateLarge(_in_pieces(request), timeout=_ANSWER_SECONDS)
         except grpc.RpcError as error:
             raise rpc.coded_from_rpc(error, f"worker at {self._address}", self._address) from error
 
     def close(self) -> None:
         if self._channel is not None:
             self._channel.close()
+
+
+def _in_pieces(request: relay_pb2.EvaluateRequest) -> Iterator[relay_pb2.EvaluateRequest]:
+    yield relay_pb2.EvaluateRequest(who=request.who, expressions=request.expressions)
+    for start in range(0, len(request.rows), _PIECE_BYTES):
+        yield relay_pb2.EvaluateRequest(rows=request.rows[start : start + _PIECE_BYTES])
 
 
 @dataclass(frozen=True, slots=True)

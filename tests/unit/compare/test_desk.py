@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from proto import compare_pb2 as pb
 from proto import errors, relay_pb2, rpc
+from proto.rpc_limits import WORKER
 from tests.unit.compare.test_owned import TARGET, shard
 from worker.compare.desk import Desk, Works
+from worker.compare.judge import Missing
+from worker.compare.keys import Key
+from worker.compare.shown import fill_report
 from worker.compare.tables import ComparedTable, compared_table
 from worker.unit import StopSignal
 
 
-def desk(most_rows: int = 10) -> Desk:
+def table() -> ComparedTable:
     plan = shard(0, None)
     found = compared_table(plan, TARGET, [plan], strays=True)
     assert isinstance(found, ComparedTable)
-    return Desk([found], most_rows, StopSignal())
+    return found
+
+
+def desk(most_rows: int = 10) -> Desk:
+    return Desk([table()], most_rows, StopSignal())
 
 
 def work(number: int) -> pb.CompareWork:
@@ -79,3 +87,12 @@ def test_a_task_that_only_says_it_is_alive_keeps_its_piece() -> None:
     assert made.take(0) == work(0)
     made.stop.set()
     assert made.report(pb.WorkReport(who=relay_pb2.TaskIdentity(index=0), alive=True))
+
+
+def test_a_report_with_long_keys_counts_all_rows_and_fits_into_a_message() -> None:
+    keys = [Key((b"'%03d" % at + b"k" * (1 << 18) + b"'",), ()) for at in range(200)]
+    report = pb.WorkReport()
+    fill_report(report, [Missing(key) for key in keys[:100]], keys[100:], table(), None, 10_000)
+    assert (report.missing, report.unjudged) == (100, 100)
+    assert len(report.differences) > 10
+    assert report.ByteSize() < WORKER.of("/shardmerge.v1.CompareDesk/ReportWork").message_bytes
