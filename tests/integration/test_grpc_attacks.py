@@ -227,7 +227,7 @@ def test_messages_of_200_mb_are_refused_unread(attacked: Attacked) -> None:
     before = _memory(attacked.daemon)
     huge = b"x" * (200 * _MIB)
     with channel(attacked.daemon.address) as opened:
-        call = opened.unary_unary(attacked.path(attacked.large[0]))
+        call: Any = opened.unary_unary(attacked.path(attacked.large[0]))
         for _ in range(3):
             error = _refused(lambda: call(huge, timeout=300))
             assert error.spec is errors.master.PEER_REFUSED
@@ -240,7 +240,7 @@ def test_a_message_of_millions_of_empty_fields_is_not_parsed(attacked: Attacked)
     before = _memory(attacked.daemon)
     fields = attacked.empty * (attacked.limits.message_bytes // 2 - 1)
     with _own_channel(attacked.daemon) as opened:
-        call = opened.unary_unary(attacked.path(attacked.large[0]))
+        call: Any = opened.unary_unary(attacked.path(attacked.large[0]))
         error = _refused(lambda: call(fields, timeout=300))
     assert error.spec is errors.master.MESSAGE_TOO_LARGE
     assert _memory(attacked.daemon) - before < 100 * _MIB
