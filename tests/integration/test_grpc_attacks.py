@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import psutil
@@ -227,9 +227,9 @@ def test_messages_of_200_mb_are_refused_unread(attacked: Attacked) -> None:
     before = _memory(attacked.daemon)
     huge = b"x" * (200 * _MIB)
     with channel(attacked.daemon.address) as opened:
-        call: Any = opened.unary_unary(attacked.path(attacked.large[0]))
+        method = attacked.path(attacked.large[0])
         for _ in range(3):
-            error = _refused(lambda: call(huge, timeout=300))
+            error = _refused(lambda: cast("Any", opened).unary_unary(method)(huge, timeout=300))
             assert error.spec is errors.master.PEER_REFUSED
             assert "larger than max" in error.message
     assert _memory(attacked.daemon) - before < 50 * _MIB
