@@ -45,7 +45,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         config = given.model
         logs.configure("dm-worker", config.log_level, config.log_format, config.log_file)
         key = key_file(config.secret_key_path, os.environ)
-        secret.use(key.path, may_come=key.is_default)
+        secret.use(key.path, may_be_missing=key.is_default)
         networks.use(Networks.of(config.allowed_networks))
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
