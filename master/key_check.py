@@ -1,4 +1,4 @@
-"""Whether this master's key is the one that the cluster's passwords are encrypted by; the first master makes it."""
+"""Check that this master's key is the key that encrypts the cluster's passwords. The first master creates the key."""
 
 from __future__ import annotations
 

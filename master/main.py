@@ -35,7 +35,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         file = given.model
         configure("dm-master", file.log_level, file.log_format, file.log_file)
         key = key_file(file.secret_key_path, os.environ)
-        secret.use(key.path, may_come=key.is_default)
+        secret.use(key.path, may_be_missing=key.is_default)
         variables.use(file.env_prefixes)
         networks.use(Networks.of(file.allowed_networks))
         for note in given.notes:

@@ -8,7 +8,9 @@ from master.state import State
 from proto import master_pb2 as pb
 from proto.config.address import is_loopback
 
-_TOLD = re.compile(r"^(insecure|ssl-ca|master-addr|worker-addr|advertise-addr): '?([^'\n]*)'?$", re.MULTILINE)
+_SECURITY_SETTING = re.compile(
+    r"^(insecure|ssl-ca|master-addr|worker-addr|advertise-addr): '?([^'\n]*)'?$", re.MULTILINE
+)
 OFFLINE, FREE, BOUND = "offline", "free", "bound"
 
 
@@ -58,10 +60,10 @@ def _worker(name: str, state: State) -> pb.WorkerMember:
 
 
 def is_open(settings: str) -> bool:
-    """Whether a daemon lets other machines reach it in plain text, by the settings that it has told. A field of its
-    record would be refused by masters of the version before. Pure."""
-    told = dict(_TOLD.findall(settings))
-    if told.get("insecure") != "true" or told.get("ssl-ca"):
+    """Whether other machines reach a daemon in plain text, according to the settings in its record. The record has no
+    field for it because masters of the previous version would refuse an unknown field. Pure."""
+    settings_given = dict(_SECURITY_SETTING.findall(settings))
+    if settings_given.get("insecure") != "true" or settings_given.get("ssl-ca"):
         return False
-    addresses = (told.get(key, "") for key in ("master-addr", "worker-addr", "advertise-addr"))
+    addresses = (settings_given.get(key, "") for key in ("master-addr", "worker-addr", "advertise-addr"))
     return not all(is_loopback(address) for address in addresses if address)

@@ -1,7 +1,7 @@
-"""What is stored in plain text, or by an older key, is encrypted by this cluster's key: once for each leadership.
+"""Once per leadership, stored secrets in plain text or under an older key are encrypted with this cluster's key.
 
-An earlier version stored passwords as they were. One transaction for each record, under the condition that nobody has
-changed it; a worker compares what the secrets mean, so that nothing begins anew.
+An earlier version stored passwords in plain text. Each record is changed in its own transaction, on condition that its
+revision is unchanged. Workers compare the decrypted secrets, so that no task restarts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proto.log import get_logger
 
 _WITHOUT_KEY = re.compile(r"^secret-key-path: ''$", re.MULTILINE)
 """In the settings of a daemon of an earlier version, which has no default for it."""
-_TOLD_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ def to_seal(state: State) -> Iterator[Sealed]:
         other.yaml = sealed_text(task.value.yaml, OF_TASK)
         yield from _changed(keys.task(name), task.revision, task.value, other)
     for pair, subtask in state.subtasks.items():
-        told = pb.SubTaskRecord()
-        told.CopyFrom(subtask.value)
-        told.config.CopyFrom(sealed(subtask.value.config))
-        yield from _changed(keys.subtask(*pair), subtask.revision, subtask.value, told)
+        changed = pb.SubTaskRecord()
+        changed.CopyFrom(subtask.value)
+        changed.config.CopyFrom(sealed(subtask.value.config))
+        yield from _changed(keys.subtask(*pair), subtask.revision, subtask.value, changed)
 
 
 def without_key(state: State) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class Sealing:
         self._store = store
         self._leadership = leadership
         self._done: tuple[Condition, tuple[str, ...]] | None = None
-        self._told = -_TOLD_SECONDS
+        self._last_logged = -_LOG_SECONDS
 
     def reconcile(self) -> None:
         """Once for each leadership and key; what could not be done is tried again."""
@@ -76,7 +76,7 @@ class Sealing:
         with self._store.deciding() as state:
             waiting = without_key(state)
             if waiting:
-                self._tell(waiting)
+                self._log_workers_without_key(waiting)
                 return
             whole = True
             for one in to_seal(state):
@@ -92,9 +92,9 @@ class Sealing:
                 self._store.note_key(ids)
                 self._done = now
 
-    def _tell(self, workers: tuple[str, ...]) -> None:
-        if time.monotonic() - self._told >= _TOLD_SECONDS:
-            self._told = time.monotonic()
+    def _log_workers_without_key(self, workers: tuple[str, ...]) -> None:
+        if time.monotonic() - self._last_logged >= _LOG_SECONDS:
+            self._last_logged = time.monotonic()
             get_logger().warning(
                 "passwords in etcd stay as they are until these workers have a key", workers=", ".join(workers)
             )

@@ -220,14 +220,14 @@ def listen(server: grpc.Server, address: str) -> int:
         else:
             port = server.add_secure_port(where, certificates.server_credentials())
     except RuntimeError as error:
-        raise errors.master.CANNOT_LISTEN(address=address, reason=_why_not(where)) from error
+        raise errors.master.CANNOT_LISTEN(address=address, reason=_bind_error_reason(where)) from error
     if port == 0:
-        raise errors.master.CANNOT_LISTEN(address=address, reason=_why_not(where))
+        raise errors.master.CANNOT_LISTEN(address=address, reason=_bind_error_reason(where))
     return port
 
 
-def _why_not(address: str) -> str:
-    """What the system says of binding ``host:port``: gRPC does not tell."""
+def _bind_error_reason(address: str) -> str:
+    """The operating system's reason why ``host:port`` cannot be bound: gRPC does not report it."""
     host, _, port = address.rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -266,7 +266,7 @@ def is_local(context: grpc.ServicerContext) -> bool:
 
 
 def is_private(context: grpc.ServicerContext) -> bool:
-    """Whether secrets may be answered: to a call by a Unix socket, or by TLS with a certificate of the caller's."""
+    """Whether an answer may contain secrets: the call came by a Unix socket, or by TLS with a client certificate."""
     # A list of values per name, whatever the published stubs say.
     return is_local(context) or bool(cast("dict[str, list[bytes]]", context.auth_context()).get("x509_pem_cert"))
 
@@ -314,7 +314,7 @@ class _Guard(grpc.ServerInterceptor):
         self._limits = limits
         self._readings = Readings(limits.readings, limits.patience)
         self._parsing = threading.Lock()
-        self._told = RateLimit()
+        self._refusal_log_limit = RateLimit()
         self._methods: dict[str, _Guarded] = {}
 
     def intercept_service(
@@ -410,7 +410,7 @@ class _Guard(grpc.ServerInterceptor):
                 raise self._too_many(full, method) from None
             try:
                 raw = next(requests)
-                self._readings.came(message)
+                self._readings.received(message)
                 if len(raw) > limit:
                     what = f"it has {len(raw)} bytes, and may have {limit}"
                     raise errors.master.MESSAGE_TOO_LARGE(method=method, what=what)
@@ -445,7 +445,7 @@ class _Guard(grpc.ServerInterceptor):
             raise gone.error from None
         except ShardmergeError as error:
             if error.spec in _REFUSALS and context.is_active():
-                self._tell(context, method, error)
+                self._log_refusal(context, method, error)
             _abort(context, error)
         except Exception as error:
             if cast("Any", context).code() is not None:  # missing in the published stubs
@@ -471,9 +471,9 @@ class _Guard(grpc.ServerInterceptor):
     def _too_many(self, full: Full, method: str) -> ShardmergeError:
         return errors.master.CALL_TOO_MANY(program=self._program, method=method, what=full)
 
-    def _tell(self, context: grpc.ServicerContext, method: str, error: ShardmergeError) -> None:
-        """One line in a while: whoever sends such calls can send many."""
-        left_out = self._told.left_out((method, error.code))
+    def _log_refusal(self, context: grpc.ServicerContext, method: str, error: ShardmergeError) -> None:
+        """Log a refused call, with a rate limit: one caller can cause many refusals."""
+        left_out = self._refusal_log_limit.left_out((method, error.code))
         if left_out is not None:
             get_logger().warning("call refused", peer=context.peer(), error=str(error), left_out=left_out)
 

@@ -59,7 +59,7 @@ class Readings:
     def enter(self, method: str, cancel: Callable[[], object]) -> _Message:
         """A place, for a message of ``method`` whose call ``cancel`` ends; give it back with :meth:`leave`.
 
-        Raises :class:`Full` when none came free.
+        Raises :class:`Full` when no place became free.
         """
         now = self._clock()
         message = _Message(method, now, cancel)
@@ -75,8 +75,8 @@ class Readings:
             self._wait(message)
         return message
 
-    def came(self, message: _Message) -> None:
-        """It is there: nobody is given its place before it was parsed."""
+    def received(self, message: _Message) -> None:
+        """The message has arrived: its call is not cancelled any more, and it keeps its place until it is parsed."""
         message.given_up = True
 
     def leave(self, message: _Message) -> None:
@@ -144,7 +144,7 @@ class Admission:
         self._of_connection: Counter[str] = Counter()
         name = "grpc-" + method.rpartition("/")[2]
         self.pool = ThreadPoolExecutor(limit.calls, thread_name_prefix=name)
-        """Threads of its own: what befalls another method leaves them alone."""
+        """A separate thread pool, so that calls of other methods cannot use up its threads."""
 
     def admit(self) -> bool:
         """Whether one more may begin; if so :meth:`release` follows."""

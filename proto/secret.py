@@ -206,14 +206,14 @@ class _Process:
     seen: Stamp | None = None
 
 
-def use(path: str, *, may_come: bool = False) -> None:
+def use(path: str, *, may_be_missing: bool = False) -> None:
     """Let this process encrypt and decrypt by the keys of a file; "": by none. Raises ``config.SECRET_KEY_UNUSABLE``.
 
-    ``may_come``: the file need not be there yet; it is read when it is. Of the whole process, like its log: a password
-    is decrypted where a connection is made, far from where the daemon's own file is read.
+    ``may_be_missing``: the file need not exist yet; it is read as soon as it exists. The key is global to the process,
+    like its log: passwords are decrypted in code that opens connections, far from the code that reads the settings.
     """
     _Process.path, _Process.key, _Process.seen = path, None, None
-    if path and not (may_come and not Path(path).exists()):
+    if path and not (may_be_missing and not Path(path).exists()):
         _Process.seen = stamp_of(path)
         _Process.key = load_key(path)
 

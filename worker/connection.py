@@ -17,7 +17,7 @@ from proto.config.names import PINNED_VARIABLES
 from proto.errors import ShardmergeError
 from worker.endpoint import PLAIN, Endpoint, Side
 from worker.guarded_connection import SHORT_ANSWER, Guard, GuardedConnection
-from worker.login import CACHING, KeyWanted, Refused
+from worker.login import CACHING, PublicKeyLoginNeeded, Refused
 from worker.position import SourcePosition
 from worker.tls import context_of
 from worker.trouble import Trouble, coded, coding, errno_of, reason_of, trouble
@@ -49,13 +49,14 @@ __all__ = [
 ]
 
 CONNECT_SECONDS = 10
-"""Budget for connecting, for the login, and for setting up the session: of each in all, however slowly bytes come."""
+"""Timeout of each of three steps: to connect, to log in, to set up the session. It limits the whole step, even if
+single bytes arrive in time."""
 
 ASK_SECONDS = 300.0
-"""Budget of :func:`ask`."""
+"""Timeout of :func:`ask`."""
 
 _ANSWER_BYTES = 2048
-"""The most that one of several statements of a packet is answered by."""
+"""Largest answer to each statement of a packet that has several statements."""
 
 _SECURE_TRANSPORT_REQUIRED = 3159  # ER_SECURE_TRANSPORT_REQUIRED of MySQL
 _KEEPALIVE_IDLE_SECONDS = 15
@@ -160,13 +161,13 @@ def connect(
         "read_timeout": CONNECT_SECONDS,
         "ssl": context_of(endpoint),
     }
-    session = _logged_in(endpoint, side, name, options)
+    session = _log_in(endpoint, side, name, options)
     try:
-        with session.hurried(CONNECT_SECONDS), session.short_answers():
+        with session.within_deadline(CONNECT_SECONDS), session.short_answers():
             _prepare(session, endpoint, side, raw)
         _set_read_timeout(session, read_timeout)
     except pymysql.MySQLError as error:
-        _drop(session)
+        _close(session)
         raise coded(error, endpoint, side, name) from error
     except ShardmergeError:
         session.close()
@@ -174,35 +175,39 @@ def connect(
     return session
 
 
-def _logged_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) -> Session:
-    """A session of the user. Raises what :func:`connect` raises.
+def _log_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) -> Session:
+    """A session that is logged in. Raises what :func:`connect` raises.
 
-    MySQL's cache of accounts is filled by a login that tells the password, by TLS in clear text. Where the endpoint
-    takes the server's key and nothing proves who the server is, one without TLS is made for that: by the key. With the
-    cache filled the password is told nobody.
+    An account enters MySQL's cache by a login that sends the password, and over TLS such a login sends it in clear
+    text. If the endpoint allows public key retrieval and the server's certificate was not verified, an extra connection
+    without TLS logs in with the server's public key and so fills the cache. The next login over TLS then does not send
+    the password.
     """
     try:
-        return _opened(endpoint, side, name, options, encrypts=True)
-    except KeyWanted:
+        return _open_coded(endpoint, side, name, options, encrypts=True)
+    except PublicKeyLoginNeeded:
         pass
     failure: pymysql.MySQLError | None = None
     try:
         _open(endpoint, name, options, encrypts=False).close()
     except pymysql.MySQLError as error:
-        failure = error  # also of an account that must not come without TLS: its password was looked at before
+        failure = error  # an account that requires TLS fails too, but MySQL checks its password first
     try:
-        return _opened(endpoint, side, name, options, encrypts=True)
-    except KeyWanted:
+        return _open_coded(endpoint, side, name, options, encrypts=True)
+    except PublicKeyLoginNeeded:
         pass
     if failure is not None and errno_of(failure) != _SECURE_TRANSPORT_REQUIRED:
         raise coded(failure, endpoint, side, name) from failure
-    refused = "no login without TLS" if failure is not None else "a login by its key has not helped"
-    reason = f"as its cache lacks the account, and {refused}"
+    if failure is not None:
+        cause = "the server rejects a login of this account without TLS"
+    else:
+        cause = "a login with the server's public key did not put it there"
+    reason = f"the account is not in the server's cache and {cause}"
     raise _login_refused(endpoint, name, Refused(CACHING, reason)) from failure
 
 
-def _opened(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any], *, encrypts: bool) -> Session:
-    """Raises :class:`KeyWanted`, and what :func:`connect` raises."""
+def _open_coded(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any], *, encrypts: bool) -> Session:
+    """Raises :class:`PublicKeyLoginNeeded`, and what :func:`connect` raises."""
     try:
         return _open(endpoint, name, options, encrypts=encrypts)
     except pymysql.MySQLError as error:
@@ -210,9 +215,9 @@ def _opened(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any], 
 
 
 def _open(endpoint: Endpoint, name: str, options: dict[str, Any], *, encrypts: bool) -> Session:
-    """One attempt. Raises KeyWanted and ``pymysql.MySQLError``, else what :func:`connect` raises."""
+    """One login attempt. Raises PublicKeyLoginNeeded, ``pymysql.MySQLError`` and what :func:`connect` raises."""
     tls_given = endpoint.tls != PLAIN
-    # With TLS keys no connection is made without TLS, for no key either.
+    # An endpoint with TLS settings never connects without TLS, not even to get the server's public key.
     guard = Guard(endpoint.retrieves_key and not tls_given, encrypts, tls_given, CONNECT_SECONDS)
     session = Session(guard, **options)
     try:
@@ -244,8 +249,8 @@ def _offers_tls(session: Session) -> bool:
     return bool(capabilities & CLIENT.SSL)
 
 
-def _drop(session: Session) -> None:
-    """Let go of a session that may have ended by itself."""
+def _close(session: Session) -> None:
+    """Close a session that the server may have closed already."""
     if session.open:
         session.close()
 
@@ -256,8 +261,8 @@ def _socket(endpoint: Endpoint, name: str) -> socket.socket:
     PyMySQL's own socket has keep-alive with the system's two hours.
     """
     try:
-        made = _connected(endpoint, name)
-    except (OSError, UnicodeError) as error:  # a name that cannot be one of a host is not looked up
+        made = _connect_socket(endpoint, name)
+    except (OSError, UnicodeError) as error:  # UnicodeError: the text is not a valid host name
         raise pymysql.OperationalError(CR.CR_CONN_HOST_ERROR, f"cannot connect: {error}") from error
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -272,10 +277,10 @@ def _socket(endpoint: Endpoint, name: str) -> socket.socket:
     return made
 
 
-def _connected(endpoint: Endpoint, name: str) -> socket.socket:
-    """To the first address of the host that answers, of those that this process may connect to.
+def _connect_socket(endpoint: Endpoint, name: str) -> socket.socket:
+    """A socket to the first address of the host that answers, among the addresses that this process may connect to.
 
-    The name is looked up once: the addresses that are looked at are those that are connected to. Raises OSError.
+    The name is resolved once, so that the addresses that were checked are those of the connection. Raises OSError.
     """
     allowed = networks.of_process()
     found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
@@ -362,7 +367,7 @@ def execute(session: Session, statement: str, args: tuple[object, ...] | None = 
 
 def send(session: Session, statement: bytes, *, statements: int = 1) -> int:
     """Run a statement as bytes, for literals are in their columns' bytes and not text of one charset; the affected
-    rows. ``statements``: so many are in it. Raises ``pymysql.MySQLError``."""
+    rows. ``statements``: their number. Raises ``pymysql.MySQLError``."""
     untyped: Any = session  # the published stubs know no bytes
     with session.short_answers(SHORT_ANSWER + statements * _ANSWER_BYTES):
         return int(untyped.query(statement))
@@ -376,8 +381,8 @@ def rows(session: Session, statement: str, args: tuple[object, ...] | None = Non
 
 
 def ask(session: Session, statement: str, args: tuple[object, ...] | None = None) -> list[tuple[Any, ...]]:
-    """As :func:`rows`, of a query that has a short answer, and has it soon."""
-    with session.hurried(ASK_SECONDS), session.short_answers():
+    """As :func:`rows`, for a query whose answer is short: limits its size and its time (:data:`ASK_SECONDS`)."""
+    with session.within_deadline(ASK_SECONDS), session.short_answers():
         return rows(session, statement, args)
 
 

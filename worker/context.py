@@ -40,7 +40,7 @@ class RunningSnapshot:
 
     ``in_scope``: the statements that a chunk's fix-up cannot play and must not pass over; it raises what they stop the
     copy with. ``stop`` ends the readers' streams and waits: a child of the unit's own. ``readers``: how many there are,
-    numbered from 0. ``access``: what they are recognised by; ``compiled``: what they may have evaluated.
+    numbered from 0. ``access``: authenticates them. ``compiled``: the expressions that they may evaluate.
     """
 
     task: str
@@ -86,8 +86,8 @@ class SubTaskContext:
 
     ``tables``: the structures that the rules let through, as they were when the subtask first
     started (kept in the meta schema), so that a restart decodes old events with the old structure.
-    ``run_secret``: of this run alone, see :mod:`worker.run_access`.
-    ``compiled``: what the run's tasks may have evaluated; whoever hands plans to tasks admits them there first.
+    ``run_secret``: the secret of this run, see :mod:`worker.run_access`.
+    ``compiled``: the expressions that the run's tasks may evaluate. Code that gives plans to tasks admits them first.
     """
 
     config: config_pb2.SubTaskConfig
@@ -106,7 +106,7 @@ class SubTaskContext:
 
     @property
     def access(self) -> RunAccess:
-        """What the run's Spark tasks are recognised by."""
+        """What authenticates the run's Spark tasks."""
         return RunAccess(self.run_secret, self.source_endpoint, self.target_endpoint)
 
     @property

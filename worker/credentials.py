@@ -1,4 +1,4 @@
-"""The passwords of a run's servers, fetched by each of its Spark tasks from the worker that runs it."""
+"""Each Spark task fetches the passwords of its run's servers from the worker that runs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ANSWER_SECONDS = 60.0
 
 
 def fetch_credentials(address: str, who: relay_pb2.TaskIdentity) -> relay_pb2.CredentialsResponse | None:
-    """The secrets of the source and the target, from the worker at ``address``; None: the run has ended.
+    """The secrets of the source and the target, from the worker at ``address``. None when the run has ended.
 
     Raises what ``rpc.coded_from_rpc`` makes of a call that failed.
     """

@@ -38,8 +38,8 @@ PLAIN = Tls()
 class Endpoint:
     """How to reach one server; ``session``: variables of the configuration, set after connecting.
 
-    ``retrieves_key``: where the password would go in clear text, it may be encrypted by a key that the server itself
-    sends: whoever answers there can read it.
+    ``retrieves_key``: instead of clear text the client may send the password encrypted with a public key that the
+    server itself sends. Any program that answers at the address can then read it.
     """
 
     host: str
@@ -74,11 +74,11 @@ class Endpoint:
         )
 
     def secrets(self) -> relay_pb2.EndpointSecrets:
-        """What :meth:`without_secrets` leaves out."""
+        """The secrets that :meth:`without_secrets` removes."""
         return relay_pb2.EndpointSecrets(password=self.password, tls_key=self.tls.key_content)
 
     def without_secrets(self) -> Endpoint:
-        """The endpoint as it may be pickled: without its password and its client key."""
+        """The endpoint without its password and its client key, so that it may be pickled."""
         return self.with_secrets(relay_pb2.EndpointSecrets())
 
     def with_secrets(self, secrets: relay_pb2.EndpointSecrets) -> Endpoint:

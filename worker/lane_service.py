@@ -33,7 +33,7 @@ from worker.unit import StopSignal
 _LOCATE_SECONDS = 600.0
 _WAIT_SECONDS = 0.5
 _MOST_ROWS_BYTES = (1 << 30) + (64 << 20)
-"""Of one evaluation: MySQL sends no row larger than 1 GiB, and Arrow adds a little."""
+"""Largest size of the rows of one evaluation: MySQL sends no row larger than 1 GiB, and Arrow adds its own overhead."""
 
 
 def _nowhere(place: RelayOffset) -> MeetingPlace | None:
@@ -42,9 +42,9 @@ def _nowhere(place: RelayOffset) -> MeetingPlace | None:
 
 @dataclass(frozen=True, slots=True)
 class RunningReplicate:
-    """A replicate unit at work. ``access``: what its lanes are recognised by; ``in_scope``: the statements its lanes
-    must stop before; ``limit``: where they end, or wait, which is where ``meets_at`` returns a meeting; ``compiled``:
-    what its lanes may have evaluated."""
+    """A replicate unit at work. ``access``: authenticates its lanes. ``in_scope``: the statements its lanes must stop
+    before. ``limit``: where they end, or wait, which is where ``meets_at`` returns a meeting. ``compiled``: the
+    expressions that its lanes may evaluate."""
 
     board: LaneBoard
     access: RunAccess
@@ -255,7 +255,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
         return relay_pb2.ReportAck(stop=running is None or running.board.report(request))
 
     def _check_place(self, report: relay_pb2.LaneReport) -> None:
-        """Raises PLACE_REFUSED: what a lane has committed is what lets the relay log be purged."""
+        """Raises PLACE_REFUSED for a place beyond the relay log: the relay log is purged up to the committed places."""
         relay = self._relay_of(report.who)
         if relay is None or not report.HasField("committed"):
             return
@@ -272,7 +272,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
     ) -> relay_pb2.EvaluateResponse:
         first = next(request_iterator, relay_pb2.EvaluateRequest())
         expressions = self._expressions(first)
-        # One at a time: each may take the memory of a source's largest row several times.
+        # One at a time: each may need several times the memory of a source's largest row.
         with self._large:
             rows = bytearray(first.rows)
             for request in request_iterator:
@@ -282,7 +282,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
             return _evaluated(expressions, bytes(rows))
 
     def _expressions(self, request: relay_pb2.EvaluateRequest) -> Expressions:
-        """What the caller's run has compiled. Raises FENCED, EXPRESSIONS_UNKNOWN."""
+        """The compiled expressions that the request names. Raises FENCED, EXPRESSIONS_UNKNOWN."""
         who = request.who
         running = [each for each in (self._snapshot(who), self._replicate(who)) if each is not None]
         if not running:
@@ -306,7 +306,7 @@ class LaneService(relay_pb2_grpc.RelayServicer):
 
 
 def _evaluated(expressions: Expressions, rows: bytes) -> relay_pb2.EvaluateResponse:
-    """Raises catalogue errors."""
+    """The response to an evaluation. Every failure is raised as a coded error."""
     try:
         return evaluate(expressions, rows)
     except ShardmergeError:

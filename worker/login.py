@@ -1,11 +1,11 @@
-"""What a client answers when a server asks who it is: which answers tell the password, and to whom they may go. Pure.
+"""The client side of the authentication methods, and the rule which answers a server may get. Pure.
+
+Some answers are a hash of the password and of the server's random challenge. Every server may get them: they cannot be
+used for another login, but the recipient can test guessed passwords against them. Other answers contain the password
+itself. Only a server whose certificate was verified gets those.
 
 Sources: MySQL's "Authentication Plugins" and "Caching SHA-2 Pluggable Authentication" (sql/auth/sha2_password.cc),
 MariaDB's "Authentication Plugin - ed25519" and "Authentication with Pluggable Authentication Modules" (``dialog``).
-
-What may go to everybody is a proof that is made of the password and of the server's random text: nothing of it is of
-use elsewhere, though who has it can try passwords on it. What tells the password itself goes to a server that has
-proved by a certificate who it is, to no other.
 """
 
 from __future__ import annotations
@@ -25,66 +25,66 @@ SHA256 = "sha256_password"
 ED25519 = "client_ed25519"
 DIALOG = "dialog"
 
-proofs: Any = importlib.import_module("pymysql._auth")  # the published stubs do not know it
+proofs: Any = importlib.import_module("pymysql._auth")  # the published stubs lack this module
 
 _SALT_BYTES = 20
 _ED25519_SALT_BYTES = 32
-_ASK_KEY_SHA256 = b"\1"
-_ASK_KEY_CACHING = b"\2"
+_REQUEST_KEY_SHA256 = b"\1"
+_REQUEST_KEY_CACHING = b"\2"
 _EMPTY = b"\0"
 
-_UNPROVEN = "and nothing proves who that server is (no TLS whose certificate comes from a known ssl-ca)"
+_UNVERIFIED = "the server's certificate was not verified (this needs TLS and ssl-ca)"
 
 
 class Channel(enum.Enum):
-    """What is known of who reads what is sent."""
+    """How the connection is protected."""
 
-    PLAIN = 1
-    ENCRYPTED = 2  # by TLS, whoever the server is
-    VERIFIED = 3  # by TLS, and the server's certificate comes from where it must
+    PLAIN = 1  # not encrypted
+    ENCRYPTED = 2  # TLS without certificate verification
+    VERIFIED = 3  # TLS, and the server's certificate was verified
 
 
 class Refused(Exception):
-    """The server asks for what it may not get. ``args``: the method, and why."""
+    """The server requests an answer that it may not get. ``args``: the method and the reason."""
 
     def __init__(self, method: str, reason: str) -> None:
         super().__init__(method, reason)
         self.method, self.reason = method, reason
 
 
-class KeyWanted(Exception):
-    """The server's cache lacks the account: a login without TLS, by the server's key, fills it."""
+class PublicKeyLoginNeeded(Exception):
+    """The account is not in the server's cache. A login without TLS, with the server's public key, puts it there."""
 
 
 class Malformed(Exception):
-    """The server sent what no login has. ``args``: what."""
+    """The server sent data that violates the authentication protocol. ``args``: the reason."""
 
 
 class Unknown(Exception):
-    """A method that this client does not have, or cannot use here. ``args``: the method, and why."""
+    """The client does not support the method, or cannot use it here. ``args``: the method and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """``retrieves_key``: the password may be encrypted by a key that the server itself sends."""
+    """One login. ``retrieves_key``: the password may be encrypted with a public key that the server itself sends."""
 
     password: bytes = field(repr=False)
     channel: Channel
     retrieves_key: bool
 
     @property
-    def asks_for_key(self) -> bool:
-        """Whether an answer that would tell the password asks for the server's key instead."""
+    def requests_public_key(self) -> bool:
+        """Whether the client requests the server's public key instead of sending the password in clear text."""
         return bool(self.password) and self.retrieves_key and self.channel is Channel.PLAIN
 
     def opening(self, default: str, salt: bytes) -> tuple[str, bytes]:
-        """The method that is tried first, and its answer; ``default``: the server's own choice, which is not yet that
-        of the account: one that tells the password is not begun with."""
+        """The first method and its answer. ``default``: the server's default method, which may differ from the
+        account's method. A method that sends the password itself is never the first one."""
         method = default if default in (NATIVE, CACHING) else NATIVE
         return method, self.answer(method, salt)
 
     def answer(self, method: str, data: bytes) -> bytes:
-        """To a server that asks for ``method``, with what it sent beside that.
+        """The answer for ``method``. ``data``: what the server sent with the method's name, such as its challenge.
 
         Raises :class:`Refused`, :class:`Unknown` and :class:`Malformed`.
         """
@@ -103,56 +103,60 @@ class Login:
             case "dialog":
                 return self.reply(data)
             case "mysql_old_password":
-                raise Refused(method, "whose proof can be turned back into the password")
+                raise Refused(method, "the password can be computed from an answer of this method")
             case _:
-                raise Unknown(method, "this client does not have it")
+                raise Unknown(method, "this client does not support it")
 
     def reply(self, prompt: bytes) -> bytes:
-        """To a question of PAM's ``dialog``: one byte that says how it is asked, and the text."""
+        """The answer to a prompt of PAM's ``dialog``. ``prompt``: one byte with the kind of prompt, then its text."""
         if prompt[1:] not in (b"", b"Password: ", b"Password:"):
-            raise Unknown(DIALOG, "it asks for more than a password")
+            raise Unknown(DIALOG, "the server requests more than a password")
         return self._clear(DIALOG)
 
-    def full(self) -> bytes:
-        """The answer of caching_sha2_password where the server's cache lacks the account.
+    def full_authentication(self) -> bytes:
+        """The answer of caching_sha2_password for an account that is not in the server's cache.
 
-        Raises :class:`KeyWanted` where it can be given over another connection only, and :class:`Refused`.
+        Raises :class:`PublicKeyLoginNeeded` if only a connection without TLS may send it, and :class:`Refused`.
         """
         if self.channel is Channel.VERIFIED or not self.password:
             return self.password + _EMPTY
         if not self.retrieves_key:
-            raise Refused(CACHING, f"as its cache lacks the account, {_UNPROVEN}")
+            raise Refused(CACHING, f"the account is not in the server's cache and {_UNVERIFIED}")
         if self.channel is Channel.ENCRYPTED:
-            raise KeyWanted
-        return _ASK_KEY_CACHING
+            raise PublicKeyLoginNeeded
+        return _REQUEST_KEY_CACHING
 
-    def by_key(self, key: bytes, salt: bytes) -> bytes:
-        """The password, encrypted by a key that the server sent. Raises :class:`Refused`, :class:`Malformed`."""
+    def with_public_key(self, key: bytes, salt: bytes) -> bytes:
+        """The password, encrypted with a public key that the server sent. Raises :class:`Refused`,
+        :class:`Malformed`."""
         if not self.retrieves_key or self.channel is not Channel.PLAIN:
-            raise Refused(SHA256, _UNPROVEN)
+            raise Refused(SHA256, _UNVERIFIED)
         try:
             is_usable = isinstance(serialization.load_pem_public_key(key), RSAPublicKey)
         except (ValueError, UnsupportedAlgorithm):
             is_usable = False
         if not is_usable:
-            raise Malformed("what it sent is no public key")
+            raise Malformed("the server did not send a valid public key")
         try:
             return proofs.sha2_rsa_encrypt(self.password, _checked(salt, _SALT_BYTES), key)
         except ValueError:
-            raise Malformed("its public key is too short for the password") from None
+            raise Malformed("the server's public key is too short for the password") from None
 
     def _sha256(self) -> bytes:
         if not self.password or self.channel is Channel.VERIFIED:
             return self.password + _EMPTY
         if not self.retrieves_key:
-            raise Refused(SHA256, _UNPROVEN)
+            raise Refused(SHA256, _UNVERIFIED)
         if self.channel is Channel.ENCRYPTED:
-            raise Refused(SHA256, f"by TLS in clear text, {_UNPROVEN}; a key is sent without TLS alone")
-        return _ASK_KEY_SHA256
+            raise Refused(
+                SHA256,
+                f"over TLS this method sends clear text and {_UNVERIFIED}; servers send their key only without TLS",
+            )
+        return _REQUEST_KEY_SHA256
 
     def _clear(self, method: str) -> bytes:
         if self.password and self.channel is not Channel.VERIFIED:
-            raise Refused(method, f"which is clear text, {_UNPROVEN}")
+            raise Refused(method, f"this method sends clear text and {_UNVERIFIED}")
         return self.password + _EMPTY
 
     def _ed25519(self, salt: bytes) -> bytes:
@@ -164,5 +168,5 @@ class Login:
 
 def _checked(salt: bytes, size: int) -> bytes:
     if len(salt) != size:
-        raise Malformed(f"a random text of {len(salt)} bytes, not {size}")
+        raise Malformed(f"the server's challenge has {len(salt)} bytes, not {size}")
     return salt

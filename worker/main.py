@@ -27,7 +27,7 @@ from worker.daemon import Daemon
 from worker.probe import ProbeTask
 from worker.scratch import Scratch
 from worker.spark import SparkRunner, TaskFailed
-from worker.spark_settings import crypted, effective
+from worker.spark_settings import effective, is_protected
 from worker.starting import end_children, unless_stopped
 from worker.unit import StopSignal
 
@@ -45,7 +45,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         config = given.model
         logs.configure("dm-worker", config.log_level, config.log_format, config.log_file)
         key = key_file(config.secret_key_path, os.environ)
-        secret.use(key.path, may_come=key.is_default)
+        secret.use(key.path, may_be_missing=key.is_default)
         networks.use(Networks.of(config.allowed_networks))
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
@@ -56,7 +56,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         if config.is_open:
             _warn(errors.tls.INSECURE(address=config.advertise_addr))
         spark = effective(config.spark_settings())
-        if config.ssl_ca and not crypted(spark):
+        if config.ssl_ca and not is_protected(spark):
             _warn(errors.tls.OPEN_SPARK(master=spark["spark.master"]))
     except ShardmergeError as error:
         _fail(error, _EXIT_CONFIG)
@@ -81,7 +81,7 @@ def _serve(config: WorkerFile, stop: threading.Event) -> bool:
     with ExitStack() as started:
         scratch = Scratch(f"{config.name} {Path(config.relay_dir).resolve()}")
         started.callback(scratch.close)
-        started.callback(end_children)  # a start that fails may leave a JVM
+        started.callback(end_children)  # a failed start may leave a JVM
 
         def begin_spark() -> SparkRunner:
             hooks.reach("spark.starting")
@@ -90,7 +90,7 @@ def _serve(config: WorkerFile, stop: threading.Event) -> bool:
             _probe(spark)
             return spark
 
-        # The JVM first: a fork beside running gRPC threads skips gRPC's fork handlers.
+        # The JVM starts first: a fork while gRPC threads run would skip gRPC's fork handlers.
         spark = unless_stopped(begin_spark, stop, float(config.drain_seconds))
         if spark is None:
             return False
@@ -115,8 +115,8 @@ def _warn(error: ShardmergeError) -> None:
 
 
 def _catch_signals() -> threading.Event:
-    """First SIGTERM or SIGINT: drain, or end the start. Second: end at once, the JVM follows (its standard input
-    closes)."""
+    """Handle SIGTERM and SIGINT. The first signal drains the worker, or stops its start. The second ends the process at
+    once; the JVM ends then too because its standard input closes."""
     stop = threading.Event()
 
     def handle(number: int, frame: object) -> None:

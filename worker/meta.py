@@ -10,7 +10,7 @@ Rows and the record of them commit in one target transaction, so the records liv
     snapshot_*        the chunk plan and its state (worker/snapshot/store.py)
     snapshot_passed   tables whose chunks' marks every lane has passed (worker/snapshot/passed.py)
     statement_*, table_creation   the DDL that the streams have come to (worker/ddl/records.py)
-    operator_statement   what an operator had run there for a statement (worker/ddl/operator_records.py)
+    operator_statement   statements of an operator that ran for a statement (worker/ddl/operator_records.py)
     lock_run          which locks' statements have run at a target table (worker/ddl/run_locks.py)
     parked_table      shard tables that wait before a sharding DDL (worker/ddl/parked.py)
     forgotten_structure   shard tables whose structure is to be read anew (worker/ddl/forgotten.py)

@@ -1,8 +1,8 @@
-"""Who may call a worker's data interface: the Spark tasks of a run, by the secret that the run was given.
+"""Access control of a worker's data interface: Spark tasks authenticate with the secret of their run.
 
-The driver makes one secret for each run and hands it to the run's tasks. A call without it is answered as one of a run
-that has ended. The secret is of no use once the run has ended, so that it may travel in what Spark pickles; passwords
-may not, and each task fetches them.
+The driver makes one secret for each run and gives it to the run's tasks. A caller without it gets the answer that its
+run has ended. The secret is useless after the end of the run, so it may be part of what Spark pickles. Passwords may
+not: each task fetches them from the worker.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ def new_secret() -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunAccess:
-    """What the tasks of one run are recognised by, and the servers whose secrets they may fetch."""
+    """The secret that authenticates the tasks of one run, and the servers whose credentials they may fetch."""
 
     secret: str = field(repr=False)
     source: Endpoint
     target: Endpoint
 
     def admits(self, who: relay_pb2.TaskIdentity) -> bool:
-        """Whether the caller knows the run's secret; compared in constant time."""
+        """Whether the caller sent the run's secret. The comparison takes constant time."""
         return bool(self.secret) and hmac.compare_digest(who.run_secret.encode(), self.secret.encode())
 
     def credentials(self) -> relay_pb2.CredentialsResponse:
-        """What a task needs beside its pickled endpoints."""
+        """The credentials that a task's pickled endpoints lack."""
         return relay_pb2.CredentialsResponse(source=self.source.secrets(), target=self.target.secrets())

@@ -31,7 +31,7 @@ class Scratch:
         self.path = root / name
         shutil.rmtree(self.path, ignore_errors=True)  # its JVM may be on its way out and write still
         self.path.mkdir(mode=0o700, exist_ok=True)
-        self.path.chmod(0o700)  # where something of it was left
+        self.path.chmod(0o700)  # the folder may exist from an earlier run, with another mode
 
     def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

@@ -55,8 +55,8 @@ class Reporter(Protocol):
 
 
 def _check_configs(request: Message) -> None:
-    """Raises CONFIG_REFUSED for a configuration that no master makes of a file: the fields are right one by one, and
-    mean nothing together."""
+    """Raises CONFIG_REFUSED for a configuration that a master would never send: each field is valid by itself, but the
+    combination is not."""
     for field, value in request.ListFields():
         for config in value if field.is_repeated else [value]:
             try:
@@ -66,7 +66,7 @@ def _check_configs(request: Message) -> None:
                     _ = Endpoint.from_proto(getattr(config, "from"))
             except ShardmergeError:
                 raise
-            except Exception as error:  # whatever its fields lead to in code that reads what masters make
+            except Exception as error:  # the code that reads configurations expects those of masters only
                 reason = f"{type(error).__name__}: {error}"
                 raise errors.worker.CONFIG_REFUSED(field=field.name, reason=escaped(reason, 200)) from error
 

@@ -127,8 +127,9 @@ class SourceRunner:
         self.relay.start()
 
     def adopt(self, config: config_pb2.SourceConfig) -> bool:
-        """Obey another configuration; False when all must begin anew for it. Filters come with the subtasks' own;
-        secrets in another form are the same secrets. Raises what :func:`proto.config.sealed.same_meaning` raises."""
+        """Take over another configuration; False when it needs a restart. Filters are part of the subtasks'
+        configurations. A secret may be stored in another form and still be the same secret. Raises what
+        :func:`proto.config.sealed.same_meaning` raises."""
         same = config_pb2.SourceConfig()
         same.CopyFrom(config)
         same.purge.CopyFrom(self.config.purge)

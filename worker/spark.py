@@ -73,7 +73,7 @@ class SparkRunner:
     """Owns the SparkSession and its slots. One per worker process, started before any gRPC object."""
 
     def __init__(self, settings: Mapping[str, str], drain_seconds: float = 10.0, scratch: Path | None = None) -> None:
-        """Start Spark; 4–8 s on a quiet machine. Raises SPARK_START_FAILED, and as :func:`effective`.
+        """Start Spark; 4–8 s on a quiet machine. Raises SPARK_START_FAILED, and what :func:`effective` raises.
 
         ``scratch``: where the JVM may leave files; None: where temporary files are.
         """
@@ -266,8 +266,8 @@ def guarded(name: str, body: TaskBody, index: int) -> TaskOutcome:
 
 
 def _without_rest(spark: SparkSession) -> None:
-    """Take the REST interface out of Spark's web page, if that is on: it shows stacks of threads whatever the settings
-    say (org.apache.spark.status.api.v1.AbstractApplicationResource.threadDump)."""
+    """Remove the REST interface from Spark's web page, if the page is on: the interface shows thread dumps regardless
+    of the settings (org.apache.spark.status.api.v1.AbstractApplicationResource.threadDump)."""
     page: Any = spark._jsparkSession.sparkContext().ui()
     if page.isDefined():
         page.get().detachHandler("/api")

@@ -1,7 +1,7 @@
-"""The JVM of Spark's driver is started, and nobody can read its settings in the list of processes.
+"""The JVM of Spark's driver is started without its settings on the command line.
 
-PySpark would write every setting on the JVM's command line, which every user of the machine can read
-(proc(5), /proc/<pid>/cmdline). Here they go by a file that only this user can read, and that is gone when it was read.
+PySpark would write every setting on the JVM's command line, which every user of the machine can read (proc(5),
+/proc/<pid>/cmdline). Here the JVM reads them from a file that only this user can read. The file is deleted afterwards.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NO_ARGUMENTS = "pyspark-shell"
 
 
 def start_jvm(settings: Mapping[str, str], folder: Path | None) -> None:
-    """The process's JVM, with ``settings``; one that there is already stays as it is.
+    """Start this process's JVM with ``settings``; a JVM that runs already is not changed.
 
-    ``folder``: for the file; None: where temporary files are. Raises what PySpark raises.
+    ``folder``: for the file with the settings; None: the folder for temporary files. Raises what PySpark raises.
     """
     with _file(settings, folder) as path, _arguments(path):
         SparkContext._ensure_initialized()
@@ -44,7 +44,7 @@ def _file(settings: Mapping[str, str], folder: Path | None) -> Generator[str]:
 
 @contextmanager
 def _arguments(path: str) -> Generator[None]:
-    """What the environment says of spark-submit's arguments is kept: it comes behind, and so wins."""
+    """Set the arguments of spark-submit for the block. Arguments from the environment come last and take precedence."""
     before = os.environ.get(_ARGUMENTS)
     file = f"--load-spark-defaults --properties-file {shlex.quote(path)}"
     os.environ[_ARGUMENTS] = f"{file} {before or _NO_ARGUMENTS}"

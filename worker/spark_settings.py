@@ -1,4 +1,4 @@
-"""The settings that a worker's Spark runs with: the defaults, overruled by the user's, and what nobody overrules. Pure.
+"""The settings of a worker's Spark: defaults, the user's settings, and values that users cannot change. Pure.
 
 Sources: Spark's documentation, "Configuration" and "Security".
 """
@@ -15,7 +15,7 @@ from proto import errors
 # The JVM only hands out tasks; rows never pass through it. What it takes is bounded here: Spark refuses a heap below
 # 450 MiB, but uses a fifth of it, and a serial collector that gives back what is free keeps it there. Spark's classes
 # take 130 MiB of metaspace, their code, compiled without the optimizing compiler, 25 MiB.
-# Documents of XML that a transform reads are rows' values: they must not make the JVM open addresses or files.
+# XML documents that a transform parses are values of rows: they must not make the JVM open URLs or files.
 _JVM_OPTIONS = (
     "-XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:TieredStopAtLevel=1 "
     "-XX:ReservedCodeCacheSize=64m -XX:MaxMetaspaceSize=192m -XX:MaxDirectMemorySize=64m -Xss512k "
@@ -27,9 +27,9 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.master": "local[16]",
     "spark.app.name": "shardmerge",
     "spark.driver.memory": "480m",
-    # Its pages are for everybody who reaches them.
+    # The web page has no authentication.
     "spark.ui.enabled": "false",
-    # Of the jobs of past runs, which a worker that lives for months has many of.
+    # A worker that runs for months has many past jobs.
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
     "spark.ui.retainedTasks": "500",
@@ -37,7 +37,7 @@ _DEFAULTS: Mapping[str, str] = {
     _BIND_ADDRESS: LOOPBACK,
     "spark.driver.host": LOOPBACK,
     "spark.ui.showConsoleProgress": "false",
-    # One port per worker of a machine for its web page: 16, the default, would be the most workers there.
+    # The web page of each worker of a machine needs a port: the default of 16 would limit the number of workers.
     "spark.port.maxRetries": "256",
     "spark.log.level": "ERROR",
     "spark.sql.artifact.isolation.enabled": "false",
@@ -46,18 +46,18 @@ _DEFAULTS: Mapping[str, str] = {
 _FORCED: Mapping[str, tuple[str, str]] = {
     "spark.authenticate": (
         "true",
-        "without it everybody who reaches a port of Spark's driver can read the tasks, and run code",
+        "without authentication, any program that reaches a port of Spark's driver can read the tasks and run code",
     ),
     "spark.sql.variable.substitute": (
         "false",
-        "with it a text ${…} in a transform becomes a secret of the worker's environment or settings, and a text that "
-        "is meant so becomes another one",
+        "with it, Spark replaces ${…} in a transform by a value from the worker's environment or settings, which may "
+        "be a secret",
     ),
-    "spark.ui.killEnabled": ("false", "everybody who reaches the page could end lanes"),
-    "spark.ui.threadDumpsEnabled": ("false", "the page would show what the worker does to everybody who reaches it"),
-    "spark.ui.heapHistogramEnabled": ("false", "the page would show what the worker holds to everybody who reaches it"),
+    "spark.ui.killEnabled": ("false", "any user who reaches the web page could end lanes"),
+    "spark.ui.threadDumpsEnabled": ("false", "the web page would show thread dumps to any user who reaches it"),
+    "spark.ui.heapHistogramEnabled": ("false", "the web page would show heap histograms to any user who reaches it"),
 }
-"""What has one value alone, and why."""
+"""Settings with only one permitted value, and the reason."""
 _OPTIONS_KEY = "spark.driver.extraJavaOptions"
 _REDACTION_KEY = "spark.redaction.regex"
 _REDACTED = "(?i:secret|passw|token|credential|private|access[.]?key)"
@@ -65,17 +65,18 @@ SECRET_KEY = "spark.authenticate.secret"  # noqa: S105 - the name of a setting
 _CRYPTO_KEY = "spark.network.crypto.enabled"
 _CRYPTO_KEYS = (_CRYPTO_KEY, "spark.ssl.rpc.enabled")
 _UI_TLS_KEYS = ("spark.ssl.enabled", "spark.ssl.ui.enabled")
-_EVERYWHERE = frozenset({"0.0.0.0", "0", "::", "[::]", "0:0:0:0:0:0:0:0", "*"})  # noqa: S104 - these are refused
-_MAKES_SECRETS = re.compile(r"local|local\[[^]]*\]|yarn(-client)?|k8s://.*")
-"""Masters with which Spark makes a secret for each session (org.apache.spark.SecurityManager.initializeAuth)."""
+_ALL_INTERFACES = frozenset({"0.0.0.0", "0", "::", "[::]", "0:0:0:0:0:0:0:0", "*"})  # noqa: S104 - these are refused
+_MASTERS_WITH_SESSION_SECRET = re.compile(r"local|local\[[^]]*\]|yarn(-client)?|k8s://.*")
+"""Spark masters for which Spark makes a secret for each session
+(org.apache.spark.SecurityManager.initializeAuth)."""
 
 
 def effective(settings: Mapping[str, str], scratch: Path | None = None) -> Mapping[str, str]:
-    """The defaults, overruled by ``settings``, with what is forced; JVM options are joined, for the JVM takes the last
-    of equal ones. ``scratch``: where the JVM may leave files; None: where temporary files are.
+    """The defaults, overridden by ``settings``, with the forced values. JVM options are joined: of equal options the
+    JVM uses the last one. ``scratch``: folder for the JVM's files; None: the folder for temporary files.
 
-    Raises SPARK_SETTING_REFUSED for a setting that would take protection away, SPARK_SECRET_MISSING for a cluster that
-    shares a secret that is not given.
+    Raises SPARK_SETTING_REFUSED for a setting that would weaken the protection, and SPARK_SECRET_MISSING for a cluster
+    that needs a shared secret when none is set.
     """
     options = [_JVM_OPTIONS]
     folder: dict[str, str] = {}
@@ -92,13 +93,14 @@ def effective(settings: Mapping[str, str], scratch: Path | None = None) -> Mappi
         merged[key] = value
     if not _is_local(master) and not any(_is_true(merged, key) for key in _CRYPTO_KEYS):
         merged.setdefault(_CRYPTO_KEY, "true")
-    if merged[_BIND_ADDRESS].strip() in _EVERYWHERE and not any(_is_true(merged, key) for key in _CRYPTO_KEYS):
+    if merged[_BIND_ADDRESS].strip() in _ALL_INTERFACES and not any(_is_true(merged, key) for key in _CRYPTO_KEYS):
         raise errors.worker.SPARK_SETTING_REFUSED(
             key=_BIND_ADDRESS,
             value=merged[_BIND_ADDRESS],
-            reason=f"every interface of the machine, and Spark encrypts nothing there without {_CRYPTO_KEY}: true",
+            reason=f"Spark would listen on every interface of the machine, and without {_CRYPTO_KEY}: true it does not "
+            "encrypt",
         )
-    if not _MAKES_SECRETS.fullmatch(master) and not merged.get(SECRET_KEY):
+    if not _MASTERS_WITH_SESSION_SECRET.fullmatch(master) and not merged.get(SECRET_KEY):
         raise errors.worker.SPARK_SECRET_MISSING(master=master)
     own_redaction = settings.get(_REDACTION_KEY)
     merged[_REDACTION_KEY] = f"{_REDACTED}|({own_redaction})" if own_redaction else _REDACTED
@@ -106,14 +108,15 @@ def effective(settings: Mapping[str, str], scratch: Path | None = None) -> Mappi
 
 
 def ui_address(merged: Mapping[str, str], environment: str, *, only_tls: bool) -> str:
-    """Where Spark's web page listens, if it is on: it has no setting for that, only the variable SPARK_LOCAL_IP.
+    """The address for Spark's web page, if the page is on. Spark has no setting for it, only the environment variable
+    SPARK_LOCAL_IP.
 
-    ``merged``: of :func:`effective`; ``environment``: the variable's value already, "" for none. ``only_tls``: nothing
-    of this process may be spoken in plain text beyond the machine. Raises SPARK_SETTING_REFUSED.
+    ``merged``: of :func:`effective`. ``environment``: the variable's present value, "" for none. ``only_tls``: this
+    process may not send plain text to other machines. Raises SPARK_SETTING_REFUSED.
     """
     is_plain = not any(_is_true(merged, key) for key in _UI_TLS_KEYS)
     if environment:
-        if environment.strip() in _EVERYWHERE and is_plain:
+        if environment.strip() in _ALL_INTERFACES and is_plain:
             raise errors.worker.SPARK_SETTING_REFUSED(
                 key="SPARK_LOCAL_IP",
                 value=environment,
@@ -121,7 +124,7 @@ def ui_address(merged: Mapping[str, str], environment: str, *, only_tls: bool) -
             )
         return environment
     wanted = merged[_BIND_ADDRESS].strip()
-    return LOOPBACK if is_plain and (only_tls or wanted in _EVERYWHERE) else wanted
+    return LOOPBACK if is_plain and (only_tls or wanted in _ALL_INTERFACES) else wanted
 
 
 def slots(merged: Mapping[str, str]) -> int | None:
@@ -135,14 +138,14 @@ def slots(merged: Mapping[str, str]) -> int | None:
     return int(merged.get("spark.cores.max", "64"))
 
 
-def crypted(merged: Mapping[str, str]) -> bool:
-    """Whether nobody can listen where this worker's Spark processes speak with each other: they are one process
-    (``local``), or Spark encrypts what they say."""
+def is_protected(merged: Mapping[str, str]) -> bool:
+    """Whether the traffic between this worker's Spark processes is protected: there is only one process (``local``), or
+    Spark encrypts the traffic."""
     return _is_local(merged["spark.master"]) or any(_is_true(merged, key) for key in _CRYPTO_KEYS)
 
 
 def properties(merged: Mapping[str, str]) -> str:
-    """The text of a file of properties, as ``spark-submit --properties-file`` reads it (java.util.Properties.load)."""
+    """The text of a properties file for ``spark-submit --properties-file`` (java.util.Properties.load)."""
     return "".join(f"{_escaped(key, ' :=#!')}={_escaped(value, '')}\n" for key, value in merged.items())
 
 

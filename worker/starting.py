@@ -1,8 +1,8 @@
-"""A start that a signal ends: the processes that it has begun are ended, so that nothing waits for them.
+"""A signal can stop the start of a worker: the processes that the start has created are killed.
 
-Spark's start waits for a JVM, and that for a cluster: in calls that know no stop. It runs beside the main thread, which
-so hears of signals at once (and keeps its own handlers: Spark would take SIGINT for itself there). Without its JVM
-every such call fails.
+Spark's start waits for a JVM, and the JVM waits for a cluster. These calls cannot be interrupted, but they fail as soon
+as the JVM is dead. Therefore the start runs in a second thread. The main thread handles signals at once and keeps its
+own handlers; in the main thread Spark would install a handler for SIGINT.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 log = get_logger()
 
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _END_SECONDS = 10.0
-"""A killed process ends at once, unless the machine is out of breath."""
+"""A killed process ends at once, unless the machine is overloaded."""
 
 
 def unless_stopped(begin: Callable[[], T], stop: threading.Event, seconds: float) -> T | None:
-    """What ``begin`` gives, and raises; None when ``stop`` is set before it has ended: then all processes that this one
-    has started are ended, and ``begin``, which runs in another thread, has ``seconds`` to notice."""
+    """Run ``begin`` in another thread and return its result, or raise its error. None when ``stop`` is set before
+    ``begin`` has ended: then all child processes are killed, and ``begin`` has ``seconds`` to return."""
     if stop.is_set():
         return None
     result: list[T] = []
@@ -43,13 +43,13 @@ def unless_stopped(begin: Callable[[], T], stop: threading.Event, seconds: float
     thread = threading.Thread(target=run, name="start", daemon=True)
     thread.start()
     while thread.is_alive() and not stop.is_set():
-        thread.join(_LOOK_SECONDS)
+        thread.join(_POLL_SECONDS)
     if stop.is_set():
-        log.info("stopped while starting: what was begun is ended", seconds=seconds)
+        log.info("stopped while starting: child processes are killed", seconds=seconds)
     deadline = time.monotonic() + seconds
     while thread.is_alive() and time.monotonic() < deadline:
-        _kill_children()  # again and again: it may be about to start one
-        thread.join(_LOOK_SECONDS)
+        _kill_children()  # repeatedly: ``begin`` may start another process
+        thread.join(_POLL_SECONDS)
     if stop.is_set():
         end_children()
         return None
@@ -59,18 +59,19 @@ def unless_stopped(begin: Callable[[], T], stop: threading.Event, seconds: float
 
 
 def end_children() -> None:
-    """End whatever this process has started and wait until it has ended: what it writes to may be removed next."""
+    """Kill all child processes and wait until they have ended, so that the caller may remove their files."""
     deadline = time.monotonic() + _END_SECONDS
-    while living := _kill_children():
+    while running := _kill_children():
         if time.monotonic() > deadline:
-            log.warning("processes that this one has started do not end", processes=[child.pid for child in living])
+            log.warning("killed child processes have not ended", processes=[child.pid for child in running])
             return
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def _kill_children() -> list[psutil.Process]:
-    """Those that lived. Whoever has started one asks for its end; another who asked would take the answer away."""
-    # Suspended first: a process that goes on starting others is not killed between two of them.
+    """Kill all children that still run, and return them. Only the code that started a child may wait for it: a second
+    waiter would take its exit status away."""
+    # All are suspended first, so that none of them can start another process meanwhile.
     for child in _children():
         with suppress(psutil.Error):
             child.suspend()
@@ -82,10 +83,10 @@ def _kill_children() -> list[psutil.Process]:
 
 
 def _children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children(recursive=True) if _lives(child)]
+    return [child for child in psutil.Process().children(recursive=True) if _is_running(child)]
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_running(process: psutil.Process) -> bool:
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -65,7 +65,8 @@ class Decision:
 
 
 def _same_config(one: config_pb2.SubTaskConfig, other: config_pb2.SubTaskConfig) -> bool:
-    """What cannot be read may be another secret: then it is tried, and the reason is seen in the status."""
+    """Whether both configurations mean the same. A secret that cannot be decrypted counts as a different one: then the
+    subtask starts again, and its status shows the reason."""
     try:
         return same_meaning(one, other)
     except ShardmergeError:
@@ -126,7 +127,7 @@ class SubTask:
             elif (
                 decision.config != old.config and self._tried_revision >= old.revision and _asks_the_same(decision, old)
             ):
-                # Its secrets were written in another form; nobody has asked to try again what has failed.
+                # Only the form of its secrets has changed: that is no request to retry after a failure.
                 self._tried_revision = decision.revision
             self._condition.notify_all()
 

@@ -30,7 +30,7 @@ class Trouble(enum.Enum):
     STORAGE = enum.auto()  # disk or table full
     SESSION = enum.auto()  # a variable or its value is refused
     STATEMENT = enum.auto()  # the statement itself is refused
-    NO_SERVER = enum.auto()  # what answers is none, or one that wants something else
+    WRONG_SERVER = enum.auto()  # the answer violates the protocol, or requests something that is refused
 
 
 _TROUBLES: tuple[tuple[Trouble, tuple[int, ...]], ...] = (
@@ -53,7 +53,7 @@ _TROUBLES: tuple[tuple[Trouble, tuple[int, ...]], ...] = (
     (Trouble.READ_ONLY, (1290, 1792, 1836)),
     # 3, 20: the server's own file layer (mysys/my_error.h: EE_WRITE, EE_DISK_FULL).
     (Trouble.STORAGE, (3, 20, 1021, 1026, 1030, 1114)),
-    (Trouble.NO_SERVER, (REFUSED_ANSWER,)),
+    (Trouble.WRONG_SERVER, (REFUSED_ANSWER,)),
     (Trouble.SESSION, (1115, 1193, 1228, 1229, 1231, 1232, 1238, 1273, 1298)),
 )
 _BY_NUMBER = {number: kind for kind, numbers in _TROUBLES for number in numbers}
@@ -80,7 +80,7 @@ _SOURCE_SPECS: dict[Trouble, ErrorSpec] = {
     Trouble.STORAGE: errors.relay.SOURCE_STORAGE,
     Trouble.SESSION: errors.relay.SOURCE_REJECTED,
     Trouble.STATEMENT: errors.relay.SOURCE_REJECTED,
-    Trouble.NO_SERVER: errors.worker.ANSWER_REFUSED,
+    Trouble.WRONG_SERVER: errors.worker.ANSWER_REFUSED,
 }
 _TARGET_SPECS: dict[Trouble, ErrorSpec] = {
     Trouble.LOST: errors.replicate.TARGET_LOST,
@@ -92,7 +92,7 @@ _TARGET_SPECS: dict[Trouble, ErrorSpec] = {
     Trouble.STORAGE: errors.replicate.TARGET_STORAGE,
     Trouble.SESSION: errors.replicate.TARGET_STATEMENT,
     Trouble.STATEMENT: errors.replicate.TARGET_STATEMENT,
-    Trouble.NO_SERVER: errors.worker.ANSWER_REFUSED,
+    Trouble.WRONG_SERVER: errors.worker.ANSWER_REFUSED,
 }
 
 

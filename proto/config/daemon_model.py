@@ -59,18 +59,18 @@ class DaemonFile(FileModel):
     secret_key_path: Annotated[
         str,
         Key(
-            "File with the key that passwords are stored by, and decrypted where a connection is made. The same key "
-            "for all masters and workers. The default file is made by the first master, one that is named is not.",
+            "File with the key that encrypts stored passwords. All masters and workers need the same key. The first "
+            "master creates the default file; a file that is named here is not created.",
             default="$XDG_STATE_HOME/shardmerge/secret.key, else ~/.local/state/shardmerge/secret.key",
         ),
     ] = ""
     allowed_networks: Annotated[
         tuple[AllowedEntry, ...],
         Key(
-            "Our own: networks (10.0.0.0/8), addresses and host names of the sources and targets that may be connected "
-            "to. dm-worker and its Spark tasks look at the address of each connection before it is made; dm-master "
-            "refuses files that name another address. A host name stands for the host that a file names so, whatever "
-            "its address. As a flag with commas between.",
+            "Our own: networks (10.0.0.0/8), addresses and host names of the sources and targets that connections are "
+            "allowed to. dm-worker and its Spark tasks check the address before each connection; dm-master refuses "
+            "files with another address. A host name allows a host that is written so in a file, with any address. As "
+            "a flag: separated by commas.",
             default="none: every address",
         ),
     ] = ()
@@ -112,8 +112,8 @@ class DaemonFile(FileModel):
     insecure: Annotated[
         bool,
         Key(
-            "Our own: take an address that other machines reach without TLS. Whoever reaches it may command the "
-            "cluster and read its data.",
+            "Our own: allow an address that other machines reach without TLS. Any program that reaches it may control "
+            "the cluster and read its data.",
         ),
     ] = False
     etcd_ssl_ca: Annotated[
@@ -133,8 +133,8 @@ class DaemonFile(FileModel):
     grpc_reflection: Annotated[
         bool,
         Key(
-            "Our own: describe the gRPC services to whoever asks, for tools such as grpcurl. Everything that is needed "
-            "to call them is in proto/*.proto too."
+            "Our own: enable gRPC reflection, for tools such as grpcurl. The files proto/*.proto describe the same "
+            "services."
         ),
     ] = False
 
@@ -159,15 +159,15 @@ class MasterFile(DaemonFile):
     env_prefixes: Annotated[
         tuple[VariablePrefix, ...],
         Key(
-            "Our own: beginnings of the names of variables that source and task files may name as `${NAME}`; [] allows "
-            "none. As a flag with commas between."
+            "Our own: source and task files may name variables as `${NAME}` whose names begin with one of these "
+            "prefixes; [] allows none. As a flag: separated by commas."
         ),
     ] = defaults.ENV_PREFIXES
     master_socket: Annotated[
         str,
         Key(
-            "Our own: path of a Unix socket to listen at as well, for this user alone: passwords are given to callers "
-            "from there (`dmctl --master-addr unix:PATH config export`). Its folder must be this user's alone, too.",
+            "Our own: path of an additional Unix socket for this user only. Callers of it may receive passwords "
+            "(`dmctl --master-addr unix:PATH config export`). Only this user may have access to its folder.",
             default="$XDG_RUNTIME_DIR/shardmerge/<name>.sock, none without that variable",
         ),
     ] = ""

@@ -52,13 +52,13 @@ def tls_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
 
 
 def open_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
-    """Addresses that other machines reach, without TLS and without leave for that."""
+    """Findings for addresses that other machines reach without TLS, unless ``insecure`` allows that."""
     if file.ssl_ca or file.insecure:
         return []
     listening = "master-addr" if isinstance(file, MasterFile) else "worker-addr"
     given = {listening: file.listening, "advertise-addr": file.advertise_addr}
     message = (
-        "other machines reach {address}, and without TLS everybody there may command this process and read its data"
+        "other machines reach {address}, and without TLS any program there may control this process and read its data"
     )
     return [
         document.finding((key,), message.format(address=address), spec=config.OPEN_ADDRESS)

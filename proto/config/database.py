@@ -47,8 +47,8 @@ class Database(FileModel):
     password: Annotated[
         str,
         Key(
-            "The password, a reference `${NAME}` to a variable of dm-master's environment whose name begins as its "
-            "env-prefixes allow, or what `dmctl encrypt` made of it.",
+            "The password, a reference `${NAME}` to a variable of dm-master's environment whose name begins with one "
+            "of its env-prefixes, or the output of `dmctl encrypt`.",
             sample='"${DM_PASSWORD}"',
         ),
     ] = Field(default="", repr=False)
@@ -101,7 +101,7 @@ def check_database(
 def _variable(document: Document, path: KeyPath, text: str, environ: Mapping[str, str]) -> Iterator[ConfigFinding]:
     name = named(text)
     if name is not None and not is_allowed(name):
-        # Whether it is set is not told either.
+        # The message does not reveal whether the variable is set.
         begins = ", ".join(prefixes()) or "(none)"
         message = f"{name} is no variable that files may name: dm-master's env-prefixes are {begins}"
         yield document.finding(path, message, spec=config.VARIABLE_NOT_ALLOWED)
@@ -135,8 +135,8 @@ def database_notes(document: Document, path: KeyPath, database: Database) -> tup
     name = named(database.password)
     if name is not None and not is_allowed(name):
         begins = ", ".join(prefixes()) or "(none)"
-        said = f"dm-master must have a beginning of {name} among its env-prefixes; here they are {begins}"
-        return (*notes, f"line {document.line(here)}: {dotted(here)}: {said}")
+        reason = f"the env-prefixes of dm-master must contain a prefix of {name}; on this machine they are {begins}"
+        return (*notes, f"line {document.line(here)}: {dotted(here)}: {reason}")
     if has_key() or of_dm(database.password) is None:
         return notes
     said = "taken as it stands; if DM's `dmctl encrypt` made it, give DM's key file as secret-key-path"

@@ -43,13 +43,13 @@ def replaced_secrets(text: str, change: Callable[[str], str]) -> str:
 
 def _replaced(text: str, secrets: Iterable[tuple[ScalarNode, str]]) -> str:
     shown = text
-    for node, said in sorted(secrets, key=lambda one: one[0].start_mark.index, reverse=True):
+    for node, replacement in sorted(secrets, key=lambda one: one[0].start_mark.index, reverse=True):
         start, end = node.start_mark.index, node.end_mark.index
         written = text[start:end]
         # A block scalar (| or >) ends behind its last line break.
         tail = written[len(written.rstrip("\r\n")) :] if written[:1] in "|>" else ""
         anchor = f"&{node.anchor} " if node.anchor and written.startswith("&") else ""
-        shown = f"{shown[:start]}{anchor}{_quoted(said)}{tail}{shown[end:]}"
+        shown = f"{shown[:start]}{anchor}{_quoted(replacement)}{tail}{shown[end:]}"
     return shown
 
 

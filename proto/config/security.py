@@ -61,8 +61,8 @@ PemBase64 = Annotated[str, AfterValidator(_base64)]
 class Security(FileModel):
     """DM's TLS keys: PEM files on the machines of the workers, or the certificates themselves, which win over files.
 
-    What a file would hold is stored encrypted with the source or the task, like a password, and `dmctl encrypt` may
-    have encrypted it before."""
+    Contents of certificates and keys are stored encrypted with the source or the task, like a password. They may be the
+    output of `dmctl encrypt`."""
 
     ssl_ca: Annotated[str, Key("The server's certificate must come from this file.")] = ""
     ssl_cert: Annotated[str, Key("This side's certificate.")] = ""
@@ -71,9 +71,9 @@ class Security(FileModel):
     allow_public_key_retrieval: Annotated[
         bool,
         Key(
-            "Our own, JDBC's name: where MySQL asks for the password itself (caching_sha2_password after a restart of "
-            "the server, sha256_password) and nothing proves who it is, encrypt it by the key that the server sends. "
-            "Whoever answers at that address can then read the password: give ssl-ca where you can."
+            "Our own, JDBC's name: if MySQL requests the password itself (caching_sha2_password after a restart of the "
+            "server, sha256_password) and its certificate was not verified, encrypt the password with the public key "
+            "that the server sends. Any program that answers at that address can then read the password: prefer ssl-ca."
         ),
     ] = False
     ssl_ca_bytes: Annotated[PemBytes, Key("What ssl-ca would hold, as text or as a list of its bytes.")] = Field(

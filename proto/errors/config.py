@@ -169,17 +169,17 @@ SECRET_UNREADABLE = _define(
     "secret-unreadable",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Copy the masters' key file to the place named here, or name it as secret-key-path (the same key for "
-    "dmctl, masters and workers), or encrypt the value anew with `dmctl encrypt`.",
+    workaround="Copy the masters' key file to the path in this message, or set secret-key-path to it (dmctl, masters "
+    "and workers need the same key), or encrypt the value again with `dmctl encrypt`.",
 )
 SECRET_KEY_MISSING = _define(
     10016,
     "secret-key-missing",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Copy the masters' key file to that place, mode 0600 (by default it is "
-    "~/.local/state/shardmerge/secret.key there), or name its copy as secret-key-path (a key of the daemons' files, or "
-    "a flag) and start the process again.",
+    workaround="Copy the masters' key file (by default ~/.local/state/shardmerge/secret.key on a master's machine) to "
+    "that path, mode 0600; or set secret-key-path in the daemon's file, or the flag of that name, to a copy of it and "
+    "restart the process.",
 )
 SECRET_KEY_UNUSABLE = _define(
     10017,
@@ -194,25 +194,25 @@ HOST_NOT_ALLOWED = _define(
     "host-not-allowed",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Correct host, or add its network to allowed-networks in the files of dm-master and dm-worker and start "
-    "them again; no connection was made.",
+    workaround="No connection was made. Correct host, or add its network to allowed-networks in the files of dm-master "
+    "and dm-worker and restart them.",
 )
 VARIABLE_NOT_ALLOWED = _define(
     10019,
     "variable-not-allowed",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Rename the variable, or add a beginning of its name to env-prefixes in the files of all dm-masters and "
-    "start them again. Files may name no other variables: whoever may send a file could have any of them sent to a "
-    "server of his own.",
+    workaround="Rename the variable, or add a prefix of its name to env-prefixes in the files of all dm-masters and "
+    "restart them. Other variables are refused because a caller that may send a file could otherwise have the value of "
+    "any variable sent to a server of its choice.",
 )
 OPEN_ADDRESS = _define(
     10048,
     "address-open-to-others",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Give ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/tls.md); or listen on "
-    "127.0.0.1; or, in a network where everybody may command this cluster and read its data, set insecure: true.",
+    workaround="Set ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/tls.md); or listen on "
+    "127.0.0.1; or set insecure: true if every user of the network may control this cluster and read its data.",
 )
 EXTRACT_CLASH = _define(
     11010,

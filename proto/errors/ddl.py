@@ -218,13 +218,13 @@ OPERATOR_STATEMENT_UNCLEAR = _define(
     50062,
     "operator-statement-unclear",
     scope=Scope.TARGET,
-    message="source {source}, task {task}: whether an operator's statement has run at the target is not known, for the "
-    "process that sent it ended and nothing tells it by the tables' looks: {given} (for the statement at {position}: "
-    "{statement})",
-    workaround="Look at the rows of its tables at the target. If it has run, leave it out of what runs for the "
-    'statement: `dmctl binlog replace|inject {task} "…" -s {source}` with the others, or `dmctl binlog skip|revert '
-    "{task} -s {source}` when there are none. If it has not, give it again with a comment (/* again */): as a "
-    "statement with another text it runs. Then resume-task.",
+    message="source {source}, task {task}: it is unknown whether an operator's statement has run at the target: the "
+    "process that sent it ended, and the definitions of the tables do not reveal it: {given} (for the statement at "
+    "{position}: {statement})",
+    workaround="Check the rows of its tables at the target. If the statement has run, give the list again without it: "
+    '`dmctl binlog replace|inject {task} "…" -s {source}` with the other statements, or `dmctl binlog skip|revert '
+    "{task} -s {source}` if there are no others. If it has not run, give the list again with a comment in the "
+    "statement (/* again */): a statement with another text runs. Then resume-task.",
 )
 SWAP_UNCLEAR = _define(
     50016,

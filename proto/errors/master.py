@@ -337,34 +337,34 @@ SECRETS_REFUSED = _define(
     "secrets-by-open-connection",
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
-    message="passwords are given over a Unix socket or by TLS with certificates only, and this call came from {peer} "
-    "in plain text",
-    workaround="On the machine of dm-master call with --master-addr {socket}; or give masters, workers and dmctl "
-    "certificates (`dmctl tls init`, docs/tls.md).",
+    message="passwords are sent only over a Unix socket or over TLS with client certificates, but this call came from "
+    "{peer} in plain text",
+    workaround="Run the command on the machine of dm-master with --master-addr {socket}; or set up TLS for masters, "
+    "workers and dmctl (`dmctl tls init`, docs/tls.md).",
 )
 SECRET_KEY_DIFFERS = _define(
     60434,
     "secret-key-of-another-cluster",
     scope=Scope.CONFIG,
-    message="the passwords in etcd were encrypted by another key than the one in {path}",
-    workaround="Copy the key file of a dm-master that has led this cluster to {path} (or name the copy as "
-    "secret-key-path), mode 0600. Until then this master does not lead.",
+    message="the passwords in etcd were encrypted with another key than the one in {path}",
+    workaround="Copy the key file of a dm-master that has led this cluster to {path}, mode 0600, or set "
+    "secret-key-path to the copy. Until then this master does not lead.",
 )
 SECRET_KEY_ABSENT = _define(
     60435,
     "secret-key-absent",
     scope=Scope.CONFIG,
-    message="the passwords in etcd are encrypted, and there is no key in {path}; a new one could not read them",
-    workaround="Copy the key file of a dm-master that has led this cluster to {path} (or name the copy as "
-    "secret-key-path), mode 0600. Until then this master does not lead.",
+    message="the passwords in etcd are encrypted, but {path} has no key; a new key could not decrypt them",
+    workaround="Copy the key file of a dm-master that has led this cluster to {path}, mode 0600, or set "
+    "secret-key-path to the copy. Until then this master does not lead.",
 )
 SOCKET_UNUSABLE = _define(
     60436,
     "master-socket-unusable",
     scope=Scope.CONFIG,
     message="master-socket {path}: {reason}",
-    workaround="Name a path of less than 108 bytes in a folder of this user that nobody else may enter (chmod 0700), "
-    "and one for each dm-master.",
+    workaround="Set master-socket to a path of less than 108 bytes in a folder that only this user may enter (chmod "
+    "0700). Each dm-master needs its own path.",
 )
 
 PEER_UNREACHABLE = _define(
@@ -405,7 +405,7 @@ CANNOT_LISTEN = _define(
     scope=Scope.CONFIG,
     message="cannot listen on {address}: {reason}",
     workaround="Give an address of this machine and a free port; :PORT listens on every interface. `ss -ltnp` shows "
-    "who has a port.",
+    "which process uses a port.",
 )
 
 CALL_TOO_MANY = _define(
@@ -414,8 +414,8 @@ CALL_TOO_MANY = _define(
     scope=Scope.INTERNAL,
     level=Level.LOW,
     message="{program} refuses {method}: {what}",
-    workaround="Give the command again when others have ended. If it repeats, see who else calls: {program} logs from "
-    "which addresses it refuses calls.",
+    workaround="Repeat the command when other calls have ended. If the error persists, find the other callers: "
+    "{program} logs the addresses of refused calls.",
     retryable=True,
 )
 MESSAGE_TOO_LARGE = _define(
@@ -424,7 +424,7 @@ MESSAGE_TOO_LARGE = _define(
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
     message="{method}: the message is too large: {what}",
-    workaround="Give the command for fewer files, sources or tables at once, or a smaller file.",
+    workaround="Repeat the command with fewer files, sources or tables at once, or with a smaller file.",
 )
 MESSAGE_UNREADABLE = _define(
     60828,
@@ -432,7 +432,7 @@ MESSAGE_UNREADABLE = _define(
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
     message="{method}: {what}",
-    workaround="Use the dmctl or the proto files of this version; check that the caller means this address.",
+    workaround="Use the dmctl or the proto files of this version, and check that the caller uses the right address.",
 )
 FIELD_REFUSED = _define(
     60829,
@@ -440,16 +440,16 @@ FIELD_REFUSED = _define(
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
     message="field {field} of a request {method} {rule}; it is {value}",
-    workaround="Correct the value and give the command again; proto/*.proto describes the fields.",
+    workaround="Correct the value and repeat the command. proto/*.proto describes the fields.",
 )
 PEER_REFUSED = _define(
     60830,
     "peer-refused",
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
-    message="{peer} did not take the request: {reason}",
-    workaround="A message that is too large: give the command for fewer files, sources or tables at once. Too many "
-    "calls: give it again when others have ended.",
+    message="{peer} rejected the request: {reason}",
+    workaround="If the message is too large, repeat the command with fewer files, sources or tables at once. If there "
+    "are too many calls, repeat it when other calls have ended.",
 )
 
 INTERNAL = _define(
@@ -463,9 +463,9 @@ SOURCE_PASSWORD_NEEDED = _define(
     60224,
     "source-password-needed",
     scope=Scope.CONFIG,
-    message="source {source}: the file names another address ({before} -> {after}), and its password is {given}: no "
+    message="source {source}: the file changes the address ({before} -> {after}), and its password is {given}: no "
     "connection was made",
-    workaround="Write the password itself into the file that you send, as plain text: whoever moves a source to "
-    "another server must know it. With a secret-key-path the masters store it encrypted; afterwards a file with the "
-    "reference or the encrypted text is taken again.",
+    workaround="Write the password as plain text into the file that you send: a caller that moves a source to another "
+    "server must know it. The masters store the password encrypted. After the change the masters accept a file with "
+    "the reference or the encrypted text again.",
 )

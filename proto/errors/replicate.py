@@ -354,19 +354,19 @@ EXPRESSIONS_UNKNOWN = _define(
     40088,
     "expressions-unknown",
     scope=Scope.INTERNAL,
-    message="task {task}, source {source}: a Spark task asks for expressions that its worker has not compiled for it",
-    workaround="Nothing was evaluated. If lanes or chunk readers of the task stop with this, it is a bug: report it "
-    "with the worker's log; resume-task compiles the expressions anew. Else something that is no task of this worker "
-    "has called its port.",
+    message="task {task}, source {source}: a Spark task requests expressions that its worker has not compiled for it",
+    workaround="Nothing was evaluated. If lanes or chunk readers of the task stop with this error, it is a bug: report "
+    "it with the worker's log, and run resume-task, which compiles the expressions again. If none stops, another "
+    "program has called the worker's port.",
 )
 ROWS_UNREADABLE = _define(
     40089,
     "transform-rows-unreadable",
     scope=Scope.INTERNAL,
-    message="rows that came to be transformed cannot be read: {reason}",
-    workaround="Nothing was evaluated. If lanes or chunk readers stop with this, let every machine that runs Spark "
-    "tasks have the same shardmerge and pyarrow as the worker, then resume-task. Else something that is no task of "
-    "this worker has called its port.",
+    message="the rows in a request to evaluate a transform cannot be read: {reason}",
+    workaround="Nothing was evaluated. If lanes or chunk readers stop with this error, install the worker's versions "
+    "of shardmerge and pyarrow on every machine that runs Spark tasks, then resume-task. If none stops, another "
+    "program has called the worker's port.",
 )
 EVALUATION_LOST = _define(
     40090,
@@ -374,7 +374,7 @@ EVALUATION_LOST = _define(
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
     message="the worker's Spark could not evaluate a transform: {reason}",
-    workaround="The worker tries again by itself. If it repeats, raise spark.driver.memory, and look at free memory "
-    "and at the limit of open files on the worker's machine.",
+    workaround="The worker retries by itself. If the error persists, raise spark.driver.memory, and check the free "
+    "memory and the limit of open files on the worker's machine.",
     retryable=True,
 )

@@ -116,9 +116,9 @@ OPEN_SPARK = _define(
     "tls-not-between-spark-processes",
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
-    message="Spark's own connections between this worker and its executors ({master}) are not encrypted, and passwords "
-    "of sources and targets go by them",
-    workaround="Take spark.network.crypto.enabled: false out from under `spark`, or let Spark run inside the worker: "
+    message="Spark's own connections between this worker and its executors ({master}) are not encrypted, and they "
+    "carry passwords of sources and targets",
+    workaround="Remove spark.network.crypto.enabled: false from `spark`, or let Spark run inside the worker: "
     "master: local[N].",
 )
 INSECURE = _define(
@@ -126,8 +126,7 @@ INSECURE = _define(
     "tls-left-out",
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
-    message="insecure: true: whoever reaches {address} may command this process, and passwords and rows go there in "
-    "plain text",
-    workaround="Give ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/tls.md) and take insecure "
-    "away.",
+    message="insecure: true: any program that reaches {address} may control this process, and passwords and rows are "
+    "sent in plain text",
+    workaround="Set ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/tls.md) and remove insecure.",
 )

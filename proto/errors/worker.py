@@ -133,10 +133,10 @@ PLACE_REFUSED = _define(
     "committed-place-refused",
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
-    message="lane {lane} of task {task}, source {source} cannot have committed relay offset {place}: the relay log "
-    "does not reach so far",
-    workaround="Nothing was changed. A lane of an earlier relay log ends by itself; else look for a program that calls "
-    "the worker in a lane's name.",
+    message="lane {lane} of task {task}, source {source} reports relay offset {place} as committed, but the relay log "
+    "does not reach that offset",
+    workaround="Nothing was changed. A lane of an earlier relay log ends by itself. If the error persists, look for a "
+    "program that pretends to be a lane of this worker.",
 )
 CONFIG_REFUSED = _define(
     70038,
@@ -144,8 +144,8 @@ CONFIG_REFUSED = _define(
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
     message="the configuration in field {field} of the request cannot be read: {reason}",
-    workaround="Give the task's or the source's file to a master of this version (update-task, operate-source update); "
-    "it asks the workers.",
+    workaround="Send the file of the task or the source to a master of this version (update-task, operate-source "
+    "update); the master sends the configuration to the workers.",
 )
 RELAY_UNREADABLE = _define(
     70014,
@@ -161,45 +161,45 @@ SPARK_SETTING_REFUSED = _define(
     "spark-setting-refused",
     scope=Scope.CONFIG,
     message="the worker does not start Spark with {key}: {value}: {reason}",
-    workaround="Take {key} out from under `spark` in the worker's file (SPARK_LOCAL_IP: out of its environment), then "
-    "start the worker. docs/configuration.md says which settings are refused.",
+    workaround="Remove {key} from `spark` in the worker's file (SPARK_LOCAL_IP: from its environment), then start the "
+    "worker. docs/configuration.md lists the settings that are refused.",
 )
 SPARK_SECRET_MISSING = _define(
     70028,
     "spark-secret-missing",
     scope=Scope.CONFIG,
-    message="Spark's processes at {master} prove to each other who they are by one secret, and the worker has none",
-    workaround="Give the cluster's secret as spark.authenticate.secret under `spark` in the worker's file (readable by "
-    "the worker alone), the same that the cluster's master and workers were started with, together with "
-    "spark.authenticate: true there; or let Spark run inside the worker: master: local[N].",
+    message="Spark's processes at {master} authenticate with a shared secret, and the worker has none",
+    workaround="Set spark.authenticate.secret under `spark` in the worker's file to the secret of the Spark cluster, "
+    "and make the file readable for the worker's user only. The Spark cluster's master and workers must run with the "
+    "same secret and spark.authenticate: true. Or let Spark run inside the worker: master: local[N].",
 )
 LOGIN_REFUSED = _define(
     70017,
     "login-refused",
     scope=Scope.CONFIG,
-    message="{source}: the server at {host}:{port} asks for the password of {user} by {method}, {reason}: nothing was "
-    "sent that tells the password",
-    workaround="Is it the server that is meant, and the password right? (MySQL asks so for a wrong one, too.) Then "
-    "give `ssl-ca: FILE` under `security`, which proves who it is, in the source's file (operate-source update) or the "
-    "task's (update-task); or there, for caching_sha2_password and for sha256_password without TLS, "
-    "`allow-public-key-retrieval: true`, by which whoever answers there can read the password; or another method for "
-    "the account (mysql_native_password, ed25519). Then resume-task.",
+    message="{source}: the server at {host}:{port} requests the password of {user} by {method}, but {reason}; the "
+    "password was not sent",
+    workaround="Check host, port and password (MySQL also sends this request when the password is wrong). Then set "
+    "`ssl-ca: FILE` under `security` in the source's file (operate-source update) or the task's (update-task), so that "
+    "the server's certificate is verified. Or, for caching_sha2_password and for sha256_password without TLS, set "
+    "`allow-public-key-retrieval: true` there; any program that answers at that address can then read the password. "
+    "Or change the account's method to mysql_native_password or ed25519. Then resume-task.",
 )
 ANSWER_REFUSED = _define(
     70018,
     "answer-refused",
     scope=Scope.CONFIG,
-    message="{source}: what answers is no server of MySQL's protocol, or wants something else: {reason}",
-    workaround="Look who answers at that address: a proxy, another program, or somebody who is after passwords. "
-    "Correct host and port in the source's file (operate-source update) or the task's (update-task), then resume-task. "
-    "No password and no file was sent.",
+    message="{source}: the answer violates the MySQL protocol, or requests data that is never sent: {reason}",
+    workaround="No password and no file was sent. Find out which program answers at that address: a proxy, another "
+    "service, or an attacker who collects passwords. Correct host and port in the source's file (operate-source "
+    "update) or the task's (update-task), then resume-task.",
 )
 ADDRESS_NOT_ALLOWED = _define(
     70019,
     "address-not-allowed",
     scope=Scope.CONFIG,
     message="{source}: {host}:{port} is not among the allowed-networks of dm-worker ({found}): no connection was made",
-    workaround="Correct host in the source's file (operate-source update) or the task's, or add its network, or the "
-    "host as it is written there, to allowed-networks in the files of dm-worker and dm-master and start them again; "
-    "then resume-task.",
+    workaround="Correct host in the source's file (operate-source update) or the task's (update-task); or add its "
+    "network, or the host exactly as the file names it, to allowed-networks in the files of dm-worker and dm-master "
+    "and restart them. Then resume-task.",
 )

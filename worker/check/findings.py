@@ -156,8 +156,8 @@ def _unseen(source: str, reason: str, item: str) -> ShardmergeError:
 
 def broken(source: str, error: pymysql.MySQLError) -> ShardmergeError:
     """A server refused a question of a check."""
-    way_out = "Grant what the server's message names, or leave the item out with `ignore-checking-items`."
-    if trouble(errno_of(error)) is Trouble.NO_SERVER:
+    way_out = "Grant the privilege that the server's message names, or skip the item with `ignore-checking-items`."
+    if trouble(errno_of(error)) is Trouble.WRONG_SERVER:
         way_out = errors.worker.ANSWER_REFUSED.workaround
     return errors.check.CHECK_BROKEN(
         server=f"source {source}",

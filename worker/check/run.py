@@ -76,8 +76,8 @@ def check_source(source: config.SourceConfig) -> list[pb.CheckResult]:
     with ExitStack() as sessions:
         view = _look(checklist, source, sessions)
         if view is not None:
-            # Whoever answers there: he does not hold this thread for longer.
-            sessions.enter_context(view.session.hurried(READ_SECONDS))
+            # A slow or malicious server must not block this thread for longer.
+            sessions.enter_context(view.session.within_deadline(READ_SECONDS))
             check_server(checklist, view)
             start = SourcePosition.from_proto(source.relay_start)
             check_position(checklist, view, start, _RELAY_KEY)

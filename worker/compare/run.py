@@ -74,7 +74,7 @@ class Comparison:
         self.run_number = next(_runs)
         self._access = replace(context.access, secret=new_secret())
         self.tasks = request.threads or _DEFAULT_THREADS
-        """So many Spark tasks take its work, numbered from 0."""
+        """Number of Spark tasks that work on the comparison; they are numbered from 0."""
         self.desk: Desk | None = None
         self._compared: tuple[ComparedTable, ...] = ()
         self._over = threading.Event()

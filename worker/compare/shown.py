@@ -11,8 +11,8 @@ from worker.compare.repair import Repaired
 from worker.compare.tables import ComparedTable
 
 _MOST_COLUMNS = 50
-_MOST_NAMED_BYTES = 12 << 20
-"""Of the rows that one report names; the worker's limit for a report is 16 MiB."""
+_MAX_NAMED_BYTES = 12 << 20
+"""Largest size of the rows that one report names. The worker accepts reports of up to 16 MiB."""
 
 
 def fill_report(
@@ -23,29 +23,30 @@ def fill_report(
     fixed: Repaired | None,
     most: int,
 ) -> None:
-    """Count everything; name the first ``most`` rows, as far as they fit into a message. ``fixed``: of a repair."""
+    """Count all findings, and name the first ``most`` rows as far as they fit into a message. ``fixed``: the result of
+    a repair, None without one."""
     kind = pb.RowDifference
     named_bytes = 0
     for finding in findings:
-        told = difference(finding, table)
+        entry = difference(finding, table)
         if fixed is not None:
-            told.repaired = finding.key.target in fixed.done
-            if not told.repaired:
-                told.not_repaired = fixed.refused.get(finding.key.target, "it changed in every attempt")
-        report.missing += told.kind == kind.KIND_MISSING
-        report.extra += told.kind == kind.KIND_EXTRA
-        report.different += told.kind == kind.KIND_DIFFERENT
-        report.repaired += told.repaired
-        named_bytes += told.ByteSize()
-        if len(report.differences) < most and named_bytes <= _MOST_NAMED_BYTES:
-            report.differences.append(told)
+            entry.repaired = finding.key.target in fixed.done
+            if not entry.repaired:
+                entry.not_repaired = fixed.refused.get(finding.key.target, "it changed in every attempt")
+        report.missing += entry.kind == kind.KIND_MISSING
+        report.extra += entry.kind == kind.KIND_EXTRA
+        report.different += entry.kind == kind.KIND_DIFFERENT
+        report.repaired += entry.repaired
+        named_bytes += entry.ByteSize()
+        if len(report.differences) < most and named_bytes <= _MAX_NAMED_BYTES:
+            report.differences.append(entry)
     report.unjudged += len(left)
     for key in left[: max(0, most - len(report.differences))]:
-        told = unjudged(key, table)
-        named_bytes += told.ByteSize()
-        if named_bytes > _MOST_NAMED_BYTES:
+        entry = unjudged(key, table)
+        named_bytes += entry.ByteSize()
+        if named_bytes > _MAX_NAMED_BYTES:
             break
-        report.differences.append(told)
+        report.differences.append(entry)
 
 
 def difference(finding: Finding, table: ComparedTable) -> pb.RowDifference:
@@ -56,9 +57,9 @@ def difference(finding: Finding, table: ComparedTable) -> pb.RowDifference:
         case Extra(key=key):
             return _named(key, table, pb.RowDifference.KIND_EXTRA)
         case Different(key=key, columns=columns, source=source, target=target):
-            told = _named(key, table, pb.RowDifference.KIND_DIFFERENT)
-            told.columns.extend(_values(table, at, source, target) for at in columns[:_MOST_COLUMNS])
-            return told
+            entry = _named(key, table, pb.RowDifference.KIND_DIFFERENT)
+            entry.columns.extend(_values(table, at, source, target) for at in columns[:_MOST_COLUMNS])
+            return entry
 
 
 def unjudged(key: Key, table: ComparedTable) -> pb.RowDifference:
@@ -67,14 +68,14 @@ def unjudged(key: Key, table: ComparedTable) -> pb.RowDifference:
 
 def _named(key: Key, table: ComparedTable, kind: pb.RowDifference.Kind) -> pb.RowDifference:
     plan = table.plan
-    told = pb.RowDifference(
+    entry = pb.RowDifference(
         kind=kind,
         source_table=f"{plan.table.schema}.{plan.table.name}",
         target_table=f"{plan.target_schema}.{plan.target_table}",
     )
     for index, value in zip(plan.key, key.target, strict=True):
-        told.key.add(column=plan.columns[index].target_name, source=_text(value.strip(b"'")))
-    return told
+        entry.key.add(column=plan.columns[index].target_name, source=_text(value.strip(b"'")))
+    return entry
 
 
 def _values(table: ComparedTable, at: int, source: Row, target: Row) -> pb.ComparedValue:

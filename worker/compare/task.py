@@ -44,7 +44,7 @@ _ANSWER_SECONDS = 60.0
 class CompareSpec:
     """What every task of one comparison gets; pickled into the Spark tasks.
 
-    ``secret``: of the comparison; the endpoints have none of their own, each task fetches them.
+    ``secret``: the secret of the comparison's run. The endpoints carry no passwords; each task fetches them.
     ``identity``: under which the worker knows the comparison; ``run``: its number. ``most_rows``: so many rows one
     piece of work names at most.
     """

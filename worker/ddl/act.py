@@ -315,18 +315,19 @@ class Actor:
     # --- parts
 
     def _at_target(self, text: str, number: int, before: Sequence[str]) -> AtTarget:
-        """``before``: what comes before it, as it is for the target's tables."""
+        """The operator's statement ``text`` with the target's table names. ``before``: the texts of the statements
+        before it in the operator's list, also with the target's table names."""
         work = self.work
         ddl = parse_ddl(text, work.statement.schema, work.sql_mode)
         if ddl is None:
             raise work.refusal(errors.ddl.OPERATOR_STATEMENT, given=text)
         placed = renamed(text, ddl, lambda schema, table: _pair(self._routed(schema, table)))
         found = [(name.name, self._routed(*name.name)) for name in names(ddl)]
-        # A name without a schema names nothing: the target will say so.
+        # A name without a schema is not valid: the target reports the error.
         tables = {target or TargetTable(*name) for name, target in found if target or name[0]}
         routed = tuple(target for _, target in found if target is not None)
         at_target = parse_ddl(placed, work.statement.schema, work.sql_mode)
-        assert at_target is not None  # noqa: S101 - for the type checker: only names are others
+        assert at_target is not None  # noqa: S101 - for the type checker: only names were replaced
         return AtTarget(placed, at_target, tuple(sorted(tables)), routed, number, before.count(placed))
 
     def _routed(self, schema: str, table: str) -> TargetTable | None:

@@ -156,7 +156,7 @@ def wait_for_indexes(
 def run(
     session: Session, who: Who, statement: str, position: object, stop: StopSignal, tell: Callable[[str], None]
 ) -> bool:
-    """Run a statement at the target, as soon as nobody holds its tables; False when ``stop`` came before.
+    """Run a statement at the target as soon as no other session locks its tables; False when ``stop`` is set before.
 
     ``position``: see :func:`run_once`. Raises DDL_REFUSED and ``pymysql.MySQLError``.
     """

@@ -1,10 +1,12 @@
-"""What the target remembers of an operator's statements: which have run there for which statement of the source.
+"""Records at the target of an operator's statements: which statements have run for which statement of the source.
 
-    operator_statement   one that was begun for a statement of the source; ``ran``: 1 when it is known to have run
+    operator_statement   one statement that was begun for a statement of the source; ``ran``: 1 when it is known to have
+                         run
 
-The record of one that has run stays as long as the subtask's other records: several streams of a subtask may come to
-the statement of the source, and the operator may say something else of it. While the statement of the source is not
-passed, ``statement_begun`` has it too, as it has every statement that was begun (worker/ddl/records.py).
+The record of a statement that has run is kept as long as the subtask's other records, for two reasons: several streams
+of a subtask may reach the statement of the source, and the operator may replace the list of statements. Until the
+statement of the source is passed, ``statement_begun`` also has a record, as for every statement that was begun
+(worker/ddl/records.py).
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ TABLE = f"""CREATE TABLE IF NOT EXISTS {{schema}}.`{NAME}` (
 
 @dataclass(frozen=True, slots=True)
 class OperatorStatement:
-    """``place``: of the source's statement. ``text``: as it is for the target's tables. ``occurrence``: how many equal
-    ones come before it in what the operator said. ``ran``: it is known to have run."""
+    """One record. ``place``: of the source's statement. ``text``: the statement with the target's table names.
+    ``occurrence``: number of equal statements before it in the operator's list. ``ran``: it is known to have run."""
 
     subject: str
     place: StatementPlace
@@ -44,14 +46,14 @@ class OperatorStatement:
 
     @staticmethod
     def new(statement: Statement, text: str, occurrence: int) -> OperatorStatement:
-        """For the source's ``statement``; nothing is known of it."""
+        """A record for the source's ``statement`` of a statement that has not been begun."""
         place = StatementPlace.of(statement)
         key = "\n".join((place.to_json(), str(occurrence), text))
         return OperatorStatement(hashlib.sha256(key.encode()).hexdigest()[:32], place, text, occurrence, ran=False)
 
 
 def read(session: Session, who: Who, statement: Statement) -> list[OperatorStatement]:
-    """All that were begun for the source's ``statement``, also by a server that was replaced since."""
+    """All records for the source's ``statement``, also those from before the source's server was replaced."""
     schema, task, source = who
     found = rows(
         session,
@@ -67,7 +69,7 @@ def read(session: Session, who: Who, statement: Statement) -> list[OperatorState
 
 
 def find(session: Session, who: Who, statement: Statement, text: str, occurrence: int) -> OperatorStatement:
-    """The one with this text, as it is recorded; a new one when it is not."""
+    """The record with this text and occurrence; a new one when there is none."""
     for one in read(session, who, statement):
         if (one.text, one.occurrence) == (text, occurrence):
             return one
@@ -75,18 +77,19 @@ def find(session: Session, who: Who, statement: Statement, text: str, occurrence
 
 
 def write_begun(session: Session, who: Who, one: OperatorStatement, before: str) -> None:
-    """Inside the caller's transaction. ``before``: digest of what it is about, before it."""
+    """Record, inside the caller's transaction, that the statement begins. ``before``: digest of the tables and schemas
+    that it names, as they are before it runs."""
     _write(session, who, one, ran=False)
     records.write_begun(session, *who, one.subject, Begun(one.text, before))
 
 
 def write_ran(session: Session, who: Who, one: OperatorStatement) -> None:
-    """By a transaction of its own: it has run."""
+    """Record, in a transaction of its own, that the statement has run."""
     _write(session, who, one, ran=True)
 
 
 def forget(session: Session, who: Who, one: OperatorStatement) -> None:
-    """Inside the caller's transaction: it has not run."""
+    """Remove, inside the caller's transaction, the record of a statement that has not run."""
     schema, task, source = who
     with session.cursor() as cursor:
         cursor.execute(
@@ -97,8 +100,8 @@ def forget(session: Session, who: Who, one: OperatorStatement) -> None:
 
 
 def pass_all(session: Session, who: Who, statement: Statement) -> None:
-    """Inside the caller's transaction: the source's ``statement`` is passed. What has run for it stays recorded, what
-    was begun and given up since does not."""
+    """Update the records, inside the caller's transaction, when the source's ``statement`` is passed. Records of
+    statements that have run are kept; records of statements that were begun and abandoned are removed."""
     for one in read(session, who, statement):
         if one.ran:
             records.forget_begun(session, *who, one.subject)

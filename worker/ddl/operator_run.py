@@ -1,13 +1,15 @@
-"""An operator's statement runs at the target once, whoever is killed and whenever (I6).
+"""An operator's statement runs at the target exactly once, whichever process is killed and whenever (I6).
 
-As for a statement of the source (worker/ddl/execute.py), what it is about is looked at and recorded before it runs,
-and looked at again by whoever does not know whether it has run. Unlike that one it is then recorded as run by itself:
-several come one behind the other, a later one may undo what an earlier one did, and the operator may say something else
-before the statement of the source is passed.
+As for a statement of the source (worker/ddl/execute.py), the worker records the definitions of the statement's tables
+before it runs the statement. After a restart the worker compares them with the current definitions to find out whether
+the statement has run. In contrast to a statement of the source, each operator's statement then gets its own record that
+it has run: several of them run one after the other, a later one may revert an earlier one, and the operator may replace
+the list before the statement of the source is passed.
 
-It may name any table or schema of the target: those that the task does not write to are looked at as well. A RENAME
-takes a mark with it, for tables that swap their names may look alike. What leaves no trace in a look, such as TRUNCATE,
-is not sent again where an earlier run may have sent it: the operator is asked.
+The statement may name any table or schema of the target, so tables that the task does not write to are compared as
+well. A RENAME also renames a marker table, because tables that swap their names may have equal definitions. A statement
+that may leave the definitions unchanged, such as TRUNCATE, is not sent again if an earlier run may have sent it. Then
+the operator must decide.
 """
 
 from __future__ import annotations
@@ -49,9 +51,9 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class AtTarget:
-    """An operator's statement for the target's tables. ``tables``: all that it names there. ``routed``: those of them
-    that shard tables are merged into. ``number``: its place among what the operator said, from 1; ``occurrence``: how
-    many equal ones come before it there."""
+    """An operator's statement with the target's table names. ``tables``: all tables that it names. ``routed``: those of
+    them that shard tables are merged into. ``number``: its number in the operator's list, from 1. ``occurrence``:
+    number of equal statements before it in the list."""
 
     text: str
     ddl: Ddl
@@ -62,13 +64,13 @@ class AtTarget:
 
 
 def run_operator_statement(work: Work, wanted: AtTarget) -> None:
-    """Run it unless it has run for the source's statement. Returns early when the work is stopped, with nothing
-    decided. Raises FENCED, DDL_REFUSED, OPERATOR_STATEMENT_UNCLEAR and ``pymysql.MySQLError``."""
+    """Run the statement unless it has already run for the source's statement. Returns early, without a result, when
+    the work is stopped. Raises FENCED, DDL_REFUSED, OPERATOR_STATEMENT_UNCLEAR and ``pymysql.MySQLError``."""
     who, stop = work.who, work.stop
-    # A version before this one knew it by its place among what the operator said.
+    # Earlier versions identified the statement by its number in the operator's list.
     earlier = subject_of(wanted.routed, wanted.number)
     work.passing.subjects.add(earlier)
-    # A session of its own: it holds a lock while it lives.
+    # A separate session: the lock is held until the session ends.
     with session_until(stop, work.context.target_endpoint, Side.TARGET, name="target", read_timeout=None) as session:
         wait_for_indexes(session, who[0], wanted.tables, stop, work.tell)
         if stop.is_set:
@@ -97,18 +99,18 @@ def _run_alone(session: Session, work: Work, wanted: AtTarget, earlier: str) -> 
         if not is_known:
             drop_marks(session, marked)
             execute(session, f"CREATE TABLE {marked[0].quoted} (id INT PRIMARY KEY)")
-    before = _looks(session, wanted, marked)
+    before = _digest_of_definitions(session, wanted, marked)
     match next_step(begun, one.text, before):
         case Next.HAS_RUN:
             log.info("an operator's statement has run already", **named)
-        case Next.RUN if leaves_no_trace(wanted.ddl, wanted.text):
+        case Next.RUN if may_keep_definitions(wanted.ddl, wanted.text):
             raise work.refusal(errors.ddl.OPERATOR_STATEMENT_UNCLEAR, given=wanted.text)
         case _:
             session.begin()
             operator_records.write_begun(session, who, one, before)
             session.commit()
             hooks.reach("ddl.begun")
-            if not _sent(session, work, wanted, one, text, before, marked):
+            if not _run_recorded(session, work, wanted, one, text, before, marked):
                 return
             hooks.reach("ddl.run")
     operator_records.write_ran(session, who, one)
@@ -117,7 +119,7 @@ def _run_alone(session: Session, work: Work, wanted: AtTarget, earlier: str) -> 
         drop_marks(session, marked)
 
 
-def _sent(
+def _run_recorded(
     session: Session,
     work: Work,
     wanted: AtTarget,
@@ -126,14 +128,15 @@ def _sent(
     before: str,
     marked: Marks | None,
 ) -> bool:
-    """Whether it has run; False when the work is stopped before."""
+    """Run the statement; False when the work is stopped before."""
     try:
         with work.given.taken_on(session):
             return run(session, work.who, text, work.statement.position, work.stop, work.tell)
     except (ShardmergeError, pymysql.MySQLError):
-        # It was answered and has not run. Whoever mends the tables by hand makes them look otherwise.
-        with suppress(pymysql.MySQLError):  # lost: nothing is known of it
-            if _looks(session, wanted, marked) == before:
+        # The server answered with an error, so the statement has not run. If somebody repaired the tables by hand in
+        # the meantime, their definitions differ and the record is kept.
+        with suppress(pymysql.MySQLError):  # the connection is lost: the state stays unknown
+            if _digest_of_definitions(session, wanted, marked) == before:
                 session.begin()
                 operator_records.forget(session, work.who, one)
                 session.commit()
@@ -143,19 +146,19 @@ def _sent(
 
 
 def _schemas(ddl: Ddl) -> tuple[TargetTable, ...]:
-    """The schema that the statement is about, as what a lock can be about."""
+    """The schema that the statement creates, alters or drops, in the form that locks use."""
     return (TargetTable(ddl.schema, ""),) if isinstance(ddl, CreateSchema | AlterSchema | DropSchema) else ()
 
 
-def _looks(session: Session, wanted: AtTarget, marked: Marks | None) -> str:
-    """Digest of what it is about, as that is now."""
+def _digest_of_definitions(session: Session, wanted: AtTarget, marked: Marks | None) -> str:
+    """Digest of the current definitions of all tables and schemas that the statement names."""
     found = digest_of(session, [*wanted.tables, *(marked or ())])
     for schema in _schemas(wanted.ddl):
-        found = hashlib.sha256(f"{found}\n{_look_of_schema(session, schema.schema)}".encode()).hexdigest()
+        found = hashlib.sha256(f"{found}\n{_schema_definition(session, schema.schema)}".encode()).hexdigest()
     return found
 
 
-def _look_of_schema(session: Session, schema: str) -> str:
+def _schema_definition(session: Session, schema: str) -> str:
     try:
         [(_, text, *_)] = rows(session, f"SHOW CREATE DATABASE {quote_name(schema)}")
     except pymysql.MySQLError as error:
@@ -165,23 +168,24 @@ def _look_of_schema(session: Session, schema: str) -> str:
     return text_of(text)
 
 
-_NO_TRACE = ("TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT")
+_CHANGES_ONLY_ROWS = ("TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT")
 
 
-def leaves_no_trace(ddl: Ddl, text: str) -> bool:
-    """Whether rows may come or go by it while its tables look as before. ``text``: of which ``ddl`` was read. Pure."""
+def may_keep_definitions(ddl: Ddl, text: str) -> bool:
+    """Whether the statement may change rows while the definitions of its tables stay equal. ``text``: the text that
+    ``ddl`` was parsed from. Pure."""
     match ddl:
         case TruncateTable():
             return True
         case CreateTable(or_replace=or_replace):
             return or_replace
         case AlterTable(clauses=clauses, sql_mode=sql_mode):
-            return any(_moves_rows(text, clause, sql_mode) for clause in clauses)
+            return any(_may_change_only_rows(text, clause, sql_mode) for clause in clauses)
         case _:
             return False
 
 
-def _moves_rows(text: str, clause: Clause, sql_mode: int) -> bool:
+def _may_change_only_rows(text: str, clause: Clause, sql_mode: int) -> bool:
     if clause.kind is not ClauseKind.PARTITION_ROWS:
         return clause.kind is ClauseKind.OTHER
-    return tokens(text[clause.start : clause.end], sql_mode)[0].is_word(*_NO_TRACE)
+    return tokens(text[clause.start : clause.end], sql_mode)[0].is_word(*_CHANGES_ONLY_ROWS)

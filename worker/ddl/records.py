@@ -86,7 +86,7 @@ class StatementPlace:
 
     @staticmethod
     def from_json(text: str) -> StatementPlace:
-        """What :meth:`to_json` has made."""
+        """The place from the text of :meth:`to_json`."""
         return _PLACE.validate_json(text)
 
     def __str__(self) -> str:

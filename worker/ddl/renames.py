@@ -48,7 +48,8 @@ Marks = tuple[TargetTable, TargetTable]
 
 
 def with_mark(text: str, names: Marks) -> str:
-    """A RENAME TABLE that takes the mark with it. A line of its own: the text may end with a comment."""
+    """``text``, a RENAME TABLE, extended so that it also renames the marker table. The extension is on a new line
+    because the text may end with a comment."""
     before, after = names
     return f"{text}\n, {before.quoted} TO {after.quoted}"
 
@@ -60,6 +61,6 @@ def marks(work: Work, subject: str) -> Marks:
 
 
 def drop_marks(session: Session, names: Marks) -> None:
-    """Raises ``pymysql.MySQLError``."""
+    """Drop the marker tables. Raises ``pymysql.MySQLError``."""
     before, after = names
     execute(session, f"DROP TABLE IF EXISTS {before.quoted}, {after.quoted}")

@@ -227,7 +227,7 @@ class Dump:
             if size == _LARGEST_PACKET:  # the packet goes on in the next one
                 self._parts.append(bytes(view[at : at + size]))
                 if len(self._parts) * _LARGEST_PACKET > LARGEST_ROW:
-                    raise self._bad("an event that is larger than an event can be")
+                    raise self._bad_packet("an event exceeds the largest possible size")
                 continue
             packet = view[at : at + size]
             if self._parts:
@@ -263,9 +263,9 @@ class Dump:
         if packet[:1] == bytes([_EOF]):
             return errors.relay.DUMP_ENDED(source=self._source, position=self._from, reason="end of stream")
         first = packet[0] if packet else -1
-        return self._bad(f"a packet begins with byte {first}")
+        return self._bad_packet(f"a packet begins with byte {first}")
 
-    def _bad(self, reason: str) -> ShardmergeError:
+    def _bad_packet(self, reason: str) -> ShardmergeError:
         return errors.relay.BAD_PACKET(source=self._source, position=self._from, reason=reason)
 
     def _gone(self, reason: str, errno: int) -> ShardmergeError:

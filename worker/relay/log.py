@@ -136,7 +136,7 @@ class RelayLog:
             return total
 
     def may_be_passed(self, offset: RelayOffset) -> bool:
-        """Whether ``offset`` lies before the head or at it, and within its segment, if that is kept."""
+        """Whether ``offset`` is not beyond the head, and not beyond the end of its segment if the segment is kept."""
         with self.changed:
             head = self._head.offset
             if offset.segment >= head.segment or not self._segments:

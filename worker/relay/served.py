@@ -66,7 +66,7 @@ class ServedLog(ABC):
         return self._log.first()
 
     def may_be_passed(self, offset: RelayOffset) -> bool:
-        """Whether a reader can have got to ``offset``: no further than the head, and not beyond its segment's end."""
+        """Whether a reader can have reached ``offset``: not beyond the head, and not beyond its segment's end."""
         return self._log.may_be_passed(offset)
 
     def bytes_between(self, start: RelayOffset, end: RelayOffset) -> int:

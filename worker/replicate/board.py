@@ -87,7 +87,7 @@ class _Heard:
         if not self.recent or now - self.at > _RECENT_SECONDS:
             return 0.0
         at, rows = self.recent[0]
-        # A lane that was started anew counts from 0 again.
+        # A lane that was restarted counts from 0 again.
         return max(self.recent[-1][1] - rows, 0) / max(now - at, _LEAST_SECONDS)
 
 

@@ -62,7 +62,7 @@ class LaneStart:
 class LaneSpec:
     """What every lane of one run gets; pickled into the Spark tasks.
 
-    ``secret``: of the run; ``apply.target`` has none of its own, each lane fetches them.
+    ``secret``: the secret of the run. ``apply.target`` carries no password; each lane fetches it.
     ``begins``: by lane; the checkpoint's offset, translated when it is of another relay log.
     ``relay_directory``: of relay log ``relay_id``, at the worker's machine.
     ``handover``: None once every chunk's high watermark has been passed.

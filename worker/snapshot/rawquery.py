@@ -56,7 +56,7 @@ def _batches(session: Session, statement: bytes, cut_of: Callable[[int], Cut[T]]
     first = wire._read_packet()
     columns: int | None = None if first.is_ok_packet() else first.read_length_encoded_integer()
     if columns is None or not 0 < columns <= MOST_COLUMNS:
-        raise session.refuse("it answers a SELECT with something else than rows")
+        raise session.refuse("the answer to a SELECT is not a result set")
     for _ in range(columns + 1):  # the column definitions and their EOF
         wire._read_packet()
     cut = cut_of(columns)
@@ -105,5 +105,5 @@ def _row_end(session: Session, pending: bytes) -> int:
         if length < 0xFFFFFF:
             break
         if end > LARGEST_ROW:
-            raise session.refuse("a row that is larger than a row can be")
+            raise session.refuse("a row exceeds the largest possible size")
     return end

@@ -37,7 +37,7 @@ _REPORT_SECONDS = 1.0
 class ReaderSpec:
     """What every reader of one run gets; pickled into the Spark tasks.
 
-    ``secret``: of the run; the endpoints have none of their own, each reader fetches them.
+    ``secret``: the secret of the run. The endpoints carry no passwords; each reader fetches them.
 
     ``always_watermarks``: low watermark, SELECT, high watermark, fix-up, even where the server could tell the
     exact position of a read. Tables that need an exact position (see plan.is_whole) get one all the same.

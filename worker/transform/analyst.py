@@ -21,7 +21,7 @@ from proto.config.transform import STAR, Refused, split_items
 from worker.table import Column
 from worker.transform.permitted import check_filter, check_item, check_plan
 from worker.transform.session import names_clock, relation
-from worker.transform.told import is_short_of_something, told
+from worker.transform.spark_errors import error_summary, lacks_resources
 from worker.transform.values import ROW, BadValue, arrow_type, computed_column
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -56,14 +56,14 @@ def analysed(columns: tuple[Column, ...], projection: str, filter_: str) -> Anal
 
 
 @contextmanager
-def _naming(text: str) -> Generator[None]:
-    """The expression that Spark refuses is named beside what Spark says."""
+def _with_expression(text: str) -> Generator[None]:
+    """An error of Spark in the block is raised as an error that names the expression ``text``."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        if is_short_of_something(error):
-            raise errors.replicate.EVALUATION_LOST(reason=told(error)) from error
-        raise Refused(told(error, (text,))) from error
+        if lacks_resources(error):
+            raise errors.replicate.EVALUATION_LOST(reason=error_summary(error)) from error
+        raise Refused(error_summary(error, (text,))) from error
 
 
 class _Analyst:
@@ -79,14 +79,14 @@ class _Analyst:
 
     def analysis(self, items: tuple[str, ...], condition: str) -> Analysis:
         if condition:
-            with _naming(condition):
+            with _with_expression(condition):
                 check_filter(condition)
                 plan = self._rows.where(condition)._jdf.queryExecution().analyzed()
                 self._need(plan, "Filter", condition)
                 self._name(plan.condition(), condition)
         found: list[Output | None] = []
         for item in items:
-            with _naming(item):
+            with _with_expression(item):
                 found += [None] if item == STAR else self._outputs(item)
         named = [output for output in found if output is not None]
         taken = {output.name.lower() for output in named}

@@ -22,9 +22,9 @@ _BYTES = 4 << 20
 """Of one question: well below what Spark keeps in a plan, and gRPC in a message."""
 _ANSWER_SECONDS = 300.0
 _UNARY_BYTES = 6 << 20
-"""Rows of up to so many bytes go in one message: Evaluate takes 8 MiB."""
+"""Largest size of rows for one Evaluate request, which may have 8 MiB. Larger rows use EvaluateLarge."""
 _PIECE_BYTES = 2 << 20
-"""Larger ones go in messages of so many bytes."""
+"""Size of the rows in one request of EvaluateLarge."""
 
 Computing = Sequence[Literals | None]
 """For each row the literals of its computed columns; None for one that the filter leaves out."""
@@ -193,6 +193,6 @@ def asked_nobody(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateRespon
 
 
 def failed_to_answer(error: Exception) -> ShardmergeError:
-    """The evaluator's own failure, not about the expressions: the JVM does not answer. Which words it or its line used
-    for that may hold anything; they are not told."""
+    """A coded error for a JVM that does not answer; the expressions are not the cause. The result names only the class
+    of ``error``, because its message may contain parts of rows or settings."""
     return errors.worker.SPARK_LOST(reason=f"{type(error).__name__} while a transform was evaluated")

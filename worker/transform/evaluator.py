@@ -12,9 +12,9 @@ from worker.transform.projection import NoResult, projection
 
 
 def evaluate(expressions: Expressions, rows: bytes) -> relay_pb2.EvaluateResponse:
-    """What the expressions make of rows, an Arrow IPC stream; several threads at a time.
+    """Evaluate the expressions over ``rows``, an Arrow IPC stream. Several threads may call it at the same time.
 
-    Raises ROWS_UNREADABLE, EVALUATION_LOST, and what Py4J raises where the JVM does not answer.
+    Raises ROWS_UNREADABLE, EVALUATION_LOST, and the errors of Py4J if the JVM does not answer.
     """
     checked = _checked(expressions.schema, rows)
     try:
@@ -25,7 +25,8 @@ def evaluate(expressions: Expressions, rows: bytes) -> relay_pb2.EvaluateRespons
 
 
 def _checked(schema: pa.Schema, rows: bytes) -> bytes:
-    """The rows, written anew: the JVM reads no byte that was not checked here. Raises ROWS_UNREADABLE."""
+    """The rows, decoded, validated and encoded again, so that the JVM reads only validated bytes. Raises
+    ROWS_UNREADABLE."""
     try:
         with ipc.open_stream(rows) as reader:
             if not reader.schema.equals(schema):

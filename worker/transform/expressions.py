@@ -1,7 +1,6 @@
-"""What the tasks of a run may ask to be evaluated: the expressions of plans that its driver has handed to them.
+"""The expressions that the Spark tasks of a run may evaluate: those of the plans that its driver gave to them.
 
-A task names expressions by an identifier. Whoever can send a question can therefore have nothing evaluated but what the
-driver itself has compiled.
+A task names expressions by an identifier. A caller can therefore evaluate only what the driver itself has compiled.
 """
 
 from __future__ import annotations
@@ -21,9 +20,11 @@ from worker.transform.values import ROW, arrow_type
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """Of one table's transform. ``given``: the columns that they name, each with its Arrow type as text; ``items``: of
-    a SELECT list in Spark SQL, each of one column; ``filter``: a condition in it, "" for none; ``schema``: of the rows
-    that they are evaluated over."""
+    """The expressions of one table's transform.
+
+    ``given``: the columns that the expressions use, each with its Arrow type as text. ``items``: items of a SELECT list
+    in Spark SQL, each for one column. ``filter``: a condition in Spark SQL, "" for none. ``schema``: of the rows.
+    """
 
     given: tuple[tuple[str, str], ...]
     items: tuple[str, ...]
@@ -32,7 +33,7 @@ class Expressions:
 
     @property
     def identifier(self) -> bytes:
-        """The SHA-256 of everything that says what is evaluated."""
+        """The SHA-256 over the columns, the items and the filter."""
         return _identifier(self.given, self.items, self.filter)
 
 
@@ -42,7 +43,7 @@ def _identifier(given: tuple[tuple[str, str], ...], items: tuple[str, ...], cond
 
 
 def expressions_of(plan: TablePlan) -> Expressions | None:
-    """Those of the plan's transform; None where it has none to evaluate. Pure."""
+    """The expressions of the plan's transform; None when there are none to evaluate. Pure."""
     if plan.transform is None:
         return None
     items = tuple(column.mapping.item for column in plan.columns if isinstance(column.mapping, Computed))
@@ -55,14 +56,14 @@ def expressions_of(plan: TablePlan) -> Expressions | None:
 
 
 class Compiled:
-    """The expressions that a run's driver has compiled. Several threads at a time; it lives as long as the run."""
+    """The expressions that a run's driver has compiled, kept until the run ends. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[bytes, Expressions] = {}
 
     def admit(self, plans: Iterable[TablePlan]) -> None:
-        """Tasks may ask for those of ``plans`` from here on: to be called before any task can have them."""
+        """Let tasks evaluate the expressions of ``plans``. Call it before a task receives the plans."""
         found = [made for plan in plans if (made := expressions_of(plan)) is not None]
         with self._lock:
             self._known.update((made.identifier, made) for made in found)

@@ -1,9 +1,10 @@
-"""The one gate that every expression of a transform passes, before it is analysed and after.
+"""The check that every expression of a transform must pass, before Spark analyses it and again afterwards.
 
-Both times the classes of its parts are looked at, in the tree that Spark itself has made of the text, and those that
-are not listed here are refused: what reads files, calls Java or Python, asks the session or the clock, or holds a
-query. Before, because resolving some of them has effects already (a table's name opens files, a function of avro or
-protobuf loads classes); after, because a name of one word may have become anything.
+Both times the check reads the classes of all nodes in the tree that Spark made of the text, and refuses a class that is
+not listed here. Not listed are expressions that read files, call Java or Python, use the session or the clock, or
+contain a query. The check runs before the analysis because resolving some names has side effects: a table's name opens
+files, a function of avro or protobuf loads classes. It runs again afterwards because a plain name can resolve to any
+expression.
 
 Source of the names: org.apache.spark.sql.catalyst.expressions of Spark 4.3.
 """
@@ -48,8 +49,8 @@ _NAMES = """
     WeekDay WeekOfYear WidthBucket With XxHash64 Year YearOfWeek ZeroIfNull xml.XPathString
 """
 _PERMITTED = frozenset(f"{_CATALYST}expressions.{name}" for name in _NAMES.split())
-"""Of an analysed expression: what depends on its arguments alone. Those that Spark puts in the place of some of them
-when it optimizes (StaticInvoke, Invoke) call Spark's own code, and are refused where a text brings them."""
+"""Classes of analysed expressions whose result depends on their arguments alone. StaticInvoke and Invoke are not among
+them: Spark's optimizer inserts them later to call Spark's own code, and a text that contains them is refused."""
 _FUNCTION = f"{_CATALYST}analysis.UnresolvedFunction"
 _UNRESOLVED = frozenset(
     {
@@ -64,26 +65,27 @@ _UNRESOLVED = frozenset(
         f"{_CATALYST}expressions.UnresolvedNamedLambdaVariable",
     }
 )
-"""Of an expression that is only parsed."""
+"""Further classes of expressions that are parsed and not analysed yet."""
 _FUNCTIONS = FUNCTIONS | {"DIV"}
 _PLANS = frozenset({"Project", "Filter"})
 
 
 def check_item(text: str) -> None:
-    """``text``: an item of a SELECT list. Raises :class:`Refused`, and ``PySparkException`` where it cannot be read."""
+    """Check ``text``, an item of a SELECT list. Raises :class:`Refused`, and ``PySparkException`` if Spark cannot parse
+    it."""
     split_items(text)
     _check_parsed(text)
 
 
 def check_filter(text: str) -> None:
-    """``text``: a condition. Raises as :func:`check_item`."""
+    """Check ``text``, a condition. Raises what :func:`check_item` raises."""
     check_condition(text)
     _check_parsed(text)
 
 
 def check_plan(plan: Any, text: str) -> None:
-    """``plan``: analysed, of nothing but projections and filters over rows without a source. ``text``: what to name
-    where it is refused. Raises :class:`Refused`, and ``PySparkException``."""
+    """Check an analysed plan: it may contain only projections and filters over local rows. ``text``: the expression to
+    name in the error. Raises :class:`Refused`, and ``PySparkException``."""
     no_row = f"{text} is no expression over one row alone"
     while (kind := plan.getClass().getSimpleName()) != "LocalRelation":
         if kind not in _PLANS or not plan.deterministic():
@@ -120,7 +122,7 @@ def _check_nodes(expression: Any, allowed: frozenset[str], text: str) -> None:
 
 
 def _nodes(found: Any) -> Iterator[dict[str, Any]]:
-    """The nodes of a tree as ``TreeNode.toJSON`` writes it, those in fields of others too. Pure."""
+    """All nodes of a tree as ``TreeNode.toJSON`` writes it, also those in fields of other nodes. Pure."""
     if isinstance(found, dict):
         fields = cast("dict[str, Any]", found)
         if "class" in fields:

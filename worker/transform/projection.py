@@ -30,7 +30,7 @@ from proto.config.transform import Refused
 from proto.errors import ShardmergeError
 from worker.transform.permitted import check_filter, check_item, check_plan
 from worker.transform.session import activate, relation, session
-from worker.transform.told import JvmError, is_short_of_something, told
+from worker.transform.spark_errors import JvmError, error_summary, lacks_resources
 
 _ZONE = "UTC"
 _ALL_ROWS = 0
@@ -67,7 +67,7 @@ def _object(package: Any, name: str) -> Any:
 
 
 class NoResult(Exception):
-    """The expressions are refused, or have no result for a row; the text says why, without a piece of a row."""
+    """The expressions are refused, or have no result for a row. The text gives the reason and no part of a row."""
 
 
 class Projection:
@@ -75,8 +75,7 @@ class Projection:
 
     The answer has a column for each item; where there is a condition, one before them says whether the row meets it,
     and the items of a row that does not are NULL, and were not evaluated.
-    Several threads at a time. Raises :class:`NoResult`, EVALUATION_LOST, and what Py4J raises where the JVM does not
-    answer.
+    Thread-safe. Raises :class:`NoResult`, EVALUATION_LOST, and the errors of Py4J if the JVM does not answer.
     """
 
     def __init__(self, schema: pa.Schema, items: tuple[str, ...], condition: str) -> None:
@@ -102,12 +101,12 @@ class Projection:
     def of(self, rows: bytes) -> bytes:
         """An Arrow stream for an Arrow stream, row by row."""
         try:
-            return self._made_of(rows)
+            return self._evaluate(rows)
         except (PySparkException, Py4JJavaError) as error:
-            # It answers, but has not come to the rows.
-            raise errors.replicate.EVALUATION_LOST(reason=told(error)) from error
+            # The JVM answers, but it failed before it read the rows.
+            raise errors.replicate.EVALUATION_LOST(reason=error_summary(error)) from error
 
-    def _made_of(self, rows: bytes) -> bytes:
+    def _evaluate(self, rows: bytes) -> bytes:
         jvm = _jvm()
         activate()
         with _memory_file(rows) as source, _memory_file(b"") as sink, self._projections() as projections:
@@ -132,10 +131,10 @@ class Projection:
             return os.pread(sink, os.fstat(sink).st_size, 0)
 
     def _no_result(self, error: JvmError) -> NoResult | ShardmergeError:
-        """What an answer of the JVM's that is none means."""
-        if is_short_of_something(error):
-            return errors.replicate.EVALUATION_LOST(reason=told(error))
-        return NoResult(told(error, self._texts))
+        """The error to raise for an error of the JVM."""
+        if lacks_resources(error):
+            return errors.replicate.EVALUATION_LOST(reason=error_summary(error))
+        return NoResult(error_summary(error, self._texts))
 
     @contextmanager
     def _projections(self) -> Generator[tuple[Any, ...]]:

@@ -25,9 +25,9 @@ _SETTINGS = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.preserveCharVarcharTypeInfo": "true",
-    # Else ${…} in a text, even between quotes, becomes a variable of the environment or a setting.
+    # If it were on, Spark would replace ${…} in a text, even between quotes, by an environment variable or a setting.
     "spark.sql.variable.substitute": "false",
-    # A text is read as proto/config/transform.py reads it.
+    # Spark must parse a text by the same rules as proto/config/transform.py.
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.optimizer.excludedRules": f"{_RULES}.ConvertToLocalRelation,{_RULES}.PropagateEmptyRelation",
@@ -53,7 +53,7 @@ def session() -> SparkSession:
 
 
 def activate() -> None:
-    """For this thread of the JVM: reading and evaluating look at the settings of the session that is active there."""
+    """Make the session the active one in this thread of the JVM: Spark parses and evaluates with its settings."""
     _sessions().setActiveSession(session()._jsparkSession)
 
 

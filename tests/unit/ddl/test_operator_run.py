@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.ddl.operator_run import leaves_no_trace
+from worker.ddl.operator_run import may_keep_definitions
 from worker.ddl.statement import parse_ddl
 
 
@@ -26,7 +26,7 @@ from worker.ddl.statement import parse_ddl
         ("DROP INDEX i ON d.t", False),
     ],
 )
-def test_which_leave_no_trace(text: str, expected: bool) -> None:
+def test_statements_that_may_keep_definitions(text: str, expected: bool) -> None:
     ddl = parse_ddl(text, "d", 0)
     assert ddl is not None
-    assert leaves_no_trace(ddl, text) is expected
+    assert may_keep_definitions(ddl, text) is expected

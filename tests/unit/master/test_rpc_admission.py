@@ -40,7 +40,7 @@ def test_an_unfinished_request_gives_way_to_a_new_call_of_its_method() -> None:
 def test_a_message_that_has_come_is_not_cancelled() -> None:
     now = 100.0
     readings = Readings(1, 1.0, lambda: now)
-    readings.came(readings.enter("/a.B/C", lambda: pytest.fail("cancelled")))
+    readings.received(readings.enter("/a.B/C", lambda: pytest.fail("cancelled")))
     now += 1000
     assert not readings.evict("/a.B/C")
 

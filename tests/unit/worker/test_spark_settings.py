@@ -8,7 +8,7 @@ import pytest
 
 from proto import errors
 from proto.errors import ErrorSpec, ShardmergeError
-from worker.spark_settings import crypted, effective, properties, slots, ui_address
+from worker.spark_settings import effective, is_protected, properties, slots, ui_address
 
 _SECRET = {"spark.authenticate.secret": "s"}
 _STANDALONE = {"spark.master": "spark://host:7077", **_SECRET}
@@ -26,7 +26,7 @@ _UI_TLS = {"spark.ssl.ui.enabled": "true"}
     ],
 )
 def test_connections_of_spark(settings: dict[str, str], safe: bool) -> None:
-    assert crypted(effective(settings)) is safe
+    assert is_protected(effective(settings)) is safe
 
 
 @pytest.mark.parametrize("master", ["local", "local[16]", "local[*]", "local[2,3]", "yarn", "k8s://host:443"])
