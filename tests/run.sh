@@ -30,6 +30,8 @@ MARK="SHARDMERGE_RUN=$$-$(date +%s)"
 export SHARDMERGE_RUN=${MARK#*=}
 FAILED=()
 SCRATCH=$(mktemp -d)
+# pytest's folders, too, end with this run: those of an interrupted one would fill the disk.
+export PYTEST_DEBUG_TEMPROOT=$SCRATCH
 
 clean_up() {
     trap - EXIT INT TERM
