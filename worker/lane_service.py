@@ -245,8 +245,11 @@ class LaneService(relay_pb2_grpc.RelayServicer):
     def Credentials(
         self, request: relay_pb2.CredentialsRequest, context: grpc.ServicerContext
     ) -> relay_pb2.CredentialsResponse:
-        running = self._snapshot(request.who) or self._replicate(request.who)
-        return relay_pb2.CredentialsResponse(stop=True) if running is None else running.access.credentials()
+        reader = self._snapshot(request.who)
+        if reader is not None:
+            return reader.access.credentials_of_reader()
+        lanes = self._replicate(request.who)
+        return relay_pb2.CredentialsResponse(stop=True) if lanes is None else lanes.access.credentials_of_lane()
 
     def ReportLane(self, request: relay_pb2.LaneReport, context: grpc.ServicerContext) -> relay_pb2.ReportAck:
         running = self._replicate(request.who)

@@ -34,6 +34,10 @@ class RunAccess:
         """Whether the caller sent the run's secret. The comparison takes constant time."""
         return bool(self.secret) and hmac.compare_digest(who.run_secret.encode(), self.secret.encode())
 
-    def credentials(self) -> relay_pb2.CredentialsResponse:
-        """The credentials that a task's pickled endpoints lack."""
+    def credentials_of_reader(self) -> relay_pb2.CredentialsResponse:
+        """The credentials that the pickled endpoints of a chunk reader or a comparison lack."""
         return relay_pb2.CredentialsResponse(source=self.source.secrets(), target=self.target.secrets())
+
+    def credentials_of_lane(self) -> relay_pb2.CredentialsResponse:
+        """The credentials that a lane needs: it connects to the target only."""
+        return relay_pb2.CredentialsResponse(target=self.target.secrets())

@@ -116,9 +116,9 @@ OPEN_SPARK = _define(
     "tls-not-between-spark-processes",
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
-    message="Spark's own connections between this worker and its executors ({master}) are not encrypted, and they "
-    "carry passwords of sources and targets",
-    workaround="Remove spark.network.crypto.enabled: false from `spark`, or let Spark run inside the worker: "
+    message="Spark's own connections between this worker and its executors ({master}) are not encrypted. They carry "
+    "the secrets of runs: a program that reads one can fetch passwords of sources and targets from this worker",
+    workaround="Remove spark.network.crypto.enabled: false from `spark`, or run Spark inside the worker: "
     "master: local[N].",
 )
 INSECURE = _define(

@@ -116,6 +116,8 @@ def test_a_stranger_reads_nothing_and_ends_nothing(
             stranger.relay.Locate(relay_pb2.LocateRequest(who=who), timeout=20)
         with pytest.raises(grpc.RpcError):
             stranger.relay.Evaluate(relay_pb2.EvaluateRequest(who=who), timeout=20)
+        with pytest.raises(grpc.RpcError):
+            stranger.relay.EvaluateLarge(iter([relay_pb2.EvaluateRequest(who=who)]), timeout=20)
         work = stranger.desk.TakeWork(compare_pb2.TakeWorkRequest(who=who), timeout=20)
         assert work.kind == compare_pb2.CompareWork.KIND_STOP
         assert stranger.desk.ReportWork(compare_pb2.WorkReport(who=who, failed=failed), timeout=20).stop

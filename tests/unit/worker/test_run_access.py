@@ -34,8 +34,14 @@ def test_endpoints_are_pickled_without_secrets_and_get_them_back() -> None:
     bare = [SOURCE.without_secrets(), TARGET.without_secrets()]
     pickled = pickle.dumps(bare)
     assert not [word for word in (b"source-pass", b"target-pass", b"KEY") if word in pickled]
-    given = access.credentials()
+    given = access.credentials_of_reader()
     assert [bare[0].with_secrets(given.source), bare[1].with_secrets(given.target)] == [SOURCE, TARGET]
+
+
+def test_a_lane_gets_the_target_s_secrets_only() -> None:
+    given = RunAccess("secret", SOURCE, TARGET).credentials_of_lane()
+    assert TARGET.without_secrets().with_secrets(given.target) == TARGET
+    assert not given.HasField("source")
 
 
 def test_nothing_of_it_is_shown() -> None:
