@@ -35,7 +35,7 @@ MEMBER_DAYS = 825
 _CA = "ca"
 _ALWAYS = ("127.0.0.1", "localhost")
 _CLOCK_SKEW = datetime.timedelta(hours=1)
-_NEW_NAME = "Give a name that is not there yet, or take the two files away if nobody uses them."
+_NEW_NAME = "Give a new name, or remove the two files if no process uses them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +113,14 @@ def _found(folder: Path) -> _Authority | None:
         return None
     if not all(there):
         reason = f"it holds one of {_CA}.pem and {_CA}.key"
-        raise _refused(folder, reason, f"Put {_CA}.key of this authority there, or begin anew in another folder.")
+        raise _refused(folder, reason, f"Put {_CA}.key of this authority there, or start again in another folder.")
     try:
         loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
         signing = serialization.load_pem_private_key(key.read_bytes(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise _refused(folder, "its authority cannot be read", "Unencrypted PEM is read.") from None
     if not isinstance(signing, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        raise _refused(key, "it is neither an EC nor an RSA key", "Begin anew in another folder.")
+        raise _refused(key, "it is neither an EC nor an RSA key", "Start again in another folder.")
     if signing.public_key() != loaded.public_key():
         raise _refused(key, f"it does not belong to {certificate}", f"Put {_CA}.key of this authority there.")
     return _Authority(loaded, signing)

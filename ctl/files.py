@@ -65,7 +65,7 @@ def task_name(argument: str) -> str:
 
 
 def _name_in(path: str, text: str) -> str:
-    # What is said of a file that cannot be read never quotes it: it holds passwords.
+    # A message about a file that cannot be read never quotes the file: it holds passwords.
     document, findings = compose(text, path)
     if document is None:
         found = min(findings, key=lambda finding: (finding.line, finding.column))

@@ -58,7 +58,7 @@ class Progress:
 def plan(directory: Directory, sources: Iterable[pb.StoredConfig], tasks: Iterable[pb.StoredConfig]) -> Plan:
     """What is left to do where ``sources`` and ``tasks`` are. Pure. Raises IMPORT_DIFFERS, IMPORT_FILE.
 
-    ``sources``: all there are; of those that are in the directory ``same`` says whether they are by the same file.
+    ``sources``: all that the master has; ``same`` is set for those whose stored file equals the directory's.
     """
     known = {one.name: one for one in sources}
     running = {one.name: one for one in tasks}

@@ -50,7 +50,7 @@ case ${1:-up} in
         ;;
 esac
 
-# Whatever is made below it, nobody else on the machine reads it.
+# No other user of the machine can read what is made below it.
 mkdir -p -m 700 "$HOME_DIR" && chmod 700 "$HOME_DIR" || exit 1
 stop_demo || exit 1
 install_packages && make_venv "$ROOT" "$VENV" "" || exit 1

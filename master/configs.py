@@ -29,7 +29,7 @@ class Configs:
     socket: str = ""
 
     def get(self, request: pb.GetConfigRequest, peer: str, *, private: bool) -> pb.GetConfigResponse:
-        """``private``: whether nobody else hears the answer to ``peer``. Raises what :func:`stored` raises, and
+        """``private``: whether no third party can read the answer to ``peer``. Raises what :func:`stored` raises, and
         SECRETS_REFUSED."""
         if request.with_secrets and request.kind in _OF_FILES and not request.names_only and not private:
             socket = self.socket or "unix:PATH (master-socket of dm-master)"

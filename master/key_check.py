@@ -41,7 +41,7 @@ class KeyCheck:
             raise errors.master.SECRET_KEY_DIFFERS(path=self.file.path)
 
     def _begun(self, file: KeyFile) -> Record:
-        """The record, written if nobody was faster."""
+        """The record. Written, unless another master wrote it first."""
         state = parse(self.etcd.get_prefix(keys.PREFIX))
         if not secret.key_ids() and any(True for _ in encrypted(state)):
             # A version without this record had a key.

@@ -12,14 +12,13 @@ from proto.tls.model import TlsFiles
 class Settings:
     """``listen`` and ``advertise`` are "host:port"; times are seconds.
 
-    ``member_ttl``: lease behind leadership and membership; a dead leader is followed by another one after
-    that long. ``rpc_timeout``: how long a command waits for workers. ``drain``: how long a stop may take to
-    finish answers under way. ``lock_alert``: age at which the lock of a sharding DDL is told in the log, and the time
-    until it is told again. ``shown``: what the process was told, as YAML without secrets. ``etcd_tls``: the files for
-    etcd, None for plain text. ``socket``: path of a Unix socket to listen at, too, "" for none; where nobody named it
-    the master does without one that cannot be had. ``key_file``: which key encrypts passwords in etcd; None: they are
-    stored as they are, as within tests.
-    ``reflection``: whether the gRPC services are described to callers.
+    ``member_ttl``: lease behind leadership and membership; a dead leader is followed by another one after that long.
+    ``rpc_timeout``: how long a command waits for workers. ``drain``: how long a stop may take to finish answers under
+    way. ``lock_alert``: age at which the lock of a sharding DDL is logged, and the time until it is logged again.
+    ``shown``: the process's configuration, as YAML without secrets. ``etcd_tls``: the files for etcd, None for plain
+    text. ``socket``: path of a Unix socket to listen at, too, "" for none; the master runs without a default one that
+    it cannot create. ``key_file``: the key that encrypts passwords in etcd; None: they are stored in plain text, as
+    in tests. ``reflection``: whether the gRPC services are described to callers.
     """
 
     name: str

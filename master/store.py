@@ -200,7 +200,7 @@ class Store:
         return self._commit(f"record {key}", [KeyIs(key, revision)], [Put(key, keys.encode(record))])
 
     def note_key(self, ids: Sequence[str]) -> None:
-        """Every secret is encrypted by the first of these keys: say so where another of them stands."""
+        """Every secret is encrypted by the first of these keys: update the record if it names another one."""
         found = self._etcd.get(keys.SECRET_KEY)
         if found is None:
             self._commit(

@@ -1,7 +1,6 @@
-"""Files that survive a crash, and that only their owner may read: every file of the program begins here.
+"""Files that survive a crash, and that only their owner may read: every file of the program is created here.
 
-Modes are given when a file or folder is made, not afterwards, and by no umask: a file is at no moment wider than it is
-to be.
+A file or folder gets its mode when it is created, whatever the umask is: it never has a wider mode, not even briefly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A Unix socket that a daemon listens at for its own user: who else may connect is up to the folder and its mode.
 
-A file beside the socket is locked for as long as the daemon lives, so that two daemons never have one path, and what a
-killed one left behind is known as such.
+A file beside the socket is locked for as long as the daemon lives, so that two daemons never have one path, and the
+file of a killed one is recognised as stale.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which servers may be spoken to: networks and host names that an operator allows for sources and targets."""
+"""Which servers may be connected to: networks and host names that an operator allows for sources and targets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Networks:
         return _plain(host) in self.names or self._holds(_address(address))
 
     def refuse_host(self, host: str) -> bool:
-        """Whether ``host`` is an address that is not allowed; of a name only its addresses tell."""
+        """Whether ``host`` is an address that is not allowed. Never refuses a name: its addresses are checked."""
         address = _address(host)
         return address is not None and _plain(host) not in self.names and not self._holds(address)
 
@@ -94,5 +94,5 @@ def use(allowed: Networks | None) -> None:
 
 
 def of_process() -> Networks | None:
-    """What :func:`use` was told."""
+    """The networks given to :func:`use`."""
     return _Process.allowed

@@ -156,8 +156,8 @@ def make_server(
     ``services``: full names such as "shardmerge.v1.Master" that health reports as serving. ``program``: named in
     errors. ``limits``: without them, wide ones. ``reflect``: whether the server describes its services to whoever asks.
     A handler that raises a ShardmergeError answers with it; any other exception is logged with its traceback
-    and answered by ``errors.master.INTERNAL``, which tells no details. What breaks a limit, cannot be read or has a
-    field that breaks its rule (:mod:`proto.rpc_fields`) reaches no handler.
+    and answered by ``errors.master.INTERNAL``, which has no details. A call that breaks a limit, cannot be decoded or
+    has a field that breaks its rule (:mod:`proto.rpc_fields`) reaches no handler.
     """
     held = limits or of_each_method(64)
     server = grpc.server(
@@ -403,7 +403,7 @@ class _Guard(grpc.ServerInterceptor):
         limit = self._limits.of(method).message_bytes
 
         def read(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
-            """The next request, whole and checked. Raises StopIteration behind the last, _CallerGone, coded errors."""
+            """The next request, whole and checked. Raises StopIteration after the last, _CallerGone, coded errors."""
             try:
                 message = self._readings.enter(method, context.cancel)
             except Full as full:

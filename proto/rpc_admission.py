@@ -25,7 +25,7 @@ _CANCEL_SECONDS = 0.1  # a call that is cancelled gives its place back within th
 
 
 class Full(Exception):
-    """There is no place. The text says of what there are too many."""
+    """There is no place. The text names what there is too much of."""
 
 
 @dataclass(slots=True, eq=False)
@@ -154,7 +154,7 @@ class Admission:
                 return True
         if not self._readings.evict(self._method):
             return False
-        # Its thread comes free in a moment: so long the new call waits in the pool's queue.
+        # The thread of the cancelled call becomes free soon: until then the new call waits in the pool's queue.
         with self._lock:
             self._calls += 1
         return True
@@ -177,5 +177,5 @@ class Admission:
                 del self._of_connection[peer]
 
     def full(self) -> Full:
-        """Why :meth:`admit` said no."""
+        """Why :meth:`admit` refused."""
         return Full(f"{self._limit.calls} of them run already")

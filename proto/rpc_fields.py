@@ -24,21 +24,21 @@ _MIB = 1 << 20
 _MOST_NUMBER = (1 << 53) - 1
 """Exact as a double too, and thousands of them can be added up in 64 bits."""
 _MOST_SECONDS = 1e15
-"""Beyond any moment in Unix seconds: a server may have told an odd one, which its lane only hands on."""
+"""Larger than any real Unix time. A lane forwards a server's time unchanged, so unusual times must pass."""
 _MOST_ITEMS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``says``: what a value must keep, as it follows "must" or stands alone in a message."""
+    """``requirement``: the rule as a message shows it; ``holds``: whether a value meets it."""
 
-    says: str
+    requirement: str
     holds: Callable[[Any], bool]
 
 
 def _line(most: int) -> Rule:
-    says = f"must be one line of at most {most} characters without control characters"
-    return Rule(says, lambda text: len(text) <= most and (text.isprintable() or not has_controls(text)))
+    requirement = f"must be one line of at most {most} characters without control characters"
+    return Rule(requirement, lambda text: len(text) <= most and (text.isprintable() or not has_controls(text)))
 
 
 def _name(most: int) -> Rule:
@@ -47,13 +47,13 @@ def _name(most: int) -> Rule:
 
 def _text(most: int) -> Rule:
     """Of several lines, as files and statements are. No server, file format or database takes a NUL in them."""
-    says = f"must have at most {most} characters and no NUL"
-    return Rule(says, lambda text: len(text) <= most and "\0" not in text)
+    requirement = f"must have at most {most} characters and no NUL"
+    return Rule(requirement, lambda text: len(text) <= most and "\0" not in text)
 
 
-def _matching(pattern: str, most: int, says: str) -> Rule:
+def _matching(pattern: str, most: int, requirement: str) -> Rule:
     compiled = re.compile(pattern)
-    return Rule(says, lambda text: len(text) <= most and compiled.fullmatch(text) is not None)
+    return Rule(requirement, lambda text: len(text) <= most and compiled.fullmatch(text) is not None)
 
 
 _IDENTITY_SUFFIX = "/compare"
@@ -325,9 +325,9 @@ _FINITE = Rule(
 class _Broken(Exception):
     """``path``: of the field, grown on the way out; ``shown``: the value, or what of it counts."""
 
-    def __init__(self, says: str, shown: object) -> None:
+    def __init__(self, requirement: str, shown: object) -> None:
         super().__init__()
-        self.says, self.shown, self.path = says, shown, ""
+        self.requirement, self.shown, self.path = requirement, shown, ""
 
 
 def check_fields(message: Message, method: str) -> None:
@@ -338,7 +338,7 @@ def check_fields(message: Message, method: str) -> None:
     except _Broken as broken:
         shown = escaped(str(broken.shown), _SHOWN_CHARS)
         path = broken.path.lstrip(".")
-        raise errors.master.FIELD_REFUSED(field=path, method=method, rule=broken.says, value=shown) from None
+        raise errors.master.FIELD_REFUSED(field=path, method=method, rule=broken.requirement, value=shown) from None
 
 
 _Check = Callable[[Any], None]
@@ -427,11 +427,11 @@ def _one(name: str, field: FieldDescriptor) -> _Check | None:
     rule = _rule(name, field)
     if rule is None or rule is VALUE:
         return None
-    holds, says = rule.holds, rule.says
+    holds, requirement = rule.holds, rule.requirement
 
     def run(value: Any) -> None:
         if not holds(value):
-            raise _Broken(says, value)
+            raise _Broken(requirement, value)
 
     return run
 

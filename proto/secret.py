@@ -59,7 +59,7 @@ class SecretKey:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """What each key is called, the first one first: an HMAC of a constant, which tells nothing of the key."""
+        """The identifier of each key, the first one first: an HMAC of a constant, which reveals nothing of the key."""
         return tuple(_derived(key, "id").hex() for key in (self.key, *self.older))
 
     def encrypt(self, plain: str) -> str:

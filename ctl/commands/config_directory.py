@@ -33,9 +33,9 @@ def _place(command: Command) -> Command:
 @_place
 @shared()
 def export_configs(path: str, directory: str) -> int:
-    """Write the files of all sources and tasks to a new directory, with what was said beside them (where each task
-    runs, or is paused). Passwords stand there in plain text: only you may read the directory, and the master gives
-    them over its Unix socket (master-socket) or by TLS alone.
+    """Write the files of all sources and tasks to a new directory, with their states (where each task runs, or is
+    paused). The files contain passwords in plain text: only you may read the directory, and the master answers only
+    over its Unix socket (master-socket) or TLS.
 
     \b
     Example:

@@ -29,7 +29,7 @@ _SECRETS: tuple[KeyPath, ...] = (("password",), *(("security", key) for key in C
 
 
 class PasswordForm(enum.Enum):
-    """How a file gives a password; the value says it in messages."""
+    """How a file gives a password; the value is its name in messages."""
 
     NONE = "not given"
     PLAIN = "plain text"
@@ -124,9 +124,8 @@ def _secret(document: Document, path: KeyPath, text: str, environ: Mapping[str, 
 
 
 def database_notes(document: Document, path: KeyPath, database: Database) -> tuple[str, ...]:
-    """Notes for session variables that are the program's, for a password that DM may have encrypted, which cannot be
-    told from one that only looks so, for a variable that masters refuse by default, and for files of certificates that
-    are not read."""
+    """Notes for session variables that are the program's, for a password that DM may have encrypted (a plain one
+    can look the same), for a variable that masters refuse by default, and for certificate files that are not read."""
     notes = () if database.security is None else security_notes(document, (*path, "security"), database.security)
     pinned = [(*path, "session", name) for name in database.session if name.lower() in PINNED_VARIABLES]
     said = "no effect: what copied values depend on is set by the program itself"
@@ -194,7 +193,7 @@ def _at(root: Tree, path: KeyPath) -> Tree:
 
 
 def password_form(text: str) -> PasswordForm:
-    """How a password is given, as it stands in a file."""
+    """How a file gives this password."""
     if not text:
         return PasswordForm.NONE
     if text == MASK:

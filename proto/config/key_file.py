@@ -12,8 +12,8 @@ from proto.state_home import state_folder
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """``is_default``: nobody named it. A master makes a key there where none is; a key file that was named is never
-    made, for a wrong path would be a new key."""
+    """``is_default``: the configuration does not name it. A master creates a missing default key file. It never
+    creates a named one: a wrong path would then become a new key."""
 
     path: str
     is_default: bool

@@ -1,7 +1,7 @@
-"""A task's or source's file as it is stored: with its secrets encrypted where they stand, else encrypted as a whole.
+"""A task's or source's file as it is stored: with its secrets encrypted in their places, else encrypted as a whole.
 
-A whole file is encrypted where a secret is written so that no other text can stand in its place: by an alias, or as a
-list of bytes.
+The whole file is encrypted if a secret is written in a form that no other text can replace: an alias, or a list of
+bytes.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def use(prefixes: Sequence[str]) -> None:
 
 
 def prefixes() -> tuple[str, ...]:
-    """What :func:`use` was told."""
+    """The prefixes given to :func:`use`."""
     return _Process.prefixes
 
 
@@ -42,7 +42,7 @@ def is_allowed(name: str) -> bool:
 
 
 def resolved(text: str, environ: Mapping[str, str]) -> str:
-    """The value of the variable that ``text`` names; ``text`` as it stands where it names none, or one that is not
-    allowed or not set."""
+    """The value of the variable that ``text`` names; ``text`` itself if it names none, or one that is not allowed or
+    not set."""
     name = named(text)
     return environ.get(name, text) if name is not None and is_allowed(name) else text

@@ -133,7 +133,7 @@ def _run_recorded(
         with work.given.taken_on(session):
             return run(session, work.who, text, work.statement.position, work.stop, work.tell)
     except (ShardmergeError, pymysql.MySQLError):
-        # The server answered with an error, so the statement has not run. If somebody repaired the tables by hand in
+        # The server answered with an error, so the statement has not run. If an operator repaired the tables by hand in
         # the meantime, their definitions differ and the record is kept.
         with suppress(pymysql.MySQLError):  # the connection is lost: the state stays unknown
             if _digest_of_definitions(session, wanted, marked) == before:
