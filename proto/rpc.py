@@ -358,7 +358,7 @@ class _Guard(grpc.ServerInterceptor):
     ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Any]:
         def call(requests: Iterator[bytes], context: grpc.ServicerContext) -> Any:
             try:
-                with self._coding(context, method), self._connected(context, method, admission):
+                with self._coding(context, method), self._placed(context, method, admission):
                     return inner(take(requests, context), context)
             finally:
                 admission.release()
@@ -370,7 +370,7 @@ class _Guard(grpc.ServerInterceptor):
     ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]:
         def call(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
             try:
-                with self._coding(context, method), self._connected(context, method, admission):
+                with self._coding(context, method), self._placed(context, method, admission):
                     yield from inner(take(requests, context), context)
             finally:
                 admission.release()
@@ -457,16 +457,15 @@ class _Guard(grpc.ServerInterceptor):
             )
 
     @contextlib.contextmanager
-    def _connected(self, context: grpc.ServicerContext, method: str, admission: Admission) -> Generator[None]:
-        peer = context.peer()
-        try:
-            admission.connect(peer)
-        except Full as full:
-            raise self._too_many(full, method) from None
-        try:
+    def _placed(self, context: grpc.ServicerContext, method: str, admission: Admission) -> Generator[None]:
+        """A place for a call, among those of its connection and of its method."""
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(admission.connection(context.peer()))
+                held.enter_context(admission.place())
+            except Full as full:
+                raise self._too_many(full, method) from None
             yield
-        finally:
-            admission.disconnect(peer)
 
     def _too_many(self, full: Full, method: str) -> ShardmergeError:
         return errors.master.CALL_TOO_MANY(program=self._program, method=method, what=full)

@@ -1,18 +1,20 @@
 """Who may go on: so many calls of each method at once, so many messages on their way at once.
 
-A call that finds no place is refused at once; it never waits for another's end. The one thing that is waited for is a
-place to read one's message in. There a caller who has begun a request and does not send it gives way: the oldest ones
-are cancelled, and the newest call is served first, so that a flood of such requests delays a real one by the patience
-and no more.
+A call that finds no place waits a second at most, and is refused then. As many as may run may wait; further ones are
+refused at once. A caller who has begun a request and does not send it gives way: the oldest such calls are cancelled,
+both for a place among the method's calls and for a place to read a message in. In the second case the newest call is
+served first, so that a flood of such requests delays a real one by the patience and no more.
 """
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -22,24 +24,33 @@ _LONGEST_READING_SECONDS = 60.0
 _LONGEST_WAIT_SECONDS = 20.0
 _OVERDUE_SECONDS = 0.1  # a message mostly comes with its call
 _CANCEL_SECONDS = 0.1  # a call that is cancelled gives its place back within them
+_LONGEST_PLACE_WAIT_SECONDS = 1.0
 
 
 class Full(Exception):
     """There is no place. The text names what there is too much of."""
 
 
+class _Stage(enum.Enum):
+    COMING = enum.auto()
+    RECEIVED = enum.auto()
+    GIVEN_UP = enum.auto()
+    """Its call is cancelled, and ends soon."""
+
+
 @dataclass(slots=True, eq=False)
 class _Message:
-    """One that is to come. ``cancel`` ends its call. ``turn``: set when it may be read, or was given up.
+    """A request's message. ``cancel`` ends its call. ``turn``: set when it may be read, or was given up.
 
-    ``given_up``: its call is never cancelled from now on: it was, or the message has come.
+    ``began``: when it was first waited for; ``since``: when its reading began. Seconds of the clock.
     """
 
     method: str
+    began: float
     since: float
     cancel: Callable[[], object]
     turn: threading.Event = field(default_factory=threading.Event)
-    given_up: bool = False
+    stage: _Stage = _Stage.COMING
 
 
 class Readings:
@@ -55,6 +66,7 @@ class Readings:
         self._lock = threading.Lock()
         self._read: dict[_Message, None] = {}  # in the order of their begin
         self._waiting: dict[_Message, None] = {}  # in the order of their coming
+        self._given_up: Counter[str] = Counter()  # by method: cancelled calls that have not ended
 
     def enter(self, method: str, cancel: Callable[[], object]) -> _Message:
         """A place, for a message of ``method`` whose call ``cancel`` ends; give it back with :meth:`leave`.
@@ -62,7 +74,7 @@ class Readings:
         Raises :class:`Full` when no place became free.
         """
         now = self._clock()
-        message = _Message(method, now, cancel)
+        message = _Message(method, now, now, cancel)
         with self._lock:
             stale = self._stale(now, _LONGEST_READING_SECONDS)
             if len(self._read) < self._places:
@@ -77,31 +89,57 @@ class Readings:
 
     def received(self, message: _Message) -> None:
         """The message has arrived: its call is not cancelled any more, and it keeps its place until it is parsed."""
-        message.given_up = True
+        with self._lock:
+            if message.stage is _Stage.COMING:
+                message.stage = _Stage.RECEIVED
 
     def leave(self, message: _Message) -> None:
         """It was parsed, or will not come; the newest that waits is next."""
         with self._lock:
             del self._read[message]
+            self._ended(message)
             if self._waiting:
                 following, _ = self._waiting.popitem()
                 following.since = self._clock()
                 self._read[following] = None
                 following.turn.set()
 
-    def evict(self, method: str) -> bool:
-        """Whether an unfinished request of ``method``, which is full, was given up, so that its thread comes free."""
+    def given_up(self, method: str) -> int:
+        """How many calls of ``method`` were cancelled and have not ended."""
+        with self._lock:
+            return self._given_up[method]
+
+    def evict(self, method: str) -> float:
+        """Gives up an unfinished request of ``method``: one whose message has been due for some time.
+
+        Returns 0.0 if it did, else the seconds until there may be one.
+        """
         now = self._clock()
         with self._lock:
-            for message in itertools.chain(self._waiting, self._read):
-                if message.method == method and not message.given_up and now - message.since >= _OVERDUE_SECONDS:
-                    message.given_up = True
-                    break
-            else:
-                return False
-        message.turn.set()
-        message.cancel()
-        return True
+            coming = [
+                each
+                for each in itertools.chain(self._waiting, self._read)
+                if each.method == method and each.stage is _Stage.COMING
+            ]
+            if not coming:
+                return _OVERDUE_SECONDS
+            oldest = min(coming, key=lambda each: each.began)
+            if now - oldest.began < _OVERDUE_SECONDS:
+                return oldest.began + _OVERDUE_SECONDS - now
+            self._give_up(oldest)
+        oldest.turn.set()
+        oldest.cancel()
+        return 0.0
+
+    def _give_up(self, message: _Message) -> None:
+        """With the lock held; the caller cancels the call."""
+        message.stage = _Stage.GIVEN_UP
+        self._given_up[message.method] += 1
+
+    def _ended(self, message: _Message) -> None:
+        """With the lock held."""
+        if message.stage is _Stage.GIVEN_UP:
+            self._given_up[message.method] -= 1
 
     def _wait(self, message: _Message) -> None:
         deadline = message.since + _LONGEST_WAIT_SECONDS
@@ -110,11 +148,12 @@ class Readings:
             with self._lock:
                 if message in self._read:
                     return
-                if message.given_up or now >= deadline:
+                if message.stage is _Stage.GIVEN_UP or now >= deadline:
                     del self._waiting[message]
+                    self._ended(message)
                     raise Full("too many requests have begun whose messages have not come")
                 stale = self._stale(now, self._patience)
-                oldest = next((each.since for each in self._read if not each.given_up), now)
+                oldest = next((each.since for each in self._read if each.stage is _Stage.COMING), now)
             if stale is not None:
                 stale.cancel()
                 message.turn.wait(_CANCEL_SECONDS)
@@ -124,10 +163,10 @@ class Readings:
     def _stale(self, now: float, seconds: float) -> _Message | None:
         """The oldest, if its message is on its way for so long; from now on it is given up. With the lock held."""
         for message in self._read:
-            if not message.given_up:
+            if message.stage is _Stage.COMING:
                 if now - message.since < seconds:
                     return None
-                message.given_up = True
+                self._give_up(message)
                 return message
         return None
 
@@ -135,47 +174,73 @@ class Readings:
 class Admission:
     """The calls of one method. Thread-safe."""
 
-    def __init__(self, method: str, limit: MethodLimit, readings: Readings) -> None:
+    def __init__(
+        self, method: str, limit: MethodLimit, readings: Readings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._method = method
         self._limit = limit
         self._readings = readings
-        self._lock = threading.Lock()
-        self._calls = 0
+        self._clock = clock
+        self._free = threading.Condition()
+        self._admitted = 0
+        self._running = 0
         self._of_connection: Counter[str] = Counter()
+        self._most_admitted = 2 * limit.calls
         name = "grpc-" + method.rpartition("/")[2]
-        self.pool = ThreadPoolExecutor(limit.calls, thread_name_prefix=name)
+        self.pool = ThreadPoolExecutor(self._most_admitted, thread_name_prefix=name)
         """A separate thread pool, so that calls of other methods cannot use up its threads."""
 
     def admit(self) -> bool:
-        """Whether one more may begin; if so :meth:`release` follows."""
-        with self._lock:
-            if self._calls < self._limit.calls:
-                self._calls += 1
-                return True
-        if not self._readings.evict(self._method):
-            return False
-        # The thread of the cancelled call becomes free soon: until then the new call waits in the pool's queue.
-        with self._lock:
-            self._calls += 1
-        return True
+        """Whether one more may run or wait for its place; if so :meth:`release` follows."""
+        with self._free:
+            # The thread of a cancelled call becomes free soon: until then the new call waits in the pool's queue.
+            if self._admitted - self._readings.given_up(self._method) >= self._most_admitted:
+                return False
+            self._admitted += 1
+            return True
 
     def release(self) -> None:
-        with self._lock:
-            self._calls -= 1
+        with self._free:
+            self._admitted -= 1
 
-    def connect(self, peer: str) -> None:
-        """One more of this connection; if it raises nothing, :meth:`disconnect` follows. Raises :class:`Full`."""
-        with self._lock:
+    @contextlib.contextmanager
+    def place(self) -> Generator[None]:
+        """A place among the method's calls, for one that was admitted. Raises :class:`Full` when none became free."""
+        self._take_place()
+        try:
+            yield
+        finally:
+            with self._free:
+                self._running -= 1
+                self._free.notify()
+
+    def _take_place(self) -> None:
+        deadline = self._clock() + _LONGEST_PLACE_WAIT_SECONDS
+        with self._free:
+            while self._running - self._readings.given_up(self._method) >= self._limit.calls:
+                remaining = deadline - self._clock()
+                if remaining <= 0:
+                    raise self.full()
+                overdue = self._readings.evict(self._method)
+                if overdue:
+                    self._free.wait(min(remaining, overdue))
+            self._running += 1
+
+    @contextlib.contextmanager
+    def connection(self, peer: str) -> Generator[None]:
+        """A place among the method's calls of one connection. Raises :class:`Full` at once when there is none."""
+        with self._free:
             if self._of_connection[peer] >= self._limit.per_connection:
                 raise Full(f"{self._limit.per_connection} of them run already on this connection")
             self._of_connection[peer] += 1
-
-    def disconnect(self, peer: str) -> None:
-        with self._lock:
-            self._of_connection[peer] -= 1
-            if not self._of_connection[peer]:
-                del self._of_connection[peer]
+        try:
+            yield
+        finally:
+            with self._free:
+                self._of_connection[peer] -= 1
+                if not self._of_connection[peer]:
+                    del self._of_connection[peer]
 
     def full(self) -> Full:
-        """Why :meth:`admit` refused."""
+        """Why a call was refused."""
         return Full(f"{self._limit.calls} of them run already")

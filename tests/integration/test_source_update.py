@@ -90,6 +90,8 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         writer.stop()
     replicated.judge("live", source)
     cluster.dmctl("stop-task", "live")
+    # Another address is only accepted with a password, and root has none.
+    assert replicated.update(source_yaml(SOURCE, source, "dm", "second")).code == 0
     assert replicated.update(source_yaml(SOURCE, source)).code == 0
 
 

@@ -16,6 +16,7 @@ from tests.support.etcd import Etcd
 from tests.support.hooks import Hooks
 from tests.support.ports import free_port
 from tests.support.wait import until
+from worker.spark_settings import SECRET_KEY
 
 _IS_IN_JVM = b"Setting Spark log level"
 """What Spark says in its JVM before it looks for its cluster."""
@@ -38,7 +39,10 @@ class Rig:
         """A daemon that has just been started."""
         settings: dict[str, object] = {"etcd": [etcd or self.etcd.endpoint], "log-format": "text"}
         if kind == "worker":
-            settings |= {"relay-dir": str(self.folder / "relay"), "spark": {"master": spark_master}}
+            settings |= {
+                "relay-dir": str(self.folder / "relay"),
+                "spark": {"master": spark_master, SECRET_KEY: "canary"},
+            }
         settings |= {key.replace("_", "-"): value for key, value in more.items()}
         environment = {"TMPDIR": str(self.temporary), "PYTHONUNBUFFERED": "1", **self.hooks.environment}
         made = Daemon(kind, f"{kind}-1", self.folder, settings, environment)  # pyright: ignore[reportArgumentType]
