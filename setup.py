@@ -13,21 +13,23 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
+# The import package: links to the folders at the top level. Paths through it have the modules' full names.
+PACKAGE = ROOT / "shardmerge"
 
 # The modules that run compiled say so in their first lines; each is plain Python that also runs
 # uncompiled (slowly).
 COMPILED = sorted(
     str(path.relative_to(ROOT))
-    for path in (ROOT / "worker").rglob("*.py")
+    for path in (PACKAGE / "worker").rglob("*.py")
     if "# cython: language_level=3" in path.read_text(encoding="utf-8")[:400]
 )
 
 
 def generate_stubs() -> None:
-    """Write proto/*_pb2*.py and their type stubs from proto/*.proto, beside them."""
+    """Write proto/*_pb2*.py and their type stubs next to proto/*.proto."""
     from grpc_tools import protoc
 
-    protos = sorted(glob.glob("proto/*.proto", root_dir=ROOT))
+    protos = sorted(glob.glob("shardmerge/proto/*.proto", root_dir=ROOT))
     include = str(importlib.resources.files("grpc_tools") / "_proto")
     # protoc finds protoc-gen-mypy_grpc on PATH: the build environment's scripts folder.
     os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ.get("PATH", "")
@@ -77,7 +79,7 @@ class BuildExt(build_ext):
 
 
 EXTENSIONS = [
-    Extension(path.removesuffix(".py").replace(os.sep, "."), [path], include_dirs=["worker/binlog"])
+    Extension(path.removesuffix(".py").replace(os.sep, "."), [path], include_dirs=["shardmerge/worker/binlog"])
     for path in COMPILED
 ]
 

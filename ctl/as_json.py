@@ -15,8 +15,8 @@ from typing import cast
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from ctl.words import enum_word
-from proto import master_pb2 as pb
+from shardmerge.ctl.dm_words import enum_word
+from shardmerge.proto import master_pb2 as pb
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 

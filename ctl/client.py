@@ -1,4 +1,4 @@
-"""The connection to the masters: finds one that answers, follows it to the leader."""
+"""The connection to the masters: finds one that answers and follows it to the leader."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from typing import TypeVar, cast
 
 import grpc
 
-from proto import errors, rpc
-from proto.compare_pb2 import CompareFrame, CompareRequest
-from proto.compare_pb2_grpc import CompareStub
-from proto.errors import ShardmergeError
-from proto.local_socket import SCHEME
-from proto.master_pb2_grpc import MasterStub
-from proto.tls.diagnose import diagnosed
-from proto.tls.model import Tls, TlsFiles
-from proto.tls.process import of_process, use
+from shardmerge.proto import errors
+from shardmerge.proto.compare_pb2 import CompareFrame, CompareRequest
+from shardmerge.proto.compare_pb2_grpc import CompareStub
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.files.local_socket import SCHEME
+from shardmerge.proto.master_pb2_grpc import MasterStub
+from shardmerge.proto.rpc import client
+from shardmerge.proto.rpc.coded_errors import ERROR_METADATA, same_error
+from shardmerge.proto.tls.diagnose import diagnosed
+from shardmerge.proto.tls.model import Tls, TlsFiles
+from shardmerge.proto.tls.process import of_process, use
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 _CONNECT_SECONDS = 3.0
-_ELECTION_SECONDS = 10.0  # so long a command waits for a leader; an election takes about a lease, 3–5 s
+_ELECTION_SECONDS = 10.0  # how long a command waits for a leader; an election takes about a lease, 3–5 s
 _HOPS = 5
 
 
 _PASSING = (errors.master.NO_LEADER, errors.master.NOT_LEADER, errors.master.CALL_TOO_MANY)
-"""Errors that pass by themselves; the command has done nothing."""
+"""Errors that end by themselves; the command has changed nothing."""
 
 
 class _NoConnectionError(Exception):
-    """One address cannot be used; the text says why. ``coded``: the error of it, where it has one of its own."""
+    """An address that cannot be used; the text is the reason. ``coded``: its coded error, if it has one."""
 
     def __init__(self, reason: str, coded: ShardmergeError | None = None) -> None:
         super().__init__(reason)
@@ -43,12 +45,12 @@ class _NoConnectionError(Exception):
 class MasterClient:
     """Calls the leader among ``addresses``. Not for use by several threads; close it, or use ``with``.
 
-    A command is sent again only if it cannot have been done: the connection could not be made, or the
-    master said that it is not the leader.
+    A command is sent again only if it cannot have been done: the connection could not be made, or the master answered
+    that it is not the leader.
     """
 
     def __init__(self, addresses: tuple[str, ...], timeout: float, tls: TlsFiles | None = None) -> None:
-        """Raises what is wrong with the files for TLS (``errors.tls``)."""
+        """Raises the errors of the files for TLS (``errors.tls``)."""
         use(None if tls is None else Tls(tls))
         self._addresses = addresses
         self._timeout = timeout
@@ -93,19 +95,19 @@ class MasterClient:
                 return self._once(channel, command, method, request, deadline - time.monotonic())
             except ShardmergeError as error:
                 self.close()
-                if rpc.same_error(error, errors.master.NOT_LEADER) and hops < _HOPS:
+                if same_error(error, errors.master.NOT_LEADER) and hops < _HOPS:
                     hops += 1
                     if self._moved_to(error.values.get("address", ""), deadline):
                         continue
-                waits = any(rpc.same_error(error, spec) for spec in _PASSING)
+                waits = any(same_error(error, spec) for spec in _PASSING)
                 if not waits or time.monotonic() > min(began + _ELECTION_SECONDS, deadline):
                     raise
                 time.sleep(0.3 + random.random() * 0.4)  # noqa: S311 — only spreads the clients
 
     def compare(self, request: CompareRequest) -> Iterator[CompareFrame]:
-        """The stream of a comparison, however long it takes; leaving the iterator ends the comparison.
+        """The stream of a comparison, without a time limit; leaving the iterator ends the comparison.
 
-        Any master answers. Raises what :meth:`call` raises but DEADLINE_EXCEEDED.
+        Any master answers. Raises what :meth:`call` raises, except DEADLINE_EXCEEDED.
         """
         channel = self._connected(time.monotonic() + self._timeout)
         stream = CompareStub(channel).Compare(request)
@@ -130,8 +132,8 @@ class MasterClient:
             raise self._coded(error, command) from error
 
     def _coded(self, error: grpc.RpcError, command: str) -> ShardmergeError:
-        if not isinstance(error, grpc.Call) or _from_the_master(error):
-            return rpc.coded_from_rpc(error, f"master ({self._address})")
+        if not isinstance(error, grpc.Call) or _is_from_master(error):
+            return client.coded_from_rpc(error, f"master ({self._address})")
         reason = error.details() or error.code().name
         match error.code():
             case grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -143,7 +145,7 @@ class MasterClient:
             case grpc.StatusCode.UNIMPLEMENTED:
                 return errors.ctl.MASTER_DIFFERS(command=command, address=self._address)
             case _:
-                return rpc.coded_from_rpc(error, f"master ({self._address})")
+                return client.coded_from_rpc(error, f"master ({self._address})")
 
     def _connected(self, deadline: float) -> grpc.Channel:
         """The channel in use, or one to the first address that takes a connection."""
@@ -162,7 +164,7 @@ class MasterClient:
         raise errors.ctl.MASTER_UNREACHABLE(attempts="; ".join(attempts))
 
     def _moved_to(self, leader: str, deadline: float) -> bool:
-        """Whether the leader that a master named can be reached: if not, ask the others again."""
+        """Connect to the leader that a master named; False if it cannot be reached: then ask the others again."""
         try:
             self._open(leader, deadline)
         except _NoConnectionError:
@@ -172,8 +174,8 @@ class MasterClient:
     def _open(self, address: str, deadline: float) -> grpc.Channel:
         """Make ``address`` the one in use.
 
-        A plain TCP connection goes first: it tells refused from unknown host from silence at once,
-        where a gRPC channel only says that it is not ready yet.
+        A plain TCP connection goes first: it distinguishes a refusal, an unknown host and silence at once, where a gRPC
+        channel only reports that it is not ready yet.
         """
         self.close()
         seconds = max(0.001, min(_CONNECT_SECONDS, deadline - time.monotonic()))
@@ -181,7 +183,7 @@ class MasterClient:
         local = address.startswith(SCHEME)
         try:
             if local:
-                _knock(address.removeprefix(SCHEME), seconds)
+                _probe(address.removeprefix(SCHEME), seconds)
             else:
                 socket.create_connection((host.strip("[]"), int(port)), seconds).close()
         except TimeoutError as error:
@@ -192,14 +194,14 @@ class MasterClient:
             raise _NoConnectionError((getattr(error, "strerror", None) or str(error)).lower()) from error
         if of_process() is not None and not local:
             _check_tls(address)
-        channel = rpc.channel(address)
+        channel = client.channel(address)
         try:
             grpc.channel_ready_future(channel).result(timeout=seconds)
         except grpc.FutureTimeoutError as error:
             channel.close()
             if not local:
                 _check_tls(address)
-            raise _NoConnectionError("something listens there, but it is no dm-master") from error
+            raise _NoConnectionError("another program listens there, not dm-master") from error
         except BaseException:
             channel.close()
             raise
@@ -207,19 +209,19 @@ class MasterClient:
         return channel
 
 
-def _knock(path: str, seconds: float) -> None:
+def _probe(path: str, seconds: float) -> None:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(seconds)
         probe.connect(path)
 
 
 def _check_tls(address: str) -> None:
-    """Raises _NoConnectionError with what is wrong with TLS there: gRPC says only that it is not ready."""
+    """Raises _NoConnectionError with the TLS error: gRPC reports only that it is not ready."""
     problem = diagnosed(address)
     if problem is not None:
         raise _NoConnectionError(str(problem), problem)
 
 
-def _from_the_master(error: grpc.Call) -> bool:
+def _is_from_master(error: grpc.Call) -> bool:
     metadata = cast("tuple[tuple[str, object], ...]", error.trailing_metadata() or ())
-    return any(key == rpc.ERROR_METADATA for key, _ in metadata)
+    return any(key == ERROR_METADATA for key, _ in metadata)

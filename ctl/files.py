@@ -1,13 +1,13 @@
-"""Files named on the command line: task files, source files, or names that are no file at all."""
+"""Files named on the command line: task files and source files, or names that are no files."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from proto import errors
-from proto import master_pb2 as pb
-from proto.config.yamlfile import compose
+from shardmerge.proto import errors
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.config.document.yaml_file import compose
 
 _MAX_BYTES = 4 * 1024 * 1024  # what a gRPC message holds, too
 _YAML_SUFFIXES = (".yaml", ".yml")
@@ -31,12 +31,12 @@ def read_text(path: str) -> str:
 
 
 def config_file(path: str) -> pb.ConfigFile:
-    """The file as it stands: the master parses it, so that every client gets the same answer."""
+    """The file, unparsed: the master parses it, so that every client gets the same answer."""
     return pb.ConfigFile(name=path, content=read_text(path))
 
 
 def is_file_argument(argument: str) -> bool:
-    """Whether an argument that may be a name or a file means a file.
+    """Whether an argument that may be a name or a file is a file.
 
     An existing file does; so does anything that is written like one, so that a mistyped path is
     reported as such and not as an unknown name.
@@ -49,10 +49,10 @@ def looks_like_path(argument: str) -> bool:
 
 
 def task_name(argument: str) -> str:
-    """The task meant by ``argument``: a task's name, or a task file's ``name``.
+    """The task named by ``argument``: a task's name, or a task file's ``name``.
 
-    A file without a YAML suffix that is no task file is taken for a task of that name, as DM does.
-    Raises errors.ctl.FILE_NOT_FOUND, FILE_UNREADABLE, NO_TASK_NAME.
+    If a file without a YAML suffix is no task file, the argument is the name of a task, as in DM. Raises
+    errors.ctl.FILE_NOT_FOUND, FILE_UNREADABLE, NO_TASK_NAME.
     """
     if not is_file_argument(argument):
         return argument

@@ -10,42 +10,42 @@ from importlib.metadata import version
 
 import click
 
-from ctl import completion
-from ctl.commands.binlog import binlog, handle_error
-from ctl.commands.binlog_schema import binlog_schema, operate_schema
-from ctl.commands.check_config import check_config
-from ctl.commands.check_task import check_task
-from ctl.commands.compare import compare
-from ctl.commands.completion import completion as completion_command
-from ctl.commands.config import config, get_config
-from ctl.commands.decode_id import decode_id
-from ctl.commands.encrypt import encrypt
-from ctl.commands.list_member import list_member
-from ctl.commands.members import offline_member, operate_leader
-from ctl.commands.operate_relay import pause_relay, resume_relay, start_relay, stop_relay
-from ctl.commands.operate_source import operate_source
-from ctl.commands.operate_task import pause_task, resume_task, stop_task
-from ctl.commands.purge_relay import purge_relay
-from ctl.commands.quarantine import quarantine
-from ctl.commands.query_status import query_status
-from ctl.commands.rules import rules
-from ctl.commands.shard_ddl import shard_ddl
-from ctl.commands.shard_ddl_lock import shard_ddl_lock, show_ddl_locks, unlock_ddl_lock
-from ctl.commands.start_task import start_task
-from ctl.commands.tls import tls
-from ctl.commands.transfer_source import transfer_source
-from ctl.commands.update_task import update_task
-from ctl.options import Line, flags_alone, shared, with_two_dashes
-from ctl.report import Report
-from ctl.session import complain
-from proto import errors
-from proto.errors import ShardmergeError
+from shardmerge.ctl.commands.cluster.config import config, get_config
+from shardmerge.ctl.commands.cluster.list_member import list_member
+from shardmerge.ctl.commands.cluster.members import offline_member, operate_leader
+from shardmerge.ctl.commands.local.check_config import check_config
+from shardmerge.ctl.commands.local.completion import completion as completion_command
+from shardmerge.ctl.commands.local.decode_id import decode_id
+from shardmerge.ctl.commands.local.encrypt import encrypt
+from shardmerge.ctl.commands.local.tls import tls
+from shardmerge.ctl.commands.source.operate_relay import pause_relay, resume_relay, start_relay, stop_relay
+from shardmerge.ctl.commands.source.operate_source import operate_source
+from shardmerge.ctl.commands.source.purge_relay import purge_relay
+from shardmerge.ctl.commands.source.transfer_source import transfer_source
+from shardmerge.ctl.commands.task.binlog import binlog, handle_error
+from shardmerge.ctl.commands.task.binlog_schema import binlog_schema, operate_schema
+from shardmerge.ctl.commands.task.check_task import check_task
+from shardmerge.ctl.commands.task.compare import compare
+from shardmerge.ctl.commands.task.operate_task import pause_task, resume_task, stop_task
+from shardmerge.ctl.commands.task.quarantine import quarantine
+from shardmerge.ctl.commands.task.query_status import query_status
+from shardmerge.ctl.commands.task.rules import rules
+from shardmerge.ctl.commands.task.shard_ddl import shard_ddl
+from shardmerge.ctl.commands.task.shard_ddl_lock import shard_ddl_lock, show_ddl_locks, unlock_ddl_lock
+from shardmerge.ctl.commands.task.start_task import start_task
+from shardmerge.ctl.commands.task.update_task import update_task
+from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.options import Line, flags_alone, shared, with_two_dashes
+from shardmerge.ctl.session import print_report
+from shardmerge.ctl.shell import completion
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
 
 _SEE_HELP = "See `dmctl --help` for the commands that are."
 _LATER = {
     "validation": "`dmctl compare TASK` compares every row of a running task, and repairs with --repair.",
 }
-"""DM's commands that this version does not have, and what there is instead: said so, instead of "unknown"."""
+"""DM's commands that this version does not have, and what replaces them: the error names it, instead of "unknown"."""
 
 
 class Commands(click.Group):
@@ -69,10 +69,10 @@ class Commands(click.Group):
 @shared(on_group=True)
 @click.pass_context
 def dmctl(context: click.Context, *, show_version: bool) -> int:
-    """Merge sharded MySQL/MariaDB tables into one: talks to dm-master.
+    """Merge sharded MySQL/MariaDB tables into one: the client of dm-master.
 
-    A task may be given by its name or by its file. On a terminal answers are tables, in a pipe JSON
-    with TiDB DM's field names. Exit code 0 only if every result in the answer is true.
+    A task is named by its name or by its file. On a terminal answers are tables, in a pipe JSON with TiDB DM's field
+    names. Exit code 0 only if every result in the answer is true.
 
     \b
     Example:
@@ -83,9 +83,9 @@ def dmctl(context: click.Context, *, show_version: bool) -> int:
     elif context.invoked_subcommand is None:
         line = context.find_object(Line) or Line()
         if sys.stdin.isatty() and sys.stdout.isatty() and not line.at_prompt:
-            from ctl import prompt  # takes as long to import as a command to run
+            from shardmerge.ctl.shell import prompt  # importing it takes as long as running a command
 
-            return prompt.converse(dmctl, lambda words: run(words, Line(line.given, at_prompt=True)), line.given)
+            return prompt.repl(dmctl, lambda words: run(words, Line(line.values, at_prompt=True)), line.values)
         print(context.get_help())
     return 0
 
@@ -104,7 +104,7 @@ def help_command(context: click.Context, command: tuple[str, ...]) -> int:
     here = context.parent or context
     for word in command:
         if not isinstance(here.command, click.Group):
-            raise click.UsageError(f"{here.command_path} has no commands of its own, so that there is no {word}", here)
+            raise click.UsageError(f"{here.command_path} has no commands of its own, so there is no {word}", here)
         _, found, _ = here.command.resolve_command(here, [word])
         if found is not None:
             here = click.Context(found, info_name=word, parent=here)
@@ -156,9 +156,9 @@ completion.attach(dmctl)
 
 
 def run(arguments: list[str], line: Line | None = None) -> int:
-    """One command; the exit code: 0 done, 1 failed, 2 not understood, 130 interrupted.
+    """Run one command; the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
-    ``line``: what holds already, of a line of the prompt.
+    ``line``: the options in force, for a line of the prompt.
     """
     line = line or Line()
     try:
@@ -171,22 +171,22 @@ def run(arguments: list[str], line: Line | None = None) -> int:
         return 2
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "dmctl"
-        complain(Report.of(errors.ctl.USAGE(problem=error.format_message(), command=where)))
+        print_report(Report.of(errors.ctl.USAGE(problem=error.format_message(), command=where)))
         return 2
     except ShardmergeError as error:
-        complain(Report.of(error))
+        print_report(Report.of(error))
         return 1
     except KeyboardInterrupt:
-        complain(Report.of(errors.ctl.INTERRUPTED()))
+        print_report(Report.of(errors.ctl.INTERRUPTED()))
         return 130
     except BrokenPipeError:
-        # The reader of the pipe has left; nothing more can be said there, also not at exit.
+        # The reader of the pipe has left; nothing more can be written there, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:  # noqa: BLE001 — the last resort: a bug is a coded error too
-        if line.given.debug:
+        if line.values.debug:
             traceback.print_exc()
-        complain(Report.of(errors.ctl.INTERNAL(kind=type(error).__name__, reason=error)))
+        print_report(Report.of(errors.ctl.INTERNAL(kind=type(error).__name__, reason=error)))
         return 1
 
 

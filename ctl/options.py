@@ -1,4 +1,4 @@
-"""The options that every command takes, before or behind the command's name."""
+"""The options that every command accepts, before or after the command's name."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any, TypeVar
 
 import click
 
-from ctl.settings import Given, Output
-from proto.config import point
+from shardmerge.ctl.settings import CliValues, Output
+from shardmerge.proto.config import position
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 ONE_DASH = ("version", "config", "master-addr", "rpc-timeout", "ssl-ca", "ssl-cert", "ssl-key", "output", "debug")
-"""Long options that DM's dmctl also takes with one dash, and ours besides."""
+"""Long options that DM's dmctl also accepts with one dash, and our own ones."""
 
 TRUE_OR_FALSE = ("remove-meta", "more", "flush", "sync", "from-source", "from-target", "force-remove")
-"""Flags to which DM's dmctl also takes a value, as Go's flags do: ``--flush=false``."""
+"""Flags for which DM's dmctl also accepts a value, as Go's flags do: ``--flush=false``."""
 
-_SAID = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+_BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 @dataclass(slots=True)
 class Line:
-    """What was read of the command line so far; lives in the outermost click context. ``at_prompt``: of a line of the
+    """The options read so far; it lives in the outermost click context. ``at_prompt``: the line comes from the
     interactive prompt."""
 
-    given: Given = field(default_factory=Given)
+    values: CliValues = field(default_factory=CliValues)
     at_prompt: bool = False
 
 
@@ -49,10 +49,10 @@ def flags_alone(arguments: list[str]) -> list[str]:
         if argument == "--":
             return turned + arguments[at:]
         flag, _, value = argument.partition("=")
-        said = _SAID.get(value.lower()) if flag.startswith("--") and flag[2:] in TRUE_OR_FALSE else None
-        if said is None:
+        flag_value = _BOOLEANS.get(value.lower()) if flag.startswith("--") and flag[2:] in TRUE_OR_FALSE else None
+        if flag_value is None:
             turned.append(argument)
-        elif said:
+        elif flag_value:
             turned.append(flag)
     return turned
 
@@ -63,11 +63,11 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
         return
     match parameter.name:
         case "source":
-            line.given = replace(line.given, sources=(*line.given.sources, *value))
+            line.values = replace(line.values, sources=(*line.values.sources, *value))
         case "master_addr" | "rpc_timeout" | "config" | "output" | "debug" | "ssl_ca" | "ssl_cert" | "ssl_key" as name:
-            line.given = replace(line.given, **{name: value})
+            line.values = replace(line.values, **{name: value})
         case name:
-            raise AssertionError(f"a shared option that nobody keeps: {name}")
+            raise AssertionError(f"a shared option that is not stored: {name}")
 
 
 def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
@@ -79,7 +79,7 @@ def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
             "--master-addr",
             metavar="ADDRESS[,…]",
             hidden=hidden,
-            help="dm-master to ask, HOST:PORT or unix:PATH; several: the first that answers  [env: DM_MASTER_ADDR; "
+            help="dm-master to call, HOST:PORT or unix:PATH; several: the first that answers  [env: DM_MASTER_ADDR; "
             "default: 127.0.0.1:8261]",
             **kept,
         ),
@@ -104,7 +104,9 @@ def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
             "--config", metavar="FILE", hidden=hidden, help="TOML file with master-addr, rpc-timeout, ssl-…", **kept
         ),
         click.option("--debug", is_flag=True, hidden=hidden, help="show the traceback of an unexpected error", **kept),
-        click.option("--ssl-ca", metavar="FILE", hidden=hidden, help="TLS: who is trusted as a master (PEM)", **kept),
+        click.option(
+            "--ssl-ca", metavar="FILE", hidden=hidden, help="TLS: the authority of masters' certificates (PEM)", **kept
+        ),
         click.option("--ssl-cert", metavar="FILE", hidden=hidden, help="TLS: the certificate to show", **kept),
         click.option("--ssl-key", metavar="FILE", hidden=hidden, help="TLS: its key", **kept),
     )
@@ -119,18 +121,18 @@ def shared(*, on_group: bool = False) -> Callable[[Command], Command]:
 
 def _start_time(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if value:
-        point.start_at(value)  # raises what is wrong with it
+        position.start_at(value)  # raises the error of a malformed value
     return value
 
 
 def _stop_at(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if value:
-        point.stop_at(value)
+        position.stop_at(value)
     return value
 
 
-def ends(command: Command) -> Command:
-    """The options that say where replication begins and ends, for all sources of a task."""
+def start_and_stop_options(command: Command) -> Command:
+    """Add the options for the start and the end of replication, for all sources of a task."""
     command = click.option(
         "--stop-at",
         metavar="WHERE",

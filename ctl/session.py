@@ -1,4 +1,4 @@
-"""One run of one command: its settings, its connection, where its answer goes."""
+"""One run of one command: its settings, its connection and its output."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 from rich.console import Console, RenderableType
 
-from ctl import as_json
-from ctl.as_json import Json
-from ctl.options import Line
-from ctl.report import Report
-from ctl.settings import Output, Settings, settle
-from ctl.verdict import Answer, judge
+from shardmerge.ctl import as_json
+from shardmerge.ctl.as_json import Json
+from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.options import Line
+from shardmerge.ctl.settings import Output, Settings, resolve
+from shardmerge.ctl.verdict import Answer, judge
 
 if TYPE_CHECKING:
     import grpc
 
-    from ctl.client import MasterClient
-    from proto.master_pb2_grpc import MasterStub
+    from shardmerge.ctl.client import MasterClient
+    from shardmerge.proto.master_pb2_grpc import MasterStub
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
-_PIPE_WIDTH = 160  # a table in a pipe or a file: wide enough that nothing wraps early
+_PIPE_WIDTH = 160  # for a table in a pipe or a file, wide enough to avoid wrapping
 
 
 class Session:
-    """Made by a command; ends with the command's click context."""
+    """Created by a command; closed with the command's click context."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -44,7 +44,7 @@ class Session:
         context = click.get_current_context()
         line = context.find_object(Line) or Line()
         try:
-            session = cls(settle(line.given, os.environ))
+            session = cls(resolve(line.values, os.environ))
         except ValueError as error:
             raise click.UsageError(str(error)) from error
         context.call_on_close(session.close)
@@ -56,7 +56,7 @@ class Session:
     @property
     def client(self) -> MasterClient:
         if self._client is None:
-            from ctl.client import MasterClient  # gRPC takes 0.2 s to import: only when it is needed
+            from shardmerge.ctl.client import MasterClient  # importing gRPC takes 0.2 s: only when needed
 
             settings = self.settings
             self._client = self._stack.enter_context(MasterClient(settings.addresses, settings.timeout, settings.tls))
@@ -64,8 +64,8 @@ class Session:
         return self._client
 
     def _warn_of_key(self) -> None:
-        """A key that everybody can read is a line on stderr."""
-        from proto.tls.process import key_warning
+        """Warn on stderr of a key that every user can read."""
+        from shardmerge.proto.tls.process import key_warning
 
         warning = None if self.settings.tls is None else key_warning(self.settings.tls)
         if warning is not None:
@@ -93,7 +93,7 @@ class Session:
                 return not sys.stdout.isatty()
 
     def console(self) -> Console:
-        """Where tables go: coloured on a terminal only."""
+        """The console for tables: coloured on a terminal only."""
         width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
         return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
 
@@ -104,7 +104,7 @@ class Session:
         table: Callable[[], RenderableType],
         value: Callable[[], dict[str, Json]] | None = None,
     ) -> int:
-        """Print the answer in the wanted form and say on stderr what failed; the exit code."""
+        """Print the answer in the requested form, and on stderr what failed; the exit code."""
         if self.is_json:
             print(as_json.to_text(value() if value is not None else as_json.to_value(answer)), flush=True)
         else:
@@ -114,15 +114,15 @@ class Session:
 
     @staticmethod
     def conclude(report: Report | None) -> int:
-        """0 without a report, else its two lines on stderr and 1."""
+        """0 without a report, else 1 and its two lines on stderr."""
         if report is None:
             return 0
-        complain(report)
+        print_report(report)
         return 1
 
 
-def complain(report: Report) -> None:
-    """Two lines on stderr, the first word in red on a terminal."""
+def print_report(report: Report) -> None:
+    """Print the two lines on stderr, the first word in red on a terminal."""
     text = report.lines()
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         text = "\x1b[1;31merror:\x1b[0m" + text.removeprefix("error:")

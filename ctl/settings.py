@@ -1,4 +1,4 @@
-"""How dmctl was asked to behave: options, environment and --config file in one frozen value."""
+"""dmctl's settings: options, environment and --config file in one frozen value."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ctl.files import read_text
-from proto import errors
-from proto.tls.model import TlsFiles, incomplete
+from shardmerge.ctl.files import read_text
+from shardmerge.proto import errors
+from shardmerge.proto.tls.model import TlsFiles, incomplete
 
 DEFAULT_ADDRESS = "127.0.0.1:8261"
 DEFAULT_PORT = 8261
 ENVIRONMENT = "DM_MASTER_ADDR"
 SECRET_KEY = "SHARDMERGE_SECRET_KEY"  # noqa: S105 - a variable's name; it holds a path
 
-_SOCKET = "unix:"  # proto.local_socket imports gRPC's errors: not before they are needed
+_SOCKET = "unix:"  # shardmerge.proto.files.local_socket imports gRPC's errors, which are not needed here
 _UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _KEYS = ("master-addr", "rpc-timeout", "secret-key-path", "ssl-ca", "ssl-cert", "ssl-key")
@@ -33,8 +33,8 @@ class Output(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What the command line says; None: not said. The empty parts are filled by :func:`settle`."""
+class CliValues:
+    """The values on the command line; None: not there. :func:`resolve` fills the missing ones."""
 
     master_addr: str | None = None
     rpc_timeout: str | None = None
@@ -61,28 +61,29 @@ class Settings:
     tls: TlsFiles | None = None
 
 
-def settle(given: Given, environment: Mapping[str, str]) -> Settings:
-    """Option before environment before --config file before default.
+def resolve(cli: CliValues, environment: Mapping[str, str]) -> Settings:
+    """The settings: an option wins over the environment, that over the --config file, that over the default.
 
     Raises errors.ctl.BAD_CONFIG, FILE_NOT_FOUND, FILE_UNREADABLE for the file and ValueError (with a
     sentence for the user) for a malformed address or duration, and for some of the TLS files without the others.
     """
-    file = read_config(given.config) if given.config is not None else {}
-    addresses = given.master_addr or environment.get(ENVIRONMENT) or file.get("master-addr") or DEFAULT_ADDRESS
+    file = read_config(cli.config) if cli.config is not None else {}
+    addresses = cli.master_addr or environment.get(ENVIRONMENT) or file.get("master-addr") or DEFAULT_ADDRESS
     return Settings(
         addresses=parse_addresses(addresses),
-        timeout=parse_duration(given.rpc_timeout or file.get("rpc-timeout") or "10m"),
-        output=Output(given.output or "auto"),
-        debug=given.debug,
-        sources=split_sources(given.sources),
+        timeout=parse_duration(cli.rpc_timeout or file.get("rpc-timeout") or "10m"),
+        output=Output(cli.output or "auto"),
+        debug=cli.debug,
+        sources=split_sources(cli.sources),
         secret_key_path=environment.get(SECRET_KEY) or file.get("secret-key-path") or "",
-        tls=_tls(given, file),
+        tls=_tls(cli, file),
     )
 
 
-def _tls(given: Given, file: Mapping[str, str]) -> TlsFiles | None:
-    """All three files, or none of them: TLS that was half asked for is never silently left out. Raises ValueError."""
-    options = {"ssl-ca": given.ssl_ca, "ssl-cert": given.ssl_cert, "ssl-key": given.ssl_key}
+def _tls(cli: CliValues, file: Mapping[str, str]) -> TlsFiles | None:
+    """All three files, or none of them: TLS that was requested incompletely is never silently left out. Raises
+    ValueError."""
+    options = {"ssl-ca": cli.ssl_ca, "ssl-cert": cli.ssl_cert, "ssl-key": cli.ssl_key}
     files = {key: value or file.get(key) or "" for key, value in options.items()}
     problem = incomplete(files)
     if problem is not None:
@@ -126,7 +127,7 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 
 def _socket(address: str) -> str:
-    """Also written as ``unix:///path``, as gRPC does."""
+    """The address of a socket, which may also be written as ``unix:///path``, as in gRPC."""
     path = address.removeprefix(_SOCKET)
     path = path[2:] if path.startswith("///") else path
     if not path.startswith("/") or path.startswith("//"):

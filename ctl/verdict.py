@@ -1,4 +1,4 @@
-"""Whether an answer is a success; pure.
+"""Decides whether an answer is a success. Pure.
 
 A command exits with 0 only if every result in the answer is true (for check-task: no check failed).
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ctl.report import Report
-from proto import errors, worker_pb2
-from proto import master_pb2 as pb
-from proto.common_pb2 import ErrorDetail
+from shardmerge.ctl.error_report import Report
+from shardmerge.proto import errors, worker_pb2
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.common_pb2 import ErrorDetail
 
-_NAMED = 5  # so many sources are named in one line of text
+_MAX_NAMED = 5  # sources that one line of text names
 
 Answer = (
     pb.OperateSourceResponse
@@ -107,9 +107,9 @@ def judge(command: str, answer: Answer) -> Report | None:
             )
         )
     if failures or not answer.result:
-        said = answer.msg or (failures[0].msg if failures else "") or "result is false, without a reason"
+        reason = answer.msg or (failures[0].msg if failures else "") or "result is false, without a reason"
         where = f"source {failures[0].where}: " if failures and failures[0].where else ""
-        return Report.of(errors.ctl.REFUSED(command=command, answer=where + said))
+        return Report.of(errors.ctl.REFUSED(command=command, answer=where + reason))
     return None
 
 
@@ -135,5 +135,5 @@ def _parts(answer: Answer) -> int:
 
 def _names(names: Iterable[str]) -> str:
     listed = list(names)
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return ", ".join(listed[:_NAMED]) + more
+    more = f" and {len(listed) - _MAX_NAMED} more" if len(listed) > _MAX_NAMED else ""
+    return ", ".join(listed[:_MAX_NAMED]) + more

@@ -191,7 +191,8 @@ unpack_mysql() { # <folder of fetch_mysql> <folder>
 here=\$(dirname "\$(readlink -f "\$0")")
 exec "\$here/$loader" --library-path "\$here/$libraries" "\$here/usr/sbin/mysqld" --no-defaults --basedir="\$here/usr" "\$@"
 END
-    chmod 755 "$2/mysqld" && "$2/mysqld" --version || { say "the unpacked mysqld does not start"; return 1; }
+    chmod 755 "$2/mysqld"
+    "$2/mysqld" --version || { say "the unpacked mysqld does not start"; return 1; }
 }
 
 # ---------------------------------------------------------------------------- virtual environment
@@ -242,10 +243,42 @@ make_venv() { # <root> <venv> <extras, e.g. "[dev]" or "">
         built_files_exist "$root" "$venv/bin/python"; then
         return 0
     fi
-    say "installing shardmerge$extras into $venv (a minute or two the first time)"
+    say "installing shardmerge$extras into $venv (some minutes the first time)"
     rm -f "$venv/.shardmerge-stamp"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root$extras" || return 1
+    # A background command ignores SIGINT without this.
+    env --default-signal=INT,QUIT "$venv/bin/python" -m pip install --verbose --progress-bar off --disable-pip-version-check \
+        --editable "$root$extras" >"$venv/install.log" 2>&1 &
+    wait_with_steps $! "$venv/install.log" || { tail -n 40 "$venv/install.log" >&2; return 1; }
     echo "$stamp" >"$venv/.shardmerge-stamp"
+}
+
+# Wait for pip; print each step of its log once, with the seconds since the start.
+wait_with_steps() { # <process id> <log>: the exit code of the process
+    local start=$SECONDS shown=0 lines
+    while :; do
+        # Before the log is read: what a process that has ended has written is in it.
+        kill -0 "$1" 2>/dev/null
+        local alive=$?
+        lines=$(pip_steps <"$2" | tail -n "+$((shown + 1))")
+        while IFS= read -r line; do
+            [ -n "$line" ] || continue
+            shown=$((shown + 1))
+            say "$(printf '%5d s  %s' $((SECONDS - start)) "$line")"
+        done <<<"$lines"
+        [ $alive -eq 0 ] || break
+        sleep 0.5
+    done
+    wait "$1"
+}
+
+pip_steps() { # pip's verbose log on stdin: the lines that a person waits by
+    sed -nE \
+        -e 's/^ *Collecting ([^ ]+).*/package \1/p' \
+        -e 's/^ *Downloading .*\(([0-9.]+ [MG]B)\)$/  download of \1/p' \
+        -e 's/^ *Running command (Checking|Getting|Preparing|Building|pip subprocess)(.*)/\1\2/p' \
+        -e 's/^ *(\[ *[0-9]+\/[0-9]+\] )Cythonizing (.*)/\1translate \2/p' \
+        -e "s/^ *building '(.*)' extension/compile \\1/p" \
+        -e 's/^ *Installing collected packages: (.*)/install \1/p' | cut -c 1-120
 }
 
 # ---------------------------------------------------------------------------- processes by mark

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import grpc
 
-from proto import common_pb2, rpc
-from proto import master_pb2 as pb
-from proto.master_pb2_grpc import MasterStub
-from proto.worker_pb2 import SubTaskStatus
+from shardmerge.proto import common_pb2
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.master_pb2_grpc import MasterStub
+from shardmerge.proto.rpc import client
+from shardmerge.proto.worker_pb2 import SubTaskStatus
 
 
 def start(master: MasterStub, path: Path) -> list[str]:
@@ -42,7 +43,7 @@ def follow(master: MasterStub, task: str, seconds: float = 1.0) -> Iterator[list
 
 def main(address: str, path: Path, task: str) -> int:
     """0 once all subtasks are in sync, 1 if one stops with an error."""
-    with rpc.channel(address) as channel:
+    with client.channel(address) as channel:
         master = MasterStub(channel)
         try:
             failures = start(master, path)
@@ -65,7 +66,7 @@ def main(address: str, path: Path, task: str) -> int:
                     print("in sync")
                     return 0
         except grpc.RpcError as failure:
-            coded = rpc.coded_from_rpc(failure, f"master ({address})")
+            coded = client.coded_from_rpc(failure, f"master ({address})")
             print(f"{coded}\n  {coded.workaround}")
             return 1
     return 1

@@ -11,25 +11,26 @@ from types import FrameType
 
 import click
 
-from master.server import Master
-from master.settings import Settings
-from proto import errors, hooks, networks, secret
-from proto.config import variables
-from proto.config.daemon import load_daemon, shown
-from proto.config.daemon_model import MasterFile
-from proto.config.daemon_tls import etcd_tls_of, tls_of
-from proto.config.flags import flag_names, flags_of, given_flags, with_two_dashes
-from proto.config.key_file import key_file
-from proto.errors import ShardmergeError
-from proto.local_socket import default_path
-from proto.log import configure, get_logger
-from proto.networks import Networks
-from proto.tls.process import begin
+from shardmerge.master.server import Master
+from shardmerge.master.settings import Settings
+from shardmerge.proto import errors, failpoints, networks, secret
+from shardmerge.proto.config.daemon.daemon_file import load_daemon, shown
+from shardmerge.proto.config.daemon.model import MasterFile
+from shardmerge.proto.config.daemon.tls import etcd_tls_of, tls_of
+from shardmerge.proto.config.daemon_flags import flag_names, flags_of, given_flags, with_two_dashes
+from shardmerge.proto.config.secrets import variables
+from shardmerge.proto.config.secrets.key_file import key_file
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.files.local_socket import default_path
+from shardmerge.proto.log import configure, get_logger
+from shardmerge.proto.networks import Networks
+from shardmerge.proto.tls.process import use_in_daemon
 
 
 @flags_of(MasterFile)
 def command(path: Path | None, **flags: str | None) -> None:
-    """Decides which worker does what. Every flag is also a key of the configuration file; the flag wins."""
+    """The cluster's master: decides which worker does what. Every flag is also a key of the configuration file; the
+    flag wins."""
     try:
         given = load_daemon(MasterFile, path, given_flags(flags))
         file = given.model
@@ -40,7 +41,7 @@ def command(path: Path | None, **flags: str | None) -> None:
         networks.use(Networks.of(file.allowed_networks))
         for note in given.notes:
             get_logger().warning("configuration", note=note)
-        begin(tls_of(file), etcd_tls_of(file))
+        use_in_daemon(tls_of(file), etcd_tls_of(file))
         if file.is_open:
             warning = errors.tls.INSECURE(address=file.advertise_addr)
             get_logger().warning("configuration", error=str(warning), workaround=warning.workaround)
@@ -72,7 +73,7 @@ def main() -> None:
 
 
 def _run(settings: Settings) -> None:
-    """Until SIGTERM or SIGINT, which drain; a second one ends the process at once."""
+    """Run until SIGTERM or SIGINT, which drain; a second signal ends the process at once."""
     ending = threading.Event()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
@@ -85,7 +86,7 @@ def _run(settings: Settings) -> None:
     master = Master(settings).start()
     ending.wait()
     get_logger().info("ending", master=settings.name)
-    hooks.reach("master.ending")
+    failpoints.hit("master.ending")
     master.stop()
 
 

@@ -4,9 +4,9 @@ The rules, held after every decision (:func:`violations`, tests/unit/master/test
 
 1. a worker holds at most one source;
 2. a source that exists and whose worker lives stays where it is;
-3. no source is without a live worker while a live worker is free;
-4. a source whose worker is gone keeps its binding until a free worker takes over, so that the same
-   worker, once back, goes on with the relay log it has.
+3. no enabled source lacks a live worker while a live worker is free;
+4. a source whose worker is gone keeps its binding until a free worker takes over, so that the same worker, once back,
+   continues with its relay log.
 """
 
 from __future__ import annotations

@@ -1,48 +1,48 @@
-"""One master: its parts, put together, started and ended in order."""
+"""One master: creates its parts, and starts and stops them in order."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 
-from master import compare
-from master.binlog_ops import BinlogOps
-from master.compare import CompareService
-from master.configs import Configs
-from master.ddl_lock_commands import DdlLockCommands
-from master.ddl_locks import DdlLocks
-from master.ddl_preview import DdlPreviews
-from master.election import Election
-from master.explain import Explanations
-from master.key_check import KeyCheck
-from master.leader_loop import LeaderLoop
-from master.leadership import Leaders
-from master.quarantine import Quarantines
-from master.relays import Relays
-from master.scheduler import Scheduler
-from master.schemas import Schemas
-from master.sealing import Sealing
-from master.service import SERVICE, Service
-from master.settings import Settings
-from master.sources import Sources
-from master.stages import Waiter
-from master.status import Status
-from master.store import Store
-from master.tasks import Tasks
-from master.transfer import Transfers
-from master.update import Updates
-from master.workers import Workers
-from proto import errors
-from proto.compare_pb2_grpc import add_CompareServicer_to_server
-from proto.errors import ShardmergeError
-from proto.etcd import Etcd
-from proto.local_socket import LocalSocket
-from proto.log import get_logger
-from proto.master_pb2_grpc import add_MasterServicer_to_server
-from proto.rpc import listen, listen_locally, make_server
-from proto.rpc_limits import MASTER
-from proto.tls.diagnose import tell
-from proto.tls.process import of_process
+from shardmerge.master.commands.cluster.configs import ConfigCommand
+from shardmerge.master.commands.cluster.leadership import LeaderCommand
+from shardmerge.master.commands.source.operate import SourceCommands
+from shardmerge.master.commands.source.relay import RelayCommands
+from shardmerge.master.commands.source.transfer import TransferCommand
+from shardmerge.master.commands.task import compare
+from shardmerge.master.commands.task.binlog import BinlogCommand
+from shardmerge.master.commands.task.binlog_schema import SchemaCommand
+from shardmerge.master.commands.task.compare import CompareService
+from shardmerge.master.commands.task.ddl_locks import DdlLockCommands
+from shardmerge.master.commands.task.ddl_preview import PreviewCommand
+from shardmerge.master.commands.task.operate import TaskCommands
+from shardmerge.master.commands.task.quarantine import QuarantineCommand
+from shardmerge.master.commands.task.rules import RulesCommand
+from shardmerge.master.commands.task.status import StatusCommand
+from shardmerge.master.commands.task.update import UpdateCommand
+from shardmerge.master.leader.ddl_lock_loop import DdlLockLoop
+from shardmerge.master.leader.election import Election
+from shardmerge.master.leader.loop import LeaderLoop
+from shardmerge.master.leader.scheduler import Scheduler
+from shardmerge.master.secret_key_check import KeyCheck
+from shardmerge.master.service import SERVICE, Service
+from shardmerge.master.settings import Settings
+from shardmerge.master.store import Store
+from shardmerge.master.stored_secrets import Sealing
+from shardmerge.master.workers.client import Workers
+from shardmerge.master.workers.wait import Waiter
+from shardmerge.proto import errors
+from shardmerge.proto.compare_pb2_grpc import add_CompareServicer_to_server
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.etcd import Etcd
+from shardmerge.proto.files.local_socket import LocalSocket
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.master_pb2_grpc import add_MasterServicer_to_server
+from shardmerge.proto.rpc.limits import MASTER
+from shardmerge.proto.rpc.server import listen, listen_locally, make_server
+from shardmerge.proto.tls.diagnose import log_diagnosis
+from shardmerge.proto.tls.process import of_process
 
 _PATIENCE_SECONDS = 2.0
 _OF_KEY = (
@@ -53,7 +53,7 @@ _OF_KEY = (
 
 
 class Master:
-    """Holds nothing that a restart would miss: etcd has it all. Start and stop it once."""
+    """A master holds no state of its own that a restart would lose: all of it is in etcd. Start and stop it once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -67,27 +67,28 @@ class Master:
         )
         self._store = Store(self._etcd, self._election)
         self._scheduler = Scheduler(self._etcd, self._store, self._election, self._workers)
-        self._locks = DdlLocks(self._etcd, self._store, self._election, settings.lock_alert)
+        self._locks = DdlLockLoop(self._etcd, self._store, self._election, settings.lock_alert)
         self._sealing = LeaderLoop(
             "passwords in etcd", self._etcd, self._election, Sealing(self._store, self._election).reconcile
         )
         waiter = Waiter(self._store.read, self._workers, settings.rpc_timeout, self._ending)
+        binlog = BinlogCommand(self._store, self._workers)
         service = Service(
             self._store,
-            Sources(self._store, self._workers, waiter, settings.rpc_timeout),
-            Tasks(self._store, self._workers, waiter, settings.rpc_timeout),
-            Updates(self._store, self._workers, waiter, settings.rpc_timeout),
-            Status(self._store, self._workers),
-            Relays(self._store, self._workers, waiter),
-            DdlLockCommands(self._store),
-            BinlogOps(self._store, self._workers),
-            DdlPreviews(self._store, self._workers, settings.rpc_timeout),
-            Schemas(self._store, self._workers, settings.rpc_timeout),
-            Quarantines(self._store, self._workers),
-            Explanations(self._store, self._workers, settings.rpc_timeout),
-            Configs(self._store, f"unix:{settings.socket}" if settings.socket else ""),
-            Transfers(self._store, self._workers, waiter, settings.rpc_timeout),
-            Leaders(settings.name, self._store, self._election),
+            SourceCommands(self._store, self._workers, waiter, settings.rpc_timeout),
+            TaskCommands(self._store, self._workers, waiter, settings.rpc_timeout),
+            UpdateCommand(self._store, self._workers, waiter, settings.rpc_timeout),
+            StatusCommand(self._store, self._workers),
+            RelayCommands(self._store, self._workers, waiter),
+            DdlLockCommands(self._store, binlog),
+            binlog,
+            PreviewCommand(self._store, self._workers, settings.rpc_timeout),
+            SchemaCommand(self._store, self._workers, settings.rpc_timeout),
+            QuarantineCommand(self._store, self._workers),
+            RulesCommand(self._store, self._workers, settings.rpc_timeout),
+            ConfigCommand(self._store, f"unix:{settings.socket}" if settings.socket else ""),
+            TransferCommand(self._store, self._workers, waiter, settings.rpc_timeout),
+            LeaderCommand(settings.name, self._store, self._election),
         )
         self._server = make_server(
             (SERVICE, compare.SERVICE), f"dm-master {settings.name}", MASTER, reflect=settings.reflection
@@ -96,9 +97,9 @@ class Master:
         add_CompareServicer_to_server(CompareService(self._store, self._ending), self._server)
 
     def start(self) -> Master:
-        """Listen, then join. etcd may be away: the master joins when it is back.
+        """Listen, then join. If etcd is unreachable, the master joins when it is back.
 
-        Raises ``errors.master.CANNOT_LISTEN``, ``SOCKET_UNUSABLE``, and what is wrong with the key.
+        Raises ``errors.master.CANNOT_LISTEN``, ``SOCKET_UNUSABLE``, and the errors of the key check.
         """
         with contextlib.ExitStack() as undo:
             undo.callback(self._etcd.close)
@@ -120,11 +121,11 @@ class Master:
         )
         tls = of_process()
         if tls is not None:
-            tell(self._settings.advertise, tls.files)  # what keeps others from it is told before they come
+            log_diagnosis(self._settings.advertise, tls.files)  # logs why others cannot connect, before they try
         return self
 
     def _check_key(self) -> None:
-        """Before anything else, if etcd answers; if not, before this master joins."""
+        """Check the key at the start if etcd answers; if not, the election checks it before this master joins."""
         if self._settings.key_file is None:
             return
         with Etcd(self._settings.etcd, _PATIENCE_SECONDS, self._settings.etcd_tls) as etcd:
@@ -150,7 +151,7 @@ class Master:
             get_logger().warning("no Unix socket", error=str(error), workaround=error.workaround)
 
     def stop(self) -> None:
-        """Finish answers under way (those that wait say what they know), give up leadership, close."""
+        """Finish the answers in progress (commands that wait report what they have seen), give up leadership, close."""
         self._ending.set()
         self._server.stop(self._settings.drain).wait()
         if self._socket is not None:

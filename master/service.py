@@ -1,52 +1,52 @@
-"""The gRPC service of a master: every request to the part that answers it."""
+"""The gRPC service of a master: hands every request to the command that answers it."""
 
 from __future__ import annotations
 
 import grpc
 
-from master.binlog_ops import BinlogOps
-from master.configs import Configs
-from master.ddl_lock_commands import DdlLockCommands
-from master.ddl_preview import DdlPreviews
-from master.explain import Explanations
-from master.leadership import Leaders, offline
-from master.members import list_members
-from master.quarantine import Quarantines
-from master.relays import Relays
-from master.schemas import Schemas
-from master.sources import Sources
-from master.status import Status
-from master.store import Store
-from master.tasks import Tasks
-from master.transfer import Transfers
-from master.update import Updates
-from proto import master_pb2 as pb
-from proto.master_pb2_grpc import MasterServicer
-from proto.rpc import is_private
+from shardmerge.master.commands.cluster.configs import ConfigCommand
+from shardmerge.master.commands.cluster.leadership import LeaderCommand, offline
+from shardmerge.master.commands.cluster.members import list_members
+from shardmerge.master.commands.source.operate import SourceCommands
+from shardmerge.master.commands.source.relay import RelayCommands
+from shardmerge.master.commands.source.transfer import TransferCommand
+from shardmerge.master.commands.task.binlog import BinlogCommand
+from shardmerge.master.commands.task.binlog_schema import SchemaCommand
+from shardmerge.master.commands.task.ddl_locks import DdlLockCommands
+from shardmerge.master.commands.task.ddl_preview import PreviewCommand
+from shardmerge.master.commands.task.operate import TaskCommands
+from shardmerge.master.commands.task.quarantine import QuarantineCommand
+from shardmerge.master.commands.task.rules import RulesCommand
+from shardmerge.master.commands.task.status import StatusCommand
+from shardmerge.master.commands.task.update import UpdateCommand
+from shardmerge.master.store import Store
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.master_pb2_grpc import MasterServicer
+from shardmerge.proto.rpc.caller import is_private
 
 SERVICE = "shardmerge.v1.Master"
 
 
 class Service(MasterServicer):
-    """Questions are answered by every master, decisions by the leader (others answer NOT_LEADER)."""
+    """Every master answers queries; only the leader takes decisions (others answer NOT_LEADER)."""
 
     def __init__(
         self,
         store: Store,
-        sources: Sources,
-        tasks: Tasks,
-        updates: Updates,
-        status: Status,
-        relays: Relays,
+        sources: SourceCommands,
+        tasks: TaskCommands,
+        updates: UpdateCommand,
+        status: StatusCommand,
+        relays: RelayCommands,
         locks: DdlLockCommands,
-        binlog_ops: BinlogOps,
-        previews: DdlPreviews,
-        schemas: Schemas,
-        quarantines: Quarantines,
-        explanations: Explanations,
-        configs: Configs,
-        transfers: Transfers,
-        leaders: Leaders,
+        binlog_ops: BinlogCommand,
+        previews: PreviewCommand,
+        schemas: SchemaCommand,
+        quarantines: QuarantineCommand,
+        explanations: RulesCommand,
+        configs: ConfigCommand,
+        transfers: TransferCommand,
+        leaders: LeaderCommand,
     ) -> None:
         self._store = store
         self._sources = sources

@@ -1,24 +1,24 @@
-"""What one master is told at its start."""
+"""The settings of one master."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proto.config.key_file import KeyFile
-from proto.tls.model import TlsFiles
+from shardmerge.proto.config.secrets.key_file import KeyFile
+from shardmerge.proto.tls.model import TlsFiles
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``listen`` and ``advertise`` are "host:port"; times are seconds.
 
-    ``member_ttl``: lease behind leadership and membership; a dead leader is followed by another one after that long.
-    ``rpc_timeout``: how long a command waits for workers. ``drain``: how long a stop may take to finish answers under
-    way. ``lock_alert``: age at which the lock of a sharding DDL is logged, and the time until it is logged again.
+    ``member_ttl``: the lease of leadership and membership; another master replaces a dead leader after this time.
+    ``rpc_timeout``: how long a command waits for workers. ``drain``: how long a stop may take to finish answers in
+    progress. ``lock_alert``: age at which the lock of a sharding DDL is logged, and the time until it is logged again.
     ``shown``: the process's configuration, as YAML without secrets. ``etcd_tls``: the files for etcd, None for plain
     text. ``socket``: path of a Unix socket to listen at, too, "" for none; the master runs without a default one that
-    it cannot create. ``key_file``: the key that encrypts passwords in etcd; None: they are stored in plain text, as
-    in tests. ``reflection``: whether the gRPC services are described to callers.
+    it cannot create. ``key_file``: the key that encrypts passwords in etcd; None: they are stored in plain text, as in
+    tests. ``reflection``: whether the gRPC services are described to callers.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""All records of etcd at one revision, parsed: what every decision is taken from."""
+"""All records of etcd at one revision, parsed. Every decision is taken from this state."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from proto import keys
-from proto import state_pb2 as pb
-from proto.etcd import Record, Snapshot
+from shardmerge.proto import etcd_keys
+from shardmerge.proto import state_pb2 as pb
+from shardmerge.proto.etcd import Record, Snapshot
 
 M = TypeVar("M", bound=Message)
 
@@ -58,7 +58,7 @@ class State:
         return bound.value.worker if bound else ""
 
     def enabled(self) -> frozenset[str]:
-        """The sources that are to be bound to workers."""
+        """The sources that may be bound to workers."""
         return frozenset(name for name, entry in self.sources.items() if not entry.value.config.disabled)
 
     def source_of(self, worker: str) -> str:
@@ -75,40 +75,40 @@ class State:
 
 
 def parse(snapshot: Snapshot) -> State:
-    """Read a snapshot of ``keys.PREFIX``.
+    """Parse a snapshot of ``etcd_keys.PREFIX``.
 
     Raises ``errors.master.BAD_RECORD``: a record that cannot be read must not look as if it were absent,
     or its source would lose its worker. Folders of a newer version are left alone.
     """
-    leader = [record for record in snapshot.records if record.key == keys.LEADER]
+    leader = [record for record in snapshot.records if record.key == etcd_keys.LEADER]
     return State(
         revision=snapshot.revision,
         leader=_entry(pb.LeaderRecord, leader[0]) if leader else None,
-        masters=_folder(snapshot, keys.MASTERS, pb.MasterRecord),
-        workers=_folder(snapshot, keys.WORKERS, pb.WorkerRecord),
-        sources=_folder(snapshot, keys.SOURCES, pb.SourceRecord),
-        bounds=_folder(snapshot, keys.BOUNDS, pb.BindingRecord),
-        tasks=_folder(snapshot, keys.TASKS, pb.TaskRecord),
-        subtasks=_pairs(snapshot, keys.SUBTASKS, pb.SubTaskRecord),
-        shards=_pairs(snapshot, keys.SHARDS, pb.ShardRecord),
+        masters=_folder(snapshot, etcd_keys.MASTERS, pb.MasterRecord),
+        workers=_folder(snapshot, etcd_keys.WORKERS, pb.WorkerRecord),
+        sources=_folder(snapshot, etcd_keys.SOURCES, pb.SourceRecord),
+        bounds=_folder(snapshot, etcd_keys.BOUNDS, pb.BindingRecord),
+        tasks=_folder(snapshot, etcd_keys.TASKS, pb.TaskRecord),
+        subtasks=_pairs(snapshot, etcd_keys.SUBTASKS, pb.SubTaskRecord),
+        shards=_pairs(snapshot, etcd_keys.SHARDS, pb.ShardRecord),
         locks=MappingProxyType(
             {
-                _triple(keys.names(record.key, keys.LOCKS)): _entry(pb.LockRecord, record)
+                _triple(etcd_keys.names(record.key, etcd_keys.LOCKS)): _entry(pb.LockRecord, record)
                 for record in snapshot.records
-                if record.key.startswith(keys.LOCKS)
+                if record.key.startswith(etcd_keys.LOCKS)
             }
         ),
     )
 
 
 def _entry(kind: type[M], record: Record) -> Entry[M]:
-    return Entry(keys.decode(kind, record.value, record.key), record.mod_revision)
+    return Entry(etcd_keys.decode(kind, record.value, record.key), record.mod_revision)
 
 
 def _folder(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[str, Entry[M]]:
     return MappingProxyType(
         {
-            keys.names(record.key, folder)[0]: _entry(kind, record)
+            etcd_keys.names(record.key, folder)[0]: _entry(kind, record)
             for record in snapshot.records
             if record.key.startswith(folder)
         }
@@ -118,7 +118,7 @@ def _folder(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[str, Entr
 def _pairs(snapshot: Snapshot, folder: str, kind: type[M]) -> Mapping[tuple[str, str], Entry[M]]:
     return MappingProxyType(
         {
-            _pair(keys.names(record.key, folder)): _entry(kind, record)
+            _pair(etcd_keys.names(record.key, folder)): _entry(kind, record)
             for record in snapshot.records
             if record.key.startswith(folder)
         }

@@ -15,9 +15,9 @@ from typing import IO, Any
 
 import structlog
 
-from proto.durable import private_text
-from proto.errors import config
-from proto.shown import escaped, has_controls
+from shardmerge.proto.errors import config
+from shardmerge.proto.escaped_text import escaped, has_controls
+from shardmerge.proto.files.durable_file import private_text
 
 Logger = structlog.stdlib.BoundLogger
 
@@ -31,9 +31,9 @@ _LEVELS = {
 
 
 class LogFile:
-    """Appends lines to a file. When the file was moved away or removed, as logrotate does, a new one is begun.
+    """Appends lines to a file. When the file was moved away or removed, as logrotate does, it opens a new one.
 
-    A line that cannot be written goes to stderr: a full disk ends no daemon.
+    A line that cannot be written goes to stderr: a full disk does not stop a daemon.
     """
 
     def __init__(self, path: Path) -> None:
@@ -98,7 +98,7 @@ def configure(program: str, level: str = "info", fmt: str = "text", file: str = 
 
 
 def _on_one_line(_logger: object, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A name or a statement from outside begins no line of its own, which would look like one of ours."""
+    """Keep a name or a statement from outside on one line: a line break would make it look like our own line."""
     for key, value in event.items():
         if isinstance(value, str) and has_controls(value):
             event[key] = escaped(value)
@@ -106,5 +106,5 @@ def _on_one_line(_logger: object, _level: str, event: MutableMapping[str, Any]) 
 
 
 def get_logger(**bound: object) -> Logger:
-    """A logger with fields every line carries: source, task, table, position."""
+    """A logger with fields that every line has: source, task, table, position."""
     return structlog.get_logger(**bound)

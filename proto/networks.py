@@ -1,4 +1,4 @@
-"""Which servers may be connected to: networks and host names that an operator allows for sources and targets."""
+"""Restricts connections to the networks and host names that an operator allows for sources and targets."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """``names``: hosts as files name them, in small letters; one that is named so is allowed whatever its address."""
+    """``names``: hosts as files name them, in lower case; a host with such a name is allowed with any address."""
 
     networks: tuple[_Network, ...]
     names: frozenset[str]
     text: str
-    """As it was given, for messages."""
+    """The configured text, for messages."""
 
     @staticmethod
     def of(entries: Sequence[str]) -> Networks | None:
-        """Of what a daemon's file holds; None for nothing: everything is allowed. Raises ValueError."""
+        """Parse the entries of a daemon's file; None if there are none: everything is allowed. Raises ValueError."""
         if not entries:
             return None
         networks: list[_Network] = []
@@ -71,7 +71,7 @@ def _plain(host: str) -> str:
 
 
 def _address(text: str) -> _Address | None:
-    """None for a name. An IPv4 address that is written as IPv6 is the IPv4 address: both lead to the same server."""
+    """None for a name. An IPv4 address that is written as IPv6 is the IPv4 address: both are the same server."""
     try:
         found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -86,13 +86,14 @@ class _Process:
 
 
 def use(allowed: Networks | None) -> None:
-    """Let this process speak to these servers alone; None: to every one.
+    """Let this process connect to these servers only; None: to every server.
 
-    Of the whole process, like its log: connections are made far from where the daemon's own file is read.
+    The setting is global to the process, like its log: connections are made far from where the daemon's own file is
+    read.
     """
     _Process.allowed = allowed
 
 
 def of_process() -> Networks | None:
-    """The networks given to :func:`use`."""
+    """The networks set by :func:`use`."""
     return _Process.allowed

@@ -6,11 +6,11 @@ import base64
 import binascii
 
 PEM = "-----BEGIN "
-"""What every such text holds."""
+"""Every such text contains this."""
 
 
 def pem_of(content: str) -> str:
-    """The PEM text of what may be that already, or base64 of it. Raises ValueError."""
+    """The PEM text of a value that is PEM text already, or base64 of it. Raises ValueError."""
     if PEM in content:
         return content
     try:

@@ -1,14 +1,15 @@
-"""Passwords that are kept encrypted: AES-256-GCM under a key file (NIST SP 800-38D), as text ``enc:v1:<base64url>``.
+"""Encrypts and decrypts stored passwords: AES-256-GCM under a key file (NIST SP 800-38D), as text
+``enc:v1:<base64url>``.
 
 The text holds the nonce (12 bytes), the ciphertext and the tag (16 bytes); the prefix is authenticated too. The nonce
 is an HMAC of the plain text (as in SIV modes, RFC 5297), so that one password under one key always gives one text: two
-files that differ in nothing are stored alike, and a nonce is used twice for the same text only.
+equal files are stored as equal texts, and a nonce is used again only for the same text.
 
-What DM's own `dmctl encrypt` made is read too, where the key file is DM's: base64 of 16 random bytes, ``@`` and the
-text by AES-256-CFB (tiflow, dm/pkg/encrypt). It has no tag, so that a wrong key gives other characters.
+The output of DM's own `dmctl encrypt` is read too, with DM's key file: base64 of 16 random bytes, ``@`` and the text by
+AES-256-CFB (tiflow, dm/pkg/encrypt). It has no tag, so that a wrong key gives other characters.
 
-A process uses one key file, or none: see :func:`use`. A file may hold several keys, one a line: the first encrypts, all
-decrypt. It is read again when it has changed, so that keys are replaced while everything runs.
+A process uses one key file, or none: see :func:`use`. A file may hold several keys, one per line: the first encrypts,
+all decrypt. It is read again when it has changed, so that keys can be replaced at run time.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from proto.durable import private_descriptor, private_folder, rewrite, sync_directory
-from proto.errors import ErrorSpec, ShardmergeError, config
-from proto.stamp import Stamp, stamp_of
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError, config
+from shardmerge.proto.files.durable_file import private_descriptor, private_folder, rewrite, sync_directory
+from shardmerge.proto.files.file_stamp import Stamp, stamp_of
 
 PREFIX = "enc:v1:"
 _FAMILY = "enc:"
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _KEY_BYTES = 32
-_MOST_KEYS = 16
+_MAX_KEYS = 16
 _DM_MARK = 16
-"""Place of the ``@`` in a text of DM's, behind the initial vector."""
+"""Offset of the ``@`` in a text of DM's, after the initial vector."""
 
 
 class Unreadable(Exception):
-    """Why a text cannot be decrypted, without the text; ``spec``: the error that it makes."""
+    """Why a text cannot be decrypted, without the text; ``spec``: the error to raise for it."""
 
     def __init__(self, spec: ErrorSpec, reason: str) -> None:
         super().__init__(reason)
@@ -59,11 +60,11 @@ class SecretKey:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The identifier of each key, the first one first: an HMAC of a constant, which reveals nothing of the key."""
+        """The identifier of each key, in order: an HMAC of a constant, which reveals nothing of the key."""
         return tuple(_derived(key, "id").hex() for key in (self.key, *self.older))
 
     def encrypt(self, plain: str) -> str:
-        """The text that is kept in the place of ``plain``."""
+        """The encrypted text of ``plain``."""
         data = plain.encode()
         nonce = hmac.digest(_derived(self.key, "nonce"), data, hashlib.sha256)[:_NONCE_BYTES]
         sealed = AESGCM(_derived(self.key, "seal")).encrypt(nonce, data, PREFIX.encode())
@@ -85,22 +86,23 @@ class SecretKey:
         raise Unreadable(config.SECRET_UNREADABLE, reason)
 
     def decrypt_dm(self, content: bytes) -> str:
-        """The plain text of what DM made. Raises :class:`Unreadable` when no key gives text that can be printed."""
+        """The plain text of an output of DM. Raises :class:`Unreadable` when no key gives text that can be printed."""
         for key in (self.key, *self.older):
             try:
-                plain = _opened_cfb(key, content[:_DM_MARK], content[_DM_MARK + 1 :]).decode()
+                plain = _decrypt_cfb(key, content[:_DM_MARK], content[_DM_MARK + 1 :]).decode()
             except UnicodeDecodeError:
                 continue
             if plain.isprintable():
                 return plain
         reason = (
-            f"has the form of what DM's `dmctl encrypt` makes, and no key in {self.path} made it: encrypt the password "
+            f"has the form of an output of DM's `dmctl encrypt`, and no key in {self.path} made it: encrypt the "
+            f"password "
             "itself with `dmctl encrypt`"
         )
         raise Unreadable(config.SECRET_UNREADABLE, reason)
 
 
-def _opened_cfb(key: bytes, vector: bytes, sealed: bytes) -> bytes:
+def _decrypt_cfb(key: bytes, vector: bytes, sealed: bytes) -> bytes:
     """AES in full-block CFB mode (NIST SP 800-38A), which libraries no longer offer."""
     block = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 - one block at a time, as CFB asks
     plain = b""
@@ -116,12 +118,12 @@ def _derived(key: bytes, use: str) -> bytes:
 
 
 def is_encrypted(text: str) -> bool:
-    """Whether it says of itself that it is; of a later version too."""
+    """Whether the text is marked as encrypted, by this or a later version."""
     return text.startswith(_FAMILY)
 
 
-def of_dm(text: str) -> bytes | None:
-    """The bytes of a text of the form that DM's `dmctl encrypt` makes; None for any other."""
+def dm_content(text: str) -> bytes | None:
+    """The bytes of a text that has the form of DM's `dmctl encrypt`; None for any other text."""
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -130,7 +132,7 @@ def of_dm(text: str) -> bytes | None:
 
 
 def load_key(path: str) -> SecretKey:
-    """The keys of a file: 64 hexadecimal digits a line, as in DM's. Raises ``config.SECRET_KEY_UNUSABLE``."""
+    """The keys of a file: 64 hexadecimal digits per line, as in DM's. Raises ``config.SECRET_KEY_UNUSABLE``."""
     keys = _keys_of(path)
     return SecretKey(path, keys[0], keys[1:])
 
@@ -144,16 +146,16 @@ def _keys_of(path: str) -> tuple[bytes, ...]:
         raise config.SECRET_KEY_UNUSABLE(path=path, reason=error.strerror or "input/output error") from None
     except ValueError:
         keys = ()
-    if not 0 < len(keys) <= _MOST_KEYS or any(len(key) != _KEY_BYTES for key in keys):
-        reason = f"it does not hold {2 * _KEY_BYTES} hexadecimal digits, or up to {_MOST_KEYS} lines of so many"
+    if not 0 < len(keys) <= _MAX_KEYS or any(len(key) != _KEY_BYTES for key in keys):
+        reason = f"it does not hold {2 * _KEY_BYTES} hexadecimal digits, or up to {_MAX_KEYS} such lines"
         raise config.SECRET_KEY_UNUSABLE(path=path, reason=reason)
     return keys
 
 
 def new_key(path: str) -> None:
-    """Make a key file that only this user can read; one that is there stays. Raises SECRET_KEY_UNUSABLE."""
+    """Create a key file that only this user can read; an existing one is kept. Raises SECRET_KEY_UNUSABLE."""
     if not make_key(path):
-        reason = "it is there already; what it encrypted could not be read without it"
+        reason = "it exists already; what it encrypted could not be read without it"
         raise config.SECRET_KEY_UNUSABLE(path=path, reason=reason)
 
 
@@ -181,19 +183,19 @@ def make_key(path: str) -> bool:
 
 
 def add_key(path: str) -> None:
-    """Put a new key behind those of a file: it only decrypts, until :func:`turn_keys`. Raises SECRET_KEY_UNUSABLE."""
+    """Append a new key to a file: it only decrypts, until :func:`rotate_keys`. Raises SECRET_KEY_UNUSABLE."""
     _write_keys(path, (*_keys_of(path), secrets.token_bytes(_KEY_BYTES)))
 
 
-def turn_keys(path: str) -> None:
-    """Put a file's last key before the others: from now on it encrypts. Raises SECRET_KEY_UNUSABLE."""
+def rotate_keys(path: str) -> None:
+    """Move a file's last key to the front: from now on it encrypts. Raises SECRET_KEY_UNUSABLE."""
     keys = _keys_of(path)
     _write_keys(path, (keys[-1], *keys[:-1]))
 
 
 def _write_keys(path: str, keys: tuple[bytes, ...]) -> None:
-    if len(keys) > _MOST_KEYS:
-        raise config.SECRET_KEY_UNUSABLE(path=path, reason=f"it holds {_MOST_KEYS} keys: remove the last ones")
+    if len(keys) > _MAX_KEYS:
+        raise config.SECRET_KEY_UNUSABLE(path=path, reason=f"it holds {_MAX_KEYS} keys: remove the last ones")
     try:
         rewrite(path, "".join(f"{key.hex()}\n" for key in keys))
     except OSError as error:
@@ -207,7 +209,8 @@ class _Process:
 
 
 def use(path: str, *, may_be_missing: bool = False) -> None:
-    """Let this process encrypt and decrypt by the keys of a file; "": by none. Raises ``config.SECRET_KEY_UNUSABLE``.
+    """Let this process encrypt and decrypt with the keys of a file; "": with none. Raises
+    ``config.SECRET_KEY_UNUSABLE``.
 
     ``may_be_missing``: the file need not exist yet; it is read as soon as it exists. The key is global to the process,
     like its log: passwords are decrypted in code that opens connections, far from the code that reads the settings.
@@ -219,7 +222,7 @@ def use(path: str, *, may_be_missing: bool = False) -> None:
 
 
 def _current() -> SecretKey | None:
-    """The keys in use: the file's, as it is now. One that cannot be read leaves those that were read last."""
+    """The keys in use: those of the file now. If it cannot be read, the keys that were read last stay in use."""
     if _Process.path:
         seen = stamp_of(_Process.path)
         if seen is not None and seen != _Process.seen:
@@ -235,14 +238,14 @@ def key_ids() -> tuple[str, ...]:
     return () if key is None else key.ids
 
 
-def kept(text: str) -> str:
-    """``text`` as it is to be stored: encrypted when this process has a key. Raises :class:`Unreadable`."""
+def to_stored(text: str) -> str:
+    """``text`` as it is stored: encrypted when this process has a key. Raises :class:`Unreadable`."""
     key = _current()
     return key.encrypt(_plain(text)) if key is not None and text else text
 
 
-def revealed(text: str, where: str) -> str:
-    """The plain text of ``text``, which may be that already; ``where`` names the value in errors.
+def to_plain(text: str, where: str) -> str:
+    """The plain text of ``text``, which may be plain already; ``where`` names the value in errors.
 
     Raises ``config.SECRET_KEY_MISSING`` and ``config.SECRET_UNREADABLE``.
     """
@@ -253,7 +256,7 @@ def revealed(text: str, where: str) -> str:
 
 
 def problem(text: str, *, form_only: bool) -> Unreadable | None:
-    """Why an encrypted text cannot be read by this process; ``form_only``: without a key look at its form alone."""
+    """Why an encrypted text cannot be read by this process; ``form_only``: without a key check only its form."""
     try:
         if is_encrypted(text) and form_only and not has_key():
             _content(text)
@@ -267,7 +270,7 @@ def problem(text: str, *, form_only: bool) -> Unreadable | None:
 def _plain(text: str) -> str:
     key = _current()
     if not is_encrypted(text):
-        content = None if key is None else of_dm(text)
+        content = None if key is None else dm_content(text)
         return text if key is None or content is None else key.decrypt_dm(content)
     _content(text)
     if key is None:
@@ -289,5 +292,5 @@ def _content(text: str) -> bytes:
     except (binascii.Error, ValueError):
         content = b""
     if len(content) < _NONCE_BYTES + _TAG_BYTES:
-        raise Unreadable(config.SECRET_UNREADABLE, "cannot be decrypted: it is not whole")
+        raise Unreadable(config.SECRET_UNREADABLE, "cannot be decrypted: it is incomplete")
     return content

@@ -9,20 +9,26 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from proto.tls.model import TlsFiles
+from shardmerge.proto.tls.model import TlsFiles
 from tests.support.cluster import Cluster
 from tests.support.daemon import Setting
+from tests.support.examples import FAST_EXAMPLES
+from tests.support.loan import allow, borrowed_folders
 from tests.support.mariadb import MariaDB
 
 # Time says nothing on a machine that may be ten times slower for minutes.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fast", settings.get_profile("untimed"), max_examples=FAST_EXAMPLES)
 settings.load_profile("untimed")
+
+allow()
 
 KEPT = Path(__file__).resolve().parent / ".run"
 _KEPT_SUFFIXES = frozenset({".log", ".yaml"})
@@ -30,14 +36,26 @@ _LAST_LINES = 8
 _LINE_CHARS = 400
 
 _watched: list[Path] = []
+_seconds: defaultdict[str, float] = defaultdict(float)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Print each failure at once: a run that is stopped at its time limit prints no summary."""
-    if report.failed and os.environ.get("PYTEST_XDIST_WORKER") is None:
+    if os.environ.get("PYTEST_XDIST_WORKER") is not None:
+        return
+    _seconds[report.nodeid] += report.duration
+    if report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)
         reason = (report.longreprtext if crash is None else crash.message).strip().partition("\n")[0][:_LINE_CHARS]
         print(f"\nfailed in {report.when} after {report.duration:.0f} s: {report.nodeid}: {reason}", flush=True)
+
+
+def pytest_sessionfinish() -> None:
+    """Append the seconds of each test, with its fixtures, to the file of tests/run.sh: one table for several runs."""
+    path = os.environ.get("SHARDMERGE_DURATIONS")
+    if path and _seconds:
+        with open(path, "a", encoding="utf-8") as file:
+            file.writelines(f"{seconds:8.1f} {test}\n" for test, seconds in _seconds.items())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,7 +66,7 @@ def pytest_runtest_makereport(
     if report.failed:
         folder = KEPT / re.sub(r"[^\w.-]+", "_", item.nodeid)
         try:
-            for directory in _watched:
+            for directory in (*_watched, *borrowed_folders()):
                 _keep(directory, folder / directory.name)
         except OSError as error:
             # A full disk: the failure that is reported here matters more than its logs.

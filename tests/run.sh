@@ -2,26 +2,31 @@
 # The whole test suite: builds the project in place, checks it, tests it.
 #
 #   bash tests/run.sh                          everything (what CI runs)
-#   bash tests/run.sh check                    ruff, pyright and the wheel only
-#   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay]
+#   bash tests/run.sh fast [folder]            style, contracts, types of what changed and the unit tests, in a minute;
+#                                              with a folder, e.g. worker/relay, only its tests
+#   bash tests/run.sh check                    ruff, contracts, pyright, the documentation's pages and the wheel only
+#   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay, or a file of tests]
 #   bash tests/run.sh grid                     every victim at every moment: not part of everything
+#   bash tests/run.sh world [status|stop]      keep servers and a cluster running for integration and cases: a test that
+#                                              borrows them begins at once
 #
 # Uses .venv at the repository's root, or $SHARDMERGE_VENV. Missing system packages are installed
 # (sudo only when not root). Nothing keeps running afterwards: what is left behind fails the run.
 set -uo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# shellcheck source=../deploy/system.sh
+# shellcheck source=deploy/system.sh
 . "$ROOT/deploy/system.sh"
 cd "$ROOT" || exit 1
 
 VENV=${SHARDMERGE_VENV:-$ROOT/.venv}
+WORLD=$ROOT/tests/.run/world
 PART=${1:-all}
 [ $# -gt 0 ] && shift
 case $PART in
-    all | check | unit | integration | cases | grid) ;;
+    all | fast | check | unit | integration | cases | grid | world) ;;
     *)
-        sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 2
         ;;
 esac
@@ -32,6 +37,12 @@ FAILED=()
 SCRATCH=$(mktemp -d)
 # pytest's folders, too, end with this run: those of an interrupted one would fill the disk.
 export PYTEST_DEBUG_TEMPROOT=$SCRATCH
+# Hundreds of daemons start: their modules are compiled once.
+unset PYTHONDONTWRITEBYTECODE
+# Seconds and name of each test, written by tests/conftest.py.
+export SHARDMERGE_DURATIONS=$SCRATCH/durations
+
+KEEPER=
 
 clean_up() {
     trap - EXIT INT TERM
@@ -57,10 +68,15 @@ step() { # <name> <command...>
 
 wheel() {
     # A module that was removed since the last build would be packed from here again.
-    rm -rf "$ROOT/build/lib"
+    rm -rf "$ROOT"/build/lib*
     python -m build --wheel --outdir "$SCRATCH/dist" . >"$SCRATCH/wheel.log" 2>&1 ||
         { tail -n 40 "$SCRATCH/wheel.log" >&2; return 1; }
     python tests/support/wheel.py "$SCRATCH"/dist/*.whl
+}
+
+# The import names of the project are also those of other packages: the wheel beside them merges a table.
+wheel_in_use() {
+    python -m tests.support.wheel_in_use "$SCRATCH"/dist/*.whl "$SCRATCH/wheel-in-use"
 }
 
 # Spark's driver starts in half the processor time with its classes in an archive, made once per environment.
@@ -83,25 +99,174 @@ tests() { # <folder> [pytest options]
         # These share nothing but their world, of which each process has one.
         tests/cases) share=(-n 3 --dist worksteal) ;;
     esac
+    # One process borrows all that is kept.
+    if [ "$folder" != tests/unit ] && [ -z "${SHARDMERGE_NO_WORLD:-}${SHARDMERGE_WORLD_STATE:-}" ] &&
+        [ -e "$WORLD/state.json" ]; then
+        say "run: with the servers of the kept world, one test at a time"
+        share=(-n 0)
+    fi
+    # Files or tests that are named are collected alone, which takes seconds less.
+    local option what=("$folder")
+    for option in "$@"; do
+        [ ! -e "${option%%::*}" ] || what=()
+    done
     # A background command ignores SIGINT, and all that the tests start would inherit that.
-    env --default-signal=INT,QUIT python -m pytest "$folder" "${share[@]}" --durations=15 "$@"
+    env --default-signal=INT,QUIT python -m pytest "${what[@]}" "${share[@]}" --durations=15 "$@"
 }
 
+# Servers and clusters for the three processes of a run: a test leaves them to the next one that wants such. What most
+# tests need takes half a minute of processor time to start (tests/support/kept_world.py).
+keep_own_world() {
+    export SHARDMERGE_WORLD_STATE=$SCRATCH/world.json
+    TMPDIR=$SCRATCH env --default-signal=INT,QUIT python -m tests.support.kept_world keep 3 \
+        >"$SCRATCH/keeper.log" 2>&1 </dev/null &
+    KEEPER=$!
+}
+
+end_own_world() {
+    [ -n "$KEEPER" ] || return 0
+    kill -TERM "$KEEPER" && wait "$KEEPER"
+    say "== servers of the run: $(grep -c 'a test has disturbed it' "$SCRATCH/keeper.log") replaced after a test disturbed them"
+    grep -v 'a test has disturbed it\|no test wants it\|the world ends' "$SCRATCH/keeper.log" | tail -n 40 >&2
+}
+
+# ---------------------------------------------------------------------------- fast
+
+# The modules that differ from HEAD, or all of a folder and of its tests; their paths as pyproject.toml has them.
+modules_to_check() { # [folder, its tests]
+    {
+        if [ $# -gt 0 ]; then
+            find "$@" -name '*.py' ! -name '*_pb2*'
+        else
+            git diff --name-only --diff-filter=d HEAD -- '*.py'
+            git ls-files --others --exclude-standard -- '*.py'
+        fi
+    } | sort -u | sed -E 's#^(worker|master|ctl|proto)/#shardmerge/\1/#'
+}
+
+types_of_changes() { # [folder, its tests]
+    local modules
+    mapfile -t modules < <(modules_to_check "$@")
+    [ ${#modules[@]} -eq 0 ] || pyright "${modules[@]}"
+}
+
+static_checks() { # [folder, its tests]: one after the other, each with its seconds
+    local failed=0 name start
+    for name in "ruff check ." "ruff format --check ." lint-imports "types_of_changes"; do
+        start=$SECONDS
+        # shellcheck disable=SC2086
+        if { if [ "$name" = types_of_changes ]; then types_of_changes "$@"; else $name; fi; } >"$SCRATCH/check.log" 2>&1; then
+            say "== ${name//_/ }: passed in $((SECONDS - start)) s"
+        else
+            failed=1
+            cat "$SCRATCH/check.log" >&2
+            say "== ${name//_/ }: FAILED after $((SECONDS - start)) s"
+        fi
+    done
+    return $failed
+}
+
+fast() { # [folder]
+    local folder=${1:-} mirror tested=(tests/unit) scope=() share=(-n 2 --dist loadfile) checks unit start=$SECONDS
+    if [ -n "$folder" ]; then
+        folder=${folder%/}
+        folder=${folder#"$ROOT/"}
+        mirror=tests/unit/${folder#tests/unit/}
+        [ -d "$mirror" ] || { say "no unit tests in $mirror"; return 1; }
+        tested=("$mirror") share=(-n 0)
+        scope=("${mirror#tests/unit/}" "$mirror")
+    fi
+    static_checks "${scope[@]}" &
+    checks=$!
+    env --default-signal=INT,QUIT python -m pytest "${tested[@]}" -q "${share[@]}" \
+        --hypothesis-profile fast -m "not grid and not long" --durations=5 &
+    unit=$!
+    if wait $unit; then
+        say "== unit tests of ${tested[*]}: passed in $((SECONDS - start)) s"
+    else
+        say "== unit tests of ${tested[*]}: FAILED after $((SECONDS - start)) s"
+        FAILED+=("unit tests")
+    fi
+    wait $checks || FAILED+=("checks")
+}
+
+# ---------------------------------------------------------------------------- world
+
+stop_world() { # also one whose keeper was killed
+    python -m tests.support.kept_world stop
+    end_marked "SHARDMERGE_WORLD=$WORLD" && python -m tests.support.kept_world clear
+}
+
+world() { # [start|status|stop]
+    case ${1:-start} in
+        start) ;;
+        status)
+            python -m tests.support.kept_world status
+            return
+            ;;
+        stop)
+            stop_world && say "world: stopped"
+            return
+            ;;
+        *)
+            say "world start, world status or world stop"
+            return 2
+            ;;
+    esac
+    if [ -e "$WORLD/state.json" ] && python -m tests.support.kept_world status; then
+        return
+    fi
+    # What a keeper that was killed has left.
+    stop_world || return 1
+    mkdir -p "$WORLD" && chmod 700 "$WORLD" || return 1
+    (
+        umask 077
+        # It does not belong to this run: it is not looked for at the end, and its files are its own.
+        exec env -u SHARDMERGE_RUN -u PYTEST_DEBUG_TEMPROOT --default-signal=INT,QUIT "SHARDMERGE_WORLD=$WORLD" \
+            setsid python -m tests.support.kept_world keep >"$WORLD/keeper.log" 2>&1 </dev/null
+    ) &
+    python -m tests.support.kept_world wait || { tail -n 20 "$WORLD/keeper.log" >&2; return 1; }
+}
+
+# ----------------------------------------------------------------------------
+
+# To look at the kept world, or to end it, nothing is built.
+if [ "$PART" = world ] && [ "${1:-start}" != start ] && [ -x "$VENV/bin/python" ]; then
+    PATH="$VENV/bin:$PATH" world "$@"
+    exit
+fi
 case $PART in
-    all | integration | cases | grid) ALSO_NEEDED=pt-online-schema-change=percona-toolkit install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
+    all | integration | cases | grid | world) ALSO_NEEDED=pt-online-schema-change=percona-toolkit install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
     *) install_packages || exit 1 ;;
 esac
 make_venv "$ROOT" "$VENV" "[dev]" || exit 1
 export PATH="$VENV/bin:$PATH"
 
+if [ "$PART" = world ]; then
+    [ "${1:-start}" != start ] || share_classes
+    world "$@"
+    exit
+fi
+if [ "$PART" = fast ]; then
+    [ $# -gt 0 ] || share_classes
+    fast "$@"
+fi
 if [ "$PART" = all ] || [ "$PART" = check ]; then
     step "ruff check" ruff check .
     step "ruff format" ruff format --check .
+    step "contracts" lint-imports
     step "pyright" pyright
+    [ ! -e mkdocs.yml ] || step "documentation" mkdocs build --strict --quiet --site-dir "$SCRATCH/site"
     step "wheel" wheel
+    step "wheel in use" wheel_in_use
 fi
 case $PART in
     all | integration | cases | grid) share_classes ;;
+esac
+case $PART in
+    # Opt-in until whole runs have shown that no test depends on a fresh server: each test starts what it needs.
+    integration | cases) [ -z "${SHARDMERGE_OWN_WORLD:-}" ] || [ -e "$WORLD/state.json" ] || keep_own_world ;;
+    all) [ -z "${SHARDMERGE_OWN_WORLD:-}" ] || keep_own_world ;;
 esac
 for folder in unit integration cases; do
     if [ "$PART" = all ] || [ "$PART" = "$folder" ]; then
@@ -111,6 +276,13 @@ done
 
 if [ "$PART" = grid ]; then
     step "grid" tests integration -m grid "$@"
+fi
+
+end_own_world
+
+if [ "$PART" = all ] && [ -s "$SHARDMERGE_DURATIONS" ]; then
+    say "== the slowest tests, in seconds"
+    sort -rn "$SHARDMERGE_DURATIONS" | head -n 20 >&2
 fi
 
 # A JVM needs a moment to see that its driver is gone.

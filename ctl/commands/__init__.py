@@ -1,1 +1,4 @@
-"""dmctl's commands, one file per family. Each command's function returns the exit code."""
+"""dmctl's commands, one module per command, by what they concern: a task, a source, the cluster, this machine alone.
+
+Each command's function returns the exit code.
+"""

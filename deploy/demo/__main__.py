@@ -1,7 +1,7 @@
 """``python -m deploy.demo <directory>``: the demonstration from empty servers to the judge's verdict.
 
-Started by deploy/demo.sh, which has made the environment and marked the processes. All daemons go on
-running afterwards.
+Started by deploy/demo.sh, which has made the environment and marked the processes. All daemons continue to run
+afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deploy.demo.scenario import (
     prepare_target,
     task_yaml,
 )
-from proto import common_pb2, master_pb2, master_pb2_grpc, worker_pb2, worker_pb2_grpc
+from shardmerge.proto import common_pb2, master_pb2, master_pb2_grpc, worker_pb2, worker_pb2_grpc
 from tests.support.cluster import Cluster
 from tests.support.daemon import command
 from tests.support.judge import compare
@@ -36,24 +36,24 @@ from tests.support.mariadb import MariaDB
 from tests.support.writer import ShardTable, Writer, create_tables, fill
 
 _REPLICATE_SECONDS = 12.0
-# The writer gives the watch no moment without a new change: after so long without one it makes a pause.
+# The writer leaves the watch no time without a new change: after this time without progress it pauses.
 _PATIENCE_SECONDS = 3.0
 _WATCH_SECONDS = 60.0
 _FULL_LIMIT_SECONDS = 600.0
 
 
 class DemoFailed(Exception):
-    """A sentence for whoever runs the demonstration."""
+    """The demonstration failed; the text is for its user."""
 
 
-def say(text: str) -> None:
+def announce(text: str) -> None:
     print(f"\n-- {text}", flush=True)
 
 
 class FullPhase(threading.Thread):
-    """Notes the moment at which every subtask has left the snapshot unit.
+    """Records the time at which every subtask has left the snapshot unit.
 
-    Asks the master directly: a dmctl process per look would cost more than it measures.
+    Asks the master directly: a dmctl process per query would cost more than it measures.
     """
 
     def __init__(self, master: str, subtasks: int) -> None:
@@ -99,7 +99,7 @@ class Demo:
         return [command("dmctl"), "--master-addr", self.cluster.masters[0].address, *arguments]
 
     def shown(self, *arguments: str) -> list[str]:
-        """The same for this terminal, or for a file that somebody reads: tables in any case."""
+        """The same with tables as output, on a terminal or in a file."""
         line = self.dmctl("--output", "table", *arguments)
         print("$", *line, flush=True)
         return line
@@ -111,21 +111,23 @@ class Demo:
             raise DemoFailed(f"dmctl {arguments[0]} failed with exit code {ended.returncode}")
 
     def run(self) -> int:
-        say("starting 2 sources, 1 target, etcd, dm-master, 2 dm-workers (each starts Spark)")
+        announce("starting 2 sources, 1 target, etcd, dm-master, 2 dm-workers (each starts Spark)")
         self.start()
-        say(f"filling {len(self.tables)} shard tables with {len(self.tables) * ROWS_PER_TABLE:,} rows; ids collide")
+        announce(
+            f"filling {len(self.tables)} shard tables with {len(self.tables) * ROWS_PER_TABLE:,} rows; ids collide"
+        )
         create_tables(self.tables)
         for table in self.tables:
             fill(table, ROWS_PER_TABLE, seed=1)
-        say("a writer starts: inserts, updates, deletes, changes of keys, in all shard tables")
+        announce("a writer starts: inserts, updates, deletes, changes of keys, in all shard tables")
         writer = Writer(self.tables, seed=1, threads=2, pause_seconds=0.02).start()
         try:
             full_seconds = self.merge(writer)
-            say(f"replicating while the writer goes on: {_REPLICATE_SECONDS:.0f} s of measuring the lag")
+            announce(f"replicating while the writer continues: {_REPLICATE_SECONDS:.0f} s of measuring the lag")
             probed = [shard for source in self.sources for shard in source.judged()[:1]]
             lags = lag.measure(probed, self.target, _REPLICATE_SECONDS)
             self.add_tables()
-            say("dmctl compare: every row of both sides, while the writer goes on")
+            announce("dmctl compare: every row of both sides, while the writer continues")
             self.show("compare", TASK, "--report", str(self.directory / "compare.jsonl"))
         finally:
             counts = writer.stop()
@@ -137,7 +139,7 @@ class Demo:
             f"the writer committed {counts.transactions:,} transactions: {counts.inserts:,} inserts, "
             f"{counts.updates:,} updates, {counts.deletes:,} deletes, {counts.key_changes:,} changes of keys"
         )
-        say("the writer has stopped; catching up, then comparing every row")
+        announce("the writer has stopped; catching up, then comparing every row")
         self.cluster.wait_caught_up(TASK, {source.source_id: source.server for source in self.sources})
         shards = [shard for source in self.sources for shard in source.judged()]
         verdict = compare(shards, judged_target(self.target))
@@ -184,7 +186,7 @@ class Demo:
 
     def add_tables(self) -> None:
         """Another shard schema, with its history, into the running task."""
-        say("the task file now lets shard_03 through, too: its table is copied while all the others go on")
+        announce("the task file now lets shard_03 through, too: its table is copied while all the others continue")
         task = self.cluster.write("task.yaml", task_yaml(self.sources, self.target, ALL))
         self.show("update-task", task, "--dry-run")
         self.show("update-task", task)
@@ -223,7 +225,7 @@ class Demo:
         full.join(timeout=5)
 
     def look_around(self) -> None:
-        say("look around (everything goes on running)")
+        announce("look around (everything continues to run)")
         for arguments in (
             ("query-status", TASK),
             ("list-member",),

@@ -1,4 +1,4 @@
-"""What is merged: two sources with four shard tables each, one target table, and the files that say so.
+"""What is merged: two sources with four shard tables each, one target table, and their configuration files.
 
 A fifth table of each source is merged only later, while the task runs.
 """
@@ -54,7 +54,7 @@ class Source:
         ]
 
     def prepare(self) -> None:
-        """A user with just what reading a source takes."""
+        """A user with the privileges for reading a source."""
         self.server.execute(
             f"CREATE USER 'dm'@'%' IDENTIFIED BY '{PASSWORD}'",
             "GRANT SELECT, RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'dm'@'%'",

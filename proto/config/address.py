@@ -1,4 +1,4 @@
-"""Addresses of the daemons as files give them: ``host:port``."""
+"""Addresses of the daemons in configuration files: ``host:port``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhos
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches ``host:port``. Of names only those of the machine itself are taken for that: to
-    what another one leads is up to a name server, and may change. Pure."""
+    """Whether only this machine reaches ``host:port``. Of names only the machine's own count: a name server decides
+    about others, and may change its answer. Pure."""
     host = address.rpartition(":")[0].strip("[]").rstrip(".").lower()
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -25,7 +25,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _address(text: str) -> str:
-    """``host:port``; ``:port`` listens on every interface; an IPv6 host stands in brackets."""
+    """``host:port``; ``:port`` listens on every interface; an IPv6 host is in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536):
         raise ValueError("must be host:port")
@@ -52,4 +52,4 @@ ListenAddress = Annotated[str, AfterValidator(_address)]
 PeerAddress = Annotated[str, AfterValidator(_address), AfterValidator(_reachable)]
 AdvertisedAddress = Annotated[str, AfterValidator(lambda text: text and _reachable(_address(text)))]
 EtcdAddress = Annotated[str, AfterValidator(_of_etcd)]
-"""``https://`` or ``http://`` before the address says whether TLS is spoken there."""
+"""``https://`` or ``http://`` before the address decides about TLS there."""

@@ -1,4 +1,4 @@
-"""Checks files without any server: which kind each is, everything that is wrong with it, and its notes. Pure."""
+"""Checks files without a server: the kind of each, all findings, and its notes. Pure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from proto.config.daemon import check_daemon, compose_daemon
-from proto.config.daemon_model import DaemonFile, MasterFile, WorkerFile
-from proto.config.finding import ConfigFinding, nearest
-from proto.config.model import known_keys
-from proto.config.note import notes_of
-from proto.config.source import SourceModel, check_source, notes_of_source
-from proto.config.task import check_file, notes_of_task
-from proto.config.task_model import TaskModel
-from proto.config.yamlfile import Document
-from proto.errors import config
+from shardmerge.proto.config.daemon.daemon_file import check_daemon, compose_daemon
+from shardmerge.proto.config.daemon.model import DaemonFile, MasterFile, WorkerFile
+from shardmerge.proto.config.document.file_model import known_keys
+from shardmerge.proto.config.document.notes import notes_of
+from shardmerge.proto.config.document.yaml_file import Document
+from shardmerge.proto.config.finding import ConfigFinding, nearest
+from shardmerge.proto.config.source import SourceModel, check_source, notes_of_source
+from shardmerge.proto.config.task.model import TaskModel
+from shardmerge.proto.config.task.task_file import check_file, notes_of_task
+from shardmerge.proto.errors import config
 
 
 class Kind(enum.Enum):
-    """What a configuration file is for."""
+    """The kind of a configuration file."""
 
     TASK = "task"
     SOURCE = "source"
@@ -42,7 +42,7 @@ _LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """``line`` 0: of no certain line."""
+    """A note on a file. ``line`` 0: it has no line."""
 
     file: str
     line: int
@@ -54,7 +54,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``kind`` None: nobody can tell. The file is right when there are no ``findings``, which are in file order."""
+    """The result for a file. ``kind`` None: unknown. The file is correct if there are no ``findings``, which are in
+    file order."""
 
     file: str
     kind: Kind | None
@@ -63,15 +64,15 @@ class Checked:
 
 
 def check_text(text: str, file: str, kind: Kind | None = None, environ: Mapping[str, str] | None = None) -> Checked:
-    """Everything there is to say about a file. ``kind`` None: told by its keys. ``environ`` None: references to
-    variables are left alone, for they are the master's."""
+    """Check a file completely. ``kind`` None: recognised by its keys. ``environ`` None: references to variables are not
+    resolved, as they are the master's."""
     document, findings = compose_daemon(text, file)
     if document is None:
         return Checked(file, kind, _ordered(findings))
     kind = kind or kind_of(document)
     if kind is None:
         finding = ConfigFinding(
-            file, 1, 1, "", "cannot tell a task, source, master or worker file by its keys: say --kind"
+            file, 1, 1, "", "its keys are not those of a task, source, master or worker file: give --kind"
         )
         return Checked(file, None, (finding,))
     notes: tuple[str, ...] = ()
@@ -86,13 +87,15 @@ def check_text(text: str, file: str, kind: Kind | None = None, environ: Mapping[
         _, findings = check_daemon(document, model)
     refused = {found.key for found in findings if found.spec is config.NOT_SUPPORTED}
     every = (_note(file, text) for text in notes or notes_of(document, MODELS[kind]))
-    told = sorted(every, key=lambda note: note.line)
-    # What a key does here is no matter where it is refused.
-    return Checked(file, kind, _ordered(findings), tuple(one for one in told if one.text.split(": ")[0] not in refused))
+    ordered = sorted(every, key=lambda note: note.line)
+    # The effect of a refused key does not matter.
+    return Checked(
+        file, kind, _ordered(findings), tuple(one for one in ordered if one.text.split(": ")[0] not in refused)
+    )
 
 
 def kind_of(document: Document) -> Kind | None:
-    """The kind whose keys the file has the most of, misspelt ones counted by half; None: none, or two alike."""
+    """The kind with the most keys in the file, misspelt ones count half; None: no key, or a tie."""
     scores: dict[Kind, float] = {}
     for kind, model in MODELS.items():
         known = known_keys(model)

@@ -6,8 +6,8 @@ from __future__ import annotations
 CHUNK_ROWS = 8096
 LANES = 2
 MAX_LANES_FROM_SYNCER = 4
-"""A lane applies thousands of rows per transaction and holds a Spark slot for as long as the task runs; a
-DM worker applies a hundred rows and costs next to nothing. DM's usual 16 workers are no 16 lanes."""
+"""A lane applies thousands of rows per transaction and holds a Spark slot for as long as the task runs; a DM worker
+applies a hundred rows and costs almost nothing. DM's usual 16 workers are not 16 lanes."""
 BATCH_ROWS = 20_000
 BATCH_BYTES = 8 * 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""What is wrong in a configuration file, and where."""
+"""Findings: problems in a configuration file, and their places."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from proto.errors import ErrorSpec, ShardmergeError, config
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError, config
 
 KeyPath = tuple[str | int, ...]
 """Keys and list indexes from the top of the file, e.g. ("mysql-instances", 0, "source-id")."""
@@ -14,11 +14,11 @@ KeyPath = tuple[str | int, ...]
 _LISTED = 10
 _LONGEST_WORD = 100
 _MOST_CHOICES = 200
-"""Comparing takes time for each choice and each wrong word: a suggestion is not worth seconds."""
+"""Comparing takes time for each choice and each misspelt word: a suggestion must not take seconds."""
 
 
 def dotted(path: KeyPath) -> str:
-    """``path`` as people write it: ``mysql-instances[0].source-id``."""
+    """``path`` as text: ``mysql-instances[0].source-id``."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -29,7 +29,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """The choice that ``word`` was probably meant to be; "" if none is near."""
+    """The choice most similar to ``word``; "" if none is similar."""
     near = sorted(choice for choice in choices if len(choice) <= _LONGEST_WORD)
     if len(word) > _LONGEST_WORD or len(near) > _MOST_CHOICES:
         return ""
@@ -41,8 +41,8 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 class ConfigFinding:
     """One problem. ``line`` and ``column`` count from 1; 0 when the value came from the command line.
 
-    ``suggestion`` is the nearest valid key or name, "" when there is none. ``spec`` is the error that
-    the finding makes. Messages never hold values of secret keys.
+    ``suggestion`` is the nearest valid key or name, "" when there is none. ``spec`` is the error of the finding.
+    Messages never hold values of secret keys.
     """
 
     file: str
@@ -61,9 +61,9 @@ class ConfigFinding:
 
 
 def error_of(findings: Iterable[ConfigFinding]) -> ShardmergeError | None:
-    """One error for all findings: the first in file order is named, the others follow with their number.
+    """One error for all findings: the message is that of the first in file order, with the number of the others.
 
-    A file that is both wrong and asks for what is not supported is reported as wrong first.
+    If a file has invalid and unsupported keys, the invalid ones are reported first.
     """
     ordered = sorted(findings, key=lambda found: (found.spec.code, found.line, found.column, found.key))
     if not ordered:

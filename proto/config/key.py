@@ -1,4 +1,4 @@
-"""What a key of a configuration file means: said once, at the model's field, and read by everything else.
+"""The meaning of a configuration key, written once at the model's field.
 
 Findings, notes, the JSON Schema, the reference page and the commented samples are all made from it.
 """
@@ -17,16 +17,16 @@ from pydantic_core import CoreSchema
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Stands in the field's ``Annotated``.
+    """Metadata of a field, in its ``Annotated``.
 
-    ``meaning``: one sentence. ``here``: for a key of DM that does something else, or nothing, here: what; becomes a
-    note when a file holds the key. ``refused``: why any value but the default is refused. ``default``: the default in
-    words, where the field's own value does not tell. ``live``: `update-task` may change it while the task runs.
-    ``sample``: the value that the commented sample shows; "" leaves the key out of it.
+    ``meaning``: one sentence. ``effect``: of a key of DM that has another effect here, or none; a file with the key
+    gets it as a note. ``refused``: why any value except the default is refused. ``default``: the default as text, if
+    the field's own value does not show it. ``live``: `update-task` may change it while the task runs. ``sample``: the
+    value in the commented sample; "" leaves the key out.
     """
 
     meaning: str
-    here: str = ""
+    effect: str = ""
     refused: str = ""
     default: str = ""
     live: bool = False
@@ -34,19 +34,19 @@ class Key:
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         schema = handler(core)
-        said = [self.meaning, self.here and f"Here: {self.here}.", self.refused and f"Refused: {self.refused}."]
-        schema["description"] = " ".join(part for part in said if part)
-        if self.here.startswith("no effect") or self.refused:
+        parts = [self.meaning, self.effect and f"Here: {self.effect}.", self.refused and f"Refused: {self.refused}."]
+        schema["description"] = " ".join(part for part in parts if part)
+        if self.effect.startswith("no effect") or self.refused:
             schema["deprecated"] = True
         return schema
 
 
-_UNSAID = Key("")
+_NO_KEY = Key("")
 
 
 def key_of(field: FieldInfo) -> Key:
-    """What a field's annotation says of it."""
-    return next((part for part in field.metadata if isinstance(part, Key)), _UNSAID)
+    """The field's :class:`Key`, or an empty one."""
+    return next((part for part in field.metadata if isinstance(part, Key)), _NO_KEY)
 
 
 def fields_of(model: type[BaseModel]) -> Iterator[tuple[str, str, FieldInfo]]:
@@ -56,7 +56,7 @@ def fields_of(model: type[BaseModel]) -> Iterator[tuple[str, str, FieldInfo]]:
 
 
 def field_at(model: type[BaseModel], path: tuple[str | int, ...]) -> FieldInfo | None:
-    """The field that a path of a file leads to; None: an item of a list, a named block, or nothing of the model."""
+    """The field at a path of a file; None: an item of a list, a named block, or nothing of the model."""
     here: Any = model
     found: FieldInfo | None = None
     for part in path:
@@ -78,7 +78,7 @@ def is_model(annotation: Any) -> bool:
 
 
 def inner_model(annotation: Any) -> type[BaseModel] | None:
-    """The model inside of a field: itself, an item of a list, or a named block; None for a plain value."""
+    """The model in a field: its type, an item of a list, or a named block; None for a plain value."""
     here = bare(annotation)
     if get_origin(here) in (dict, tuple):
         here = bare(get_args(here)[1 if get_origin(here) is dict else 0])
@@ -86,7 +86,7 @@ def inner_model(annotation: Any) -> type[BaseModel] | None:
 
 
 def bare(annotation: Any) -> Any:
-    """Without Annotated and Optional."""
+    """The annotation without Annotated and Optional."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return bare(get_args(annotation)[0])
@@ -96,7 +96,7 @@ def bare(annotation: Any) -> Any:
 
 
 def default_text(field: FieldInfo) -> str:
-    """The default as a file would have it; "" for none and for what is empty."""
+    """The default as in a file; "" for none and for an empty one."""
     value: object = field.get_default(call_default_factory=False)
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -1,7 +1,7 @@
 """TLS keys of a source or target: PEM files of the workers' machines, or their content in the file itself.
 
 Source: TiDB DM, pkg/config/security (``Security.LoadTLSContent``): content wins over a file, ``*-bytes`` over
-``*-base64``. DM writes ``*-bytes`` as a list of numbers; it is taken as a text too.
+``*-base64``. DM writes ``*-bytes`` as a list of numbers; a text is accepted too.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import Annotated, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from proto import config_pb2 as pb
-from proto.config.finding import ConfigFinding, KeyPath, dotted
-from proto.config.key import Key
-from proto.config.model import FileModel
-from proto.config.yamlfile import Document
-from proto.pem import PEM, pem_of
-from proto.secret import is_encrypted, kept
+from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto.config.document.file_model import FileModel
+from shardmerge.proto.config.document.yaml_file import Document
+from shardmerge.proto.config.finding import ConfigFinding, KeyPath, dotted
+from shardmerge.proto.config.key import Key
+from shardmerge.proto.pem import PEM, pem_of
+from shardmerge.proto.secret import is_encrypted, to_stored
 
 _PARTS = ("ca", "cert", "key")
 CONTENTS = tuple(f"ssl-{part}-{form}" for part in _PARTS for form in ("bytes", "base64"))
-"""Keys that hold what a file would; stored encrypted, as a password is."""
+"""Keys that hold a file's content; they are stored encrypted, like a password."""
 
 
 def _of_numbers(value: object) -> object:
-    """A list of bytes as the text that they are."""
+    """The text of a list of bytes."""
     if not isinstance(value, list):
         return value
     numbers = [str(number) for number in cast("list[object]", value)]
@@ -59,7 +59,7 @@ PemBase64 = Annotated[str, AfterValidator(_base64)]
 
 
 class Security(FileModel):
-    """DM's TLS keys: PEM files on the machines of the workers, or the certificates themselves, which win over files.
+    """DM's TLS keys: PEM files on the machines of the workers, or their content, which wins over files.
 
     Contents of certificates and keys are stored encrypted with the source or the task, like a password. They may be the
     output of `dmctl encrypt`."""
@@ -76,51 +76,51 @@ class Security(FileModel):
             "that the server sends. Any program that answers at that address can then read the password: prefer ssl-ca."
         ),
     ] = False
-    ssl_ca_bytes: Annotated[PemBytes, Key("What ssl-ca would hold, as text or as a list of its bytes.")] = Field(
+    ssl_ca_bytes: Annotated[PemBytes, Key("The content of ssl-ca, as text or as a list of its bytes.")] = Field(
         default="", repr=False
     )
-    ssl_cert_bytes: Annotated[PemBytes, Key("The same of ssl-cert.")] = Field(default="", repr=False)
-    ssl_key_bytes: Annotated[PemBytes, Key("The same of ssl-key.")] = Field(default="", repr=False)
-    ssl_ca_base64: Annotated[PemBase64, Key("What ssl-ca would hold, in base64.")] = Field(default="", repr=False)
-    ssl_cert_base64: Annotated[PemBase64, Key("The same of ssl-cert.")] = Field(default="", repr=False)
-    ssl_key_base64: Annotated[PemBase64, Key("The same of ssl-key.")] = Field(default="", repr=False)
+    ssl_cert_bytes: Annotated[PemBytes, Key("The same for ssl-cert.")] = Field(default="", repr=False)
+    ssl_key_bytes: Annotated[PemBytes, Key("The same for ssl-key.")] = Field(default="", repr=False)
+    ssl_ca_base64: Annotated[PemBase64, Key("The content of ssl-ca, in base64.")] = Field(default="", repr=False)
+    ssl_cert_base64: Annotated[PemBase64, Key("The same for ssl-cert.")] = Field(default="", repr=False)
+    ssl_key_base64: Annotated[PemBase64, Key("The same for ssl-key.")] = Field(default="", repr=False)
 
     def content(self, part: str) -> str:
-        """What the file itself holds of "ca", "cert" or "key": PEM, base64 of it, or that encrypted."""
+        """The content of "ca", "cert" or "key" in the file itself: PEM, base64 of it, or either encrypted."""
         return str(getattr(self, f"ssl_{part}_bytes") or getattr(self, f"ssl_{part}_base64"))
 
-    def given(self, part: str) -> bool:
+    def is_set(self, part: str) -> bool:
         return bool(self.content(part) or getattr(self, f"ssl_{part}"))
 
     def to_proto(self, *, stored: bool) -> pb.Tls:
-        """``stored``: encrypt the content when this process can."""
+        """``stored``: encrypt the content if this process has a key."""
         ca, cert, key = (self.content(part) for part in _PARTS)
         return pb.Tls(
             ca="" if ca else self.ssl_ca,
             cert="" if cert else self.ssl_cert,
             key="" if key else self.ssl_key,
             allowed_cn=self.cert_allowed_cn,
-            ca_content=kept(ca) if stored else ca,
-            cert_content=kept(cert) if stored else cert,
-            key_content=kept(key) if stored else key,
+            ca_content=to_stored(ca) if stored else ca,
+            cert_content=to_stored(cert) if stored else cert,
+            key_content=to_stored(key) if stored else key,
         )
 
 
 def check_security(document: Document, path: KeyPath, security: Security) -> list[ConfigFinding]:
-    """A certificate without its key, and a key without its certificate."""
-    if security.given("cert") == security.given("key"):
+    """Findings for a certificate without its key, or a key without its certificate."""
+    if security.is_set("cert") == security.is_set("key"):
         return []
-    missing, given = ("ssl-key", "ssl-cert") if security.given("cert") else ("ssl-cert", "ssl-key")
-    forms = (f"{given}-bytes", f"{given}-base64", given)
-    held = next((form for form in forms if document.holds((*path, form))), given)
+    missing, present = ("ssl-key", "ssl-cert") if security.is_set("cert") else ("ssl-cert", "ssl-key")
+    forms = (f"{present}-bytes", f"{present}-base64", present)
+    held = next((form for form in forms if document.holds((*path, form))), present)
     return [document.finding((*path, held), f"{held} without {missing}: give both", at_key=True)]
 
 
 def security_notes(document: Document, path: KeyPath, security: Security) -> tuple[str, ...]:
-    """A note for every file that is not read, as its content is given."""
+    """A note for every file that is not read because its content is configured."""
     return tuple(
         f"line {document.line((*path, f'ssl-{part}'))}: {dotted((*path, f'ssl-{part}'))}: no effect: its content is "
-        "given beside it"
+        "configured too"
         for part in _PARTS
         if security.content(part) and getattr(security, f"ssl_{part}")
     )

@@ -9,28 +9,28 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from proto import common_pb2
-from proto import config_pb2 as pb
-from proto.config import defaults
-from proto.config.amounts import Duration
-from proto.config.database import Database, PasswordForm, check_database, database_notes, password_form
-from proto.config.filter_model import EventFilter
-from proto.config.finding import ConfigFinding, error_of
-from proto.config.key import Key
-from proto.config.mending import Mended, mended
-from proto.config.model import LOWERED, FileModel, UInt32, validate
-from proto.config.note import notes_of, refusals
-from proto.config.stored_text import OF_SOURCE, stored_text
-from proto.config.yamlfile import Document, read
-from proto.errors import config
-from proto.naming import NAME_RULE, is_name
+from shardmerge.proto import common_pb2
+from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto.config import defaults
+from shardmerge.proto.config.database import Database, PasswordForm, check_database, database_notes, password_form
+from shardmerge.proto.config.document.file_model import LOWERED, FileModel, UInt32, validate
+from shardmerge.proto.config.document.notes import notes_of, refusals
+from shardmerge.proto.config.document.repair import Repaired, repaired
+from shardmerge.proto.config.document.yaml_file import Document, read
+from shardmerge.proto.config.durations_and_sizes import Duration
+from shardmerge.proto.config.finding import ConfigFinding, error_of
+from shardmerge.proto.config.key import Key
+from shardmerge.proto.config.rules.filter_model import EventFilter
+from shardmerge.proto.config.secrets.stored_text import OF_SOURCE, stored_text
+from shardmerge.proto.errors import config
+from shardmerge.proto.name_rules import NAME_RULE, is_name
 
 MAX_SOURCE_ID = 32
 """Characters; DM's limit, and the width of its checkpoint tables' column."""
 
 
 def file_safe(text: str) -> str:
-    """Names become parts of etcd keys and directories."""
+    """Check a name, which becomes part of etcd keys and directories."""
     if not is_name(text):
         raise ValueError(NAME_RULE)
     return text
@@ -44,10 +44,10 @@ _RESUMES = "no effect: paused subtasks resume by themselves where the error allo
 
 
 class Purge(FileModel):
-    """When the relay log is purged; what a task still needs is never removed."""
+    """When the relay log is purged; files that a task still needs are never removed."""
 
-    interval: Annotated[UInt32, Key("Seconds between two looks.", sample="3600")] = defaults.PURGE_INTERVAL_SECONDS
-    expires: Annotated[UInt32, Key("Hours to keep what no task needs; 0: no limit.", sample="0")] = (
+    interval: Annotated[UInt32, Key("Seconds between two checks.", sample="3600")] = defaults.PURGE_INTERVAL_SECONDS
+    expires: Annotated[UInt32, Key("Hours to keep files that no task needs; 0: no limit.", sample="0")] = (
         defaults.PURGE_EXPIRES_HOURS
     )
     remain_space: Annotated[UInt32, Key("GiB of free disk below which it is purged sooner.", sample="15")] = (
@@ -64,7 +64,7 @@ class Checker(FileModel):
     backoff_min: Annotated[Duration, Key("Shortest wait.", default="1s")] = ""
     backoff_jitter: Annotated[bool, Key("Wait a little more or less.")] = True
     backoff_factor: Annotated[float, Field(ge=1, le=1000), Key("Growth of the wait.")] = 2
-    check_interval: Annotated[Duration, Key("Time between two looks.", default="5s")] = ""
+    check_interval: Annotated[Duration, Key("Time between two checks.", default="5s")] = ""
 
 
 class SourceModel(FileModel):
@@ -74,49 +74,47 @@ class SourceModel(FileModel):
         SourceId, Key("Unique name, at most 32 characters; tasks name the source by it.", sample="mysql-01")
     ]
     enable: Annotated[
-        bool, Key("Whether the source is used; false: it is stored, and bound to no worker.", sample="true")
+        bool, Key("Whether the source is used; false: it is stored, but bound to no worker.", sample="true")
     ] = True
     enable_gtid: Annotated[bool, Key("Follow positions by GTID.", sample="false")] = False
-    auto_fix_gtid: Annotated[bool, Key("Ignored by DM.", here="no effect")] = False
+    auto_fix_gtid: Annotated[bool, Key("Ignored by DM.", effect="no effect")] = False
     relay_dir: Annotated[
-        str, Key("Where DM's relay log is.", here="the relay log lives in the worker's own relay-dir")
+        str, Key("Where DM's relay log is.", effect="the relay log is in the worker's own relay-dir")
     ] = ""
-    meta_dir: Annotated[str, Key("Ignored by DM.", here="no effect")] = ""
+    meta_dir: Annotated[str, Key("Ignored by DM.", effect="no effect")] = ""
     flavor: Annotated[
         Literal["", "auto", "mysql", "mariadb"],
         LOWERED,
-        Key("Kind of the server; `auto`: it is asked.", sample="auto"),
+        Key("Kind of the server; `auto`: detected.", sample="auto"),
     ] = "auto"
-    charset: Annotated[str, Key("Ignored by DM.", here="no effect: every column is read in its own charset")] = ""
+    charset: Annotated[str, Key("Ignored by DM.", effect="no effect: every column is read in its own charset")] = ""
     enable_relay: Annotated[
-        bool, Key("Whether DM keeps a relay log. DM: false.", here="the relay log is always on")
+        bool, Key("Whether DM keeps a relay log. DM: false.", effect="the relay log is always on")
     ] = True
     relay_binlog_name: Annotated[
         str,
         Key(
-            "Binlog file at which the relay log begins, when the source has no task yet and no relay log is there.",
+            "Binlog file at which the relay log begins, when the source has no task and no relay log yet.",
             default="where the first task needs it",
         ),
     ] = ""
     relay_binlog_gtid: Annotated[
         str,
         Key(
-            "GTID set behind which it begins; wins over relay-binlog-name with enable-gtid.",
+            "GTID set after which it begins; wins over relay-binlog-name with enable-gtid.",
             default="where the first task needs it",
         ),
     ] = ""
     from_: Annotated[Database, Field(alias="from"), Key("The server.")]
     purge: Annotated[Purge, Key("When the relay log is purged.")] = Purge()
-    checker: Annotated[Checker, Key("When DM resumes paused tasks.", here=_RESUMES)] = Checker()
+    checker: Annotated[Checker, Key("When DM resumes paused tasks.", effect=_RESUMES)] = Checker()
     server_id: Annotated[
         UInt32, Key("Id under which the relay reads the binlog; 0: a free one is picked.", sample="0")
     ] = 0
-    tracer: Annotated[dict[str, object], Key("Ignored by DM.", here="no effect")] = Field(
+    tracer: Annotated[dict[str, object], Key("Ignored by DM.", effect="no effect")] = Field(
         default_factory=dict[str, object]
     )
-    case_sensitive: Annotated[
-        bool, Key("Whether the source's names tell capital letters from small ones.", sample="false")
-    ] = False
+    case_sensitive: Annotated[bool, Key("Whether names at the source are case-sensitive.", sample="false")] = False
     filters: Annotated[tuple[EventFilter, ...], Key("Event filters of every task of the source.")] = ()
 
 
@@ -124,8 +122,8 @@ class SourceModel(FileModel):
 class SourceFile:
     """A valid source file.
 
-    ``notes``: accepted keys that do something else here. ``text``: the file as it may be stored, its password encrypted
-    when this process has a key. ``password``: how the file gives it.
+    ``notes``: accepted keys that have another effect here. ``text``: the file as it may be stored, its password
+    encrypted when this process has a key. ``password``: how the file gives it.
     """
 
     config: pb.SourceConfig = field(repr=False)
@@ -166,16 +164,16 @@ def check_source(
 ) -> tuple[SourceModel | None, list[ConfigFinding]]:
     """The model of a source file, and every finding. Pure."""
     model, findings = validate(document, SourceModel)
-    whole = mended(document, SourceModel) if model is None else Mended(model)
+    whole = repaired(document, SourceModel) if model is None else Repaired(model)
     return model, findings if whole is None else [*findings, *_check(document, whole, environ)]
 
 
 def notes_of_source(document: Document, model: SourceModel) -> tuple[str, ...]:
-    """What accepted keys do here when that is not what they do in DM."""
+    """Notes on accepted keys that have another effect here than in DM."""
     return (*notes_of(document, SourceModel), *database_notes(document, ("from",), model.from_))
 
 
-def _check(document: Document, whole: Mended[SourceModel], environ: Mapping[str, str] | None) -> list[ConfigFinding]:
+def _check(document: Document, whole: Repaired[SourceModel], environ: Mapping[str, str] | None) -> list[ConfigFinding]:
     found = list(refusals(document, whole.model))
     if whole.is_sure(("from",)):
         found += check_database(document, ("from",), whole.model.from_, environ)

@@ -7,7 +7,7 @@ An error is raised by calling its constant with the message's placeholders::
 Retry decisions ask ``error.spec.retryable`` or the code, never the text.
 """
 
-from proto.errors import (
+from shardmerge.proto.errors import (
     check,
     check_data,
     check_room,
@@ -23,7 +23,7 @@ from proto.errors import (
     tls,
     worker,
 )
-from proto.errors.spec import CATALOGUE, ErrorSpec, Level, Scope, ShardmergeError
+from shardmerge.proto.errors.spec import CATALOGUE, ErrorSpec, Level, Scope, ShardmergeError
 
 __all__ = [
     "CATALOGUE",

@@ -1,10 +1,11 @@
-"""Pre-check errors: codes 12001–12999; those about rows are in check_data.py, about room in check_room.py."""
+"""Pre-check errors: codes 12001–12999; those about rows are in check_data.py, those about resources in
+check_room.py."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="check")
 UNSUPPORTED_COLUMN = _define(
@@ -19,7 +20,7 @@ UNSUPPORTED_TABLE = _define(
     "table-unsupported",
     scope=Scope.SOURCE,
     message="source {source}: {schema}.{table} cannot be merged: {reason}",
-    workaround="Change the table at the source, or leave it out with the block-allow list.",
+    workaround="Change the table at the source, or exclude it in the block-allow list.",
 )
 SOURCE_VERSION = _define(
     12001,
@@ -89,7 +90,7 @@ REPLICATED_CHANGES = _define(
     message="source {source}: {variable} is OFF; if the source is itself a replica, what it replicates is missing from "
     "its binary log",
     workaround="Set {variable}=ON in the source server's configuration file and restart it, or take the replica's own "
-    "source as the source. A server that replicates from nobody may ignore this.",
+    "source as the source. A server that is no replica may ignore this.",
 )
 NO_KEY = _define(
     12012,
@@ -98,8 +99,8 @@ NO_KEY = _define(
     level=Level.MEDIUM,
     message="source {source}: without a primary or unique NOT NULL key: {tables}",
     workaround="They are copied as one chunk and kept by comparing whole rows, which is slow for large tables; all "
-    "their changes go through one lane, equal rows are told apart by their number alone, and `dmctl compare` leaves "
-    "them out. Add a primary key at the source.",
+    "their changes go through one lane, equal rows are distinguished only by their number, and `dmctl compare` "
+    "excludes them. Add a primary key at the source.",
 )
 CASCADES = _define(
     12013,
@@ -142,7 +143,7 @@ PRIVILEGE_FOR_DDL = _define(
     scope=Scope.TARGET,
     level=Level.MEDIUM,
     message="target: user {user} lacks {missing}: rows are copied and followed, but the task stops at the first DDL of "
-    "a shard table, and secondary indexes that are added after the load stay away",
+    "a shard table, and secondary indexes that are added after the load are not created",
     workaround="{grant}",
 )
 HIDDEN_TABLES = _define(
@@ -151,7 +152,7 @@ HIDDEN_TABLES = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="source {source}: user {user} may only read single tables of {schemas}: other tables of these schemas are "
-    "invisible to it and would be left out without a word",
+    "invisible to it and would be missing without a warning",
     workaround="{grant}",
 )
 ONLINE_DDL_TABLES = _define(
@@ -159,11 +160,11 @@ ONLINE_DDL_TABLES = _define(
     "online-ddl-tables",
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
-    message="source {source}: {tables} are named as tables that a tool for online schema changes makes, and are left "
-    "out",
-    workaround="If a change is under way: the structure behind its swap is read from the source when the task comes to "
-    "it, and stops the task where it does not tell all (50016); to be sure, start when it has ended. If they are "
-    "tables like all others: say so by shadow-table-rules and trash-table-rules, or online-ddl: false.",
+    message="source {source}: {tables} are named like tables that a tool for online schema changes creates, and are "
+    "left out",
+    workaround="If a change is in progress: the structure after its swap is read from the source when the task "
+    "reaches it, and the task stops where that does not show everything (50016); to be sure, start when it has ended. "
+    "If they are ordinary tables: change shadow-table-rules and trash-table-rules, or set online-ddl: false.",
 )
 ID_RANGE = _define(
     12020,
@@ -205,7 +206,7 @@ TARGET_COLLATION = _define(
     level=Level.LOW,
     message="the target lacks collations of the tables that {target} will be made from; it gets {replaced}",
     workaround="Nothing to do: no text changes and no two rows become one; only comparing and sorting at the target "
-    "may tell more texts apart. To choose otherwise create {target} by hand before the task starts.",
+    "may distinguish more texts. To choose otherwise create {target} by hand before the task starts.",
 )
 TARGET_CHARSET = _define(
     12033,
@@ -251,6 +252,6 @@ TABLES_CHANGE = _define(
     "tables-keep-changing",
     scope=Scope.SOURCE,
     message="source {source}: its tables were altered again and again while their structures were read",
-    workaround="Nothing has begun. It is tried again by itself.",
+    workaround="Nothing has begun. The worker tries again by itself.",
     retryable=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="check")
 ID_NEAR_LIMIT = _define(
@@ -12,8 +12,8 @@ ID_NEAR_LIMIT = _define(
     "auto-increment-near-limit",
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
-    message="source {source}: the next AUTO_INCREMENT id of a table has come to {percent} % or more of what there is "
-    "room for: {tables}",
+    message="source {source}: the next AUTO_INCREMENT id of a table has reached {percent} % or more of its "
+    "range: {tables}",
     workaround='Widen the column at the source and at the target, or give the mapping\'s original id more bits ("" for '
     "an unused part of `partition id`), before the ids are used up: an id that does not fit stops the task.",
 )
@@ -30,7 +30,7 @@ KEYS_NOT_COMPARED = _define(
     "keys-not-compared",
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
-    message="{target}: whether key ({columns}) has the same value in several shard tables is not known: {reason}",
+    message="{target}: it is unknown whether key ({columns}) has the same value in several shard tables: {reason}",
     workaround="{way_out}",
 )
 KEY_RANGES_OVERLAP = _define(
@@ -38,7 +38,7 @@ KEY_RANGES_OVERLAP = _define(
     "partition-ranges-overlap",
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
-    message="{target}: `partition id` gives ids of {column} out of one range to several shard tables: {tables}",
+    message="{target}: `partition id` gives several shard tables ids of {column} from one range: {tables}",
     workaround="Give each source an instance number of its own (the mapping's first argument), and each schema and "
     "table a number of its own.",
 )
@@ -47,7 +47,7 @@ TARGET_NOT_EMPTY = _define(
     "target-table-not-empty",
     scope=Scope.TARGET,
     message="{target} holds rows that the task has no record of: {found}",
-    workaround="The copy stops at the first row whose key is there already. Empty the table, or route to another one. "
+    workaround="The copy stops at the first row whose key exists already. Empty the table, or route to another one. "
     "Rows that are known to share no key with the shard tables may stay: ignore-checking-items: "
     "[downstream_table_empty]. For a target that was loaded by other means: task-mode: incremental.",
 )
@@ -56,10 +56,10 @@ TARGET_ROWS_OVERWRITTEN = _define(
     "target-rows-overwritten",
     scope=Scope.TARGET,
     level=Level.MEDIUM,
-    message="{target} holds rows that the task has no record of: {found}; with safe-mode the stream writes over those "
-    "of the same keys",
-    workaround="Nothing to do if they are an older state of the same rows that the copy does not come to. The copy "
-    "itself writes over nothing, safe-mode or not: it stops at the first row whose key is there already.",
+    message="{target} holds rows that the task has no record of: {found}; with safe-mode the stream overwrites those "
+    "with the same keys",
+    workaround="Nothing to do if they are an older state of the same rows that the copy does not reach. The copy "
+    "itself overwrites nothing, with or without safe-mode: it stops at the first row whose key exists already.",
 )
 TARGET_ROWS_BESIDE = _define(
     12039,
@@ -76,7 +76,7 @@ COLLATION_COARSER = _define(
     "collation-tells-less-apart",
     scope=Scope.TARGET,
     level=Level.MEDIUM,
-    message="{target}: in a unique key the target may take two texts for one that a source tells apart: {columns}",
+    message="{target}: in a unique key the target may treat two texts as equal that a source distinguishes: {columns}",
     workaround="Give the target's column the source's collation (or the character set's _bin) before the task starts: "
     "the task stops at the first two rows that become one key.",
 )
@@ -95,8 +95,8 @@ FILTERED_ROWS_SHARE_KEYS = _define(
     "filtered-rows-share-keys",
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
-    message="source {source}: filters pass over changes of rows of {tables}, and other shard tables of {target} may "
-    "have rows of the same keys: a later UPDATE or DELETE of a row that was passed over would change theirs",
+    message="source {source}: filters drop changes of rows of {tables}, and other shard tables of {target} may "
+    "have rows of the same keys: a later UPDATE or DELETE of a dropped row would change theirs",
     workaround="Keep the keys apart: map a key column by `partition id` with instance, schema and table, or let "
     "columns of extract-table, extract-schema and extract-source be part of the target's key. Nothing to do if no two "
     "shard tables ever have the same key.",
@@ -106,8 +106,8 @@ FILTER_WITHOUT_TABLE = _define(
     "expression-filter-without-table",
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
-    message="source {source}: expression filter {rule} is for {table}, and the task has no such table there: it passes "
-    "nothing over",
+    message="source {source}: expression filter {rule} is for {table}, and the task has no such table there: it drops "
+    "nothing",
     workaround="Correct `schema` and `table` of the filter: they are names as the source has them, without wildcards. "
-    "Nothing to do if the table is still to come.",
+    "Nothing to do if the table will be created later.",
 )

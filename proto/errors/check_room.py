@@ -1,4 +1,4 @@
-"""Pre-check errors about what the servers and the worker offer: connections, disks, slots, clocks, binlogs.
+"""Pre-check errors about resources of the servers and the worker: connections, disks, slots, clocks, binlogs.
 
 See proto/errors/check.py.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="check")
 CONNECTIONS_TOO_FEW = _define(
@@ -55,7 +55,7 @@ BINLOG_RETENTION = _define(
     level=Level.MEDIUM,
     message="source {source}: {kept}, and the copy may take about {needed}",
     workaround="The relay log stores the binlog from the start on, so that nothing is lost while the worker runs. But "
-    "a worker that is away for longer than the source keeps its binlogs, or one that takes the source over during the "
+    "a worker that is down for longer than the source keeps its binlogs, or one that takes over the source during the "
     "copy, must fetch them again from the copy's start: {way_out}",
 )
 GTID_HOLES = _define(
@@ -71,8 +71,8 @@ GTID_UNKNOWN = _define(
     "gtid-unknown-to-source",
     scope=Scope.SOURCE,
     message="source {source}: {key} {gtid_set} names {missing}, which the source never executed",
-    workaround="Give the set at which the data at the target stands, as SELECT @@GLOBAL.gtid_executed (MariaDB: "
-    "@@GLOBAL.gtid_current_pos) told it at this source or at a server that it replicates with.",
+    workaround="Give the set that the data at the target corresponds to, as SELECT @@GLOBAL.gtid_executed (MariaDB: "
+    "@@GLOBAL.gtid_current_pos) showed it at this source or at a server that it replicates with.",
 )
 CLOCK_SKEW = _define(
     12052,
@@ -99,14 +99,14 @@ SPARK_SLOTS_TIGHT = _define(
     message="worker {worker}: {free} of {total} Spark slots are free, enough for the task; to copy tables that join "
     "while it replicates (update-task, a new shard table) takes {needed}",
     workaround="Set spark.master to local[{wanted}] or more in the worker's file if tables are to join later: until "
-    "then the task goes on, and tables that join are tried again until slots are free.",
+    "then the task continues, and joining tables are tried again until slots are free.",
 )
 SPARK_AWAY = _define(
     12055,
     "spark-away",
     scope=Scope.INTERNAL,
     message="worker {worker}: its Spark driver is gone",
-    workaround="The worker ends by itself and is to be started again by its supervisor: see its log.",
+    workaround="The worker ends by itself, and its supervisor must start it again: see its log.",
 )
 RELAY_DISK = _define(
     12056,

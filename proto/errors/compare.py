@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="compare", level=Level.LOW)
 
@@ -22,7 +22,7 @@ LANES_BEHIND = _define(
     "compare-lanes-behind",
     scope=Scope.TARGET,
     message="task {task}, source {source}: the lanes did not reach {position} of the source within {seconds} s, so "
-    "nothing can be said about rows that changed since",
+    "rows that changed since cannot be judged",
     workaround="Wait until query-status shows the task as synced, or find out there what the lanes wait for; then "
     "compare again.",
     retryable=True,
@@ -31,7 +31,7 @@ RELAY_CHANGED = _define(
     45003,
     "compare-relay-changed",
     scope=Scope.INTERNAL,
-    message="task {task}, source {source}: the relay log began anew, or the subtask was started again, in the midst "
+    message="task {task}, source {source}: the relay log was replaced, or the subtask was started again, in the middle "
     "of the comparison",
     workaround="Compare again.",
     retryable=True,
@@ -48,7 +48,7 @@ ALREADY_RUNNING = _define(
     45005,
     "compare-already-running",
     scope=Scope.CONFIG,
-    message="task {task}, source {source}: a comparison is under way already",
+    message="task {task}, source {source}: a comparison is in progress already",
     workaround="Wait for its end, or end it with Ctrl-C where it was started.",
     retryable=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="config")
 
@@ -13,14 +13,14 @@ NOT_YAML = _define(
     "not-yaml",
     scope=Scope.CONFIG,
     message="{finding}",
-    workaround="Mend the YAML at that place (indentation, quotes, a tab), then give the command again.",
+    workaround="Correct the YAML there (indentation, quotes, a tab), then repeat the command.",
 )
 INVALID = _define(
     10002,
     "invalid-configuration",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Change the named keys, then give the command again; nothing was started.",
+    workaround="Change the named keys, then repeat the command; nothing was started.",
 )
 NOT_SUPPORTED = _define(
     10003,
@@ -28,7 +28,7 @@ NOT_SUPPORTED = _define(
     scope=Scope.CONFIG,
     message="{finding}{more}",
     workaround="Ignoring these keys would change what happens to the data, so the file is refused. "
-    "Remove them; what to use instead stands beside each.",
+    "Remove them; the message names what to use instead of each.",
 )
 UNREADABLE = _define(
     10004,
@@ -109,7 +109,7 @@ PARTITION_CLASH = _define(
     scope=Scope.CONFIG,
     message="source {source}: {first} and {second} go to {target} with the same partition number "
     "for {columns}: their ids would collide",
-    workaround="Give the mapping a part that tells the two apart (schema prefix or table prefix), or "
+    workaround="Give the mapping a part that distinguishes the two (schema prefix or table prefix), or "
     "rename one of them: numbers 1 and 01 are the same number, and a name that is only the prefix has "
     "number 0.",
 )
@@ -119,21 +119,22 @@ START_UNREADABLE = _define(
     scope=Scope.CONFIG,
     message="{given} is no start of replication",
     workaround='Give a time ("2026-01-02 03:04:05" in the source\'s time zone, or with an offset: '
-    '"2026-01-02T03:04:05+02:00"), earliest or latest. A place or a GTID set goes into the task file\'s `meta`.',
+    '"2026-01-02T03:04:05+02:00"), earliest or latest. A binlog position or a GTID set goes into the task file\'s '
+    "`meta`.",
 )
 STOP_UNREADABLE = _define(
     10009,
     "stop-unreadable",
     scope=Scope.CONFIG,
     message="{given} is no end of replication",
-    workaround='Give a place ("mysql-bin.000003:4711"), a GTID set, or a time ("2026-01-02 03:04:05" in the source\'s '
-    'time zone, or with an offset: "2026-01-02T03:04:05+02:00").',
+    workaround='Give a binlog position ("mysql-bin.000003:4711"), a GTID set, or a time ("2026-01-02 03:04:05" in the '
+    'source\'s time zone, or with an offset: "2026-01-02T03:04:05+02:00").',
 )
 START_OF_SNAPSHOT = _define(
     10010,
     "start-of-snapshot",
     scope=Scope.CONFIG,
-    message="task {task}: a start time is given, but task-mode: {mode} begins with a snapshot of what is there now",
+    message="task {task}: a start time is given, but task-mode: {mode} begins with a snapshot of the current rows",
     workaround="Use task-mode: incremental, or leave the start time out.",
 )
 STOP_OF_FULL = _define(
@@ -148,21 +149,21 @@ NOT_TOML = _define(
     "not-toml",
     scope=Scope.CONFIG,
     message="{finding}",
-    workaround="Mend the TOML at that place (quotes, brackets, a key given twice), then start the process again.",
+    workaround="Correct the TOML there (quotes, brackets, a key given twice), then start the process again.",
 )
 TOO_LARGE = _define(
     10013,
     "configuration-too-large",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Give the file that is meant; patterns name thousands of tables in one line.",
+    workaround="Check that this is the right file; patterns name thousands of tables in one line.",
 )
 LOG_FILE = _define(
     10014,
     "log-file-unusable",
     scope=Scope.CONFIG,
     message="log-file {file} cannot be written: {reason}",
-    workaround="Make its directory, let the daemon's user write there, or leave log-file out.",
+    workaround="Create its directory, let the daemon's user write there, or remove log-file.",
 )
 SECRET_UNREADABLE = _define(
     10015,
@@ -211,15 +212,15 @@ OPEN_ADDRESS = _define(
     "address-open-to-others",
     scope=Scope.CONFIG,
     message="{finding}{more}",
-    workaround="Set ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/tls.md); or listen on "
+    workaround="Set ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/how-to/tls.md); or listen on "
     "127.0.0.1; or set insecure: true if every user of the network may control this cluster and read its data.",
 )
 EXTRACT_CLASH = _define(
     11010,
     "extracted-column-clash",
     scope=Scope.CONFIG,
-    message="source {source}: {schema}.{table} goes by a route that adds the column {column}, and has a column of that "
-    "name already",
+    message="source {source}: the route of {schema}.{table} adds the column {column}, and the table has a column of "
+    "that name already",
     workaround="Give the extracted column another name, or drop or rename the column of the shard table.",
 )
 EXPRESSION_COLUMN = _define(
@@ -228,7 +229,7 @@ EXPRESSION_COLUMN = _define(
     scope=Scope.CONFIG,
     message="source {source}: {rule}: {expression} names {column}, which is no column of {schema}.{table}, or one that "
     "the table only generates",
-    workaround="Name a column that is stored; a text stands between single quotes. With a corrected task file: "
+    workaround="Name a stored column; put a text between single quotes. With a corrected task file: "
     "update-task, or stop-task and start-task.",
 )
 EXPRESSION_REFUSED = _define(
@@ -236,8 +237,8 @@ EXPRESSION_REFUSED = _define(
     "expression-refused",
     scope=Scope.CONFIG,
     message="source {source}: {rule}: {expression} cannot be used: {reason}",
-    workaround="Rules must say the same of a row whenever they are asked: write the expression with columns, constants "
-    "and functions of these alone.",
+    workaround="Rules must give the same result for a row at any time: write the expression with columns, constants "
+    "and functions of these only.",
 )
 ID_OF_NOBODY = _define(
     11012,
@@ -252,7 +253,7 @@ TRANSFORM_REFUSED = _define(
     "transform-refused",
     scope=Scope.CONFIG,
     message="source {source}: transform {rule} cannot be used for {schema}.{table}: {reason}",
-    workaround="Correct projection and filter (Spark SQL over one row of the table; docs/rules.md, Transforms), then "
-    "start-task; of a task that runs: update-task, where tables that are merged already keep their transform (a rule "
-    "of its own for this one), else stop-task and start-task.",
+    workaround="Correct projection and filter (Spark SQL over one row of the table; docs/reference/rules.md, "
+    "Transforms), then start-task; for a running task: update-task, where tables that are merged already keep their "
+    "transform (a rule of its own for this one), else stop-task and start-task.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="ctl")
 
@@ -30,7 +30,7 @@ CONNECTION_LOST = _define(
     "connection-lost",
     scope=Scope.INTERNAL,
     message="{command}: the connection to master {address} broke before it answered: {reason}",
-    workaround="The master may have done it all the same: look with `dmctl query-status` or `dmctl "
+    workaround="The master may have done it nevertheless: look with `dmctl query-status` or `dmctl "
     "operate-source show` before you repeat the command.",
     retryable=True,
 )
@@ -39,7 +39,7 @@ DEADLINE_EXCEEDED = _define(
     "deadline-exceeded",
     scope=Scope.INTERNAL,
     message="{command}: master {address} did not answer within {timeout}",
-    workaround="The master may still be at it: look with `dmctl query-status`, and give more time with "
+    workaround="The master may still be working: look with `dmctl query-status`, and give more time with "
     "--rpc-timeout (e.g. --rpc-timeout 30m).",
     retryable=True,
 )
@@ -73,7 +73,8 @@ BAD_CONFIG = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="{path}: {problem}",
-    workaround="Mend the file (TOML with master-addr, rpc-timeout, secret-key-path and ssl-…) or leave --config out.",
+    workaround="Correct the file (TOML with master-addr, rpc-timeout, secret-key-path and ssl-…) or leave --config "
+    "out.",
 )
 NOT_SUPPORTED = _define(
     80009,
@@ -88,14 +89,14 @@ SOME_FAILED = _define(
     "some-failed",
     scope=Scope.INTERNAL,
     message="{command}: {failed} of {total} results are false: {which}",
-    workaround="Every failure stands in the answer with its own code and what to do about it.",
+    workaround="The answer lists every failure with its own code and what to do about it.",
 )
 CHECKS_FAILED = _define(
     80011,
     "checks-failed",
     scope=Scope.CONFIG,
     message="{command}: {failed} of {total} checks failed, first {which}",
-    workaround="Do what the answer says beside each failed check, or name the check under "
+    workaround="Do what the answer describes for each failed check, or name the check under "
     "ignore-checking-items in the task file.",
 )
 REFUSED = _define(
@@ -118,8 +119,7 @@ INTERRUPTED = _define(
     scope=Scope.INTERNAL,
     level=Level.LOW,
     message="dmctl was interrupted while it waited for the master",
-    workaround="The master goes on with what it was asked: look with `dmctl query-status` or `dmctl "
-    "operate-source show`.",
+    workaround="The master continues the command: look with `dmctl query-status` or `dmctl operate-source show`.",
 )
 MASTER_DIFFERS = _define(
     80015,
@@ -133,7 +133,7 @@ INTERNAL = _define(
     80016,
     "dmctl-bug",
     scope=Scope.INTERNAL,
-    message="dmctl met a situation it was not made for: {kind}: {reason}",
+    message="unexpected error in dmctl: {kind}: {reason}",
     workaround="Run the command again with --debug and report what it prints.",
 )
 EXPORT_INTO = _define(
@@ -142,7 +142,7 @@ EXPORT_INTO = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="config export: cannot write to {path}: {reason}",
-    workaround="Give a directory that is not there yet, or an empty one, with -p.",
+    workaround="Give a directory that does not exist yet, or an empty one, with -p.",
 )
 IMPORT_FILE = _define(
     80018,
@@ -150,15 +150,15 @@ IMPORT_FILE = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="config import: {path}: {reason}",
-    workaround="Mend the file, or take it away; nothing was sent to the master.",
+    workaround="Correct the file, or remove it; nothing was sent to the master.",
 )
 IMPORT_DIFFERS = _define(
     80019,
     "import-differs",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="config import: {what} is there already, by another file than {path}",
-    workaround="Nothing was changed. Take the file away, or bring the two together first (update-task for a task, "
+    message="config import: {what} exists already, from another file than {path}",
+    workaround="Nothing was changed. Remove the file, or make the two equal first (update-task for a task, "
     "operate-source for a source); `config task` and `config source` show what is stored.",
 )
 IMPORT_FAILED = _define(
@@ -182,7 +182,8 @@ TABLE_NAME = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="{given} does not name one table",
-    workaround="Write it as schema.table; a name that holds a point or a backtick in backticks: `my.schema`.`table`.",
+    workaround="Write it as schema.table; a name that contains a dot or a backtick goes in backticks: "
+    "`my.schema`.`table`.",
 )
 TLS_INIT = _define(
     80053,

@@ -1,23 +1,23 @@
-"""DDL errors: codes 50001–50999. 50101–50149: the locks of sharding DDLs; 50150–50159: their rehearsals;
-50160–50169: binlog-schema; 50170–50179: held rows."""
+"""DDL errors: codes 50001–50999. 50101–50149: the locks of sharding DDLs; 50150–50159: their dry runs; 50160–50169:
+binlog-schema; 50170–50179: held rows."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="ddl")
 
-_SKIP = "`dmctl binlog skip {task} -s {source}` goes past the statement without it"
+_SKIP = "`dmctl binlog skip {task} -s {source}` skips the statement"
 _REPLACE = '`dmctl binlog replace {task} "<statement>" -s {source}` runs another one instead'
 
 STATEMENT_UNKNOWN = _define(
     50002,
     "statement-not-understood",
     scope=Scope.SOURCE,
-    message="source {source}, task {task}: what the statement at {position} changes is not understood: {statement}",
-    workaround=f"The task stands right before it. If it changes none of the task's tables, {_SKIP}. If it does, "
+    message="source {source}, task {task}: it is unknown what the statement at {position} changes: {statement}",
+    workaround=f"The task has stopped right before it. If it changes none of the task's tables, {_SKIP}. If it does, "
     f"{_REPLACE}.",
 )
 ROWS_BY_STATEMENT = _define(
@@ -27,51 +27,51 @@ ROWS_BY_STATEMENT = _define(
     message="source {source}, task {task}: at {position} rows of {tables} were changed by a statement that was logged "
     "without its rows: {statement}",
     workaround="Set binlog_format=ROW at the source, for every session. Make the same change at the target by hand, "
-    f"then {_SKIP}; or start the task anew with a new snapshot.",
+    f"then {_SKIP}; or start the task again with a new snapshot.",
 )
 DDL_REFUSED = _define(
     50004,
     "ddl-refused-by-target",
     scope=Scope.TARGET,
-    message="source {source}, task {task}: the target refuses what is to run for the statement at {position}: "
+    message="source {source}, task {task}: the target refuses the SQL for the statement at {position}: "
     "{statement}: {reason} (errno {errno})",
-    workaround=f"The task stands right before the statement. Mend what the target says and resume-task; or {_REPLACE}; "
-    f"or {_SKIP}.",
+    workaround=f"The task has stopped right before the statement. Correct what the target reports and resume-task; or "
+    f"{_REPLACE}; or {_SKIP}.",
 )
 NEEDS_SHARD_MODE = _define(
     50005,
     "ddl-of-shards-without-mode",
     scope=Scope.CONFIG,
     message="source {source}, task {task}: {table} is one of {shards} shard tables of {target}, and the task has no "
-    "shard-mode, so it is not known when the statement at {position} is to run there: {statement}",
-    workaround="The task stands right before the statement. Set shard-mode: pessimistic (once all shard tables have "
-    "come to it) or optimistic (at once, the target takes the union) and update-task with the file; or "
+    "shard-mode, so it is unknown when the statement at {position} is to run there: {statement}",
+    workaround="The task has stopped right before the statement. Set shard-mode: pessimistic (once all shard tables "
+    "have reached it) or optimistic (at once, the target takes the union) and update-task with the file; or "
     f"{_REPLACE}; or {_SKIP}.",
 )
 MOVES_ROWS = _define(
     50006,
     "ddl-moves-rows",
     scope=Scope.SOURCE,
-    message="source {source}, task {task}: the statement at {position} brings or takes rows of {table} without telling "
-    "which: {statement}",
-    workaround=f"The task stands right before it. Make the same change at the target by hand, then {_SKIP}.",
+    message="source {source}, task {task}: the statement at {position} adds or removes rows of {table} without listing "
+    "them: {statement}",
+    workaround=f"The task has stopped right before it. Make the same change at the target by hand, then {_SKIP}.",
 )
 ROWS_NOT_TOLD_APART = _define(
     50007,
     "rows-not-told-apart",
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} removes all rows of {table}, which cannot be "
-    "told from those of {target}'s other shard tables: {why}: {statement}",
-    workaround=f"The task stands right before it. Remove the rows at the target by hand, then {_SKIP}; or keep them: "
-    f"{_SKIP} at once.",
+    "distinguished from those of {target}'s other shard tables: {why}: {statement}",
+    workaround=f"The task has stopped right before it. Remove the rows at the target by hand, then {_SKIP}; or keep "
+    f"them: {_SKIP} at once.",
 )
 RENAME_LEAVES = _define(
     50008,
     "rename-across-rules",
     scope=Scope.SOURCE,
     message="source {source}, task {task}: at {position} {table} gets the name {new}, and {reason}: {statement}",
-    workaround="The task stands right before the statement. "
-    f"{_SKIP[0].upper()}{_SKIP[1:]}; then update-task takes a table in, with its rows, that the rules let through.",
+    workaround="The task has stopped right before the statement. "
+    f"{_SKIP[0].upper()}{_SKIP[1:]}; then update-task adds a table that the rules let through, with its rows.",
 )
 STRUCTURE_REFUSES = _define(
     50009,
@@ -79,7 +79,8 @@ STRUCTURE_REFUSES = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} does not fit the recorded structure of {table}: "
     "{reason} (errno {errno}): {statement}",
-    workaround="The structure was read later than this place of the binlog (binlog-schema update records it as it was) "
+    workaround="The structure was read later than this position of the binlog (binlog-schema update records it as it "
+    "was) "
     f"or the target's server does not know the statement. {_REPLACE[0].upper()}{_REPLACE[1:]}; or {_SKIP}.",
 )
 NO_CREATION = _define(
@@ -88,15 +89,15 @@ NO_CREATION = _define(
     scope=Scope.INTERNAL,
     message="source {source}, task {task}: the CREATE TABLE of {table} was not recorded, and the table at the source "
     "is no longer as it was before the statement at {position}: {statement}",
-    workaround="Start the task anew with a new snapshot (start-task --remove-meta).",
+    workaround="Start the task again with a new snapshot (start-task --remove-meta).",
 )
 CHECK_BY_NAME = _define(
     50011,
     "check-by-name",
     scope=Scope.SOURCE,
-    message="source {source}, task {task}: the statement at {position} names a check or constraint of {table}, whose "
-    "name at the target is another: {statement}",
-    workaround="The task stands right before the statement. "
+    message="source {source}, task {task}: the statement at {position} names a check or constraint of {table}, which "
+    "has another name at the target: {statement}",
+    workaround="The task has stopped right before the statement. "
     f"{_REPLACE[0].upper()}{_REPLACE[1:]}, with the name that SHOW CREATE TABLE shows at the target.",
 )
 MAPPED_COLUMN = _define(
@@ -105,16 +106,17 @@ MAPPED_COLUMN = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} changes column {column} of {table}, whose "
     "values are mapped: {statement}",
-    workaround="The task stands right before the statement. "
+    workaround="The task has stopped right before the statement. "
     f"{_REPLACE[0].upper()}{_REPLACE[1:]}, which leaves the target's column able to hold the mapped values.",
 )
 COLUMN_IN_RULE = _define(
     50019,
     "ddl-of-column-in-rule",
     scope=Scope.SOURCE,
-    message="source {source}, task {task}: the statement at {position} takes column {column} of {table} away, by which "
+    message="source {source}, task {task}: the statement at {position} removes column {column} of {table}, by which "
     "rule {rule} decides about rows: {statement}",
-    workaround="The task stands right before the statement. Give the task a rule without that column by update-task, "
+    workaround="The task has stopped right before the statement. Give the task a rule without that column by "
+    "update-task, "
     f"then resume-task; or {_REPLACE}.",
 )
 TRANSFORMED_TABLE = _define(
@@ -123,27 +125,29 @@ TRANSFORMED_TABLE = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} is for {table}, whose columns at the target are "
     "those of transform {rule}: {reason}: {statement}",
-    workaround="The task stands right before the statement. Do at the target by hand what it needs, if anything, then "
-    f"{_SKIP}; or {_REPLACE}. Where an expression names what changes: stop-task, start-task with a projection that "
-    "does without it, then binlog skip (rows that are at the target stay as they were made); or update-task with a "
-    "file that leaves the table out, remove its rows at the target, and take it in again with another transform.",
+    workaround="The task has stopped right before the statement. Make the change at the target by hand if it needs "
+    "one, then "
+    f"{_SKIP}; or {_REPLACE}. If an expression names the changed column: stop-task, start-task with a projection that "
+    "does not use it, then binlog skip (rows that are at the target stay as they were made); or update-task with a "
+    "file that leaves the table out, remove its rows at the target, and add it again with another transform.",
 )
 RENAME_REMAPS = _define(
     50013,
     "rename-remaps",
     scope=Scope.SOURCE,
     message="source {source}, task {task}: at {position} {table} gets the name {new}, by which {reason}: {statement}",
-    workaround="The task stands right before the statement. Keep the rows where they are, by rules that name the "
+    workaround="The task has stopped right before the statement. Keep the rows where they are, with rules that name "
+    "the "
     f"table's new name too; or {_SKIP}.",
 )
 LOCK_CONFLICT = _define(
     50101,
     "ddl-lock-conflict",
     scope=Scope.SOURCE,
-    message="lock {lock}: shard table(s) {tables} wait before another statement than the lock's. Theirs, at {position} "
-    "of source {source}: {other} — the lock's, first come to by source {owner}: {statement}",
+    message="lock {lock}: shard table(s) {tables} are parked at another statement than the lock's. Theirs, at "
+    "{position} of source {source}: {other} — the lock's, first reached by source {owner}: {statement}",
     workaround="Nothing is lost: both wait. One of: let the lock's statement run without them (shard-ddl-lock unlock "
-    "'{lock}'; theirs gets a lock of its own behind it); change the target by hand and let the tables go on without "
+    "'{lock}'; theirs then gets a lock of its own); change the target by hand and let the tables continue without "
     "running it (… unlock '{lock}' -f); take the tables out of the task (update-task, or stop-task -s {source}).",
 )
 LOCK_UNKNOWN = _define(
@@ -152,14 +156,14 @@ LOCK_UNKNOWN = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="there is no DDL lock {lock}",
-    workaround="shard-ddl-lock lists the locks. In a shell an id needs quotes ('…'), for the backquotes in it.",
+    workaround="shard-ddl-lock lists the locks. In a shell an id needs quotes ('…'), because of the backquotes in it.",
 )
 LOCK_RELEASED = _define(
     50103,
     "ddl-lock-released",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="lock {lock} is released already; it goes when {waiting}",
+    message="lock {lock} is released already; it is deleted when {waiting}",
     workaround="Nothing to do for the lock. If it stays, look at those sources: query-status {task}.",
 )
 LOCK_OWNER = _define(
@@ -167,7 +171,7 @@ LOCK_OWNER = _define(
     "ddl-lock-owner",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="lock {lock}: source {owner} cannot run the statement, for no shard table of it waits before it",
+    message="lock {lock}: source {owner} cannot run the statement, as none of its shard tables is parked at it",
     workaround="Give one of these as --owner: {ready}.",
 )
 LOCK_OPTIMISTIC = _define(
@@ -175,43 +179,66 @@ LOCK_OPTIMISTIC = _define(
     "ddl-lock-optimistic-only",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="{flags} of shard-ddl-lock unlock: an unlock is for all shard tables that wait before the lock's statement",
-    workaround="Leave it out. --owner says who runs the statement, --force-remove that nobody does. Tables that wait "
-    "before another statement get a lock of their own next.",
+    message="{flags} of shard-ddl-lock unlock {lock}: {reason}",
+    workaround="Nothing was changed. With --action skip or --action exec, -s, -d and -t name the parked tables "
+    "to decide about; without all of these an unlock is for all tables that are parked at the lock's statement. "
+    "shard-ddl-lock shows the tables.",
 )
 LOCK_RULE = _define(
     50106,
     "ddl-lock-rule",
     scope=Scope.INTERNAL,
     message="a step of lock {lock} was not taken because it would break a rule: {reason}",
-    workaround="This is a bug: please report it with the output of shard-ddl-lock. Rows that wait are safe.",
+    workaround="This is a bug: please report it with the output of shard-ddl-lock. Waiting rows are safe.",
 )
 LOCK_WAITS = _define(
     50107,
     "ddl-lock-waits",
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
-    message="lock {lock} has been there for {seconds} s: {waiting}; its statement: {statement}",
-    workaround="Give the statement at the sources that are missing, or see shard-ddl-lock unlock. Rows of the shard "
-    "tables that wait are not applied meanwhile; all others are.",
+    message="lock {lock} waits {waiting}, for {seconds} s now; its statement: {statement}",
+    workaround="Run the statement at the sources that are missing, or see shard-ddl-lock unlock. Rows of the parked "
+    "shard tables are not applied meanwhile; all others are.",
 )
 VALUES_DRAWN = _define(
     50014,
     "ddl-draws-values",
     scope=Scope.SOURCE,
-    message="source {source}, task {task}: the statement at {position} gives the rows of {table} values of column "
-    "{column} that each server draws for itself: {statement}",
-    workaround="The task stands right before the statement. "
+    message="source {source}, task {task}: the statement at {position} fills, in the rows of {table}, column "
+    "{column} with values that each server generates itself: {statement}",
+    workaround="The task has stopped right before the statement. "
     f"{_REPLACE[0].upper()}{_REPLACE[1:]}, which adds the column without a value, and copy the values by "
-    "`dmctl compare {task} --repair`; or start the task anew with a new snapshot.",
+    "`dmctl compare {task} --repair`; or start the task again with a new snapshot.",
+)
+VALUES_OF_TIME = _define(
+    50063,
+    "ddl-fills-in-its-time",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} fills, in the rows of {table}, column {column} "
+    "with the time at which it runs. The {shards} shard tables of {target} run it at different times, and the target "
+    "would run it once: {statement}",
+    workaround="The task has stopped right before the statement. At the first shard table, "
+    f"{_REPLACE}, which adds the column NULL and without a default; at each other one, {_SKIP}. Then copy the values "
+    "by `dmctl compare {task} --repair`.",
+)
+COPIED_LATER = _define(
+    50064,
+    "ddl-during-copy",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} ran while the history of {table} was copied. "
+    "Rows that were copied after it are at the target already, and there it would remove or change them too: "
+    "{statement}",
+    workaround="The task has stopped right before the statement, and all copied rows stay. Copy this table again: "
+    "update-task with a file that leaves {table} out, delete its rows at the target, then update-task with the present "
+    "file. The other tables keep their copies.",
 )
 OPERATOR_STATEMENT = _define(
     50015,
     "operator-statement-not-understood",
     scope=Scope.CONFIG,
-    message="source {source}, task {task}: what is to run for the statement at {position} is not understood: {given} "
-    "(the statement: {statement})",
-    workaround='Say it again with DDL of tables, named as at the source: `dmctl binlog replace|inject {task} "…" '
+    message="source {source}, task {task}: the operator's SQL for the statement at {position} is not understood: "
+    "{given} (the statement: {statement})",
+    workaround='Repeat the command with DDL of tables, named as at the source: `dmctl binlog replace|inject {task} "…" '
     "-s {source}`, or `dmctl binlog revert {task} -s {source}`.",
 )
 OPERATOR_STATEMENT_UNCLEAR = _define(
@@ -230,38 +257,38 @@ SWAP_UNCLEAR = _define(
     50016,
     "online-ddl-not-told",
     scope=Scope.SOURCE,
-    message="source {source}, task {task}: at {position} {table} is swapped by an online schema change, and what that "
-    "makes of it is not to be told: {reason}: {statement}",
-    workaround='The task stands right before the swap. `dmctl binlog replace {task} "ALTER TABLE …" -s {source}` '
-    f"says what changes at the target; or {_SKIP}. The structure of its rows is taken from the source in any case.",
+    message="source {source}, task {task}: at {position} {table} is swapped by an online schema change, and the "
+    "resulting change cannot be derived from the binlog: {reason}: {statement}",
+    workaround='The task has stopped right before the swap. `dmctl binlog replace {task} "ALTER TABLE …" -s {source}` '
+    f"makes the change at the target; or {_SKIP}. The structure of its rows is read from the source in any case.",
 )
 ZONE_VARIES = _define(
     50017,
     "ddl-in-varying-zone",
     scope=Scope.SOURCE,
-    message="source {source}, task {task}: the statement at {position} was given in the source's own time zone "
-    "(SYSTEM), and no one offset from UTC is right for all of it: {reason}: {statement}",
-    workaround="The task stands right before the statement. "
-    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, one for each offset, with moments in the source's local time as of when the "
-    "statement was given, and for values that were converted `dmctl compare {task} --repair`. A session with a "
-    "time_zone of its own, as '+00:00', has no such trouble.",
+    message="source {source}, task {task}: the statement at {position} was run in the source's own time zone "
+    "(SYSTEM), and no single offset from UTC is right for all of it: {reason}: {statement}",
+    workaround="The task has stopped right before the statement. "
+    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, one for each offset, with times in the source's local time as of when the "
+    "statement was run, and for values that were converted `dmctl compare {task} --repair`. A session with a "
+    "time_zone of its own, such as '+00:00', does not have this problem.",
 )
 PREVIEW_STATEMENT = _define(
     50150,
     "preview-statement",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="this is no ALTER TABLE, CREATE INDEX or DROP INDEX, or not understood: {statement}",
-    workaround="Give one such statement, in quotes and as a source would be given it. Others are not rehearsed.",
+    message="this is no ALTER TABLE, CREATE INDEX or DROP INDEX, or it is not understood: {statement}",
+    workaround="Give one such statement, in quotes and as a source would run it. Other statements have no dry run.",
 )
 PREVIEW_BARE_TABLE = _define(
     50151,
     "preview-table-without-schema",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="of which schema is the shard table {table}?",
-    workaround="Name it as schema.table in the statement, or say with --table schema.table (also several times) which "
-    "shard tables the statement is for.",
+    message="the schema of shard table {table} is missing",
+    workaround="Name it as schema.table in the statement, or name with --table schema.table (repeatable) the "
+    "shard tables that the statement is for.",
 )
 PREVIEW_TABLE_UNKNOWN = _define(
     50152,
@@ -277,7 +304,7 @@ PREVIEW_BUSY = _define(
     "preview-under-way",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="another rehearsal of task {task} is under way",
+    message="another dry run of task {task} is in progress",
     workaround="Try again when it has ended.",
     retryable=True,
 )
@@ -287,7 +314,7 @@ SCHEMA_RUNNING = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="source {source}, task {task}: recorded structures cannot be changed while it runs, or is about to",
-    workaround="pause-task {task} -s {source}, then give the command again, then resume-task.",
+    workaround="pause-task {task} -s {source}, then repeat the command, then resume-task.",
 )
 SCHEMA_TABLE_UNKNOWN = _define(
     50161,
@@ -295,14 +322,14 @@ SCHEMA_TABLE_UNKNOWN = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="{table} is none of the shard tables that task {task} has at source {source}, which are: {known}",
-    workaround="Name the shard table as at its source; of a table that is at some sources only, say at which (-s).",
+    workaround="Name the shard table as at its source; for a table that only some sources have, name these (-s).",
 )
 SCHEMA_TOO_EARLY = _define(
     50162,
     "schema-not-replicating",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="source {source}, task {task}: {what}, so that the recorded structure of {table} cannot be changed",
+    message="source {source}, task {task}: {what}, so the recorded structure of {table} cannot be changed",
     workaround="Structures can be changed of tables whose history is copied, while the task is paused: resume-task, "
     "and look at query-status {task}.",
 )
@@ -322,16 +349,16 @@ SCHEMA_REFUSED = _define(
     level=Level.LOW,
     message="source {source}, task {task}: the target's server does not take the structure for {table}: {reason} "
     "(errno {errno}): {statement}",
-    workaround="Mend the statement as the server says, and give the command again. Nothing was changed.",
+    workaround="Correct the statement as the server reports, and repeat the command. Nothing was changed.",
 )
 SCHEMA_TABLE_WAITS = _define(
     50165,
     "schema-of-waiting-table",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="source {source}, task {task}: {table} waits before the statement of lock {lock} at {position}, and its "
-    "structure goes with that",
-    workaround="Let the lock come to its end first: see shard-ddl-lock {task}, and shard-ddl-lock unlock '{lock}'.",
+    message="source {source}, task {task}: {table} is parked at the statement of lock {lock} at {position}, and its "
+    "structure depends on that",
+    workaround="Let the lock finish first: see shard-ddl-lock {task}, and shard-ddl-lock unlock '{lock}'.",
 )
 SCHEMA_KEY = _define(
     50166,
@@ -340,7 +367,7 @@ SCHEMA_KEY = _define(
     level=Level.LOW,
     message="source {source}, task {task}: the structure gives {table} another key ({now}) than it has ({before}), and "
     "{reason}: changes of one row would be lost or applied twice",
-    workaround="Give a structure with the same key columns; or start the task anew with a new snapshot (start-task "
+    workaround="Give a structure with the same key columns; or start the task again with a new snapshot (start-task "
     "--remove-meta).",
 )
 SCHEMA_STATEMENT_BEGUN = _define(
@@ -348,16 +375,16 @@ SCHEMA_STATEMENT_BEGUN = _define(
     "schema-while-statement-runs",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="source {source}, task {task}: whether a statement that was sent to the target has run there is not known "
-    "yet, so that the structure of {table} cannot be checked",
-    workaround="resume-task, which finds out; pause-task when query-status {task} shows it behind the statement.",
+    message="source {source}, task {task}: it is not known yet whether a statement that was sent to the target has run "
+    "there, so the structure of {table} cannot be checked",
+    workaround="resume-task, which finds out; pause-task when query-status {task} shows it past the statement.",
 )
 SCHEMA_TABLE_GONE = _define(
     50168,
     "schema-table-gone",
     scope=Scope.CONFIG,
-    message="source {source}, task {task}: the structure of {table} is to be read from the {place}, where {name} is "
-    "not there",
+    message="source {source}, task {task}: the structure of {table} is to be read from the {place}, but {name} does "
+    "not exist there",
     workaround="Give the structure in a file: binlog-schema update {task} <database> <table> <file> -s {source}.",
 )
 SCHEMA_TABLE_CHANGES = _define(
@@ -365,17 +392,17 @@ SCHEMA_TABLE_CHANGES = _define(
     "schema-table-changing",
     scope=Scope.SOURCE,
     message="source {source}, task {task}: {table} keeps changing its structure while it is read",
-    workaround="Wait until the DDL of it is done, then try again.",
+    workaround="Wait until its DDL is done, then try again.",
     retryable=True,
 )
 HELD_ROWS = _define(
     50170,
     "ddl-of-held-rows",
     scope=Scope.TARGET,
-    message="source {source}, task {task}: {count} key(s) of tables that the statement at {position} is about are held "
+    message="source {source}, task {task}: {count} key(s) of tables that the statement at {position} changes are held "
     "in the quarantine, with rows of the structure before it: {statement}",
-    workaround="Nothing is lost: the task stands before the statement. Mend the target and `dmctl quarantine retry`, "
-    "or `dmctl quarantine drop`; then resume-task.",
+    workaround="Nothing is lost: the task has stopped before the statement. Correct the target and `dmctl quarantine "
+    "retry`, or `dmctl quarantine drop`; then resume-task.",
 )
 STATEMENT_FILTERED = _define(
     50018,
@@ -383,5 +410,6 @@ STATEMENT_FILTERED = _define(
     scope=Scope.CONFIG,
     message="source {source}, task {task}: an event filter stops the task before a statement on {table} at {position}: "
     "{statement}",
-    workaround=f"{_SKIP}; or let the filter pass it with update-task. Then resume-task.",
+    workaround=f"{_SKIP}; or change the filter with update-task so that it lets the statement through. Then "
+    f"resume-task.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Scope, define
+from shardmerge.proto.errors.spec import Scope, define
 
 _define = partial(define, error_class="decode")
 
@@ -48,7 +48,7 @@ STRUCTURE_MISMATCH = _define(
     scope=Scope.SOURCE,
     message="source {source}: {schema}.{table}, event ending at binlog position {position}: the event does not fit "
     "the known structure of the table: {reason}",
-    workaround="Nothing of this event was applied. The recorded structure is of another time than the rows: "
+    workaround="Nothing of this event was applied. The recorded structure is older or newer than the rows: "
     "binlog-schema update <task> {schema} {table} <file with the CREATE TABLE as it was> -s {source}, then "
     "resume-task; or start the task again with a new snapshot.",
 )
@@ -64,8 +64,8 @@ ROLLED_BACK_ROWS = _define(
     "rolled-back-rows",
     scope=Scope.SOURCE,
     message="source {source}: the transaction that holds binlog position {position} changed {schema}.{table}, then "
-    "came {statement}: which of its rows stayed cannot be told",
-    workaround="The transaction was too large to be held, changed a table that cannot roll back, or went back to "
+    "ran {statement}: the binlog does not show which of its rows were kept",
+    workaround="The transaction was too large to be held, changed a table that cannot roll back, or rolled back to "
     "a savepoint. Start the task again with a new snapshot; let such tables use a transactional engine.",
 )
 PREPARED_ROWS = _define(

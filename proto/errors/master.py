@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="master")
 
@@ -18,7 +18,8 @@ ETCD_UNAVAILABLE = _define(
     "etcd-unavailable",
     scope=Scope.INTERNAL,
     message="etcd at {endpoints} does not answer: {reason}",
-    workaround="Check that etcd runs, has a leader and is reachable from here; the daemons go on alone.",
+    workaround="Check that etcd runs, has a leader and is reachable from here; the daemons continue without it and "
+    "reconnect by themselves.",
     retryable=True,
 )
 ETCD_REFUSED = _define(
@@ -51,8 +52,8 @@ CONFLICT = _define(
     "etcd-conflict",
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
-    message="{what} was changed by somebody else at the same time; nothing was written",
-    workaround="Look at the present state and give the command again.",
+    message="{what} was changed by another command at the same time; nothing was written",
+    workaround="Look at the current state and repeat the command.",
     retryable=True,
 )
 
@@ -87,7 +88,7 @@ EVICT_ALONE = _define(
     "evict-alone",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="master {master} is the only one: nobody else could lead",
+    message="master {master} is the only one: no other master could lead",
     workaround="Start another dm-master first; list-member --master shows those that are alive.",
 )
 MEMBER_ALIVE = _define(
@@ -96,7 +97,7 @@ MEMBER_ALIVE = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="{kind} {name} is alive",
-    workaround="Stop it first; it is forgotten when its lease is over (a worker's source when another takes it, or "
+    workaround="Stop it first; it is forgotten when its lease ends (a worker's source when another worker takes it, or "
     "by offline-member).",
 )
 
@@ -164,7 +165,7 @@ BAD_PLACEMENT = _define(
     "bad-placement",
     scope=Scope.INTERNAL,
     message="a placement was not carried out because it would break a rule: {reason}",
-    workaround="This is a bug: please report it with the output of list-member. Bound sources go on.",
+    workaround="This is a bug: please report it with the output of list-member. Bound sources continue.",
 )
 SOURCE_UPDATE_FIXED = _define(
     60220,
@@ -179,15 +180,16 @@ SOURCE_DISABLED = _define(
     "source-disabled",
     scope=Scope.CONFIG,
     message="source {source} is disabled (`enable: false` in its file)",
-    workaround="Put `enable: true` into its file and give operate-source update.",
+    workaround="Set `enable: true` in its file and run operate-source update.",
 )
 SOURCE_SWITCH_LOCKED = _define(
     60222,
     "source-switch-while-locked",
     scope=Scope.CONFIG,
-    message="source {source} cannot be read from another server while shard tables wait before sharding DDLs: {locks}",
-    workaround="Nothing was changed. Let them go on first: shard-ddl-lock shows for whom they wait, shard-ddl-lock "
-    "unlock lets them go without those; then operate-source update.",
+    message="source {source} cannot be read from another server while shard tables are parked at sharding DDLs: "
+    "{locks}",
+    workaround="Nothing was changed. Let them continue first: shard-ddl-lock shows what they wait for, shard-ddl-lock "
+    "unlock releases them without those; then operate-source update.",
 )
 RELAY_ALWAYS_ON = _define(
     60223,
@@ -195,8 +197,8 @@ RELAY_ALWAYS_ON = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="the relay log of source {source} cannot be stopped: every task of the source reads the binlog from it",
-    workaround="pause-relay -s {source} ends the fetching until resume-relay; purge-relay makes room; to use no source "
-    "at all, stop-task and operate-source stop, or `enable: false` in its file.",
+    workaround="pause-relay -s {source} stops the fetching until resume-relay; purge-relay frees disk space; to stop "
+    "using the source, stop-task and operate-source stop, or `enable: false` in its file.",
 )
 
 TASK_EXISTS = _define(
@@ -234,7 +236,7 @@ STAGE_NOT_REACHED = _define(
     level=Level.MEDIUM,
     message="source {source}: worker {worker} has not reported stage {stage} for task {task} within "
     "{seconds} s (last seen: {seen})",
-    workaround="The decision is stored and will be obeyed; follow it with query-status {task}.",
+    workaround="The decision is stored and takes effect later; follow it with query-status {task}.",
     retryable=True,
 )
 TASK_DIFFERS = _define(
@@ -242,14 +244,14 @@ TASK_DIFFERS = _define(
     "task-differs",
     scope=Scope.CONFIG,
     message="task {task} runs on source(s) {sources} with another configuration than this file",
-    workaround="Give the same file to start it on further sources; update-task applies changes to the running task.",
+    workaround="Use the same file to start it on further sources; update-task applies changes to the running task.",
 )
 PRECHECK_FAILED = _define(
     60307,
     "pre-check-failed",
     scope=Scope.CONFIG,
     message="task {task}: {count} pre-check(s) failed; nothing was started",
-    workaround="Mend what the check results name, or list the items in ignore-checking-items.",
+    workaround="Correct what the check results name, or list the items in ignore-checking-items.",
 )
 BAD_REQUEST = _define(
     60308,
@@ -270,9 +272,9 @@ UPDATE_FIXED = _define(
     60310,
     "update-fixed-key",
     scope=Scope.CONFIG,
-    message="task {task}: {key} cannot be changed by an update (it is {before}, the file says {after})",
-    workaround="Put it back. To change it: stop-task, then start-task with another file (with --remove-meta to copy "
-    "everything anew).",
+    message="task {task}: {key} cannot be changed by an update (it is {before}, in the file {after})",
+    workaround="Restore the old value. To change it: stop-task, then start-task with another file (with --remove-meta "
+    "to copy everything again).",
 )
 UPDATE_FULL = _define(
     60311,
@@ -287,33 +289,33 @@ BINLOG_NO_ERROR = _define(
     "binlog-no-error",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="task {task} on source(s) {source} stands before no statement, so it is not known which one is meant",
-    workaround="Give its place: -b FILE:POS, as in the binlog of the source.",
+    message="task {task} on source(s) {source} has not stopped at a statement, so it is unknown which one is meant",
+    workaround="Give its position: -b FILE:POS, as in the binlog of the source.",
 )
 BINLOG_NOTHING_SAID = _define(
     60313,
     "binlog-nothing-said",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="task {task}, source {source}: nothing was said of the statement at {position}",
-    workaround="`binlog list` shows what was said.",
+    message="task {task}, source {source}: there is no override for the statement at {position}",
+    workaround="`binlog list` shows the overrides.",
 )
 UPDATE_SHARD_MODE = _define(
     60314,
     "update-of-shard-mode-while-locked",
     scope=Scope.CONFIG,
-    message="task {task}: shard-mode cannot change from {before} to {after} while shard tables wait before sharding "
+    message="task {task}: shard-mode cannot change from {before} to {after} while shard tables are parked at sharding "
     "DDLs: {locks}",
-    workaround="Nothing was changed. Let them go on first: shard-ddl-lock {task} shows for whom they wait, "
-    "shard-ddl-lock unlock lets them go without those; then update-task.",
+    workaround="Nothing was changed. Let them continue first: shard-ddl-lock {task} shows what they wait for, "
+    "shard-ddl-lock unlock releases them without those; then update-task.",
 )
 BINLOG_NAME_PLACE = _define(
     60315,
     "binlog-name-place",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="task {task}, source {source} stands before rows, not before a statement: {error}",
-    workaround="Rows are skipped only by their exact place: say `-b {place}` if the rows of that event are to be lost.",
+    message="task {task}, source {source} has stopped at rows, not at a statement: {error}",
+    workaround="Rows are skipped only by their exact position: give `-b {place}` to lose the rows of that event.",
 )
 
 MASTER_UNKNOWN = _define(
@@ -327,8 +329,8 @@ CONFIG_NOT_KEPT = _define(
     60402,
     "config-not-kept",
     scope=Scope.CONFIG,
-    message="what {kind} {name} was given was not kept by the version that recorded it",
-    workaround="A task: update-task with its file keeps it. A source: stop and create it with its file. A daemon: "
+    message="the configuration of {kind} {name} was not kept by the version that recorded it",
+    workaround="A task: run update-task with its file. A source: stop and create it with its file. A daemon: "
     "start it with this version.",
 )
 
@@ -340,7 +342,7 @@ SECRETS_REFUSED = _define(
     message="passwords are sent only over a Unix socket or over TLS with client certificates, but this call came from "
     "{peer} in plain text",
     workaround="Run the command on the machine of dm-master with --master-addr {socket}; or set up TLS for masters, "
-    "workers and dmctl (`dmctl tls init`, docs/tls.md).",
+    "workers and dmctl (`dmctl tls init`, docs/how-to/tls.md).",
 )
 SECRET_KEY_DIFFERS = _define(
     60434,

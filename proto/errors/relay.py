@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="relay")
 
@@ -14,11 +14,11 @@ SOURCE_LOG_GONE = _define(
     scope=Scope.SOURCE,
     message="source {source}: the server cannot send its binlog from file {file}, position {pos}: {reason} "
     "(errno {errno})",
-    workaround="Compare with SHOW BINARY LOGS at the source. If the file was purged, what it held cannot be fetched "
+    workaround="Compare with SHOW BINARY LOGS at the source. If the file was purged, its content cannot be fetched "
     "any more: restore the file, or stop the source's tasks, start them with a new snapshot (start-task "
-    "--remove-meta) and keep binlogs longer (expire_logs_days, binlog_expire_logs_seconds). If the position lies "
-    "behind the file's end, the source lost its latest writes: the same holds. If another replica uses the same "
-    "server-id, give this source's file another one.",
+    "--remove-meta) and keep binlogs longer (expire_logs_days, binlog_expire_logs_seconds). If the position is "
+    "after the file's end, the source lost its latest writes: do the same. If another replica uses the same "
+    "server-id, set another one in this source's file.",
 )
 DUMP_ENDED = _define(
     20002,
@@ -26,7 +26,7 @@ DUMP_ENDED = _define(
     scope=Scope.SOURCE,
     level=Level.LOW,
     message="source {source}: the server ended the binlog stream at {position}: {reason}",
-    workaround="Nothing to do: it connects again by itself.",
+    workaround="Nothing to do: the relay reconnects by itself.",
     retryable=True,
 )
 BAD_PACKET = _define(
@@ -35,25 +35,25 @@ BAD_PACKET = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="source {source}: the binlog stream is garbled after {position}: {reason}",
-    workaround="Nothing was stored; it connects and fetches again by itself. If it repeats, look at the network or "
-    "the proxy between worker and source.",
+    workaround="Nothing was stored; the relay reconnects and fetches again by itself. If it repeats, look at the "
+    "network or the proxy between worker and source.",
     retryable=True,
 )
 EVENT_CHECKSUM = _define(
     20004,
     "binlog-event-damaged",
     scope=Scope.SOURCE,
-    message="source {source}: event behind {position} (type {type}, {size} bytes) does not match its CRC32",
-    workaround="Nothing was stored; it fetches the event again by itself. If it repeats, the source's binlog file is "
-    "damaged: check it with mysqlbinlog --verify-binlog-checksum.",
+    message="source {source}: the event after {position} (type {type}, {size} bytes) does not match its CRC32",
+    workaround="Nothing was stored; the relay fetches the event again by itself. If it repeats, the source's binlog "
+    "file is damaged: check it with mysqlbinlog --verify-binlog-checksum.",
     retryable=True,
 )
 EVENT_OVERLAP = _define(
     20005,
     "binlog-event-repeated",
     scope=Scope.SOURCE,
-    message="source {source}: event that ends at binlog byte {pos} begins before {position}, where the stream "
-    "already was",
+    message="source {source}: the event that ends at binlog byte {pos} begins before {position}, which the stream "
+    "has already passed",
     workaround="Nothing was stored twice. Check that the address of the source leads to one server (no load "
     "balancer), then resume-task.",
 )
@@ -61,8 +61,8 @@ GROUP_BROKEN = _define(
     20006,
     "binlog-group-broken",
     scope=Scope.SOURCE,
-    message="source {source}: event of type {type} behind {position} does not belong where it stands: {reason}",
-    workaround="The transaction that holds it was not stored. Look at the binlog there with mysqlbinlog; a server "
+    message="source {source}: the event of type {type} after {position} is out of place: {reason}",
+    workaround="The transaction that contains it was not stored. Look at the binlog there with mysqlbinlog; a server "
     "that writes such binlogs is not supported in this version.",
 )
 SOURCE_CHANGED = _define(
@@ -70,9 +70,9 @@ SOURCE_CHANGED = _define(
     "source-is-another-server",
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} is now {found}, the relay log was written from {expected}",
-    workaround="Positions in files of one server mean nothing at another, and the relay log holds no GTIDs to go on "
+    workaround="Positions in files of one server mean nothing at another, and the relay log holds no GTIDs to continue "
     "by. Point the source's file to the old server, or stop its tasks, delete the relay directory {directory} and "
-    "start the tasks with a new snapshot. With GTIDs (gtid_mode=ON; MariaDB always has them) it goes on by itself.",
+    "start the tasks with a new snapshot. With GTIDs (gtid_mode=ON; MariaDB always has them) it continues by itself.",
 )
 SOURCE_LOG_RESET = _define(
     20008,
@@ -80,7 +80,7 @@ SOURCE_LOG_RESET = _define(
     scope=Scope.SOURCE,
     message="source {source}: the relay log holds the binlog up to {position}, but the source is at {found}: {reason}",
     workaround="The source's binlog is no longer the one that was read: RESET MASTER, a restored backup, or a crash "
-    "that took its latest writes. What was applied beyond it may exist nowhere at the source. Check that the address "
+    "that took its latest writes. What was applied beyond it may not exist at the source. Check that the address "
     "leads to the right server, then stop the source's tasks and start them with a new snapshot (start-task "
     "--remove-meta).",
 )
@@ -88,17 +88,17 @@ GROUP_TOO_LARGE = _define(
     20009,
     "undone-transaction-too-large",
     scope=Scope.SOURCE,
-    message="source {source}: the transaction behind {position} was rolled back or only prepared and has {size} "
+    message="source {source}: the transaction after {position} was rolled back or only prepared and has {size} "
     "bytes, more than the {limit} that can be judged as a whole",
-    workaround="Nothing of it was applied. Look at it with mysqlbinlog; to go on without it, start the task with a "
+    workaround="Nothing of it was applied. Look at it with mysqlbinlog; to continue without it, start the task with a "
     "new snapshot.",
 )
 RELAY_CRASHED = _define(
     20010,
     "relay-reader-failed",
     scope=Scope.INTERNAL,
-    message="source {source}: the relay reader stopped behind {position}: {reason}",
-    workaround="This is a defect: report it with the worker's log. What was published is whole; resume-task "
+    message="source {source}: the relay reader stopped after {position}: {reason}",
+    workaround="This is a bug: report it with the worker's log. What was published is complete; resume-task "
     "tries again.",
 )
 SOURCE_GTIDS_GONE = _define(
@@ -107,9 +107,9 @@ SOURCE_GTIDS_GONE = _define(
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} no longer has what follows GTID set {gtid_set}; the first missing GTID is "
     "{missing}: {reason}",
-    workaround="What the purged binlogs held cannot be fetched from this server any more: point the source's file to a "
-    "server that still has it (compare with its gtid_purged, on MariaDB BINLOG_GTID_POS(<first file>, 4)), or stop the "
-    "source's tasks, start them with a new snapshot (start-task --remove-meta) and keep binlogs longer.",
+    workaround="The content of the purged binlogs cannot be fetched from this server any more: point the source's "
+    "file to a server that still has it (compare with its gtid_purged, on MariaDB BINLOG_GTID_POS(<first file>, 4)), "
+    "or stop the source's tasks, start them with a new snapshot (start-task --remove-meta) and keep binlogs longer.",
 )
 SOURCE_LACKS_GTIDS = _define(
     20012,
@@ -117,65 +117,65 @@ SOURCE_LACKS_GTIDS = _define(
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} ({server}) does not have GTID {missing}, which was read from {before} and "
     "may be applied",
-    workaround="A replica that is still catching up gets there, and it goes on by itself. A server that never gets it "
-    "has another history (a fail-over that lost transactions, RESET MASTER): point the source's file to the right "
-    "server, or stop the source's tasks and start them with a new snapshot (start-task --remove-meta).",
+    workaround="A replica that is still catching up will have it, and the relay continues by itself. A server that "
+    "never gets it has another history (a fail-over that lost transactions, RESET MASTER): point the source's file to "
+    "the right server, or stop the source's tasks and start them with a new snapshot (start-task --remove-meta).",
     retryable=True,
 )
 GTID_PLACE_MISSING = _define(
     20013,
     "gtid-set-not-in-relay-log",
     scope=Scope.SOURCE,
-    message="source {source}: no place in the relay log holds exactly GTID set {wanted}; it goes from {before} on to "
+    message="source {source}: no position in the relay log has exactly GTID set {wanted}; it goes from {before} to "
     "{behind}",
     workaround="Give a set as the source itself had it (gtid_executed; gtid_binlog_pos on MariaDB, with every domain). "
-    "For a checkpoint: the server at hand has its transactions in another order than the one before; point the "
-    "source's file to that one until the tasks have caught up, or start the tasks with a new snapshot.",
+    "For a checkpoint: the current server has its transactions in another order than the previous one; point the "
+    "source's file to the previous one until the tasks have caught up, or start the tasks with a new snapshot.",
 )
 POSITION_ELSEWHERE = _define(
     20014,
     "position-of-another-server",
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
-    message="source {source}: {position} is a place in the binlog of {server}; the relay log can find places of: "
+    message="source {source}: {position} is a position in the binlog of {server}; the relay log can find positions of: "
     "{servers}",
-    workaround="Nothing to do after a fail-over: it is tried again with a place of the server at hand. If it repeats, "
-    "check that the source's address leads to one server at a time.",
+    workaround="Nothing to do after a fail-over: the relay tries again with a position of the current server. If it "
+    "repeats, check that the source's address leads to one server at a time.",
     retryable=True,
 )
 PIECE_OF_ANOTHER_SERVER = _define(
     20015,
     "checkpoint-inside-transaction-of-another-server",
     scope=Scope.SOURCE,
-    message="source {source}: the checkpoint stands inside the transaction behind {position} of {server}, and the "
-    "relay log at hand has that transaction from {now}, which may have written it in other events",
-    workaround="Point the source's file to {server} until the task has passed that transaction, or start the task with "
-    "a new snapshot.",
+    message="source {source}: the checkpoint is inside the transaction after {position} of {server}, and the "
+    "current relay log has that transaction from {now}, which may have written it in other events",
+    workaround="Point the source's file to {server} until the task has applied that transaction, or start the task "
+    "with a new snapshot.",
 )
 XA_PREPARE_MISSING = _define(
     20016,
     "xa-prepare-missing",
     scope=Scope.SOURCE,
-    message="source {source}: XA COMMIT {xid} behind {position}: its XA PREPARE is in none of the binlogs that the "
-    "source still has, so what it commits is not known",
-    workaround="Nothing of it was applied. If it changed no replicated table or the rows can be mended by hand, start "
-    "the task in incremental mode behind it; else start the task with a new snapshot while XA RECOVER at the source "
-    "lists nothing.",
+    message="source {source}: XA COMMIT {xid} after {position}: its XA PREPARE is in none of the binlogs that the "
+    "source still has, so it is unknown what it commits",
+    workaround="Nothing of it was applied. If it changed no replicated table or the rows can be corrected by hand, "
+    "start the task in incremental mode after it; else start the task with a new snapshot while XA RECOVER at the "
+    "source lists nothing.",
 )
 SERVER_ID_TAKEN = _define(
     20017,
     "server-id-taken",
     scope=Scope.CONFIG,
     message="source {source}: server-id {server_id} is used by {owner}, at the same server",
-    workaround="Give this source's file or the other one another server-id, or none: then a free one is chosen. If the "
-    "other source is to go, stop it (operate-source stop), then resume-task.",
+    workaround="Set another server-id in this source's file or in the other one, or none: then a free one is chosen. "
+    "If the other source is no longer needed, stop it (operate-source stop), then resume-task.",
 )
 POSITION_UNORDERED = _define(
     20018,
     "position-not-comparable",
     scope=Scope.SOURCE,
-    message="source {source}: whether the relay log, which begins at {first}, reaches back to {position} cannot be "
-    "told, and other tasks need it as it is",
+    message="source {source}: it is unknown whether the relay log, which begins at {first}, reaches back to "
+    "{position}, and other tasks need it as it is",
     workaround="Give the position as a GTID set (binlog-gtid), or let the source's other tasks finish first.",
 )
 SERVER_ID_STILL_HELD = _define(
@@ -185,7 +185,7 @@ SERVER_ID_STILL_HELD = _define(
     level=Level.MEDIUM,
     message="source {source}: server-id {server_id} is still held by {owner}",
     workaround="Nothing to do where a source has moved or stopped, or a worker has died: the id is free when that "
-    "worker has stopped with it or its lease is over, and this one goes on by itself. Else give one of the sources' "
+    "worker has stopped or its lease has ended, and this one continues by itself. Otherwise set in one of the sources' "
     "files another server-id, or none: then a free one is chosen.",
     retryable=True,
 )
@@ -194,8 +194,8 @@ DISK_FULL = _define(
     "relay-disk-full",
     scope=Scope.INTERNAL,
     message="source {source}: no space left for the relay log in {directory}",
-    workaround="Free space on that file system, or let the relay purge more (purge: in the source's file); it goes "
-    "on by itself.",
+    workaround="Free space on that file system, or let the relay purge more (purge: in the source's file); it "
+    "continues by itself.",
     retryable=True,
 )
 DISK_FAILED = _define(
@@ -210,22 +210,22 @@ RELAY_DAMAGED = _define(
     "relay-log-damaged",
     scope=Scope.INTERNAL,
     message="source {source}: {path} is damaged: {reason}",
-    workaround="Stop the worker, delete the directory {directory} and start it again: the relay log is fetched anew "
+    workaround="Stop the worker, delete the directory {directory} and start it again: the relay log is fetched again "
     "from the tasks' checkpoints.",
 )
 POSITION_BEFORE_RELAY = _define(
     20030,
     "position-before-relay-log",
     scope=Scope.SOURCE,
-    message="source {source}: {position} lies before the relay log, which begins at {first}",
-    workaround="Resume the task: the relay log begins anew at the lowest position that a task needs, if the source "
+    message="source {source}: {position} is before the relay log, which begins at {first}",
+    workaround="Resume the task: the relay log starts again at the lowest position that a task needs, if the source "
     "still has it.",
 )
 POSITION_INSIDE_GROUP = _define(
     20031,
     "position-inside-transaction",
     scope=Scope.SOURCE,
-    message="source {source}: {position} lies inside a transaction, which goes from {start} to {end}",
+    message="source {source}: {position} is inside a transaction, which goes from {start} to {end}",
     workaround="Give the start or the end of that transaction as the position.",
 )
 LOCATE_TIMEOUT = _define(
@@ -234,7 +234,7 @@ LOCATE_TIMEOUT = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="source {source}: the relay log is at {head} and did not reach {position} within {seconds} s",
-    workaround="Check the relay's status in query-status; it is tried again by itself.",
+    workaround="Check the relay's status in query-status; the worker tries again by itself.",
     retryable=True,
 )
 OFFSET_PURGED = _define(
@@ -242,7 +242,7 @@ OFFSET_PURGED = _define(
     "relay-offset-purged",
     scope=Scope.INTERNAL,
     message="source {source}: relay offset {offset} was purged; the relay log begins at {first}",
-    workaround="Resume the task: the relay log begins anew at its checkpoint's position, if the source still has it.",
+    workaround="Resume the task: the relay log starts again at its checkpoint's position, if the source still has it.",
 )
 RELAY_RESTARTED = _define(
     20034,
@@ -250,14 +250,14 @@ RELAY_RESTARTED = _define(
     scope=Scope.INTERNAL,
     level=Level.LOW,
     message="source {source}: the relay log {relay_id} was replaced by another one",
-    workaround="Nothing to do: the task finds its place in the new one by its position.",
+    workaround="Nothing to do: the task continues in the new one from its position.",
     retryable=True,
 )
 OFFSET_NOT_GROUP_END = _define(
     20035,
     "relay-offset-invalid",
     scope=Scope.INTERNAL,
-    message="source {source}: relay offset {offset} is no end of a transaction in relay log {relay_id}",
+    message="source {source}: relay offset {offset} is not the end of a transaction in relay log {relay_id}",
     workaround="The checkpoint does not belong to this relay log. Resume the task; if it repeats, start it again "
     "with a new snapshot.",
 )
@@ -266,8 +266,8 @@ RELAY_NOT_BEGUN = _define(
     "relay-log-empty",
     scope=Scope.INTERNAL,
     level=Level.LOW,
-    message="source {source}: the relay log has not begun: no task has said from where",
-    workaround="Nothing to do: the first task of the source begins it.",
+    message="source {source}: the relay log has not begun: no task has requested a start position",
+    workaround="Nothing to do: the first task of the source starts it.",
     retryable=True,
 )
 WAIT_INTERRUPTED = _define(
@@ -284,16 +284,16 @@ POSITION_WITHOUT_FILE = _define(
     "position-without-file",
     scope=Scope.CONFIG,
     message="source {source}: a relay log begins at a binlog file and position or at a GTID set, got {given}",
-    workaround="Give binlog-name and binlog-pos, or binlog-gtid as the source tells it (gtid_executed, on MariaDB "
+    workaround="Give binlog-name and binlog-pos, or binlog-gtid as the source shows it (gtid_executed, on MariaDB "
     "gtid_binlog_pos).",
 )
 RELAY_FILE_UNKNOWN = _define(
     20039,
     "relay-file-unknown",
     scope=Scope.CONFIG,
-    message="source {source}: the relay log has not come to a binlog file {file}; it goes from {first} to {last}",
-    workaround="Give a file of the server that it is read from now, up to relayBinlog in query-status --more. A "
-    "file that the relay log has not reached yet cannot be purged up to.",
+    message="source {source}: the relay log has not reached a binlog file {file}; it goes from {first} to {last}",
+    workaround="Give a file of the server that the relay reads from now, up to relayBinlog in query-status --more. A "
+    "file that the relay log has not reached yet cannot be a limit for purging.",
 )
 RELAY_SUB_DIR_UNKNOWN = _define(
     20040,
@@ -307,7 +307,7 @@ ACCESS_DENIED = _define(
     20101,
     "source-access-denied",
     scope=Scope.SOURCE,
-    message="source {source}: {host}:{port} does not let user {user} in: {reason} (errno {errno})",
+    message="source {source}: {host}:{port} refuses the login of user {user}: {reason} (errno {errno})",
     workaround="Check user, password and the host part of the account at the source, correct the source's "
     "file, then operate-source create again (or resume-task).",
 )
@@ -316,7 +316,7 @@ SOURCE_LOST = _define(
     "source-unreachable",
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port}: {reason} (errno {errno})",
-    workaround="Check that the source runs and can be reached from the worker; it goes on by itself.",
+    workaround="Check that the source runs and can be reached from the worker; the relay continues by itself.",
     retryable=True,
 )
 PRIVILEGE_MISSING = _define(
@@ -332,7 +332,7 @@ SOURCE_BUSY = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="source {source}: {host}:{port} takes no further connection or statement: {reason} (errno {errno})",
-    workaround="Raise max_connections or the account's limits at the source; it goes on by itself.",
+    workaround="Raise max_connections or the account's limits at the source; the relay continues by itself.",
     retryable=True,
 )
 SOURCE_CONFLICT = _define(
@@ -341,16 +341,16 @@ SOURCE_CONFLICT = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="source {source}: {host}:{port}: {reason} (errno {errno})",
-    workaround="Nothing to do: it is tried again. If it repeats: for errno 4052 another replica uses the same "
-    "server-id, give this source's file another one; else look for long transactions at the source.",
+    workaround="Nothing to do: the worker tries again. If it repeats: for errno 4052 another replica uses the same "
+    "server-id, set another one in this source's file; else look for long transactions at the source.",
     retryable=True,
 )
 SOURCE_STORAGE = _define(
     20106,
     "source-storage-full",
     scope=Scope.SOURCE,
-    message="source {source}: {host}:{port} has no room: {reason} (errno {errno})",
-    workaround="Free disk space at the source; it goes on by itself.",
+    message="source {source}: {host}:{port} has no disk space: {reason} (errno {errno})",
+    workaround="Free disk space at the source; the relay continues by itself.",
     retryable=True,
 )
 SOURCE_REJECTED = _define(
@@ -358,7 +358,7 @@ SOURCE_REJECTED = _define(
     "source-rejected-statement",
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} refused a statement: {reason} (errno {errno})",
-    workaround="Mend what the server's message names, then resume-task.",
+    workaround="Correct what the server's message names, then resume-task.",
 )
 SESSION_VARIABLE = _define(
     20108,
@@ -371,18 +371,18 @@ SWITCH_OTHER_BINLOG = _define(
     20050,
     "source-switch-other-binlog",
     scope=Scope.SOURCE,
-    message="source {source}: {host}:{port} says that it is {server}, from which the relay log was read up to "
-    "{position}, but its binlog does not go on there: {reason}",
-    workaround="Nothing was changed. It is a copy with another history, or was reset: point the source's file to the "
-    "server that it was, or stop the source's tasks and start them with a new snapshot (start-task --remove-meta).",
+    message="source {source}: {host}:{port} identifies itself as {server}, from which the relay log was read up to "
+    "{position}, but its binlog does not continue there: {reason}",
+    workaround="Nothing was changed. The server is a copy with another history, or was reset: point the source's file "
+    "to the previous server, or stop the source's tasks and start them with a new snapshot (start-task --remove-meta).",
 )
 SWITCH_ERRANT = _define(
     20051,
     "source-switch-errant-transaction",
     scope=Scope.SOURCE,
-    message="source {source}: {host}:{port} has transaction {errant} of its own in the midst of those that were read "
-    "from {before}: {behind} comes behind it",
-    workaround="Nothing was changed. Its rows are not those of the server before, so nobody can say what the merged "
+    message="source {source}: {host}:{port} has transaction {errant} of its own among those that were read "
+    "from {before}: {behind} follows it",
+    workaround="Nothing was changed. Its rows are not those of the previous server, so it is unknown what the merged "
     "tables should hold: point the source's file to a replica without writes of its own, or stop the source's "
     "tasks and start them with a new snapshot (start-task --remove-meta).",
 )
@@ -392,15 +392,15 @@ SWITCH_BUSY = _define(
     scope=Scope.CONFIG,
     message="source {source} cannot be read from another server now: task {task} {doing}",
     workaround="Nothing was changed. Wait until query-status {task} shows that it replicates all of its tables, then "
-    "give operate-source update again; or stop the task on this source (stop-task {task} -s {source}), update, and "
+    "run operate-source update again; or stop the task on this source (stop-task {task} -s {source}), update, and "
     "start it with a new snapshot (start-task --remove-meta).",
 )
 SWITCH_UNPROVEN = _define(
     20053,
     "source-switch-unproven",
     scope=Scope.SOURCE,
-    message="source {source}: it cannot be proven that {host}:{port} goes on where {before} was left: {reason}",
-    workaround="Nothing was changed. Mend what is named and give operate-source update again; or stop the source's "
+    message="source {source}: it cannot be proven that {host}:{port} continues where {before} ended: {reason}",
+    workaround="Nothing was changed. Correct what is named and run operate-source update again; or stop the source's "
     "tasks and start them with a new snapshot (start-task --remove-meta).",
 )
 MOVE_WOULD_LOSE = _define(
@@ -408,9 +408,9 @@ MOVE_WOULD_LOSE = _define(
     "source-move-would-lose",
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} no longer has what follows {position}, which its tasks need and only the "
-    "relay log of the worker at hand still holds: {reason}",
-    workaround="Nothing was moved. Let the tasks catch up there (query-status; resume paused ones) and give the "
-    "command again.",
+    "relay log of the current worker still holds: {reason}",
+    workaround="Nothing was moved. Let the tasks catch up there (query-status; resume paused ones) and repeat the "
+    "command.",
 )
 NO_BINLOG = _define(
     20109,

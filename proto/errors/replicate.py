@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="replicate")
 
@@ -14,7 +14,7 @@ COLLISION = _define(
     scope=Scope.TARGET,
     message="source {source}: row of {schema}.{table} at {position} collides at target "
     "{target_schema}.{target_table}: key {key} exists already{other}",
-    workaround="Two shards (or somebody else) own this key. Add a column mapping that keeps the shards' keys "
+    workaround="Two shards (or another writer) use this key. Add a column mapping that keeps the shards' keys "
     "apart, or remove the foreign row at the target, then resume-task.",
 )
 DIVERGED = _define(
@@ -23,7 +23,7 @@ DIVERGED = _define(
     scope=Scope.TARGET,
     message="source {source}: {schema}.{table} at {position}: {missing} row(s) that must exist at target "
     "{target_schema}.{target_table} are missing, e.g. key {key}",
-    workaround="Somebody else changed the target table. Restore the row (or use safe-mode: true for targets "
+    workaround="Another writer changed the target table. Restore the row (or use safe-mode: true for targets "
     "that were pre-loaded by other means), then resume-task.",
 )
 FENCED = _define(
@@ -33,7 +33,7 @@ FENCED = _define(
     level=Level.MEDIUM,
     message="task {task}, source {source}: a newer epoch than {epoch} has taken over; nothing of this one was "
     "committed",
-    workaround="Nothing to do: this was a left-over of an earlier run. If it repeats, look for two workers with "
+    workaround="Nothing to do: this was left over from an earlier run. If it repeats, look for two workers with "
     "the same source.",
 )
 TARGET_LOST = _define(
@@ -41,7 +41,7 @@ TARGET_LOST = _define(
     "target-unreachable",
     scope=Scope.TARGET,
     message="target {host}:{port}: {reason} (errno {errno})",
-    workaround="Check that the target server runs and accepts this user; the task goes on by itself.",
+    workaround="Check that the target server runs and accepts this user; the task continues by itself.",
     retryable=True,
 )
 TARGET_REJECTED = _define(
@@ -50,13 +50,13 @@ TARGET_REJECTED = _define(
     scope=Scope.TARGET,
     message="target refused a statement on {target_schema}.{target_table} for source {source}: {reason} "
     "(errno {errno})",
-    workaround="Mend the target table or the privilege named by the server's message, then resume-task.",
+    workaround="Correct the target table or the privilege named by the server's message, then resume-task.",
 )
 TARGET_ACCESS_DENIED = _define(
     40020,
     "target-access-denied",
     scope=Scope.TARGET,
-    message="target {host}:{port} does not let user {user} in: {reason} (errno {errno})",
+    message="target {host}:{port} refuses the login of user {user}: {reason} (errno {errno})",
     workaround="Check user, password and the host part of the account at the target, correct "
     "`target-database`, then start the task again.",
 )
@@ -73,7 +73,7 @@ TARGET_BUSY = _define(
     scope=Scope.TARGET,
     level=Level.MEDIUM,
     message="target {host}:{port} takes no further connection or statement: {reason} (errno {errno})",
-    workaround="Raise max_connections or the account's limits at the target; the task goes on by itself.",
+    workaround="Raise max_connections or the account's limits at the target; the task continues by itself.",
     retryable=True,
 )
 TARGET_CONFLICT = _define(
@@ -91,15 +91,15 @@ TARGET_READ_ONLY = _define(
     scope=Scope.TARGET,
     message="target {host}:{port} is read-only: {reason} (errno {errno})",
     workaround="Make the target writable or point `target-database` at the writable server; the task "
-    "goes on by itself.",
+    "continues by itself.",
     retryable=True,
 )
 TARGET_STORAGE = _define(
     40025,
     "target-storage-full",
     scope=Scope.TARGET,
-    message="target {host}:{port} has no room: {reason} (errno {errno})",
-    workaround="Free disk space at the target; the task goes on by itself.",
+    message="target {host}:{port} has no disk space: {reason} (errno {errno})",
+    workaround="Free disk space at the target; the task continues by itself.",
     retryable=True,
 )
 TARGET_STATEMENT = _define(
@@ -107,24 +107,24 @@ TARGET_STATEMENT = _define(
     "target-refused",
     scope=Scope.TARGET,
     message="target {host}:{port} refused a statement: {reason} (errno {errno})",
-    workaround="Mend what the server's message names, then resume-task.",
+    workaround="Correct what the server's message names, then resume-task.",
 )
 TABLE_UNKNOWN = _define(
     40010,
     "table-not-planned",
     scope=Scope.SOURCE,
-    message="source {source}: rows of {schema}.{table} at {position} pass the rules, but this table was not there "
-    "when the task started",
-    workaround="Nothing is lost: the task stands before these rows. update-task with the task file takes the table in, "
-    "with its history; or leave it out in the block-allow-list.",
+    message="source {source}: the rules let rows of {schema}.{table} at {position} through, but this table did not "
+    "exist when the task started",
+    workaround="Nothing is lost: the task has stopped before these rows. update-task with the task file adds the "
+    "table, with its history; or exclude it in the block-allow-list.",
 )
 LANES_CHANGED = _define(
     40011,
     "lane-count-changed",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="task {task}, source {source}: its {found} lanes were dealt their rows otherwise than the {wanted} that "
-    "are configured; they run up to one barrier, from where it goes on as configured",
+    message="task {task}, source {source}: rows were distributed to its {found} lanes otherwise than to the {wanted} "
+    "that are configured; they run up to one barrier, and from there the task continues as configured",
     workaround="Nothing to do.",
 )
 TARGET_DUPLICATE_OTHER_KEY = _define(
@@ -133,7 +133,7 @@ TARGET_DUPLICATE_OTHER_KEY = _define(
     scope=Scope.TARGET,
     message="source {source}: a row of {schema}.{table} at {position} violates a unique key of target "
     "{target_schema}.{target_table}: {reason} (errno {errno})",
-    workaround="Two shards own the same unique value, or the target was changed by others. Remove the foreign row at "
+    workaround="Two shards have the same unique value, or another writer changed the target. Remove the foreign row at "
     "the target (or drop the unique key there), then resume-task.",
 )
 NO_START = _define(
@@ -177,7 +177,7 @@ SOURCE_TABLE_GONE = _define(
     40034,
     "source-table-gone",
     scope=Scope.SOURCE,
-    message="source {source}: {schema}.{table} is not there any more, so target {target_schema}.{target_table} cannot "
+    message="source {source}: {schema}.{table} no longer exists, so target {target_schema}.{target_table} cannot "
     "be created like it",
     workaround="Create the target table by hand, or start the task again with --remove-meta.",
 )
@@ -185,8 +185,8 @@ LANES_MOVED = _define(
     40014,
     "lanes-moved",
     scope=Scope.INTERNAL,
-    message="source {source}: its lanes stand at different places, and another version of this program has dealt the "
-    "rows to them (dealing {found}, this version: {wanted})",
+    message="source {source}: its lanes are at different positions, and another version of this program has "
+    "distributed the rows to them (distribution {found}, this version: {wanted})",
     workaround="Start the version that wrote the checkpoints, pause the task once its source is quiet and every lane "
     "is at the same position (query-status --more), then start this version; or start the task again with "
     "--remove-meta.",
@@ -204,10 +204,10 @@ UPDATE_REMAPS = _define(
     40035,
     "update-remaps-rows",
     scope=Scope.CONFIG,
-    message="source {source}: the update would write rows of {table} otherwise into {target}, which holds them as they "
-    "were written before",
+    message="source {source}: the update would write rows of {table} differently into {target}, which holds them as "
+    "they were written before",
     workaround="Leave the column mappings and the transform of a table as they are while it is merged. To change "
-    "them: take the table out with update-task, remove its rows at the target, and take it in again with another "
+    "them: exclude the table with update-task, remove its rows at the target, and add it again with another "
     "update-task. Another projection, where rows that are at the target may stay as they were made: stop-task, then "
     "start-task.",
 )
@@ -217,28 +217,28 @@ UPDATE_TOO_EARLY = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="task {task} has not begun to copy from source {source} yet: there is nothing to update",
-    workaround="Look at query-status; update it once it copies or replicates, or stop-task and start-task it anew.",
+    workaround="Look at query-status; update it once it copies or replicates, or stop-task and start-task it again.",
 )
 UPDATE_OF_ENDING = _define(
     40037,
     "update-of-ending-task",
     scope=Scope.CONFIG,
-    message="task {task}, source {source}: no table can join it, for it ends at {stop}",
+    message="task {task}, source {source}: no table can join it, because it ends at {stop}",
     workaround="Start it without an end (stop-task, start-task), or merge the tables with a task of their own.",
 )
 TIME_UNCLEAR = _define(
     40050,
     "time-unclear",
     scope=Scope.CONFIG,
-    message="source {source}: {time} is not one moment in its time zone {zone}: clocks were put forward or back then, "
-    "or the server cannot tell",
+    message="source {source}: {time} is not a unique time in its time zone {zone}: clocks were put forward or back "
+    "then, or the server cannot convert it",
     workaround='Give the time with its offset, as in "2026-01-02T03:04:05+02:00".',
 )
 START_TOO_EARLY = _define(
     40051,
     "start-time-too-early",
     scope=Scope.SOURCE,
-    message="source {source}: what it committed from {time} on is not all there: its oldest binlog file {file} begins "
+    message="source {source}: its binlog does not hold everything since {time}: its oldest file {file} begins "
     "at {begins}",
     workaround="Copy the tables with task-mode: all. If the target holds everything up to the beginning of that file, "
     "start with `start-at: earliest` (--start-time earliest).",
@@ -247,16 +247,16 @@ START_TOO_LATE = _define(
     40052,
     "start-time-too-late",
     scope=Scope.CONFIG,
-    message="source {source}: the start time {time} lies in the future: there it is {now}",
+    message="source {source}: the start time {time} is in the future: its clock shows {now}",
     workaround="Give a time that has passed there (mind its time zone), or `latest`.",
 )
 START_NEEDS_KEY = _define(
     40053,
     "start-time-needs-key",
     scope=Scope.SOURCE,
-    message="source {source}: its binlog does not say when transactions committed, so that some from before {time} are "
-    "applied again; {tables} without a key cannot take that",
-    workaround="Give the start as a place in the binlog or as a GTID set (`meta`), or leave these tables out.",
+    message="source {source}: its binlog does not record when transactions committed, so that some from before {time} "
+    "are applied again; tables without a key do not allow that: {tables}",
+    workaround="Give the start as a binlog position or as a GTID set (`meta`), or exclude these tables.",
 )
 STOP_BEHIND = _define(
     40054,
@@ -270,15 +270,15 @@ STOP_WITHOUT_GTIDS = _define(
     "stop-without-gtids",
     scope=Scope.CONFIG,
     message="source {source}: the task is to end at GTID set {stop}, but {reason}",
-    workaround="Give the end as a place in the binlog or as a time.",
+    workaround="Give the end as a binlog position or as a time.",
 )
 STOP_OF_ANOTHER_SERVER = _define(
     40056,
     "stop-of-another-server",
     scope=Scope.SOURCE,
-    message="task {task}, source {source}: it is to end at {stop}, a place in the binlog of server {server}, but the "
-    "source is server {now} by now",
-    workaround="Find the same place at the new server, or a GTID set or a time: stop-task, then start-task with it.",
+    message="task {task}, source {source}: it is to end at {stop}, a position in the binlog of server {server}, but "
+    "the source is server {now} now",
+    workaround="Find the same position at the new server, or a GTID set or a time: stop-task, then start-task with it.",
 )
 ROW_REFUSED = _define(
     40060,
@@ -286,41 +286,41 @@ ROW_REFUSED = _define(
     scope=Scope.TARGET,
     message="source {source}: row of {schema}.{table} at {position} is refused by target "
     "{target_schema}.{target_table}: key {key}: {reason} (errno {errno})",
-    workaround="Mend the target table so that it takes the row, then resume-task. Or pass over the rows of this one "
-    "event, which are recorded: `dmctl binlog skip` with -b and exactly this place.",
+    workaround="Correct the target table so that it accepts the row, then resume-task. Or skip the rows of this one "
+    "event, which are recorded: `dmctl binlog skip` with -b and exactly this position.",
 )
 SKIP_AMBIGUOUS = _define(
     40061,
     "skip-ambiguous",
     scope=Scope.SOURCE,
-    message="source {source}: rows of {position} are to be skipped, but the events there are of a transaction that was "
-    "written compressed or prepared (XA): they have no places of their own",
-    workaround="Nothing was skipped. Take the word back with `binlog revert`, mend the target and resume-task.",
+    message="source {source}: rows of {position} are to be skipped, but the events there belong to a transaction that "
+    "was written compressed or prepared (XA): they have no positions of their own",
+    workaround="Nothing was skipped. Remove the override with `binlog revert`, correct the target and resume-task.",
 )
 QUARANTINE_BROKEN = _define(
     40062,
     "quarantine-broken",
     scope=Scope.TARGET,
     message="{schema}.{table} at {position}: the held change of key {key} does not fit the one before it",
-    workaround="Nothing was applied. The records in held_change were changed by hand: restore them; or give the key up "
-    "with `dmctl quarantine drop` and put its row right with `dmctl compare --repair`.",
+    workaround="Nothing was applied. The records in held_change were changed by hand: restore them; or drop the key "
+    "with `dmctl quarantine drop` and correct its row with `dmctl compare --repair`.",
 )
 QUARANTINE_FULL = _define(
     40063,
     "quarantine-full",
     scope=Scope.TARGET,
-    message="source {source}: {count} keys of task {task} would be held, more than the {limit} that may be; the newest "
+    message="source {source}: {count} keys of task {task} would be held, more than the limit of {limit}; the newest "
     "is of {schema}.{table} at {position}: {reason}",
-    workaround="Nothing is lost: the task stands before these rows. So many refusals have one cause: mend the target, "
-    "`dmctl quarantine retry`, then resume-task.",
+    workaround="Nothing is lost: the task has stopped before these rows. So many refusals have one cause: correct the "
+    "target, `dmctl quarantine retry`, then resume-task.",
 )
 ROWS_FILTERED = _define(
     40070,
     "rows-stopped-by-filter",
     scope=Scope.CONFIG,
     message="source {source}: an event filter stops the task before {event} of {schema}.{table} at {position}",
-    workaround="`dmctl binlog skip` with -b and exactly this place goes past the rows, which are recorded; or let "
-    "the filter pass them with update-task. Then resume-task.",
+    workaround="`dmctl binlog skip` with -b and exactly this position skips the rows, which are recorded; or change "
+    "the filter with update-task so that it lets them through. Then resume-task.",
 )
 EXPRESSION_FAILED = _define(
     40065,
@@ -329,7 +329,7 @@ EXPRESSION_FAILED = _define(
     message="source {source}: an expression filter of {schema}.{table} cannot be evaluated at {position}: "
     "{expression}: {reason} (errno {errno})",
     workaround="Nothing was written for these rows. Correct the expression with update-task, then resume-task; or, "
-    "where one row's values are the cause, pass over its event with `dmctl binlog skip`, -b and exactly this place.",
+    "where one row's values are the cause, skip its event with `dmctl binlog skip`, -b and exactly this position.",
 )
 TRANSFORM_FAILED = _define(
     40075,
@@ -338,17 +338,17 @@ TRANSFORM_FAILED = _define(
     message="source {source}: transform {rule} of {schema}.{table} has no result for the row {key} at {position}: "
     "{reason}",
     workaround="Nothing was written for these rows. A row of the history: correct it at the source, then resume-task. "
-    "A change: pass over its event with `dmctl binlog skip`, -b and exactly this place, then resume-task. Another "
-    "transform makes other rows of all: stop-task, then start-task with --remove-meta and an empty target table.",
+    "A change: skip its event with `dmctl binlog skip`, -b and exactly this position, then resume-task. Another "
+    "transform changes all rows: stop-task, then start-task with --remove-meta and an empty target table.",
 )
 TRANSFORM_FILTER_CHANGED = _define(
     40077,
     "transform-filter-changed",
     scope=Scope.CONFIG,
     message="source {source}: {target} holds the rows of {table} that meet the filter {before} of its transform; the "
-    "task file says {after}",
+    "filter in the task file is {after}",
     workaround="Nothing was done: stop-task, then start-task with the filter as it was. For another one: take the "
-    "table out with update-task, remove its rows at the target, and take it in again with another update-task.",
+    "table out with update-task, remove its rows at the target, and add it again with another update-task.",
 )
 EXPRESSIONS_UNKNOWN = _define(
     40088,

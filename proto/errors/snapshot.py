@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="snapshot")
 
@@ -12,18 +12,19 @@ TABLE_GONE = _define(
     30001,
     "table-gone",
     scope=Scope.SOURCE,
-    message="source {source}: {schema}.{table} has vanished since the snapshot of task {task} began",
-    workaround="Bring the table back, or leave it out by the block-allow-list and start the task again with "
+    message="source {source}: {schema}.{table} no longer exists since the snapshot of task {task} began",
+    workaround="Restore the table, or exclude it in the block-allow-list and start the task again with "
     "start-task --remove-meta; what was loaded so far stays at the target.",
 )
 STRUCTURE_CHANGED = _define(
     30002,
     "structure-changed",
     scope=Scope.SOURCE,
-    message="source {source}: {schema}.{table} was altered while the snapshot of task {task} was under way: "
+    message="source {source}: {schema}.{table} was altered while the snapshot of task {task} was in progress: "
     "{difference}",
-    workaround="The snapshot stands still and nothing is lost. Undo the ALTER at the source and resume-task, or empty "
-    "the target table and start the task again with start-task --remove-meta.",
+    workaround="The snapshot has stopped and nothing is lost. Undo the ALTER at the source and resume-task; if the "
+    "task then stops before one of the two statements (50064), its message shows how to go on. Or empty the target "
+    "table and start the task again with start-task --remove-meta.",
 )
 ROW_TOO_LARGE = _define(
     30003,
@@ -48,7 +49,7 @@ RELAY_CHANGED = _define(
     "relay-changed-under-chunk",
     scope=Scope.INTERNAL,
     level=Level.LOW,
-    message="source {source}: the relay log began anew while chunk {number} of {schema}.{table} was read",
+    message="source {source}: the relay log was replaced while chunk {number} of {schema}.{table} was read",
     workaround="Nothing to do: the chunk is read again.",
     retryable=True,
 )
@@ -57,7 +58,7 @@ INCOMPLETE = _define(
     "snapshot-incomplete",
     scope=Scope.INTERNAL,
     message="task {task}, source {source}: every reader has ended but {left} chunk(s) are not loaded",
-    workaround="The task goes on by itself with the chunks that are left. If it repeats, report it with the "
+    workaround="The task continues by itself with the remaining chunks. If it repeats, report it with the "
     "worker's log.",
     retryable=True,
 )
@@ -66,7 +67,7 @@ CHUNK_FORGOTTEN = _define(
     "chunk-record-missing",
     scope=Scope.TARGET,
     message="task {task}, source {source}: chunk {number} of {schema}.{table} has no record in {meta_schema}",
-    workaround="Somebody removed the task's records while it ran. Empty the target tables and start the task again "
+    workaround="The task's records were removed while it ran. Empty the target tables and start the task again "
     "with start-task --remove-meta.",
 )
 RELAY_STREAM_ENDED = _define(
@@ -82,8 +83,8 @@ PLAN_STUCK = _define(
     30009,
     "chunk-plan-stuck",
     scope=Scope.SOURCE,
-    message="source {source}: {schema}.{table}: the server orders {found} not after {last} although it was asked for "
-    "what is greater",
+    message="source {source}: {schema}.{table}: the server does not order {found} after {last}, although the query "
+    "asked for greater keys",
     workaround="The key's collation does not order its values consistently: CHECK TABLE and rebuild the index at "
     "the source, then resume-task.",
 )
@@ -126,9 +127,9 @@ INDEXES_NOT_ADDED = _define(
     level=Level.MEDIUM,
     message="target {target_schema}.{target_table}: the indexes {indexes}, deferred until after the load, could not be "
     "added: {reason} (errno {errno})",
-    workaround="Nothing is lost and it is tried again by itself. By errno: 1205, end the transaction that holds the "
-    "table; 1799, SET GLOBAL innodb_online_alter_log_max_size higher; 1114 or 1034, make room where the target sorts "
-    "(innodb_tmpdir). Or add the indexes by hand.",
+    workaround="Nothing is lost, and the worker tries again by itself. By errno: 1205, end the transaction that holds "
+    "the table; 1799, SET GLOBAL innodb_online_alter_log_max_size higher; 1114 or 1034, free disk space where the "
+    "target sorts (innodb_tmpdir). Or add the indexes by hand.",
     retryable=True,
 )
 PRESSURE_UNSEEN = _define(
@@ -137,6 +138,6 @@ PRESSURE_UNSEEN = _define(
     scope=Scope.SOURCE,
     message="source {source}: user {user} may not see the replication status that snapshot.max-replica-lag needs "
     "(errno {errno})",
-    workaround="GRANT REPLICATION CLIENT ON *.* (MariaDB since 10.5: REPLICA MONITOR) to that user, or take "
-    "snapshot.max-replica-lag out of the task file; then resume-task.",
+    workaround="GRANT REPLICATION CLIENT ON *.* (MariaDB since 10.5: REPLICA MONITOR) to that user, or remove "
+    "snapshot.max-replica-lag from the task file; then resume-task.",
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Scope(enum.Enum):
-    """Whose fault it is: where the operator should look."""
+    """Where the cause is, and where the operator should look."""
 
     SOURCE = 1
     TARGET = 2
@@ -18,7 +18,7 @@ class Scope(enum.Enum):
 
 
 class Level(enum.Enum):
-    """How bad it is: LOW asks nothing now, HIGH stops data from flowing."""
+    """How severe it is: LOW needs no action now, HIGH stops data from flowing."""
 
     LOW = 1
     MEDIUM = 2

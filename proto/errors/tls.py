@@ -1,14 +1,14 @@
 """Errors of TLS between the processes, and to etcd: codes 61000–61999.
 
-Most are retryable although nothing gets better by itself: certificates are files that are replaced while the
-processes run, and are read anew for every connection.
+Most are retryable although nothing improves by itself: certificates are files that are replaced while the processes
+run, and are read again for every connection.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="tls")
 
@@ -35,8 +35,8 @@ NOT_VALID_NOW = _define(
     "tls-certificate-not-valid-now",
     scope=Scope.CONFIG,
     message="the certificate in {path} is valid from {begin} to {end}, not now",
-    workaround="Put a new certificate and its key in the place of the old ones (docs/tls.md); a process that runs "
-    "takes them by itself. If the dates are right, set this machine's clock.",
+    workaround="Put a new certificate and its key in the place of the old ones (docs/how-to/tls.md); a process that "
+    "runs takes them by itself. If the dates are right, set this machine's clock.",
     retryable=True,
 )
 PEER_NOT_TRUSTED = _define(
@@ -44,8 +44,8 @@ PEER_NOT_TRUSTED = _define(
     "tls-peer-not-trusted",
     scope=Scope.CONFIG,
     message="the certificate that {address} shows is not accepted: {reason}",
-    workaround="Its issuer must stand in this process's {ca}, and its dates must hold now: give that "
-    "process a certificate of the cluster's authority (docs/tls.md), or add the authority to the file. Nothing "
+    workaround="Its issuer must be in this process's {ca}, and it must be valid now: give that "
+    "process a certificate of the cluster's authority (docs/how-to/tls.md), or add the authority to the file. Nothing "
     "was sent.",
     retryable=True,
 )
@@ -63,8 +63,8 @@ OWN_REFUSED = _define(
     "tls-own-certificate-refused",
     scope=Scope.CONFIG,
     message="{address} refuses the certificate of this process ({certificate}): {reason}",
-    workaround="Its issuer must stand in that process's ssl-ca, it must be valid now, and where it says what it is "
-    "for, clientAuth must be among it (docs/tls.md). To etcd: give etcd-ssl-cert and etcd-ssl-key, or ssl-cert "
+    workaround="Its issuer must be in that process's ssl-ca, it must be valid now, and if it lists its purposes, "
+    "clientAuth must be among them (docs/how-to/tls.md). To etcd: give etcd-ssl-cert and etcd-ssl-key, or ssl-cert "
     "and ssl-key.",
     retryable=True,
 )
@@ -72,17 +72,17 @@ PEER_PLAIN = _define(
     61062,
     "tls-not-spoken-by-peer",
     scope=Scope.CONFIG,
-    message="{address} speaks no TLS, and this process is told to: nothing was sent in clear text",
-    workaround="Give that process ssl-ca, ssl-cert and ssl-key too, or take them from this one. An etcd without TLS is "
-    "spoken to when its endpoint is written as http://host:port.",
+    message="{address} does not use TLS, and this process must: nothing was sent in clear text",
+    workaround="Give that process ssl-ca, ssl-cert and ssl-key too, or remove them from this one. An etcd without TLS "
+    "is used when its endpoint is written as http://host:port.",
     retryable=True,
 )
 PEER_WANTS_TLS = _define(
     61072,
     "tls-wanted-by-peer",
     scope=Scope.CONFIG,
-    message="{address} speaks TLS only, and this process was given no certificates",
-    workaround="Give it ssl-ca, ssl-cert and ssl-key: as keys of its file or as flags; dmctl takes --ssl-ca, "
+    message="{address} accepts TLS only, and this process has no certificates",
+    workaround="Set ssl-ca, ssl-cert and ssl-key: as keys of its file or as flags; dmctl takes --ssl-ca, "
     "--ssl-cert and --ssl-key. For etcd alone: etcd-ssl-ca, etcd-ssl-cert and etcd-ssl-key.",
     retryable=True,
 )
@@ -92,7 +92,7 @@ NAME_REFUSED = _define(
     scope=Scope.CONFIG,
     level=Level.MEDIUM,
     message="{program} takes no calls from the certificate of {name}: it is not in its cert-allowed-cn",
-    workaround="Add the certificate's common name to cert-allowed-cn of that process and start it anew, or call with a "
+    workaround="Add the certificate's common name to cert-allowed-cn of that process and restart it, or call with a "
     "certificate whose common name is there.",
 )
 OWN_NAME = _define(
@@ -128,5 +128,6 @@ INSECURE = _define(
     level=Level.MEDIUM,
     message="insecure: true: any program that reaches {address} may control this process, and passwords and rows are "
     "sent in plain text",
-    workaround="Set ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/tls.md) and remove insecure.",
+    workaround="Set ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/how-to/tls.md) and remove "
+    "insecure.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proto.errors.spec import Level, Scope, define
+from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="worker")
 
@@ -13,7 +13,7 @@ SPARK_TASK_LOST = _define(
     "spark-task-lost",
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
-    message="a Spark task of {job} ended without an answer: {reason}",
+    message="a Spark task of {job} ended without a result: {reason}",
     workaround="The worker starts it again by itself. If it repeats, look at the worker's log and Spark's UI.",
     retryable=True,
 )
@@ -64,7 +64,7 @@ LANE_STOPPED = _define(
     "lane-stopped",
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
-    message="lane {lane} of task {task}, source {source} went away",
+    message="lane {lane} of task {task}, source {source} ended unexpectedly",
     workaround="The worker starts the lanes again by itself.",
     retryable=True,
 )
@@ -74,7 +74,7 @@ LEASE_LOST = _define(
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
     message="worker {worker} lost its lease in etcd; its lanes were stopped",
-    workaround="Check that etcd answers; the worker registers again and goes on by itself.",
+    workaround="Check that etcd answers; the worker registers again and continues by itself.",
     retryable=True,
 )
 NOT_BOUND = _define(
@@ -92,7 +92,8 @@ DECODER_NOT_COMPILED = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="the binlog decoder runs uncompiled on {where}: correct, but slow",
-    workaround="Install shardmerge with a C compiler at hand (pip install .) on every machine that runs Spark tasks.",
+    workaround="Install shardmerge where a C compiler is available (pip install .) on every machine that runs Spark "
+    "tasks.",
 )
 TLS_FILE = _define(
     70011,
@@ -106,7 +107,7 @@ TLS_CONTENT = _define(
     70016,
     "tls-content-unusable",
     scope=Scope.CONFIG,
-    message="what the configuration holds as {key} cannot be used: {reason}",
+    message="the value of {key} in the configuration cannot be used: {reason}",
     workaround="Give the PEM text of the certificate and of its key under security in the source's file "
     "(operate-source update) or the task's (update-task); then resume-task.",
 )
@@ -114,7 +115,7 @@ TLS_PEER_REFUSED = _define(
     70012,
     "tls-peer-refused",
     scope=Scope.CONFIG,
-    message="the server at {host}:{port} does not prove who it is: {reason}",
+    message="the identity of the server at {host}:{port} cannot be verified: {reason}",
     workaround="Correct ssl-ca or cert-allowed-cn under security in the source's file (operate-source update) or the "
     "task's (update-task), or the server's certificate; nothing was sent to that server, no password either. Then "
     "resume-task.",
@@ -124,9 +125,9 @@ TLS_NOT_OFFERED = _define(
     "tls-not-offered",
     scope=Scope.CONFIG,
     message="the server at {host}:{port} offers no TLS, and the configuration asks for it",
-    workaround="Give the server a certificate (ssl_cert, ssl_key) and a version (MySQL: tls_version), or take security "
-    "out of the source's or the task's file: then it is spoken to in plain text. Nothing was sent to that server, no "
-    "password either. Then resume-task.",
+    workaround="Give the server a certificate (ssl_cert, ssl_key) and a version (MySQL: tls_version), or remove "
+    "security from the source's or the task's file: then the connection is in plain text. Nothing was sent to that "
+    "server, no password either. Then resume-task.",
 )
 PLACE_REFUSED = _define(
     70037,
@@ -153,7 +154,7 @@ RELAY_UNREADABLE = _define(
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
     message="lane {lane} cannot read {start} to {end} from the relay log in {directory}: {reason}",
-    workaround="The worker starts the lanes again by itself. If it stays: that folder's disk, and who may read it.",
+    workaround="The worker starts the lanes again by itself. If it repeats, check that folder's disk and permissions.",
     retryable=True,
 )
 SPARK_SETTING_REFUSED = _define(
@@ -162,7 +163,7 @@ SPARK_SETTING_REFUSED = _define(
     scope=Scope.CONFIG,
     message="the worker does not start Spark with {key}: {value}: {reason}",
     workaround="Remove {key} from `spark` in the worker's file (SPARK_LOCAL_IP: from its environment), then start the "
-    "worker. docs/configuration.md lists the settings that are refused.",
+    "worker. docs/reference/configuration.md lists the settings that are refused.",
 )
 SPARK_SECRET_MISSING = _define(
     70028,

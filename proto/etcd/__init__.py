@@ -1,8 +1,12 @@
-"""etcd: the only place where the masters' decisions live."""
+"""etcd, which holds all decisions of the masters.
 
-from proto.etcd.client import Etcd
-from proto.etcd.lease import Lease
-from proto.etcd.types import (
+client reads, writes and watches records (types) over one connection per endpoint; lease keeps leases alive, watch
+follows a prefix. api and stubs provide etcd's messages.
+"""
+
+from shardmerge.proto.etcd.client import Etcd
+from shardmerge.proto.etcd.lease import Lease
+from shardmerge.proto.etcd.types import (
     Condition,
     Delete,
     DeletePrefix,
@@ -15,7 +19,7 @@ from proto.etcd.types import (
     Snapshot,
     TxnResult,
 )
-from proto.etcd.watch import Stop
+from shardmerge.proto.etcd.watch import Stop
 
 __all__ = [
     "Condition",

@@ -6,7 +6,7 @@ is away, knows one endpoint, and its lease has no keep-alive.
 
 from __future__ import annotations
 
-from proto.etcd import stubs
+from shardmerge.proto.etcd import stubs
 
 stubs.install()
 

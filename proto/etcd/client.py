@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import grpc
 
-from proto import errors
-from proto.errors import ShardmergeError
-from proto.etcd.api import rpc
-from proto.etcd.connection import Connection
-from proto.etcd.lease import Lease
-from proto.etcd.types import (
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.etcd.api import rpc
+from shardmerge.proto.etcd.connection import Connection
+from shardmerge.proto.etcd.lease import Lease
+from shardmerge.proto.etcd.types import (
     Condition,
     Delete,
     DeletePrefix,
@@ -29,9 +29,9 @@ from proto.etcd.types import (
     TxnResult,
     range_end,
 )
-from proto.etcd.watch import Stop, watch
-from proto.tls.model import TlsFiles
-from proto.tls.process import keeper_of
+from shardmerge.proto.etcd.watch import Stop, watch
+from shardmerge.proto.tls.model import TlsFiles
+from shardmerge.proto.tls.process import store_for
 
 T = TypeVar("T")
 
@@ -50,25 +50,25 @@ _AWAY = frozenset(
 
 
 class Etcd:
-    """Thread-safe. Every method raises ``errors.master.ETCD_UNAVAILABLE`` (retryable) when no endpoint
-    answers within ``timeout`` seconds, ``ETCD_REFUSED`` when etcd says no.
+    """Thread-safe. Every method raises ``errors.master.ETCD_UNAVAILABLE`` (retryable) when no endpoint answers within
+    ``timeout`` seconds, ``ETCD_REFUSED`` when etcd refuses the request.
 
     Reads are tried again on every endpoint until the deadline. A write is sent once: when it fails with
-    ETCD_UNAVAILABLE it may or may not have happened, so read before deciding anew.
+    ETCD_UNAVAILABLE it may or may not have happened, so read before deciding again.
     """
 
     def __init__(self, endpoints: Sequence[str], timeout: float = 5.0, tls: TlsFiles | None = None) -> None:
-        """``endpoints``: ``host:port``, by TLS when there is ``tls``; ``https://`` and ``http://`` before it say so of
-        one endpoint. Raises what :func:`proto.tls.files.read_certificates` does."""
+        """``endpoints``: ``host:port``, with TLS if there is ``tls``; ``https://`` and ``http://`` before it override
+        that for one endpoint. Raises what :func:`shardmerge.proto.tls.files.read_certificates` does."""
         if not endpoints:
             raise ValueError("etcd needs at least one endpoint")
         if tls is None and any(endpoint.startswith("https://") for endpoint in endpoints):
             raise ValueError("an https:// endpoint needs an authority to trust")
         self.endpoints = tuple(endpoints)
         self.timeout = timeout
-        keeper = None if tls is None else keeper_of(tls)
+        keeper = None if tls is None else store_for(tls)
         self._connections = [Connection(endpoint, keeper) for endpoint in self.endpoints]
-        self._left: list[Connection] = []
+        self._replaced: list[Connection] = []
         self._lock = threading.Lock()
         self._current = 0
         self._healthy = False
@@ -113,7 +113,7 @@ class Etcd:
         return TxnResult(answer.succeeded, answer.header.revision)
 
     def put(self, key: str, value: bytes, lease: int = 0) -> int:
-        """Write one record whatever it was; the new revision."""
+        """Write one record unconditionally; returns the new revision."""
         return self.txn([], [Put(key, value, lease)]).revision
 
     def delete(self, key: str) -> None:
@@ -147,7 +147,7 @@ class Etcd:
         return self._read(renew, seconds)
 
     def revoke(self, lease: int) -> None:
-        """End a lease and delete its keys at once; quiet when it has ended already."""
+        """End a lease and delete its keys at once; no error if it has ended already."""
         request = rpc.LeaseRevokeRequest(ID=lease)
         try:
             self._write(
@@ -161,7 +161,8 @@ class Etcd:
     # --- watches
 
     def watch(self, prefix: str, start_revision: int, stop: Stop, resync_seconds: float = 5.0) -> Iterator[None]:
-        """Yields whenever something under ``prefix`` may have changed; see :func:`proto.etcd.watch.watch`."""
+        """Yields whenever something under ``prefix`` may have changed; see
+        :func:`shardmerge.proto.etcd.watch.watch`."""
         return watch(self, prefix, start_revision, stop, resync_seconds)
 
     # --- connections
@@ -176,21 +177,21 @@ class Etcd:
             self._healthy = False
             if self._connections[self._current] is connection:
                 if connection.is_outdated and not self._closed:
-                    # What is under way on it may still be answered, so it ends with the client.
-                    self._left.append(connection)
-                    self._connections[self._current] = connection.anew()
+                    # Calls in progress on it may still be answered, so it is closed with the client.
+                    self._replaced.append(connection)
+                    self._connections[self._current] = connection.reopened()
                 self._current = (self._current + 1) % len(self._connections)
-        connection.tell_trouble()
+        connection.log_tls_problem()
 
     @property
     def closed(self) -> bool:
         return self._closed
 
     def close(self) -> None:
-        """Close the channels; calls under way fail, watches end."""
+        """Close the channels; calls in progress fail, watches end."""
         with self._lock:
             self._closed = True
-            connections = [*self._connections, *self._left]
+            connections = [*self._connections, *self._replaced]
         for connection in connections:
             connection.channel.close()
 
@@ -202,7 +203,7 @@ class Etcd:
 
     def _read(self, send: Callable[[Connection, float], T], seconds: float | None = None) -> T:
         deadline = time.monotonic() + (self.timeout if seconds is None else seconds)
-        # With several endpoints a silent one may only use its share of the time.
+        # With several endpoints one that does not answer may only use its share of the time.
         share = (deadline - time.monotonic()) / len(self._connections)
         while True:
             connection = self.connection()

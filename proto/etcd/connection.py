@@ -1,12 +1,12 @@
-"""The channel to one endpoint of etcd, in plain text or by TLS."""
+"""The channel to one endpoint of etcd, in plain text or with TLS."""
 
 from __future__ import annotations
 
 import grpc
 
-from proto.etcd.api import rpc
-from proto.tls.diagnose import tell
-from proto.tls.process import Keeper
+from shardmerge.proto.etcd.api import rpc
+from shardmerge.proto.tls.diagnose import log_diagnosis
+from shardmerge.proto.tls.process import CertificateStore
 
 _CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.enable_http_proxy", 0),
@@ -26,8 +26,8 @@ _CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 class Connection:
     """One endpoint: its channel and the services on it."""
 
-    def __init__(self, endpoint: str, keeper: Keeper | None) -> None:
-        """``keeper``: of the certificates; None: plain text. ``http://`` before the address: plain text too."""
+    def __init__(self, endpoint: str, keeper: CertificateStore | None) -> None:
+        """``store``: the certificates; None: plain text. ``http://`` before the address: plain text too."""
         self.endpoint = endpoint
         scheme, _, self._address = endpoint.rpartition("://")
         self._keeper = None if scheme == "http" else keeper
@@ -43,13 +43,13 @@ class Connection:
 
     @property
     def is_outdated(self) -> bool:
-        """The files hold other certificates now: a channel keeps those it was made with."""
+        """Whether the files hold other certificates now: a channel keeps those it was made with."""
         return self._keeper is not None and self._keeper.current() is not self._made_with
 
-    def anew(self) -> Connection:
-        """The same endpoint by the certificates of now."""
+    def reopened(self) -> Connection:
+        """A new connection to the same endpoint with the current certificates."""
         return Connection(self.endpoint, self._keeper)
 
-    def tell_trouble(self) -> None:
-        """It does not answer: say in the log if TLS is the reason."""
-        tell(self._address, None if self._keeper is None else self._keeper.files)
+    def log_tls_problem(self) -> None:
+        """Log the reason if the endpoint does not answer because of TLS."""
+        log_diagnosis(self._address, None if self._keeper is None else self._keeper.files)

@@ -1,4 +1,4 @@
-"""A lease: records put under it vanish when its holder stops renewing it."""
+"""A lease: records under it are deleted when its holder stops renewing it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import threading
 import time
 from typing import Protocol
 
-from proto import errors
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
 
 _PAUSE_AFTER_FAILURE_SECONDS = 0.3
 
 
 class Renewer(Protocol):
-    """What a lease asks of the client."""
+    """What a lease needs of the client."""
 
     def keep_alive(self, lease: int, seconds: float) -> int: ...
     def revoke(self, lease: int) -> None: ...
 
 
 class Lease:
-    """Renewed every third of its time by a thread of its own until revoked or lost.
+    """A lease that a thread renews every third of its time until it is revoked or lost.
 
-    ``lost`` is set as soon as the lease may have ended: etcd says so, or it could not be renewed for its
-    whole time. The local clock starts when the renewal is *sent*, so this side knows before etcd does.
-    A lost lease is not taken up again: ask for a new one.
+    ``lost`` is set as soon as the lease may have ended: etcd reports it, or it could not be renewed for its whole time.
+    The local clock starts when the renewal is *sent*, so this side knows before etcd does. A lost lease is not renewed
+    again: request a new one.
     """
 
     def __init__(self, renewer: Renewer, lease: int, ttl: float, sent_at: float) -> None:
@@ -40,7 +40,7 @@ class Lease:
 
     @property
     def alive(self) -> bool:
-        """By the clock, so right even when the renewing thread was not scheduled (a stopped process)."""
+        """By the clock, so it is correct even if the renewing thread was not scheduled (a stopped process)."""
         return not self.lost.is_set() and time.monotonic() < self._deadline
 
     @property
@@ -49,7 +49,7 @@ class Lease:
         return 0.0 if self.lost.is_set() else max(0.0, self._deadline - time.monotonic())
 
     def revoke(self) -> None:
-        """Stop renewing and delete the lease's records now; if etcd is away they expire by themselves."""
+        """Stop renewing and delete the lease's records now; if etcd is unreachable they expire by themselves."""
         self._ended.set()
         self._thread.join()
         with contextlib.suppress(ShardmergeError):
@@ -57,7 +57,7 @@ class Lease:
         self.lost.set()
 
     def abandon(self) -> None:
-        """Stop renewing without telling etcd: the records stay until the time is over."""
+        """Stop renewing without a call to etcd: the records stay until the time is over."""
         self._ended.set()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Records, conditions and operations: the values that pass between etcd and its users."""
+"""Records, conditions and operations: the values of the etcd client's interface."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class KeyIs:
-    """Holds while nobody has written ``key`` since it was read at ``mod_revision``."""
+    """Holds while ``key`` has not been written since it was read at ``mod_revision``."""
 
     key: str
     mod_revision: int
@@ -47,7 +47,7 @@ Condition = KeyIs | KeyAbsent | KeyPresent
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """``lease`` is the id of a :class:`proto.etcd.lease.Lease`; 0 keeps the record for good."""
+    """``lease`` is the id of a :class:`shardmerge.proto.etcd.lease.Lease`; 0: the record is permanent."""
 
     key: str
     value: bytes

@@ -1,4 +1,4 @@
-"""Watching a prefix: "something may have changed", again and again, whatever happens to etcd."""
+"""Watches a prefix: reports "something may have changed" repeatedly, whatever happens to etcd."""
 
 from __future__ import annotations
 
@@ -6,50 +6,65 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import grpc
 
-from proto.etcd.api import rpc
-from proto.etcd.types import range_end
-
-if TYPE_CHECKING:
-    from proto.etcd.client import Connection, Etcd
+from shardmerge.proto.etcd.api import rpc
+from shardmerge.proto.etcd.connection import Connection
+from shardmerge.proto.etcd.types import range_end
+from shardmerge.proto.work_share import WorkShare
 
 _STOP_POLL_SECONDS = 0.2
 _PAUSE_AFTER_FAILURE_SECONDS = 0.3
 
 
+class Client(Protocol):
+    """What a watch needs of its :class:`shardmerge.proto.etcd.client.Etcd`."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    def connection(self) -> Connection:
+        """The endpoint in use."""
+        ...
+
+    def failed(self, connection: Connection) -> None:
+        """``connection`` did not answer: the next caller tries another endpoint first."""
+        ...
+
+
 class Stop(Protocol):
-    """``threading.Event`` and ``worker.unit.StopSignal`` both fit."""
+    """The stop of a watch: a ``threading.Event`` or a ``shardmerge.worker.core.stop_signal.StopSignal``."""
 
     def wait(self, seconds: float, /) -> bool:
         """Wait up to ``seconds``; True once stopped."""
         ...
 
 
-def watch(etcd: Etcd, prefix: str, start_revision: int, stop: Stop, resync_seconds: float) -> Iterator[None]:
+def watch(client: Client, prefix: str, start_revision: int, stop: Stop, resync_seconds: float) -> Iterator[None]:
     """Yield whenever something under ``prefix`` may have changed; the caller reads the prefix and acts.
 
-    ``start_revision``: the revision of the read on which the caller has acted already; changes after it
-    are reported. 0: report once as soon as the watch stands, so that the caller's first read misses nothing.
+    ``start_revision``: the revision of the read on which the caller has acted already; changes after it are reported.
+    0: report once as soon as the watch is established, so that the caller's first read misses nothing.
 
-    No change is missed: after every interruption (etcd restarted, history compacted) it yields once the new
-    watch stands. Several changes may be reported as one, and a report may be for nothing; it also yields
-    every ``resync_seconds``. It never raises for etcd's sake, and ends when ``stop`` is set or the client is
-    closed.
+    No change is missed: after every interruption (etcd restarted, history compacted) it yields once the new watch is
+    established. Several changes may be reported as one, and a report may be without a change; it also yields every
+    ``resync_seconds``. It never raises because of etcd, and ends when ``stop`` is set or the client is closed.
     """
     changed = threading.Event()
-    stream = _Stream(etcd, prefix, start_revision, changed)
+    stream = _Stream(client, prefix, start_revision, changed)
     stream.start()
     try:
         last = time.monotonic()
-        while not stop.wait(0) and not etcd.closed:
+        share = WorkShare(share=0.3, burst=0.5, longest=0.25)
+        while not stop.wait(0) and not client.closed:
             due = last + resync_seconds - time.monotonic()
             if changed.wait(max(0.0, min(due, _STOP_POLL_SECONDS))) or due <= 0:
                 changed.clear()
                 last = time.monotonic()
                 yield
+                stop.wait(share.pause(last, time.monotonic()))
     finally:
         stream.close()
 
@@ -57,8 +72,8 @@ def watch(etcd: Etcd, prefix: str, start_revision: int, stop: Stop, resync_secon
 class _Stream:
     """Holds a watch stream open and sets ``changed``."""
 
-    def __init__(self, etcd: Etcd, prefix: str, start_revision: int, changed: threading.Event) -> None:
-        self._etcd = etcd
+    def __init__(self, client: Client, prefix: str, start_revision: int, changed: threading.Event) -> None:
+        self._client = client
         self._prefix = prefix
         self._next = start_revision + 1 if start_revision else 0
         self._changed = changed
@@ -71,15 +86,15 @@ class _Stream:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._closed.is_set() and not self._etcd.closed:
-            connection = self._etcd.connection()
+        while not self._closed.is_set() and not self._client.closed:
+            connection = self._client.connection()
             try:
                 self._follow(connection)
             except (grpc.RpcError, ValueError):  # ValueError: the channel was closed
-                if self._closed.is_set() or self._etcd.closed:
+                if self._closed.is_set() or self._client.closed:
                     return
-                self._etcd.failed(connection)
-            # What happened since is unknown: watch from then on, and report once the watch stands.
+                self._client.failed(connection)
+            # What happened since is unknown: watch from now on, and report once the watch is established.
             self._next = 0
             self._closed.wait(_PAUSE_AFTER_FAILURE_SECONDS)
 
@@ -98,7 +113,7 @@ class _Stream:
                 )
             )
         )
-        # The request side stays open as long as the stream is wanted: etcd ends the watch with it.
+        # The request side stays open as long as the stream is needed: etcd ends the watch with it.
         call = connection.watch.Watch(iter(requests.get, None))
         with self._lock:
             self._call = call

@@ -1,4 +1,5 @@
-"""TLS between the processes: both sides show a certificate, and each looks at the other's.
+"""TLS between the processes: both sides show a certificate, and each verifies the other's.
 
-``files``: what is read; ``process``: what this process shows and trusts; ``diagnose``: why a connection fails.
+model names the files, files reads and checks them, process holds what this process shows and trusts, diagnose finds out
+why a connection fails.
 """

@@ -1,6 +1,6 @@
-"""Why no connection comes about, as far as TLS is the reason: gRPC tells it in words only, which decide nothing here.
+"""Finds out why a connection fails because of TLS: gRPC reports it only as text, which must not decide anything.
 
-One connection is made by hand, and the certificate that is shown and the alerts (RFC 8446, 6) are looked at.
+It makes one connection itself, and inspects the shown certificate and the alerts (RFC 8446, 6).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 from cryptography import x509
 
-from proto import errors
-from proto.errors import ShardmergeError
-from proto.log import get_logger
-from proto.tls.files import common_name, hosts_of, read_certificates
-from proto.tls.model import TlsFiles
-from proto.tls.process import of_process
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.tls.files import common_name, hosts_of, read_certificates
+from shardmerge.proto.tls.model import TlsFiles
+from shardmerge.proto.tls.process import of_process
 
 _SECONDS = 1.0
 _KEPT_SECONDS = 5.0
-_TOLD_SECONDS = 30.0
+_LOG_SECONDS = 30.0
 # First byte of a TLS record (RFC 8446, 5.1): an alert or a handshake message.
 _TLS_RECORDS = frozenset({b"\x15", b"\x16"})
 # Type of an HTTP/2 frame (RFC 9113, 6.5): what both sides begin with.
@@ -40,7 +40,7 @@ class _Found:
 
 
 _found: dict[str, _Found] = {}
-_told: dict[str, float] = {}
+_logged_at: dict[str, float] = {}
 _lock = threading.Lock()
 
 
@@ -59,13 +59,13 @@ def diagnosed(address: str) -> ShardmergeError | None:
     return error
 
 
-def tell(address: str, files: TlsFiles | None) -> None:
-    """Put what is wrong with TLS to ``address`` into the log, without waiting for it, now and then at most."""
+def log_diagnosis(address: str, files: TlsFiles | None) -> None:
+    """Log what is wrong with TLS to ``address``, in a thread, with a minimum interval."""
     now = time.monotonic()
     with _lock:
-        if now - _told.get(address, -_TOLD_SECONDS) < _TOLD_SECONDS:
+        if now - _logged_at.get(address, -_LOG_SECONDS) < _LOG_SECONDS:
             return
-        _told[address] = now
+        _logged_at[address] = now
 
     def look() -> None:
         error = diagnose(address, files)
@@ -76,10 +76,10 @@ def tell(address: str, files: TlsFiles | None) -> None:
 
 
 def diagnose(address: str, files: TlsFiles | None) -> ShardmergeError | None:
-    """What keeps a client with ``files`` (None: of plain text) from ``host:port``.
+    """Why a client with ``files`` (None: in plain text) cannot connect to ``host:port``.
 
     ``errors.tls.PEER_WANTS_TLS``, ``PEER_PLAIN``, ``PEER_NAME``, ``PEER_NOT_TRUSTED`` or ``OWN_REFUSED``; None when TLS
-    is not the reason, or nobody answers. First of all what is wrong with ``files`` themselves.
+    is not the reason, or nothing answers. Errors of ``files`` themselves come first.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
@@ -87,15 +87,15 @@ def diagnose(address: str, files: TlsFiles | None) -> ShardmergeError | None:
         if files is not None:
             read_certificates(files)
         place = (host, int(port))
-        speaks = _speaks_tls(place)
-        if speaks is None:
-            # etcd, for one, hangs up when it is greeted so.
+        uses_tls = _speaks_tls(place)
+        if uses_tls is None:
+            # etcd, for example, closes the connection after such a greeting.
             if files is None or not _speaks_plain(place):
                 return None
-            speaks = False
+            uses_tls = False
         if files is None:
-            return errors.tls.PEER_WANTS_TLS(address=address) if speaks else None
-        if not speaks:
+            return errors.tls.PEER_WANTS_TLS(address=address) if uses_tls else None
+        if not uses_tls:
             return errors.tls.PEER_PLAIN(address=address)
         return _handshake(address, place, files)
     except ShardmergeError as error:
@@ -105,7 +105,7 @@ def diagnose(address: str, files: TlsFiles | None) -> ShardmergeError | None:
 
 
 def _speaks_tls(place: tuple[str, int]) -> bool | None:
-    """Whether a greeting of TLS is answered in TLS; None: it is not answered."""
+    """Whether a TLS greeting is answered in TLS; None: there is no answer."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["h2"])
     context.check_hostname = False
@@ -123,7 +123,7 @@ def _speaks_tls(place: tuple[str, int]) -> bool | None:
 
 
 def _speaks_plain(place: tuple[str, int]) -> bool:
-    """Whether a greeting of HTTP/2 in plain text (RFC 9113, 3.4) is answered by its settings."""
+    """Whether a plain-text HTTP/2 greeting (RFC 9113, 3.4) is answered with settings."""
     with socket.create_connection(place, _SECONDS) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0]))
         try:
@@ -136,7 +136,7 @@ def _speaks_plain(place: tuple[str, int]) -> bool:
 def _handshake(address: str, place: tuple[str, int], files: TlsFiles) -> ShardmergeError | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["h2"])
-    # As strict as gRPC's own library, which does not ask for key identifiers in an authority's certificate.
+    # As strict as gRPC's own library, which does not require key identifiers in an authority's certificate.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.load_verify_locations(cafile=files.ca)
     if files.cert:
@@ -158,14 +158,14 @@ def _handshake(address: str, place: tuple[str, int], files: TlsFiles) -> Shardme
             return errors.tls.PEER_NAME(address=address, host=place[0], names=_names(place))
         return errors.tls.PEER_NOT_TRUSTED(address=address, reason=error.verify_message, ca=files.name("ca"))
     except ssl.SSLError as error:
-        reason = (error.reason or "no reason was given").replace("_", " ").lower()
+        reason = (error.reason or "no reason was sent").replace("_", " ").lower()
     except ConnectionError:
         reason = "it closes the connection"
     return errors.tls.OWN_REFUSED(address=address, certificate=files.cert or "none", reason=reason)
 
 
 def _names(place: tuple[str, int]) -> str:
-    """The names that the certificate shown there is for."""
+    """The names in the certificate that the peer shows."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

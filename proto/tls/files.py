@@ -1,4 +1,4 @@
-"""The PEM files of one process: read, and found right or wrong before anything is sent with them."""
+"""Reads the PEM files of one process and checks them before anything is sent with them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 
-from proto.errors import ShardmergeError
-from proto.errors import tls as errors
-from proto.stamp import Stamp, stamp_of
-from proto.tls.model import TlsFiles
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.errors import tls as errors
+from shardmerge.proto.files.file_stamp import Stamp, stamp_of
+from shardmerge.proto.tls.model import TlsFiles
 
 _LARGEST = 4 << 20
 _READABLE_BY_OTHERS = 0o004
@@ -22,7 +22,7 @@ _READABLE_BY_OTHERS = 0o004
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What stands in the files, PEM. ``name``: the common name of the own certificate, "" for none; ``until``: its end.
+    """The content of the files, PEM. ``name``: the common name of the own certificate, "" for none; ``until``: its end.
 
     ``hosts``: the names that the own certificate is for.
     """
@@ -38,7 +38,7 @@ class Certificates:
 def read_certificates(files: TlsFiles) -> Certificates:
     """The content of ``files``, which fits together and is valid now.
 
-    Raises ``errors.tls.FILE_UNUSABLE``, ``KEY_DIFFERS`` and ``NOT_VALID_NOW``. No message holds what is in a key.
+    Raises ``errors.tls.FILE_UNUSABLE``, ``KEY_DIFFERS`` and ``NOT_VALID_NOW``. No message contains a key.
     """
     ca = _content(files, "ca", files.ca)
     authorities = _parsed(files, "ca", files.ca, ca)
@@ -66,7 +66,7 @@ def readable_by_others(files: TlsFiles) -> str:
 
 
 def stamps_of(files: TlsFiles) -> tuple[Stamp | None, ...]:
-    """Another value when one of the files was written or replaced."""
+    """A value that changes when one of the files is written or replaced."""
     return tuple(stamp_of(path) for path in files.paths)
 
 

@@ -1,4 +1,4 @@
-"""Which files a process was given for TLS. Of few imports: dmctl begins with it."""
+"""The configured TLS files of a process. It has few imports, because dmctl starts with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PARTS = ("ssl-ca", "ssl-cert", "ssl-key")
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Paths. ``cert`` and ``key`` "": this side shows no certificate. ``prefix``: of the keys that gave them."""
+    """Paths. ``cert`` and ``key`` "": this side shows no certificate. ``prefix``: of the configuration keys."""
 
     ca: str
     cert: str = ""
@@ -19,7 +19,7 @@ class TlsFiles:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Those that were given."""
+        """The configured paths."""
         return tuple(path for path in (self.ca, self.cert, self.key) if path)
 
     def name(self, part: str) -> str:
@@ -29,15 +29,15 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS of a process. ``allowed_names``: common names of the certificates whose calls its server takes; none: all
-    that the authorities in ``files.ca`` stand for."""
+    """TLS of a process. ``allowed_names``: common names of the certificates whose calls its server accepts; none: every
+    certificate of the authorities in ``files.ca``."""
 
     files: TlsFiles
     allowed_names: tuple[str, ...] = ()
 
 
 def incomplete(given: Mapping[str, str]) -> tuple[str, str] | None:
-    """Some of ssl-ca, ssl-cert and ssl-key, not all: one that is there, and what is wrong."""
+    """The error if only some of ssl-ca, ssl-cert and ssl-key are set: one that is set, and the message."""
     there = [key for key in _PARTS if given.get(key)]
     missing = [key for key in _PARTS if not given.get(key)]
     if not there or not missing:

@@ -1,4 +1,4 @@
-"""The certificates that this process shows and trusts; files that are replaced are taken without a restart."""
+"""The certificates that this process shows and trusts; replaced files are read without a restart."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import threading
 
 import grpc
 
-from proto import errors
-from proto.errors import ShardmergeError
-from proto.log import get_logger
-from proto.tls.files import Certificates, read_certificates, readable_by_others, stamps_of
-from proto.tls.model import Tls, TlsFiles
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.tls.files import Certificates, read_certificates, readable_by_others, stamps_of
+from shardmerge.proto.tls.model import Tls, TlsFiles
 
 
-class Keeper:
-    """Thread-safe. Holds the certificates of ``files``; new ones count once they are whole and right."""
+class CertificateStore:
+    """Thread-safe. Holds the certificates of ``files``; new ones are used once they are complete and valid."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Raises what :func:`read_certificates` does."""
@@ -24,8 +24,8 @@ class Keeper:
         self._held = read_certificates(files)
 
     def current(self) -> Certificates:
-        """What the files hold now. Files that are wrong are told in the log, once, and change nothing: while two are
-        replaced, one after the other, they do not fit together."""
+        """The certificates in the files now. Invalid files are logged once and change nothing: while two files are
+        replaced one after the other, they do not match."""
         with self._lock:
             stamp = stamps_of(self.files)
             if stamp != self._stamp:
@@ -33,39 +33,39 @@ class Keeper:
                 try:
                     found = read_certificates(self.files)
                 except ShardmergeError as error:
-                    get_logger().warning("new certificates not taken", error=str(error), workaround=error.workaround)
+                    get_logger().warning("new certificates not used", error=str(error), workaround=error.workaround)
                 else:
                     if found != self._held:
                         self._held = found
-                        get_logger().info("certificates taken", **told(self.files, found))
+                        get_logger().info("certificates replaced", **describe(self.files, found))
             return self._held
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
-        """Of one channel that is made now."""
+        """The credentials of a new channel."""
         held = self.current()
         return grpc.ssl_channel_credentials(held.ca, held.key or None, held.cert or None)
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Every connection meets the certificates of its moment; a caller without one of its own is refused."""
-        given = self.current()
+        """Each connection gets the certificates of its time; a caller without a certificate is refused."""
+        served = self.current()
 
         def now() -> grpc.ServerCertificateConfiguration:
-            nonlocal given
+            nonlocal served
             held = self.current()
-            if held is given:
+            if held is served:
                 return None  # type: ignore[return-value]  # "unchanged", which the published stubs do not know
-            given = held
-            return _served(held)
+            served = held
+            return _configuration(held)
 
-        return grpc.dynamic_ssl_server_credentials(_served(given), now, require_client_authentication=True)
+        return grpc.dynamic_ssl_server_credentials(_configuration(served), now, require_client_authentication=True)
 
 
-def _served(held: Certificates) -> grpc.ServerCertificateConfiguration:
+def _configuration(held: Certificates) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration([(held.key, held.cert)], held.ca)
 
 
-def told(files: TlsFiles, held: Certificates) -> dict[str, str]:
-    """What a log may say of certificates."""
+def describe(files: TlsFiles, held: Certificates) -> dict[str, str]:
+    """The log fields of certificates."""
     if held.until is None:
         return {"ca": files.ca}
     return {"ca": files.ca, "cert": files.cert, "name": held.name, "until": f"{held.until:%Y-%m-%d %H:%M} UTC"}
@@ -73,43 +73,43 @@ def told(files: TlsFiles, held: Certificates) -> dict[str, str]:
 
 class _Process:
     tls: Tls | None = None
-    keeper: Keeper | None = None
+    keeper: CertificateStore | None = None
 
 
 def use(tls: Tls | None) -> None:
-    """Let the servers and channels of this process speak TLS; None: plain text.
+    """Let the servers and channels of this process use TLS; None: plain text.
 
-    Of the whole process, like its log: a Spark task opens its channel far from where the daemon's file is read.
-    Raises what :func:`read_certificates` does.
+    The setting is global to the process, like its log: a Spark task opens its channel far from where the daemon's file
+    is read. Raises what :func:`read_certificates` does.
     """
     if tls is None:
         _Process.tls = _Process.keeper = None
         return
     if _Process.keeper is None or _Process.keeper.files != tls.files:
-        # Should the files be wrong, nothing is sent in plain text instead.
+        # If the files are invalid, nothing is sent in plain text instead.
         _Process.tls, _Process.keeper = tls, None
-        _Process.keeper = Keeper(tls.files)
+        _Process.keeper = CertificateStore(tls.files)
     _Process.tls = tls
 
 
-def use_anew(tls: Tls | None) -> None:
-    """:func:`use`, by what the files hold now: for a process that serves one caller after the other, and may have read
-    them long ago. What it read before is no way out."""
+def use_fresh(tls: Tls | None) -> None:
+    """:func:`use` with the files as they are now: for a process that serves one caller after the other, and may have
+    read them long ago. What it read before is not used instead."""
     use(None)
     use(tls)
 
 
-def begin(tls: Tls | None, etcd: TlsFiles | None = None) -> None:
-    """:func:`use` at the start of a daemon: what is unwise is told in the log, of the files for ``etcd`` too.
+def use_in_daemon(tls: Tls | None, etcd: TlsFiles | None = None) -> None:
+    """:func:`use` at the start of a daemon: it logs warnings, about the files for ``etcd`` too.
 
-    Raises, besides, ``errors.tls.OWN_NAME`` where the process would refuse its own calls.
+    Raises ``errors.tls.OWN_NAME``, too, if the process would refuse its own calls.
     """
     use(tls)
     held = current()
     if tls is not None and held is not None:
         if tls.allowed_names and held.name not in tls.allowed_names:
             raise errors.tls.OWN_NAME(name=held.name or "(none)", certificate=tls.files.cert)
-        get_logger().info("TLS between the processes", **told(tls.files, held))
+        get_logger().info("TLS between the processes", **describe(tls.files, held))
     files = [each for each in (None if tls is None else tls.files, etcd) if each is not None]
     for warning in {each.key: key_warning(each) for each in files}.values():
         if warning is not None:
@@ -123,30 +123,31 @@ def key_warning(files: TlsFiles) -> ShardmergeError | None:
 
 
 def of_process() -> Tls | None:
-    """What :func:`use` was told."""
+    """The TLS settings of :func:`use`."""
     return _Process.tls
 
 
-def keeper() -> Keeper | None:
+def certificate_store() -> CertificateStore | None:
     """The certificates of this process, None for plain text. Raises what :func:`use` did."""
     if _Process.keeper is None and _Process.tls is not None:
         use(_Process.tls)
     return _Process.keeper
 
 
-def keeper_of(files: TlsFiles) -> Keeper:
-    """That of the process where the files are the same, else one of their own. Raises what Keeper does."""
-    own = keeper()
-    return own if own is not None and own.files == files else Keeper(files)
+def store_for(files: TlsFiles) -> CertificateStore:
+    """The store of the process if the files are the same, else a new one. Raises what :class:`CertificateStore`
+    does."""
+    own = certificate_store()
+    return own if own is not None and own.files == files else CertificateStore(files)
 
 
 def current() -> Certificates | None:
-    """What a channel that is made now is made with; another object once the files have changed."""
-    own = keeper()
+    """The certificates for a new channel; another object once the files have changed."""
+    own = certificate_store()
     return None if own is None else own.current()
 
 
 def name_allowed(name: str) -> bool:
-    """Whether calls by the certificate of ``name`` are taken."""
+    """Whether calls with the certificate of ``name`` are accepted."""
     tls = _Process.tls
     return tls is None or not tls.allowed_names or name in tls.allowed_names

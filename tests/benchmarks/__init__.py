@@ -1,1 +1,1 @@
-"""The benchmark behind run.sh: how fast, how late and how large, beside what the target itself can do."""
+"""The benchmark that run.sh starts: throughput, lag and memory, compared with what the target can do alone."""

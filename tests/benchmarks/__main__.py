@@ -1,4 +1,5 @@
-"""``python -m tests.benchmarks``: started by run.sh, which has made the environment and marked the processes.
+"""Runs the benchmark: ``python -m tests.benchmarks``. run.sh starts it, creates the environment and marks the
+processes.
 
 Progress and the servers' settings go to stderr, the table and the JSON line to stdout.
 """
@@ -17,9 +18,9 @@ from pathlib import Path
 import grpc
 import pymysql
 
-from proto.errors import ShardmergeError
-from tests.benchmarks import ceiling, drain, lag, locked, memory, offline, rules, verify
-from tests.benchmarks.figures import json_line, ratio, table
+from shardmerge.proto.errors import ShardmergeError
+from tests.benchmarks import ceiling, drain, lag, locked, memory, offline, rules, shard_ddl, shard_ddl_latency, verify
+from tests.benchmarks.figures import json_line, percentile, ratio, table
 from tests.benchmarks.processes import JVM, LANE, MASTER, Usage, Watch
 from tests.benchmarks.settings import SOURCES, Settings, parse
 from tests.benchmarks.sysbench import SysbenchFailed
@@ -30,7 +31,7 @@ _FAILURES = (BenchmarkFailed, SysbenchFailed, ShardmergeError, AssertionError, p
 
 
 class Run:
-    """One run: figures by name, further findings, what people read."""
+    """One run of the benchmark: figures by name, further findings, and texts for people."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -40,7 +41,7 @@ class Run:
         self.problems: list[str] = []
 
     def everything(self) -> None:
-        """All parts; one that fails ends the run, what was found before stays."""
+        """Run all parts; a part that fails ends the run, and earlier results are kept."""
         try:
             for part in self.world.settings.parts:
                 self.part(part)
@@ -82,6 +83,10 @@ class Run:
                 self.verify()
             case "rules":
                 self.rules()
+            case "shard-ddl":
+                self.shard_ddl()
+            case "shard-ddl-latency":
+                self.shard_ddl_latency()
             case _:
                 self.memory(memory.run(world))
 
@@ -121,6 +126,25 @@ class Run:
         self.more["large_transaction_rows"] = found.rows
         self.more["large_transaction_seconds"] = found.seconds
         self.more["large_transaction_rss_mb"] = {name: round(one.largest_mib) for name, one in found.usage.items()}
+
+    def shard_ddl(self) -> None:
+        sizes = self.world.settings.shard_tables
+        for mode in shard_ddl.MODES:
+            found = [shard_ddl.run(self.world, mode, tables) for tables in sizes]
+            largest = found[-1]
+            self.values[f"shard_ddl_{mode}_column_s"] = largest.column_seconds
+            self.values[f"shard_ddl_{mode}_rows_s"] = largest.rows_seconds
+            self.values[f"shard_ddl_{mode}_growth"] = ratio(largest.statement_ms, found[0].statement_ms)
+            self.more[f"shard_ddl_{mode}_statement_ms"] = {each.tables: each.statement_ms for each in found}
+
+    def shard_ddl_latency(self) -> None:
+        for mode in shard_ddl.MODES:
+            found = shard_ddl_latency.run(self.world, mode, self.world.settings.shard_locks)
+            for what, seconds in (("column", found.columns), ("row", found.rows)):
+                name = f"shard_ddl_{mode}_{what}"
+                self.values[f"{name}_p50_ms"] = percentile(seconds, 50) * 1000
+                self.values[f"{name}_p95_ms"] = percentile(seconds, 95) * 1000
+            self.values[f"shard_ddl_{mode}_queued_ms"] = found.queued * 1000
 
     def drain(self, ids: str, name: str) -> None:
         found = drain.run(self.world, ids)
@@ -202,7 +226,7 @@ def main() -> int:
     directory = Path(os.environ.get("SHARDMERGE_BENCHMARK_DIR") or tempfile.mkdtemp(prefix="shardmerge-benchmark-"))
     settings = parse(sys.argv[1:], directory)
     if settings.profile is not None:
-        # run.sh has changed the directory.
+        # run.sh has changed the working directory.
         settings = replace(settings, profile=Path(os.environ.get("SHARDMERGE_BENCHMARK_FROM", ".")) / settings.profile)
     if settings.keep:
         (directory / "keep").touch()
@@ -219,7 +243,7 @@ def main() -> int:
 
 
 def _end_once() -> None:
-    """The first signal ends the run in order; further ones do not disturb that."""
+    """End the run in order at the first signal; further signals do not disturb that."""
 
     def handle(number: int, frame: object) -> None:
         for one in (signal.SIGINT, signal.SIGTERM):

@@ -1,6 +1,6 @@
-"""What the target can do by itself: prepared bytes, from memory, over as many connections as the program has.
+"""Measures what the target can do alone: prepared bytes from memory, over as many connections as the program has.
 
-The table is as the merged one, with as many rows of the same size. Each statement is a transaction.
+The table is like the merged one, with as many rows of the same size. Each statement is a transaction.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.support.database import Database
 
 _DEADLOCK = 1213
 _TEXTS = 997
-"""Different texts that rows draw from; their content costs a server nothing."""
+"""Number of different texts that rows draw from; the content of a text does not affect a server's speed."""
 
 
 def load(world: World) -> float:
-    """Rows per second of LOAD DATA LOCAL into the empty table, 8,096 rows a statement; nobody writes meanwhile."""
+    """Return rows per second of LOAD DATA LOCAL into the empty table, 8,096 rows a statement, without other writers."""
     settings, target = world.settings, world.target
     connections = SOURCES * settings.threads
     say(f"ceiling: LOAD DATA of {settings.all_rows:,} rows over {connections} connections")
@@ -48,7 +48,7 @@ def load(world: World) -> float:
 
 
 def apply(world: World) -> float:
-    """Rows per second of REPLACE of random rows into the full table, 8,000 rows a statement."""
+    """Return rows per second of REPLACE of random rows into the full table, 8,000 rows a statement."""
     settings, target = world.settings, world.target
     connections = SOURCES * settings.lanes
     rows = min(APPLY_ROWS, settings.all_rows // connections)
@@ -58,7 +58,7 @@ def apply(world: World) -> float:
     maker = _Rows(settings)
     shares: list[list[bytes]] = [[] for _ in range(connections)]
     for transaction in range(transactions):
-        # As with lanes, no row is touched by two connections.
+        # As with lanes, no two connections touch the same row.
         share = transaction % connections
         numbers = rng.sample(range(share, settings.all_rows, connections), rows)
         values = b"),(".join(b"%d,%d,'%b','%b'" % maker.row(number) for number in numbers)
@@ -67,7 +67,7 @@ def apply(world: World) -> float:
 
 
 class _Rows:
-    """Rows as sysbench makes them, under the ids that they have in the merged table."""
+    """Rows as sysbench makes them, with the ids that they have in the merged table."""
 
     def __init__(self, settings: Settings) -> None:
         self._rows, self._tables = settings.rows, settings.tables
@@ -76,7 +76,7 @@ class _Rows:
         self._pad = [self._digits(5) for _ in range(_TEXTS)]
 
     def row(self, number: int) -> tuple[int, int, bytes, bytes]:
-        """(id, k, c, pad) of row ``number`` of all sources' rows."""
+        """Return (id, k, c, pad) of row ``number`` of all sources' rows."""
         table, original = divmod(number, self._rows)
         source, table = divmod(table, self._tables)
         text = self._rng.randrange(_TEXTS)
@@ -88,7 +88,7 @@ class _Rows:
 
 
 def _in_memory(files: ExitStack, content: bytes) -> str:
-    """A path under which the content can be read until ``files`` is closed; it is never on a disk."""
+    """Return a path under which the content can be read until ``files`` is closed; it is never on a disk."""
     descriptor = os.memfd_create("chunk")
     files.callback(os.close, descriptor)
     with open(descriptor, "wb", closefd=False) as file:
@@ -97,7 +97,8 @@ def _in_memory(files: ExitStack, content: bytes) -> str:
 
 
 def _run(server: Database, shares: Sequence[Sequence[bytes]]) -> float:
-    """Each share over a connection of its own, all at once; the seconds. Deadlocks are tried again, and said."""
+    """Execute each share over its own connection, all at once; return the seconds. Deadlocks are retried and
+    reported."""
     connections = [_connect(server) for _ in shares]
     deadlocks: list[int] = []
     failures: list[BaseException] = []
@@ -125,8 +126,8 @@ def _run(server: Database, shares: Sequence[Sequence[bytes]]) -> float:
 
 
 def _execute(connection: Connection, statement: bytes) -> int:
-    """How often it was the victim of a deadlock."""
-    run = vars(type(connection))["query"]  # the published stubs know no bytes
+    """Return how often the statement was the victim of a deadlock."""
+    run = vars(type(connection))["query"]  # the published stubs do not accept bytes
     deadlocks = 0
     while True:
         try:
@@ -140,7 +141,7 @@ def _execute(connection: Connection, statement: bytes) -> int:
 
 
 def _connect(server: Database) -> Connection:
-    """A session as the program's at the target."""
+    """Return a session like those of the program at the target."""
     return pymysql.connect(
         host=server.host,
         port=server.port,

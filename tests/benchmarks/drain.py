@@ -1,4 +1,4 @@
-"""How fast a backlog is applied: pause, let changes pile up in the relay logs, resume, wait for the checkpoints."""
+"""Measures how fast a backlog is applied: pause, write changes, resume, wait for the checkpoints."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 import time
 from dataclasses import dataclass
 
+from shardmerge.worker.core.mysql.connection import Session, Side, connect
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.target.records import checkpoint as checkpoints
+from shardmerge.worker.target.records.checkpoint import Checkpoint
 from tests.benchmarks import sysbench
 from tests.benchmarks.processes import LANE, TARGET, WORKER, Usage, Watch
 from tests.benchmarks.profiling import Profile
@@ -13,10 +17,6 @@ from tests.benchmarks.servers import endpoint
 from tests.benchmarks.settings import SOURCES
 from tests.benchmarks.task import META_SCHEMA, TASK
 from tests.benchmarks.world import World, all_past, say
-from worker.connection import Session, Side, connect
-from worker.position import SourcePosition
-from worker.replicate import checkpoint as checkpoints
-from worker.replicate.checkpoint import Checkpoint
 
 _IDS = ("special", "uniform")
 _PROFILED = (LANE, TARGET, WORKER)
@@ -26,9 +26,9 @@ _ASK_MASTER_EVERY_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """``seconds``: from the resume-task request to the moment when the target's checkpoints had passed the end;
-    ``first_commit_seconds``: until any lane had committed. ``counted``: row changes by the lanes' own count.
-    ``busy_seconds``: of all processors, whoever it was for."""
+    """One drain. ``seconds``: from the resume-task request to the moment when the target's checkpoints were past the
+    end; ``first_commit_seconds``: until any lane had committed. ``counted``: row changes as counted by the lanes.
+    ``busy_seconds``: of all processors, for any process."""
 
     changes: int
     seconds: float
@@ -47,7 +47,7 @@ class Drain:
         return self.changes / max(self.seconds - self.first_commit_seconds, 1e-3)
 
     def where_time_went(self) -> str:
-        """Processor seconds by group, for people."""
+        """Return processor seconds by group, as text for people."""
         cores = os.cpu_count() or 1
         ours = sum(usage.cpu_seconds for usage in self.usage.values())
         lines = [
@@ -61,7 +61,7 @@ class Drain:
 
 
 def run(world: World, ids: str) -> Drain:
-    """``ids``: special (skewed) or uniform."""
+    """Measure one drain. ``ids``: special (skewed) or uniform."""
     settings, master = world.settings, world.replicating
     world.wait_applied()
     say(f"drain: {settings.changes:,} row changes with {ids} ids while the task is paused")
@@ -111,7 +111,8 @@ def _follow(
     profile: Profile | None,
     started: float,
 ) -> tuple[float, float]:
-    """Seconds from ``started`` to the first commit and until all is applied, by small SELECTs of the checkpoints."""
+    """Return the seconds from ``started`` to the first commit and until all is applied, read by small SELECTs of the
+    checkpoints."""
     marks = {source: [item.seq for item in found] for source, found in before.items()}
     first: float | None = None
     ask_at = started + _ASK_MASTER_EVERY_SECONDS

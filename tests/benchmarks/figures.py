@@ -1,4 +1,4 @@
-"""What the benchmark answers: the figures' names, their goals, the table and the JSON line. Pure."""
+"""Defines the benchmark's results: the figures' names, their goals, the table and the JSON line. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table; its unit is the end of its name."""
+    """One line of the table; the name of the figure ends with its unit."""
 
     name: str
     meaning: str
@@ -72,6 +72,22 @@ FIGURES: tuple[Figure, ...] = (
     Figure("rules_transform_history_ratio", ""),
     Figure("rules_transform_drain_changes_per_s", ""),
     Figure("rules_transform_drain_ratio", ""),
+    Figure("shard_ddl_pessimistic_column_s", "last ALTER of the most shard tables to the column", Goal(most=2)),
+    Figure("shard_ddl_pessimistic_rows_s", "last ALTER to the last row inserted after them", Goal(most=10)),
+    Figure("shard_ddl_pessimistic_growth", "cost per statement: most shard tables / fewest", Goal(most=1.5)),
+    Figure("shard_ddl_optimistic_column_s", "", Goal(most=2)),
+    Figure("shard_ddl_optimistic_rows_s", "", Goal(most=10)),
+    Figure("shard_ddl_optimistic_growth", "", Goal(most=1.5)),
+    Figure("shard_ddl_pessimistic_column_p50_ms", "the last shard table's ALTER to the column", Goal(most=300)),
+    Figure("shard_ddl_pessimistic_column_p95_ms", "", Goal(most=1000)),
+    Figure("shard_ddl_pessimistic_row_p50_ms", "from then to the first row that waited", Goal(most=300)),
+    Figure("shard_ddl_pessimistic_row_p95_ms", ""),
+    Figure("shard_ddl_pessimistic_queued_ms", "each of several ALTERs of all shard tables", Goal(most=500)),
+    Figure("shard_ddl_optimistic_column_p50_ms", "the last shard table's ALTER to the column", Goal(most=300)),
+    Figure("shard_ddl_optimistic_column_p95_ms", "", Goal(most=1000)),
+    Figure("shard_ddl_optimistic_row_p50_ms", "from then to the first row that waited", Goal(most=300)),
+    Figure("shard_ddl_optimistic_row_p95_ms", ""),
+    Figure("shard_ddl_optimistic_queued_ms", "each of several ALTERs of all shard tables", Goal(most=500)),
     Figure("lag_floor_ms", "insert at the source, the same transaction at the target, one client: p50"),
 )
 
@@ -79,10 +95,10 @@ Values = Mapping[str, float | None]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of ``values`` that at least ``share`` percent of them do not exceed (nearest rank).
+    """Return the smallest of ``values`` that at least ``share`` percent of them do not exceed (nearest rank).
 
-    Never an invented value between two measured ones. ``share``: above 0, up to 100. Raises ValueError when there is
-    nothing.
+    It never interpolates between two measured values. ``share``: above 0, up to 100. Raises ValueError when there are
+    no values.
     """
     if not values:
         raise ValueError("no values")
@@ -92,19 +108,19 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:
-    """None when one of them was not measured."""
+    """Return part / whole; None when one of them was not measured."""
     return None if part is None or not whole else part / whole
 
 
 def number(value: float) -> str:
-    """As a person reads it: three significant digits at least, no needless ones."""
+    """Return the number as text for people: at least three significant digits, no needless ones."""
     if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def table(values: Values) -> str:
-    """One line per figure: name, value, goal, whether it is reached, meaning; "-" for what was not measured."""
+    """Return one line per figure: name, value, goal, whether it is reached, meaning; "-" if it was not measured."""
     lines = [("figure", "value", "goal", "", "meaning")]
     for figure in FIGURES:
         value = values.get(figure.name)
@@ -119,7 +135,7 @@ def table(values: Values) -> str:
 
 
 def json_line(values: Values, more: Mapping[str, object]) -> str:
-    """Every figure by name (null: not measured), then ``more`` under that name."""
+    """Return every figure by name (null: not measured), then ``more`` under that name."""
     found: dict[str, Any] = {figure.name: _rounded(values.get(figure.name)) for figure in FIGURES}
     found["more"] = {name: _rounded(value) if isinstance(value, float) else value for name, value in more.items()}
     return json.dumps(found)

@@ -1,4 +1,4 @@
-"""When the first row is committed at the target."""
+"""Measures when the first row is committed at the target."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NOT_YET = (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR)
 
 
 class FirstRow:
-    """Looks for it while the ``with`` block runs."""
+    """Polls for the first row while the ``with`` block runs."""
 
     def __init__(self, target: Database) -> None:
         self._target = target
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, name="first-row", daemon=True)
         self.seen_at = float("inf")
-        """Monotonic seconds; infinite before."""
+        """Monotonic seconds; infinite until the row is found."""
 
     def __enter__(self) -> FirstRow:
         self._thread.start()

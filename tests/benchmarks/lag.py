@@ -1,9 +1,9 @@
-"""How late a single change is, and how late it would be with nothing between source and target.
+"""Measures the lag of a single change, and its lag without replication.
 
 One row is inserted at a source (autocommit). From the moment when the source has answered until the row is visible at
-the target, a second connection asks the target for it by its key, half a millisecond after each answer that it is not
-there. That is one small SELECT in about 0.7 ms while a row is on its way and none in between: it takes a few percent of
-a core. The next insert comes after a random time, so that nothing periodic is hit or missed each time.
+the target, a second connection queries the target for its key, half a millisecond after each answer without the row.
+That is one small SELECT in about 0.7 ms while a row is on its way and none in between: it takes a few percent of a
+core. The next insert comes after a random time, so that periodic events are neither hit nor missed each time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BACKGROUND_CHANGES = 1_000
 _WARM_UP = 10
 _LONGEST_SECONDS = 0.3
 _LEAST_PROBES = 20
-"""A measurement takes so long for each probe that was asked for, but has at least so many: lags may be seconds."""
+"""A measurement has a time limit per requested probe, but makes at least so many probes: lags may be seconds."""
 _INSERT = "INSERT INTO {} (k, c, pad) VALUES (%s, %s, %s)"
 _INSERT_AS = "INSERT INTO {} (id, k, c, pad) VALUES (%s, %s, %s, %s)"
 _TEXTS = ("0" * 119, "1" * 59)
@@ -37,7 +37,7 @@ _TEXTS = ("0" * 119, "1" * 59)
 
 @dataclass(frozen=True, slots=True)
 class Lags:
-    """Milliseconds, one per probe."""
+    """The measured lags in milliseconds, one per probe."""
 
     values: tuple[float, ...]
 
@@ -55,8 +55,8 @@ class Lags:
 
 
 def run(world: World, *, background: bool) -> Lags:
-    """``background``: beside 1,000 row changes a second, from both sources together."""
-    world.replicating  # noqa: B018 - it has to run
+    """Measure lags. ``background``: in parallel with 1,000 row changes a second, from both sources together."""
+    world.replicating  # noqa: B018 - it must run
     world.wait_applied()
     probes = world.settings.probes
     say(f"lag: {probes} inserts" + (f" beside {_BACKGROUND_CHANGES:,} changes/s" if background else ""))
@@ -90,7 +90,8 @@ def _probe(sources: Sequence[Connection], target: Connection, probes: int, table
 
 
 def wait_visible(target: Connection, table: str, key: int, *, since: float | None = None) -> float:
-    """Until the row is there; milliseconds ``since`` (of time.monotonic(); None: now). Raises BenchmarkFailed."""
+    """Wait until the row is visible; return milliseconds ``since`` (of time.monotonic(); None: now). Raises
+    BenchmarkFailed."""
     started = time.monotonic() if since is None else since
     with target.cursor() as cursor:
         while not cursor.execute(f"SELECT 1 FROM {table} WHERE id = {key}"):
@@ -102,14 +103,15 @@ def wait_visible(target: Connection, table: str, key: int, *, since: float | Non
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """``both``: insert at the source and then the transaction at the target; ``target``: the latter alone."""
+    """Lags without replication. ``both``: insert at the source and then the transaction at the target; ``target``: the
+    latter alone."""
 
     both: Lags
     target: Lags
 
 
 def floor(world: World) -> Floor:
-    """The same without replication: a lane's statements for one row, sent by the client that inserted it."""
+    """Measure without replication: the client that inserted the row sends a lane's statements for one row."""
     name, place = "floor.sbtest", "floor.place"
     say(f"lag floor: {world.settings.probes} inserts by one client")
     source, target = world.sources[0], world.target

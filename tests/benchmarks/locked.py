@@ -1,8 +1,8 @@
-"""How late changes are while a sharding DDL waits: of tables that have nothing to do with it, in the same task.
+"""Measures the lag of unrelated tables of the same task while a sharding DDL waits.
 
 A task of its own merges two tables of both sources, ``held`` and ``free``, in pessimistic mode. ``held`` of one source
-gets a column which that of the other lacks: a lock is open, and the rows of the one wait. Meanwhile rows are inserted
-into ``free`` of the same source, and into ``held``; those of ``free`` are waited for at the target.
+gets a column which that of the other lacks: a lock is open, and the rows of the first one wait. Meanwhile rows are
+inserted into ``free`` of the same source, and into ``held``; the benchmark waits at the target for those of ``free``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pymysql.connections import Connection
 
-from proto import common_pb2
+from shardmerge.proto import common_pb2
 from tests.benchmarks.lag import BETWEEN_SECONDS, Lags, wait_visible
 from tests.benchmarks.servers import binlog_end
 from tests.benchmarks.settings import SOURCES
@@ -32,8 +32,9 @@ _PATIENCE_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """``under``: while the lock was open, ``without``: before; ``waited``: rows of ``held`` that waited meanwhile.
-    ``replayed_seconds``: from the other source's statement until they were at the target."""
+    """Lags with and without a lock. ``under``: while the lock was open, ``without``: before; ``waited``: rows of
+    ``held`` that waited meanwhile. ``replayed_seconds``: from the other source's statement until these rows were at the
+    target."""
 
     under: Lags
     without: Lags
@@ -42,7 +43,7 @@ class Locked:
 
 
 def run(world: World) -> Locked:
-    """The merge may run beside; nothing happens in it."""
+    """Measure the lags. The merge task may run at the same time; its tables do not change."""
     first, second = world.sources[:SOURCES]
     target = world.target
     for server in (first, second):
@@ -101,7 +102,8 @@ class _Probe:
         self._stack.close()
 
     def lags(self, seconds: float, *, held: str) -> Lags:
-        """For so long; ``held``: a table that gets rows beside, which nobody waits for, "" for none."""
+        """Measure lags for so long; ``held``: a table that also gets rows, which the benchmark does not wait for, ""
+        for none."""
         found: list[float] = []
         end = time.monotonic() + seconds
         while time.monotonic() < end or len(found) <= _WARM_UP:

@@ -1,11 +1,11 @@
-"""One transaction larger than memory should ever be: how large the processes become that carry it."""
+"""Measures the memory of the processes that carry one transaction which is larger than their memory should ever be."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 
-from proto import common_pb2
+from shardmerge.proto import common_pb2
 from tests.benchmarks import sysbench
 from tests.benchmarks.processes import Usage, Watch, forget_largest
 from tests.benchmarks.servers import binlog_end
@@ -23,7 +23,7 @@ _ROW_BYTES = 119 * _REPEATS + 16
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """``usage``: since the transaction was committed. ``seconds``: until it was applied."""
+    """Memory of the processes. ``usage``: since the transaction was committed. ``seconds``: until it was applied."""
 
     rows: int
     binlog_bytes: int
@@ -32,7 +32,7 @@ class Memory:
 
 
 def run(world: World) -> Memory:
-    """A task of its own, from one source; no other task runs then."""
+    """Run a task of its own, from one source; no other task runs then."""
     settings, source, target = world.settings, world.sources[0], world.target
     world.stop_task()
     source.execute(
@@ -62,8 +62,8 @@ def run(world: World) -> Memory:
 
 
 def _commit(source: Database, wanted_bytes: int, rows_per_table: int) -> int:
-    """One transaction; its binlog bytes."""
-    # A file of its own: positions in a binlog file have 32 bits.
+    """Commit one transaction; return its binlog bytes."""
+    # In a file of its own: positions in a binlog file have 32 bits.
     source.execute("FLUSH BINARY LOGS")
     before = binlog_end(source)
     left = wanted_bytes // _ROW_BYTES + 1
@@ -80,7 +80,7 @@ def _commit(source: Database, wanted_bytes: int, rows_per_table: int) -> int:
         connection.close()
     after = binlog_end(source)
     if after.file != before.file:
-        # It was the first and only group of its file, which the server closed behind it.
+        # It was the first and only group of its file, which the server closed after it.
         [size] = [int(str(row[1])) for row in source.query("SHOW BINARY LOGS") if row[0] == before.file]
         return size - before.pos
     return after.pos - before.pos

@@ -1,6 +1,6 @@
-"""Relay and decoder alone: one process, one thread each, on a binlog that exists already.
+"""Measures relay and decoder alone: one process, one thread each, on a binlog that exists already.
 
-Runs in a process of its own, so that nothing else shares its interpreter.
+It runs in a process of its own, so that no other work shares its interpreter.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from proto import log as logs
+from shardmerge.proto import log as logs
+from shardmerge.worker.binlog.decoder import BlockDecoder
+from shardmerge.worker.core.mysql.connection import Side, connect
+from shardmerge.worker.core.mysql.endpoint import Endpoint
+from shardmerge.worker.core.mysql.information_schema import read_tables
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
+from shardmerge.worker.relay.fetch.server_id import derived, unleased
+from shardmerge.worker.relay.model import BlockData, OpenedData, PurgePolicy
+from shardmerge.worker.relay.relay import Relay
 from tests.benchmarks import sysbench
 from tests.benchmarks.servers import binlog_end, endpoint
 from tests.benchmarks.settings import SOURCES
 from tests.benchmarks.task import MERGED, ORIGINAL_BITS, merged_id
 from tests.benchmarks.world import World, say
-from worker.binlog.decoder import BlockDecoder
-from worker.connection import Side, connect
-from worker.endpoint import Endpoint
-from worker.plan import ColumnPlan, PartitionId, TablePlan
-from worker.position import RelayOffset, SourcePosition
-from worker.relay.model import BlockData, OpenedData, PurgePolicy
-from worker.relay.relay import Relay
-from worker.relay.server_id import derived, unleased
-from worker.schema import read_tables
-from worker.table import Table
-from worker.unit import StopSignal
 
 _COPIES = 3
 _DECODINGS = 3
@@ -39,7 +39,7 @@ _DEADLINE_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Of the source's binlog, from group end to group end."""
+    """A part of the source's binlog, from group end to group end."""
 
     start: SourcePosition
     end: SourcePosition
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the process is to do with each of ``parts``: copy it, decode it by ``plans``."""
+    """The work of the process: copy each of ``parts``, and decode it by ``plans``."""
 
     directory: Path
     endpoint: Endpoint
@@ -58,7 +58,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Medians of some runs. ``wall``: per second of the clock, ``cpu``: per second of this process on a processor."""
+    """Medians of some runs. ``wall``: per second of the clock, ``cpu``: per second of processor time of this
+    process."""
 
     amount: float
     wall: float
@@ -67,7 +68,8 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``relay``: bytes; ``decode``: row images, before and after; ``binlog_bytes``: what both had before them."""
+    """Results of one part. ``relay``: bytes; ``decode``: row images, before and after; ``binlog_bytes``: the size of
+    the input of both."""
 
     relay: Speed
     decode: Speed
@@ -76,15 +78,16 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """``changes``: small transactions of four row changes, each in an event of its own, as a busy source writes them;
-    ``bulk``: the multi-row INSERTs that filled the tables."""
+    """Results of both inputs. ``changes``: small transactions of four row changes, each in an event of its own, as a
+    busy source writes them; ``bulk``: the multi-row INSERTs that filled the tables."""
 
     changes: Found
     bulk: Found
 
 
 def run(world: World) -> Both:
-    """On what the first source's binlog holds from the filling, and on what sysbench writes to it now."""
+    """Measure with the first source's binlog from the filling of its tables, and with what sysbench writes to it
+    now."""
     settings = world.settings
     source = world.sources[0]
     say("relay and decoder: a binlog")
@@ -120,7 +123,7 @@ def _plan(shard: int, table: Table) -> TablePlan:
 
 
 def work(job: Job) -> list[Found]:
-    """In the process of its own."""
+    """Do the work in the process of its own."""
     logs.configure("benchmark", "warn")
     return [_one(job, part, job.directory / str(number)) for number, part in enumerate(job.parts)]
 
@@ -164,7 +167,7 @@ def _blocks(relay: Relay, end: RelayOffset) -> Iterator[bytes]:
 
 
 def decode(plans: tuple[TablePlan, ...], opened: OpenedData, blocks: list[bytes]) -> Speed:
-    """Row images, before and after, rendered to literals. They are counted first, by a decoder of its own."""
+    """Measure row images, before and after, rendered to literals. A separate decoder counts them first."""
     decoder = _decoder(plans, opened)
     images = sum(bool(change.before) + bool(change.after) for block in blocks for change in decoder.decode(block))
     decoder = _decoder(plans, opened)

@@ -1,4 +1,4 @@
-"""Where the processors' time goes and how large processes are, from /proc (proc(5))."""
+"""Measures processor time and memory of groups of processes, from /proc (proc(5))."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SOURCE, TARGET, FORKER = "sources", "target", "parents of lanes"
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """``servers``: name of the group by process id. ``sessions``: the same, by the id of a session whose processes are
-    told apart by what they are: the JVM, Spark's Python processes, the daemon itself."""
+    """Assigns processes to groups. ``servers``: name of the group by process id. ``sessions``: the same, by the id of a
+    session whose processes are distinguished by their program: the JVM, Spark's Python processes, the daemon itself."""
 
     servers: Mapping[int, str]
     sessions: Mapping[int, str]
@@ -27,8 +27,8 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of one group of processes. ``cpu_seconds``: since the watch began. ``largest_mib``: highest resident set that any
-    of its processes has ever had."""
+    """Usage of one group of processes. ``cpu_seconds``: since the watch began. ``largest_mib``: highest resident set
+    that any of its processes has ever had."""
 
     cpu_seconds: float
     largest_mib: float
@@ -37,13 +37,13 @@ class Usage:
 @dataclass(slots=True)
 class _Seen:
     group: str
-    begun_at: float  # its CPU seconds when the watch began, 0 for one that came later
+    begun_at: float  # its CPU seconds when the watch began, 0 for a process that started later
     cpu_seconds: float
     largest_mib: float
 
 
 class Watch:
-    """Looks twice a second until closed; processes that end in between count up to the last look."""
+    """Polls twice a second until closed; the usage of a process that ends is counted up to the last poll."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
@@ -70,7 +70,7 @@ class Watch:
             self.busy_seconds = machine_seconds() - self._machine
 
     def usage(self) -> dict[str, Usage]:
-        """By group; complete after :meth:`close`."""
+        """Return the usage by group; complete after :meth:`close`."""
         found: dict[str, Usage] = {}
         for seen in self._seen.values():
             before = found.get(seen.group, Usage(0.0, 0.0))
@@ -80,7 +80,7 @@ class Watch:
         return found
 
     def processes(self, groups: Iterable[str]) -> dict[str, list[int]]:
-        """Process ids of these groups seen so far."""
+        """Return the process ids of these groups seen so far."""
         seen = list(self._seen.items())
         return {group: [pid for (pid, _), one in seen if one.group == group] for group in groups}
 
@@ -93,7 +93,7 @@ class Watch:
             try:
                 self._look_at(pid)
             except (FileNotFoundError, ProcessLookupError):
-                continue  # it has ended
+                continue  # the process has ended
 
     def _look_at(self, pid: int) -> None:
         parent, ticks, started = _stat(pid)
@@ -108,7 +108,7 @@ class Watch:
         seen.largest_mib = max(seen.largest_mib, largest_mib(pid))
 
     def _group(self, pid: int, parent: int) -> str:
-        """ "" for what is none of ours."""
+        """Return the group of a process; "" for a process that is not the benchmark's."""
         server = self._roots.servers.get(pid)
         if server is not None:
             return server
@@ -118,14 +118,14 @@ class Watch:
             return group
         if _is_java(pid):
             return JVM
-        # Spark's Python processes: one that forks, started by the JVM, and one per task, forked by it.
+        # Spark's Python processes: the JVM starts one that forks, and it forks one per task.
         if _is_java(parent):
             return FORKER
         return LANE if _is_java(_stat(parent)[0]) else group
 
 
 def forget_largest(roots: Roots) -> None:
-    """Let the largest resident sets be counted from now on (proc(5), clear_refs)."""
+    """Count the largest resident sets from now on (proc(5), clear_refs)."""
     for pid in _processes():
         with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             if pid in roots.servers or os.getsid(pid) in roots.sessions:
@@ -133,7 +133,7 @@ def forget_largest(roots: Roots) -> None:
 
 
 def largest_mib(pid: int) -> float:
-    """The highest resident set a process has ever had (VmHWM), pages shared with others included; 0 if it is gone."""
+    """Return the highest resident set a process has ever had (VmHWM), including shared pages; 0 if it has ended."""
     try:
         text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
@@ -145,7 +145,7 @@ def largest_mib(pid: int) -> float:
 
 
 def machine_seconds() -> float:
-    """Seconds that all processors together have been busy, whoever it was for (user to steal, without idle, iowait)."""
+    """Return the busy seconds of all processors together, for any process (user to steal, without idle, iowait)."""
     first = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()
     user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, first[1:])
     return (user + nice + system + irq + softirq) / _TICKS
@@ -156,7 +156,7 @@ def _processes() -> list[int]:
 
 
 def _stat(pid: int) -> tuple[int, int, int]:
-    """Parent, CPU ticks (user and system), start time."""
+    """Return parent, CPU ticks (user and system), start time."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     fields = text[text.rindex(")") + 2 :].split()
     return int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[19])

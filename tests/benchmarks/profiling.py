@@ -1,4 +1,4 @@
-"""Where processes spend their time: py-spy for the lines of Python, perf for everything, both if they are installed.
+"""Records where processes spend their time: py-spy for Python lines, perf for all code, if they are installed.
 
 Neither is needed for the figures, and both slow the processes down a little.
 """
@@ -38,18 +38,18 @@ _WAITING = (
     "consume_request_iterator (grpc",
     "FinalizerWorker.run (py4j",
 )
-"""Frames under which a thread only waits, whatever py-spy makes of it."""
+"""Frames in which a thread only waits, even if py-spy reports it as active."""
 
 
 def beside_python(program: str) -> str | None:
-    """Its path, in the environment that runs this or on PATH; None when it is not installed."""
+    """Return the program's path, in the environment that runs this or on PATH; None when it is not installed."""
     beside = Path(sys.executable).parent / program
     return str(beside) if beside.exists() else shutil.which(program)
 
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """``share`` of the samples, 0 … 1."""
+    """A frame with its ``share`` of the samples, 0 … 1."""
 
     share: float
     frame: str
@@ -57,7 +57,8 @@ class Hot:
 
 @dataclass(frozen=True, slots=True)
 class Hottest:
-    """Of ``samples`` in which a thread did not only wait: frames by own samples, and by theirs and those below."""
+    """Frames of the ``samples`` in which a thread did not only wait: by own samples, and by those of the frame and its
+    callees."""
 
     samples: int
     own: tuple[Hot, ...]
@@ -72,7 +73,7 @@ class Hottest:
 
 
 def hottest(folded: Iterable[str], most: int = _MOST) -> Hottest:
-    """From folded stacks, "outer;…;inner count" a line; stacks that wait are left out."""
+    """Return the hottest frames of folded stacks, "outer;…;inner count" a line; stacks that wait are left out."""
     own: Counter[str] = Counter()
     below: Counter[str] = Counter()
     total = 0
@@ -104,7 +105,7 @@ class Profile:
         directory.mkdir(parents=True, exist_ok=True)
 
     def attach(self, processes: Mapping[int, str]) -> None:
-        """py-spy for those (name by process id) that are not recorded yet."""
+        """Start py-spy for the processes (name by process id) that are not recorded yet."""
         program = beside_python("py-spy")
         for pid, name in processes.items():
             if program is None or pid in self._running:
@@ -115,14 +116,14 @@ class Profile:
             self._running[pid] = (name, path, _logged(command, path.with_suffix(".log")))
 
     def attach_perf(self, processes: Iterable[int]) -> None:
-        """perf for those and what they start."""
+        """Start perf for the processes and those that they start."""
         if shutil.which("perf") is None:
             return
         command = ["perf", "record", "--freq", "199", "--output", str(self._data), "--pid"]
         self._perf = _logged([*command, ",".join(map(str, processes))], self._data.with_suffix(".log"))
 
     def finish(self, groups: Mapping[str, Iterable[int]]) -> str:
-        """Stop recording; what takes the time, for people. ``groups``: process ids by group, for perf's reports."""
+        """Stop recording; return the hottest frames as text. ``groups``: process ids by group, for perf's reports."""
         for _, _, process in self._running.values():
             process.send_signal(signal.SIGINT)
         if self._perf is not None:

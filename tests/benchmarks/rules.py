@@ -1,7 +1,7 @@
-"""What rules cost: the same history and the same backlog by a task with rules and by one without, in one run.
+"""Measures the cost of rules: a task with rules and one without copy the same history and apply the same backlog.
 
-The rules let every row pass, so that both tasks do the same work at the target. Both drain the same backlog one after
-the other; who is first takes turns. What further kinds of rules cost is told beside, without a goal.
+The rules let every row pass, so that both tasks do the same work at the target. Both apply the same backlog one after
+the other, in alternating order. The cost of further kinds of rules is also reported, without a goal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import median
 
-from proto import common_pb2
+from shardmerge.proto import common_pb2
 from tests.benchmarks import sysbench
 from tests.benchmarks.processes import Usage, Watch
 from tests.benchmarks.settings import SOURCES
@@ -30,7 +30,8 @@ _PATTERN = f'schema-pattern: "{SCHEMA}", table-pattern: "sbtest*"'
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """``instance``: lines for each source, ``blocks``: lines of the file; both beyond those of every task."""
+    """A task with a set of rules. ``instance``: lines for each source, ``blocks``: lines of the file; both are added to
+    those of every task."""
 
     name: str
     instance: tuple[str, ...] = ()
@@ -48,7 +49,7 @@ def _filters(tables: int, *expressions: str) -> tuple[str, ...]:
 
 
 def variants(tables: int) -> tuple[Variant, ...]:
-    """The task without rules first, then the one that is held against it."""
+    """Return the task without rules first, then the one that is compared with it, then the others."""
     use, *expressions = _filters(tables, 'insert-value-expr: "k < 0"', 'update-new-value-expr: "k < 0"')
     ruled = Variant(
         "ruled",
@@ -82,8 +83,8 @@ def _merge(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of one variant: rows of history and changes of backlog per second, one figure a round; processor seconds of each
-    group of processes in all rounds."""
+    """Results of one variant: rows of history and changes of backlog per second, one figure a round; processor seconds
+    of each group of processes in all rounds."""
 
     histories: tuple[float, ...]
     drains: tuple[float, ...]
@@ -100,7 +101,7 @@ class Rates:
 
 
 def run(world: World) -> Mapping[str, Rates]:
-    """By the variants' names."""
+    """Measure all variants; return the rates by their names."""
     settings = world.settings
     found = {variant.name: variant for variant in variants(settings.tables)}
     histories: dict[str, list[float]] = {name: [] for name in found}
@@ -132,7 +133,7 @@ def run(world: World) -> Mapping[str, Rates]:
 
 
 def _in_turn(names: Iterable[str], number: int) -> list[str]:
-    """Forwards and backwards: what gets slower or faster over the run does so for all alike."""
+    """Return the names forwards and backwards in turn, so that a drift during the run affects all alike."""
     return list(names) if number % 2 == 0 else list(names)[::-1]
 
 
@@ -171,8 +172,8 @@ def _task(world: World, variant: Variant) -> str:
 
 
 def _history(world: World, variant: Variant, master: Master, *, again: bool) -> tuple[float, dict[str, Usage]]:
-    """Seconds from start-task until the last chunk is loaded; the task is paused then. ``again``: it has one already,
-    which is taken away first."""
+    """Return the seconds from start-task until the last chunk is loaded; the task is paused then. ``again``: the task
+    already has a history, which is removed first."""
     say(f"rules: {variant.name} copies the history")
     if again:
         master.stop()
@@ -194,7 +195,7 @@ def _history(world: World, variant: Variant, master: Master, *, again: bool) -> 
 
 
 def _drain(world: World, name: str, master: Master) -> tuple[float, dict[str, Usage]]:
-    """Seconds from resume-task until the checkpoints have passed the sources' ends; the task is paused then."""
+    """Return the seconds from resume-task until the checkpoints are past the sources' ends; the task is paused then."""
     ends = world.ends()
     master.wait_relayed(ends)
     with Watch(world.roots) as watch:
@@ -208,7 +209,7 @@ def _drain(world: World, name: str, master: Master) -> tuple[float, dict[str, Us
 
 
 def compare(world: World, names: Sequence[str]) -> list[str]:
-    """The merged tables that differ from the first one's."""
+    """Return the merged tables that differ from the first one's."""
     sums = "COUNT(*), COALESCE(BIT_XOR(CRC32(CONCAT_WS('#', id, k, c, pad))), 0)"
     found = {name: world.target.query(f"SELECT {sums} FROM merged_{name}.sbtest") for name in names}
     return [f"merged_{name}: {found[name]}, not {found[names[0]]}" for name in names if found[name] != found[names[0]]]

@@ -1,7 +1,7 @@
-"""The servers that are measured against, and the settings that matter for the figures.
+"""Starts the servers of the benchmark, with the settings that affect the figures.
 
-The target is durable, as where money is kept: every commit is on disk when it is answered. The sources are relaxed,
-for they only have to make changes quickly; what is measured is behind them.
+The target is durable, as for financial data: every commit is on disk when it is answered. The sources are relaxed,
+because they only have to write changes quickly; the benchmark measures the program and the target.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
+from shardmerge.worker.core.mysql.connection import Side, connect, current_position, server_info
+from shardmerge.worker.core.mysql.endpoint import Endpoint
+from shardmerge.worker.core.position import SourcePosition
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
-from worker.connection import Side, connect, current_position, server_info
-from worker.endpoint import Endpoint
-from worker.position import SourcePosition
 
 _SHOWN = (
     "version",
@@ -35,7 +35,7 @@ _TARGET_OPTIONS = (
     "--max-allowed-packet=64M",
     "--local-infile=1",
 )
-# MariaDB's redo log is one file of this size, MySQL's (since 8.0.30) is as large in all.
+# MariaDB's redo log is one file of this size; MySQL's (since 8.0.30) has this size in total.
 _REDO_LOG = {"mariadb": "--innodb-log-file-size={}", "mysql": "--innodb-redo-log-capacity={}"}
 
 
@@ -54,7 +54,7 @@ def _make(flavor: str, directory: Path, server_id: int, options: tuple[str, ...]
 
 
 def shown(server: Database) -> str:
-    """The settings in force, as the server itself tells them."""
+    """Return the settings in force, as the server itself reports them."""
     names = ", ".join(f"'{name}'" for name in _SHOWN)
     found = dict(cast("list[tuple[str, str]]", server.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")))
     return ", ".join(f"{name}={found[name]}" for name in _SHOWN if name in found)
@@ -65,7 +65,7 @@ def endpoint(server: Database) -> Endpoint:
 
 
 def binlog_end(server: Database) -> SourcePosition:
-    """Where the server's binlog ends now."""
+    """Return where the server's binlog ends now."""
     session = connect(endpoint(server), Side.SOURCE, name="benchmark")
     try:
         return current_position(session, server_info(session))

@@ -1,4 +1,4 @@
-"""What a run of the benchmark is asked to do: the command line."""
+"""Parses the command line of the benchmark."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ PARTS = (
     "verify",
     "memory",
     "rules",
+    "shard-ddl",
+    "shard-ddl-latency",
 )
-"""In the order in which they run."""
+"""The parts in the order in which they run."""
 
 _CHANGING = frozenset({"full", "drain", "drain-uniform", "lag", "lag1k"})
-"""Parts behind which the merged table is compared."""
+"""Parts after which the merged table is compared."""
 
 SOURCES = 2
 APPLY_ROWS = 8_000
@@ -44,11 +46,12 @@ class Shards(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``tables``: of each source. ``rows``: per shard table. ``writing``: row changes per second, all sources together,
-    while the history is copied. ``changes``: row changes of a backlog, all sources together. ``probes``: inserts of
-    one lag measurement. ``locked_seconds``: how long a sharding DDL is held open. ``big_bytes``: binlog bytes of the
-    large transaction. ``profile``: where profiles go. ``directory``: for servers and logs; removed at the end unless
-    ``keep``."""
+    """The settings of a run. ``tables``: of each source. ``rows``: per shard table. ``writing``: row changes per
+    second, all sources together, while the history is copied. ``changes``: row changes of a backlog, all sources
+    together. ``probes``: inserts of one lag measurement. ``locked_seconds``: how long a sharding DDL is held open.
+    ``big_bytes``: binlog bytes of the large transaction. ``profile``: the folder of the profiles. ``directory``: for
+    servers and logs; removed at the end unless ``keep``. ``shard_tables``: per source, one run of the sharding DDL
+    each. ``shard_locks``: how many locks the latency of sharding DDLs is measured with."""
 
     parts: tuple[str, ...]
     directory: Path
@@ -68,6 +71,8 @@ class Settings:
     profile: Path | None
     native: bool
     keep: bool
+    shard_tables: tuple[int, ...]
+    shard_locks: int
 
     @property
     def all_rows(self) -> int:
@@ -79,7 +84,7 @@ class Settings:
 
 
 def parse(arguments: list[str], directory: Path) -> Settings:
-    """Exits with a message when the arguments make no sense."""
+    """Parse the arguments; exit with a message when they are invalid."""
     parser = argparse.ArgumentParser(
         prog="tests/benchmarks/run.sh",
         description="Measure a full merge, drains, lags, decoder, relay, memory.",
@@ -102,15 +107,21 @@ def parse(arguments: list[str], directory: Path) -> Settings:
     parser.add_argument("--target-binlog", action="store_true", help="the target writes a binlog too, sync_binlog=1")
     parser.add_argument("--profile", type=Path, metavar="DIR", help="py-spy and perf during the drains")
     parser.add_argument("--native", action="store_true", help="py-spy shows C frames too (slower)")
+    parser.add_argument(
+        "--shard-tables", default="64,512", metavar="N,…", help="shard tables per source of the sharding DDLs (64,512)"
+    )
+    parser.add_argument(
+        "--shard-locks", type=int, default=50, metavar="N", help="locks for the latency of sharding DDLs (50)"
+    )
     parser.add_argument("--keep", action="store_true", help="leave logs and data for a look; says where")
     found = parser.parse_args(arguments)
     chosen = tuple(PARTS) if found.only is None else tuple(found.only.split(","))
     unknown = set(chosen) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    if found.only is None and not found.with_rules:
-        chosen = tuple(part for part in chosen if part != "rules")
-    elif found.with_rules:
+    if found.only is None:
+        chosen = tuple(part for part in chosen if part not in ("rules", "shard-ddl", "shard-ddl-latency"))
+    if found.with_rules:
         chosen = (*chosen, "rules")
     if found.quick and found.only is None:
         chosen = tuple(part for part in chosen if part != "memory")
@@ -135,4 +146,6 @@ def parse(arguments: list[str], directory: Path) -> Settings:
         profile=found.profile,
         native=found.native,
         keep=found.keep,
+        shard_tables=tuple(int(number) for number in found.shard_tables.split(",")),
+        shard_locks=found.shard_locks,
     )

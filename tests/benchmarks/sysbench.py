@@ -1,4 +1,4 @@
-"""sysbench makes the tables and the changes.
+"""Makes the tables and the changes with sysbench.
 
 One `oltp_write_only` transaction is an UPDATE of an indexed column, an UPDATE of another one, a DELETE and an INSERT of
 the same id: 4 row changes. `special` ids: three quarters of them in a hot hundredth of the table; `uniform`: all alike.
@@ -18,15 +18,15 @@ CHANGES_PER_TRANSACTION = 4
 
 _COMMITTED = re.compile(r"^\s*transactions:\s+(\d+)", re.MULTILINE)
 _WRITERS = 2
-"""Threads per source: few, for all stand on the same cores; more only wait for each other on the hot rows."""
+"""Threads per source: few, because all share the same cores; more would only wait for each other on the hot rows."""
 
 
 class SysbenchFailed(Exception):
-    """What sysbench printed."""
+    """sysbench has failed; the message is its output."""
 
 
 def prepare(servers: Sequence[Database], shards: Shards) -> None:
-    """``sbtest.sbtest1`` … on each server, ids from 1 upwards."""
+    """Create ``sbtest.sbtest1`` … on each server, with ids from 1 upwards."""
     for server in servers:
         server.execute(f"CREATE DATABASE {SCHEMA} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
     for process in [_start(server, shards, "prepare", f"--threads={_WRITERS}") for server in servers]:
@@ -34,9 +34,10 @@ def prepare(servers: Sequence[Database], shards: Shards) -> None:
 
 
 def write(servers: Sequence[Database], shards: Shards, transactions: int, ids: str, seed: int) -> int:
-    """``transactions`` on each server, side by side; how many were committed in all. ``ids``: special or uniform.
+    """Execute ``transactions`` on each server, in parallel; return how many were committed in total. ``ids``: special
+    or uniform.
 
-    ``seed``: another one each time, for the same values again would be no changes.
+    ``seed``: must differ each time, because the same values again would be no changes.
     """
     running = [
         _start(
@@ -55,7 +56,7 @@ def write(servers: Sequence[Database], shards: Shards, transactions: int, ids: s
 
 
 class Background:
-    """``per_second`` transactions on each server until closed."""
+    """Executes ``per_second`` transactions on each server until closed."""
 
     def __init__(self, servers: Sequence[Database], shards: Shards, per_second: int) -> None:
         self._running = [

@@ -1,6 +1,6 @@
-"""The merge that is measured: its target table, its task file, and what the master says about it.
+"""Defines the merge that is measured: its target table, its task file, and the master's answers about it.
 
-The master is asked over gRPC: a dmctl process per look would cost more than it measures.
+The queries go to the master over gRPC: a dmctl process per query would cost more than it measures.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from contextlib import suppress
 
 import grpc
 
-from proto import common_pb2, master_pb2, rpc, worker_pb2
-from proto.master_pb2_grpc import MasterStub
+from shardmerge.proto import common_pb2, master_pb2, worker_pb2
+from shardmerge.proto.master_pb2_grpc import MasterStub
+from shardmerge.proto.rpc import client
+from shardmerge.worker.core.position import SourcePosition
 from tests.benchmarks.settings import Settings
 from tests.benchmarks.sysbench import SCHEMA
 from tests.support.cluster import parse_position
 from tests.support.database import Database
-from worker.position import SourcePosition
 
 TASK = "benchmark"
 META_SCHEMA = "dm_meta"
 MERGED = "merged.sbtest"
 CEILING = "ceiling.sbtest"
 ORIGINAL_BITS = 51
-"""Of a merged id: above the original's bits stand 4 bits for the source and 8 for the table."""
+"""Bits of the original id in a merged id: above them are 4 bits for the source and 8 for the table."""
 
 _COLUMNS = (
     "id BIGINT NOT NULL, k INT NOT NULL DEFAULT 0, c CHAR(120) NOT NULL DEFAULT '', pad CHAR(60) NOT NULL DEFAULT '', "
@@ -33,11 +34,11 @@ _COLUMNS = (
 
 
 class BenchmarkFailed(Exception):
-    """A sentence for whoever runs the benchmark."""
+    """The benchmark cannot continue; the message is for the person who runs it."""
 
 
 def create_table(server: Database, name: str) -> None:
-    """``name`` anew, empty, as a merged sysbench table: the merged one and the ceilings' are alike."""
+    """Create ``name`` anew, empty, as a merged sysbench table: the merged one and those of the ceilings are alike."""
     schema = name.partition(".")[0]
     server.execute(
         f"CREATE DATABASE IF NOT EXISTS {schema}",
@@ -47,12 +48,13 @@ def create_table(server: Database, name: str) -> None:
 
 
 def merged_id(source: int, table: int, original: int) -> int:
-    """The id of row ``original`` of ``sbtest<table>`` at source number ``source``, as `partition id` makes it."""
+    """Return the id of row ``original`` of ``sbtest<table>`` at source number ``source``, as `partition id` makes
+    it."""
     return (source << 8 | table) << ORIGINAL_BITS | original
 
 
 def task_yaml(settings: Settings, sources: Sequence[str], target: Database) -> str:
-    """All shard tables of ``sources`` (their ids, in order) merged into one."""
+    """Return the task file that merges all shard tables of ``sources`` (their ids, in order) into one table."""
     schema, table = MERGED.split(".")
     lines = [
         f"name: {TASK}",
@@ -92,10 +94,10 @@ def task_yaml(settings: Settings, sources: Sequence[str], target: Database) -> s
 
 
 class Master:
-    """The master's answers about one task. Close it."""
+    """Requests to the master about one task. Close it after use."""
 
     def __init__(self, address: str, task: str, subtasks: int) -> None:
-        self._channel = rpc.channel(address)
+        self._channel = client.channel(address)
         self._stub = MasterStub(self._channel)
         self._task = task
         self._subtasks = subtasks
@@ -104,7 +106,7 @@ class Master:
         self._channel.close()
 
     def create_source(self, source: str, host: str, port: int) -> None:
-        """Raises BenchmarkFailed with the master's answer when it does not take the source."""
+        """Create a source; raises BenchmarkFailed with the master's answer when it rejects the source."""
         text = f"source-id: {source}\nfrom: {{host: {host}, port: {port}, user: root, password: ''}}\n"
         file = master_pb2.ConfigFile(name=f"{source}.yaml", content=text)
         answer = self._stub.OperateSource(
@@ -114,7 +116,8 @@ class Master:
             raise BenchmarkFailed(f"operate-source create failed: {answer}")
 
     def alive(self) -> list[str]:
-        """Per worker that is alive the source that it holds, "" for none; in order. [] while there is no leader."""
+        """Return, for each worker that is alive, the source that it holds, "" for none; in order. [] while there is no
+        leader."""
         try:
             answer = self._stub.ListMember(master_pb2.ListMemberRequest(worker=True), timeout=60)
         except grpc.RpcError:
@@ -134,7 +137,7 @@ class Master:
         self.wait(lambda state: state.stage == common_pb2.STAGE_PAUSED, "is paused")
 
     def resume(self) -> None:
-        """Return when the master has taken it on."""
+        """Return when the master has accepted the request."""
         self._operate(master_pb2.OperateTaskRequest.OP_RESUME)
 
     def stop(self) -> None:
@@ -149,7 +152,7 @@ class Master:
         return self._stub.QueryStatus(master_pb2.QueryStatusRequest(name=self._task), timeout=60)
 
     def subtasks(self) -> list[worker_pb2.SubTaskStatus]:
-        """Raises BenchmarkFailed when one of them has stopped with an error."""
+        """Return the status of all subtasks; raises BenchmarkFailed when one of them has stopped with an error."""
         found = [state for source in self.status().sources for state in source.sub_task_status]
         for state in found:
             if state.stage == common_pb2.STAGE_PAUSED and state.result.errors:
@@ -157,7 +160,7 @@ class Master:
         return found
 
     def check(self) -> None:
-        """Raises BenchmarkFailed when a subtask has stopped with an error; a master that is busy says nothing."""
+        """Raise BenchmarkFailed when a subtask has stopped with an error; do nothing while the master is busy."""
         with suppress(grpc.RpcError):
             self.subtasks()
 
@@ -169,28 +172,28 @@ class Master:
         seconds: float = 3600.0,
         every: float = 0.1,
     ) -> list[worker_pb2.SubTaskStatus]:
-        """Until ``condition`` holds for every subtask; BenchmarkFailed at the deadline or when one has failed."""
+        """Wait until ``condition`` holds for every subtask; BenchmarkFailed at the deadline or when one has failed."""
         deadline = time.monotonic() + seconds
         found: list[worker_pb2.SubTaskStatus] = []
         while time.monotonic() < deadline:
             try:
                 found = self.subtasks()
             except grpc.RpcError:
-                found = []  # busy; the deadline decides
+                found = []  # the master is busy; the deadline decides
             if len(found) == self._subtasks and all(condition(state) for state in found):
                 return found
             time.sleep(every)
         raise BenchmarkFailed(f"not within {seconds:.0f} s: every subtask {what}; last seen: {found}")
 
     def relay_positions(self) -> dict[str, tuple[int, int]]:
-        """How far each source's relay log reaches: (number of the binlog file, byte)."""
+        """Return how far each source's relay log reaches: (number of the binlog file, byte)."""
         return {
             source.source_status.source: parse_position(source.source_status.relay_status.relay_binlog)
             for source in self.status().sources
         }
 
     def wait_relayed(self, ends: dict[str, SourcePosition], seconds: float = 1800.0) -> None:
-        """Until the relay logs hold everything up to ``ends`` (by source)."""
+        """Wait until the relay logs hold everything up to ``ends`` (by source)."""
         deadline = time.monotonic() + seconds
         reached: dict[str, tuple[int, int]] = {}
         while time.monotonic() < deadline:

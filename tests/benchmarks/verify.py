@@ -1,4 +1,4 @@
-"""Whether what was measured is right: every shard table against its part of the merged table, by count and checksum."""
+"""Checks the merged table: compares each shard table with its part of it, by count and checksum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SUMS = "COUNT(*), COALESCE(SUM({id}), 0), COALESCE(BIT_XOR(CRC32(CONCAT_WS('#',
 
 
 def differences(world: World) -> tuple[int, list[str]]:
-    """Rows compared, and the shard tables whose part differs; the sources must be quiet."""
+    """Return the number of compared rows, and the shard tables whose part differs; the sources must be quiet."""
     world.wait_applied()
     say("comparing")
     rows = 0

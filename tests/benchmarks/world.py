@@ -1,4 +1,4 @@
-"""Servers, shardmerge and the running merge, each started when the first part of the benchmark needs it."""
+"""Provides servers, shardmerge and the running merge, each started when the first part of the benchmark needs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass
 from functools import cached_property
 
-from proto import common_pb2
+from shardmerge.proto import common_pb2
+from shardmerge.worker.core.mysql.connection import Side, connect
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.target.members.member_cache import CHECK_VARIABLE
+from shardmerge.worker.target.records import checkpoint as checkpoints
+from shardmerge.worker.target.records.checkpoint import Checkpoint
 from tests.benchmarks import sysbench
 from tests.benchmarks.first_row import FirstRow
 from tests.benchmarks.processes import MASTER, SOURCE, TARGET, WORKER, Roots, Usage, Watch
@@ -19,10 +24,6 @@ from tests.benchmarks.task import MERGED, META_SCHEMA, TASK, BenchmarkFailed, Ma
 from tests.support.cluster import Cluster
 from tests.support.database import Database
 from tests.support.wait import until
-from worker.connection import Side, connect
-from worker.position import SourcePosition
-from worker.replicate import checkpoint as checkpoints
-from worker.replicate.checkpoint import Checkpoint
 
 _PATIENCE_SECONDS = 600.0
 _LONG_SECONDS = 3600.0
@@ -34,10 +35,10 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """``seconds``: from the start-task request until every subtask replicates and the merged table has its indexes,
-    beside a writer until what it had written by then is applied;
-    ``copying_seconds``: from its answer, which comes after the pre-checks. ``first_row_seconds``: from the request
-    until the first row was committed at the target."""
+    """The copy of the history. ``seconds``: from the start-task request until every subtask replicates and the merged
+    table has its indexes, with a parallel writer until its changes up to then are applied; ``copying_seconds``: from
+    the answer of the request, which comes after the pre-checks. ``first_row_seconds``: from the request until the first
+    row was committed at the target."""
 
     rows: int
     seconds: float
@@ -47,7 +48,7 @@ class History:
 
 
 class World:
-    """Everything that runs; ends with the ``with`` block."""
+    """All servers and processes of the benchmark; they end with the ``with`` block."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -55,7 +56,8 @@ class World:
         self._stack = ExitStack()
         self._pids: dict[int, str] = {}
         self.filled = (SourcePosition("", 0), SourcePosition("", 0))
-        """Where the first source's binlog has the filling of its tables, once :attr:`sources` are there."""
+        """The start and end of the filling of the first source's tables in its binlog, once :attr:`sources` are
+        there."""
 
     def __enter__(self) -> World:
         return self
@@ -78,7 +80,7 @@ class World:
 
     @cached_property
     def sources(self) -> tuple[Database, ...]:
-        """Started, with the shard tables filled."""
+        """Return the started sources, with the shard tables filled."""
         settings = self.settings
         say(f"{SOURCES} sources: {settings.tables} sysbench tables of {settings.rows:,} rows each")
         made = tuple(
@@ -97,7 +99,7 @@ class World:
         return self._started(made, "target")
 
     def ends(self) -> dict[str, SourcePosition]:
-        """Where each source's binlog ends now."""
+        """Return where each source's binlog ends now."""
         return {source: binlog_end(server) for source, server in zip(self.source_ids, self.sources, strict=True)}
 
     # -- shardmerge
@@ -105,9 +107,9 @@ class World:
     @cached_property
     def cluster(self) -> Cluster:
         say("etcd, dm-master, 2 dm-workers (each starts Spark)")
-        cluster = Cluster(self.settings.directory / "shardmerge", workers=SOURCES)
+        cluster = Cluster(self.settings.directory / "shardmerge", workers=SOURCES, environment={CHECK_VARIABLE: ""})
         self._stack.callback(cluster.stop)
-        # Not cluster.start(): it asks through dmctl, whose processes take the cores from Spark's start.
+        # Not cluster.start(): it uses dmctl, whose processes take the cores from Spark's start.
         cluster.etcd.start()
         for daemon in cluster.daemons:
             daemon.start(wait=False)
@@ -117,7 +119,7 @@ class World:
 
     @cached_property
     def master(self) -> Master:
-        """Knows the sources, each of which a worker holds."""
+        """Return the master, which has all sources, each held by a worker."""
         sources = self.sources
         master = self._stack.enter_context(closing(Master(self.cluster.masters[0].address, TASK, SOURCES)))
 
@@ -140,13 +142,14 @@ class World:
 
     @cached_property
     def task(self) -> str:
-        """The task's file. The target table is missing: the task makes it, as the ceilings' are."""
+        """Return the task file. The target table does not exist: the task creates it, like the tables of the
+        ceilings."""
         self.target.execute(f"DROP TABLE IF EXISTS {MERGED}")
         return task_yaml(self.settings, self.source_ids, self.target)
 
     @cached_property
     def history(self) -> History:
-        """The task was started and has copied its history: how long that took."""
+        """Start the task and wait until it has copied its history; return how long that took."""
         master, task = self.master, self.task
         say(f"copying the history: {self.settings.all_rows:,} rows")
         with Watch(self.roots) as watch, self._writer(), FirstRow(self.target) as first:
@@ -156,7 +159,7 @@ class World:
             self.wait_replicating()
             until(self._has_all_indexes, "the merged table has its indexes", _PATIENCE_SECONDS, every=0.2)
             if self.settings.writing:
-                # What was written while the history was copied is merged in, too.
+                # The changes that were written while the history was copied are merged too.
                 ends = self.ends()
                 until(lambda: all_past(self.checkpoints(), ends), "the changes are applied", _LONG_SECONDS, every=0.2)
             ended = time.monotonic()
@@ -165,7 +168,7 @@ class World:
         )
 
     def _writer(self) -> AbstractContextManager[object]:
-        """Keeps changing the shard tables, if that was asked for."""
+        """Return a writer that keeps changing the shard tables, if the settings request one."""
         settings = self.settings
         if not settings.writing:
             return nullcontext()
@@ -174,22 +177,22 @@ class World:
 
     @cached_property
     def replicating(self) -> Master:
-        """The task runs and has copied its history."""
-        self.history  # noqa: B018 - it has to be there
+        """Wait until the task runs and has copied its history."""
+        self.history  # noqa: B018 - it must be copied
         return self.master
 
     def _has_all_indexes(self) -> bool:
         return not self.target.query(f"SELECT 1 FROM {META_SCHEMA}.deferred_index LIMIT 1")
 
     def stop_task(self) -> None:
-        """For good, if it ever ran."""
+        """End the task for good, if it ever ran."""
         if "history" in vars(self):
             self.master.stop()
 
     @contextmanager
     def another_task(self, name: str, sources: int = 1) -> Generator[Master]:
-        """The master's answers about a task of so many sources."""
-        self.master  # noqa: B018 - the sources are known then
+        """Provide the master's requests for a task of so many sources."""
+        self.master  # noqa: B018 - the sources exist then
         with closing(Master(self.cluster.masters[0].address, name, sources)) as master:
             yield master
 
@@ -201,7 +204,7 @@ class World:
         )
 
     def checkpoints(self, task: str = TASK) -> dict[str, tuple[Checkpoint, ...]]:
-        """Every lane's, by source, as the target holds them."""
+        """Return every lane's checkpoint by source, as the target holds them."""
         session = connect(endpoint(self.target), Side.TARGET, name="target")
         try:
             found = {source: checkpoints.read_all(session, META_SCHEMA, task, source) for source in self.source_ids}
@@ -210,11 +213,11 @@ class World:
         return {source: lanes for source, lanes in found.items() if lanes}
 
     def wait_applied(self) -> None:
-        """Until the lanes have committed all that the sources' binlogs hold now."""
+        """Wait until the lanes have committed all that the sources' binlogs hold now."""
         self.wait_past(self.master, TASK, self.ends())
 
     def wait_past(self, master: Master, task: str, ends: dict[str, SourcePosition]) -> None:
-        """Until every lane of ``task`` has committed what lies before ``ends``, and the master knows."""
+        """Wait until every lane of ``task`` has committed all events before ``ends``, and the master reports it."""
 
         def past() -> bool:
             master.check()
@@ -227,7 +230,7 @@ class World:
 
     @property
     def roots(self) -> Roots:
-        """Whose processes are whose, for a watch."""
+        """Return which process belongs to which group, for a watch."""
         servers = dict(self._pids)
         cluster = self.cluster
         servers[cluster.etcd.pid] = "etcd"
@@ -237,7 +240,7 @@ class World:
 
 
 def all_past(found: dict[str, tuple[Checkpoint, ...]], ends: dict[str, SourcePosition]) -> bool:
-    """Whether every lane of every source stands at its source's end or beyond."""
+    """Return whether every lane of every source is at its source's end or past it."""
     return all(
         found.get(source) and all(item.position.file_order() >= end.file_order() for item in found[source])
         for source, end in ends.items()

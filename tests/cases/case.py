@@ -1,4 +1,4 @@
-"""What a ``case.yaml`` may say.
+"""The content of a ``case.yaml``.
 
 A case is a sentence and a list of steps, done in order. Each step is a mapping whose first key says what it
 does; the models below are the reference. Schemas of a case begin with its folder's name (``-`` becomes ``_``),
@@ -14,7 +14,7 @@ from typing import Annotated, Literal, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from ruamel.yaml import YAML
 
-from proto.errors import CATALOGUE
+from shardmerge.proto.errors import CATALOGUE
 
 Place = Literal["source-1", "source-2", "target"]
 Places = Annotated[list[Place], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
@@ -78,12 +78,13 @@ class Refused(Part):
 class Wait(Part):
     """Until every subtask is there. ``caught-up``: has applied what its source's binlog ends with now.
 
-    ``code`` and ``says`` are for ``paused``: the error that every subtask must show.
+    ``code`` and ``says`` are for ``paused``: the error that every subtask must show, or only those of ``sources``.
     """
 
     wait: Literal["replicating", "caught-up", "finished", "paused"]
     code: Code | None = None
     says: list[str] = []
+    sources: list[Literal[1, 2]] = []
 
     @model_validator(mode="after")
     def _fits(self) -> Wait:
@@ -95,9 +96,20 @@ class Wait(Part):
 
 
 class Do(Part):
-    """A plain command to the task; ``pause`` waits until it is paused."""
+    """A plain command to the task; ``pause`` waits until it is paused. ``pauses_again``: the task pauses with the same
+    error, which the command reports if this happens while it waits for the task to run."""
 
     do: Literal["pause", "resume", "stop"]
+    pauses_again: bool = False
+
+
+class Repair(Part):
+    """`dmctl compare --repair` of the task, or of one table; ``repaired``: how many rows it must repair; ``parked``:
+    how many tables are not compared because they are parked."""
+
+    repaired: int
+    table: str = ""
+    parked: int = 0
 
 
 class ShardTable(Part):
@@ -140,8 +152,8 @@ class Rows(Part):
 
 
 class Lock(Part):
-    """A lock of a sharding DDL as `shard-ddl-lock` lists it: its target table, its stage, the sources that are behind;
-    ``conflict``: the code of the error that it shows."""
+    """A lock of a sharding DDL as `shard-ddl-lock` lists it: its target table, its stage, the sources that have not
+    reached its statement; ``conflict``: the code of the error that it shows."""
 
     target: str
     stage: Literal["gathering", "executing", "released"] = "gathering"
@@ -163,15 +175,17 @@ class Unlock(Part):
 
 
 class Binlog(Part):
-    """`dmctl binlog …` on the task: the operation, its statements, the place where the task stands unless given.
+    """`dmctl binlog …` on the task: the operation, its statements, the position of its error unless given.
 
-    ``named``: with the place of the error that has paused it; ``code``: of the error that it is refused with; ``says``:
-    what its answer must hold."""
+    ``named``: with the place of the error that has paused it; ``parked``: at this source, with the position at which
+    its table is parked, as the lock shows it; ``code``: of the error that it is refused with; ``says``: what its answer
+    must hold."""
 
     binlog: Literal["skip", "replace", "inject", "revert", "list"]
     sqls: str = ""
     options: list[str] = []
     named: bool = False
+    parked: Literal["source-1", "source-2", ""] = ""
     code: Code | None = None
     says: list[str] = []
 
@@ -258,6 +272,7 @@ Step = Annotated[
     | Annotated[Refused, Tag("refused")]
     | Annotated[Wait, Tag("wait")]
     | Annotated[Do, Tag("do")]
+    | Annotated[Repair, Tag("repaired")]
     | Annotated[Compare, Tag("compare")]
     | Annotated[Rows, Tag("rows")]
     | Annotated[Locks, Tag("locks")]

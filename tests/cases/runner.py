@@ -12,8 +12,8 @@ import pymysql
 from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 
-from proto import errors
-from proto.errors import CATALOGUE
+from shardmerge.proto import errors
+from shardmerge.proto.errors import CATALOGUE
 from tests.cases.case import (
     AllTypes,
     Binlog,
@@ -28,6 +28,7 @@ from tests.cases.case import (
     Previewed,
     Quarantine,
     Refused,
+    Repair,
     Rows,
     SameBytes,
     ShardTable,
@@ -106,9 +107,15 @@ class Runner:
             case Wait():
                 self._wait(step)
             case Do(do=what):
-                self._cluster.dmctl(f"{what}-task", self._task)
+                self._cluster.dmctl(f"{what}-task", self._task, check=not step.pauses_again)
                 if what == "pause":
                     self._cluster.wait_paused(self._task, _SECONDS)
+            case Repair():
+                options = ("--table", step.table) if step.table else ()
+                found = self._cluster.compare(self._task, "--repair", *options, check=False)
+                code = 2 if step.parked else 0
+                assert (found.answer.code, found.total("repaired")) == (code, step.repaired), found.answer.text
+                assert found.answer.text.count("it is parked at a sharding DDL") == step.parked, found.answer.text
             case Compare():
                 self._compare(step)
             case Rows():
@@ -116,7 +123,7 @@ class Runner:
             case Locks(locks=wanted):
                 self._locks(wanted)
             case Unlock(unlock=target, options=options):
-                self._cluster.dmctl("shard-ddl-lock", "unlock", self._lock_id(target), *options)
+                self._cluster.dmctl("shard-ddl-lock", "unlock", self._lock_id(target), *map(self._id_of, options))
             case Binlog():
                 self._binlog(step)
             case Quarantine(quarantine=op, options=options):
@@ -237,8 +244,15 @@ class Runner:
             passes = codes != [step.code] and any(CATALOGUE[code].retryable for code in codes)
             return sub.stage == "Paused" and not passes
 
-        found = self._cluster.wait_subtasks(self._task, stands, "is paused", _SECONDS)
+        wanted = {f"source-{number}" for number in step.sources}
+
+        def is_there(sub: SubTask) -> bool:
+            return stands(sub) or (bool(wanted) and sub.source not in wanted)
+
+        found = self._cluster.wait_subtasks(self._task, is_there, "is paused", _SECONDS)
         for subtask in found.values():
+            if wanted and subtask.source not in wanted:
+                continue
             assert [code for code, _ in subtask.errors] == [step.code], subtask
             for words in step.says:
                 assert words in subtask.errors[0][1], f"{words!r} is not in: {subtask.errors[0][1]}"
@@ -246,15 +260,22 @@ class Runner:
     def _binlog(self, step: Binlog) -> None:
         place: list[str] = []
         before: dict[str, int] = {}
-        if step.binlog != "list" and step.code is None:
+        if step.binlog != "list" and step.code is None and not step.parked:
             before = {sub.source: _run_of(sub) for sub in self._standing()}
         if step.named:
             [subtask] = self._standing()
             named = _PLACE.search(subtask.errors[0][1])
             assert named is not None, subtask
             place = ["-b", f"{named[1]}:{named[2]}"]
+        if step.parked:
+            place = [
+                "-s",
+                self._id_of(step.parked),
+                "-b",
+                until(lambda: self._parked_at(step.parked), "it is parked", _SECONDS),
+            ]
         sqls = [step.sqls] if step.sqls else []
-        command = ("binlog", step.binlog, self._task, *sqls, *place, *step.options)
+        command = ("binlog", step.binlog, self._task, *sqls, *place, *map(self._id_of, step.options))
         answers: list[Answer] = []
 
         def stands() -> bool:
@@ -276,6 +297,18 @@ class Runner:
             self._cluster.wait_subtasks(
                 self._task, lambda sub: _run_of(sub) > before.get(sub.source, -1), "has heard the word", _SECONDS
             )
+
+    def _id_of(self, place: str) -> str:
+        """The id of "source-1" or "source-2"; any other text as it is."""
+        names = {f"source-{number}": source for number, (source, _) in enumerate(self._world.sources, 1)}
+        return names.get(place, place)
+
+    def _parked_at(self, place: str) -> str:
+        """The position at which a table of this source is parked, "" when none is."""
+        answer = self._cluster.dmctl("shard-ddl-lock", self._task)
+        locks = cast("list[dict[str, list[dict[str, str]]]]", answer.json.get("locks") or [])
+        tables = [table for lock in locks for table in lock["tables"] if table["source"] == self._id_of(place)]
+        return next((table["position"] for table in tables if table.get("position")), "")
 
     def _standing(self) -> list[SubTask]:
         """Those that stand with an error, once there are any."""

@@ -64,8 +64,8 @@ def run_in_child(seed: int, first: int, count: int) -> Report:
 
 
 def _child(seed: int, first: int, count: int, progress: Path) -> None:
+    from shardmerge.worker.binlog import is_compiled
     from tests.fuzz.run import run
-    from worker.binlog import is_compiled
 
     assert is_compiled(), "the decoder is not compiled: pip install -e ."
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))

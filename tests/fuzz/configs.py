@@ -17,14 +17,14 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
-from proto.config.check import MODELS, Kind, check_text
-from proto.config.daemon import parse_master, parse_worker
-from proto.config.samples import sample_of
-from proto.config.source import parse_source_file
-from proto.config.task import parse_task
-from proto.errors import ShardmergeError
-from tests.unit.config.samples import SOURCE, TASK
-from worker.rules import Rules
+from shardmerge.proto.config.check import MODELS, Kind, check_text
+from shardmerge.proto.config.daemon.daemon_file import parse_master, parse_worker
+from shardmerge.proto.config.docs.samples import sample_of
+from shardmerge.proto.config.source import parse_source_file
+from shardmerge.proto.config.task.task_file import parse_task
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.rules import Rules
+from tests.unit.proto.config.samples import SOURCE, TASK
 
 DEADLINE_SECONDS = 10.0
 """For one file; the largest that is made here takes a second on a busy machine."""
@@ -117,7 +117,7 @@ def _samples() -> tuple[tuple[Kind, str], ...]:
     found = [(kind, sample_of(MODELS[kind])) for kind in Kind]
     found += [(kind, (examples / f"{kind.value}.yaml").read_text(encoding="utf-8")) for kind in Kind]
     found += [(Kind.TASK, TASK), (Kind.SOURCE, SOURCE)]
-    for path in sorted((_ROOT / "tests" / "unit" / "config" / "dm").glob("*.*ml")):
+    for path in sorted((_ROOT / "tests" / "unit" / "proto" / "config" / "dm").glob("*.*ml")):
         kind = next(kind for kind in Kind if kind.value in path.name)
         found.append((kind, path.read_text(encoding="utf-8")))
     return tuple(found)

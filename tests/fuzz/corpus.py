@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from shardmerge.worker.binlog.events import EventType
+from shardmerge.worker.core.table_plan import PartitionId, TablePlan
 from tests.support.all_types import TABLE
 from tests.support.binlog import (
     Binlog,
@@ -20,8 +22,6 @@ from tests.support.binlog import (
     without_checksums,
 )
 from tests.support.capture import DATA, KEPT, kept
-from worker.binlog.events import EventType
-from worker.plan import PartitionId, TablePlan
 
 _MADE_UP: dict[EventType, tuple[bytes, ...]] = {
     EventType.STOP: (b"",),

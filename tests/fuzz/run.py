@@ -7,19 +7,19 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from proto.errors import ShardmergeError
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog import events as ev
+from shardmerge.worker.binlog import gtid_events, xa_events
+from shardmerge.worker.binlog.decoder import BlockDecoder
+from shardmerge.worker.core.batch import Batch
+from shardmerge.worker.core.lane_hash import Bucket
+from shardmerge.worker.core.row_change import Literals
 from tests.fuzz.corpus import Source, sources
 from tests.fuzz.damage import damaged
 from tests.support.binlog import only
-from worker.binlog import events as ev
-from worker.binlog import gtids, xa
-from worker.binlog.decoder import BlockDecoder
-from worker.replicate.batch import Batch
-from worker.replicate.placement import Bucket
-from worker.rows import Literals
 
 _PARSERS: tuple[Callable[[bytes, bool, str], object], ...] = (
-    ev.parse_query, ev.parse_rotate, gtids.parse_gtid, gtids.parse_gtid_list, xa.parse_xa_prepare
+    ev.parse_query, ev.parse_rotate, gtid_events.parse_gtid, gtid_events.parse_gtid_list, xa_events.parse_xa_prepare
 )  # fmt: skip
 
 _TEXT = rb"'(?:[^'\\]|\\.)*'"

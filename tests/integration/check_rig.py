@@ -1,4 +1,4 @@
-"""A server with two shards to check, and what a check of it should say."""
+"""Provides a server with two shards to check, and the expected results of the checks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proto import config_pb2 as config
-from proto import worker_pb2 as pb
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import worker_pb2 as pb
 from tests.support.database import Database
 from tests.support.pair import KINDS
 
@@ -61,7 +61,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 @pytest.fixture
 def fresh(server: Database) -> Database:
-    """The server with empty schemas shard_1, shard_2 and users dm (source) and writer (target) without grants."""
+    """Return the server with empty schemas shard_1, shard_2 and users dm (source) and writer (target) without
+    grants."""
     for schema in ("shard_1", "shard_2", "merged", "other"):
         server.execute(f"DROP DATABASE IF EXISTS {schema}")
     server.execute(

@@ -1,4 +1,4 @@
-"""Worlds for end-to-end tests."""
+"""Provides worlds for end-to-end tests."""
 
 from __future__ import annotations
 
@@ -23,13 +23,25 @@ _LONGEST = (
     "test_optimistic_kill.py",
     "test_stop_at.py",
     "test_worker_process.py",
+    "test_operator_statements.py",
+    "test_tls_processes.py",
+    "test_worker_start.py",
+    "test_secrets_at_rest.py",
+    "test_open_addresses.py",
+    "test_evaluate.py",
 )
 
 
+_CLUSTERS = frozenset({"module_world", "module_replicated", "make_cluster"})
+"""Fixtures that start a cluster with the default options."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files that take longest come first: one that came last would run alone while other processes wait."""
+    """Run the longest files first: a long file at the end would run alone while other processes wait. Then run those
+    with a cluster: each leaves its cluster to the next one (tests/support/kept_world.py)."""
     places = {name: place for place, name in enumerate(_LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+    with_cluster = {item.path for item in items if not _CLUSTERS.isdisjoint(getattr(item, "fixturenames", ()))}
+    items.sort(key=lambda item: (places.get(item.path.name, len(places)), item.path not in with_cluster))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,7 +65,7 @@ def files_of_module(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
 
 @pytest.fixture(scope="module")
 def module_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One world for the tests of a module: starting Spark twice takes longer than most tests."""
+    """Provide one world for the tests of a module: starting Spark twice takes longer than most tests."""
     made = World(tmp_path_factory.mktemp("world"))
     try:
         yield made.start()

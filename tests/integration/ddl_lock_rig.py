@@ -1,4 +1,4 @@
-"""A real etcd, a real dm-master, workers that only obey, and shard tables that exist in etcd alone."""
+"""Provides a real etcd, a real dm-master, fake workers, and shard tables that exist only in etcd."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import grpc
 
-from proto import errors, keys
-from proto import master_pb2 as pb
-from proto import state_pb2 as state
-from proto.etcd import Etcd as Client
-from proto.master_pb2_grpc import MasterStub
-from proto.rpc import channel, coded_from_rpc
+from shardmerge.proto import errors, etcd_keys
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto import state_pb2 as state
+from shardmerge.proto.etcd import Etcd as Client
+from shardmerge.proto.master_pb2_grpc import MasterStub
+from shardmerge.proto.rpc.client import channel, coded_from_rpc
 from tests.integration.fake_worker import FakeWorker
 from tests.support.daemon import Daemon
 from tests.support.etcd import Etcd
@@ -32,7 +32,8 @@ mysql-instances: [{instances}]
 
 @dataclass
 class Shards:
-    """What one source's worker writes of its shard tables of `shop`.`orders`; structure ``S0`` first."""
+    """The records that one source's worker writes of its shard tables of `shop`.`orders`; the first structure is
+    ``S0``."""
 
     client: Client
     task: str
@@ -45,7 +46,7 @@ class Shards:
         return self
 
     def park(self, name: str, form: str, after: str) -> Shards:
-        """It waits before a statement now."""
+        """Park a table at a statement."""
         self.tables[name].parked.CopyFrom(
             state.ParkedAt(
                 statement=f"ALTER TABLE `shop`.`orders` {form}",
@@ -58,7 +59,7 @@ class Shards:
         return self
 
     def go_on(self, *names: str) -> Shards:
-        """They have gone on behind their statements."""
+        """Let the tables continue after their statements."""
         for name in names:
             self.tables[name].structure = self.tables[name].parked.after
             self.tables[name].ClearField("parked")
@@ -68,17 +69,19 @@ class Shards:
         target = state.ShardTarget(
             schema="shop", table="orders", tables=list(self.tables.values()), executed=self.executed
         )
-        self.client.put(keys.shard(self.task, self.source), keys.encode(state.ShardRecord(epoch=1, targets=[target])))
+        self.client.put(
+            etcd_keys.shard(self.task, self.source), etcd_keys.encode(state.ShardRecord(epoch=1, targets=[target]))
+        )
         return self
 
 
 class Rig:
-    """``start`` begins the task t, pessimistic, on the sources."""
+    """etcd, a master and fake workers. ``start`` starts the pessimistic task t on the sources."""
 
     def __init__(self, directory: Path) -> None:
         self.etcd = Etcd(directory / "etcd").start()
         self.client = self.etcd.client(timeout=60.0)
-        # Nobody is to lose a lease here, however long he stands still.
+        # No process may lose a lease here, even if it is not scheduled for long.
         settings = {"etcd": [self.etcd.endpoint], "worker-ttl": 300, "rpc-timeout": 300, "lock-alert-seconds": 1}
         self.master = Daemon("master", "m1", directory, settings, {})
         self.workers: list[FakeWorker] = []
@@ -86,7 +89,7 @@ class Rig:
         self.ask = MasterStub(self.channel)
 
     def start(self, *sources: str) -> list[Shards]:
-        """The shards of each source, of which nothing is told yet."""
+        """Return the shards of each source, which are not published yet."""
         self.master.start()
         self.workers = [FakeWorker(f"w-{source}", self.etcd.endpoint, ttl=300.0).start() for source in sources]
         files = [pb.ConfigFile(name=f"{one}.yaml", content=_SOURCE.format(one)) for one in sources]
@@ -96,7 +99,8 @@ class Rig:
         return self.start_task("t", *sources)
 
     def _created(self, request: pb.OperateSourceRequest) -> pb.OperateSourceResponse | None:
-        """None while nobody leads: a leader's record is there a moment before he knows."""
+        """Return the answer; None while there is no leader: the record of a leader exists a moment before the leader
+        acts."""
         members = self.ask.ListMember(pb.ListMemberRequest(leader=True, worker=True), wait_for_ready=True)
         if not members.leader.name or len(members.workers) != len(self.workers):
             return None
@@ -120,12 +124,12 @@ class Rig:
         assert stopped.result, stopped
 
     def lock(self) -> state.LockRecord | None:
-        key = keys.lock("t", "shop", "orders")
+        key = etcd_keys.lock("t", "shop", "orders")
         record = self.client.get(key)
-        return keys.decode(state.LockRecord, record.value, key) if record else None
+        return etcd_keys.decode(state.LockRecord, record.value, key) if record else None
 
     def lock_is(self, stage: state.LockRecord.Stage, form: str = "ADD c", owner: str = "") -> state.LockRecord:
-        """The lock, once it is in ``stage``, of that statement and owner ("": any)."""
+        """Return the lock, once it is in ``stage`` with that statement and owner ("": any)."""
 
         def seen() -> state.LockRecord | None:
             lock = self.lock()
@@ -138,7 +142,7 @@ class Rig:
         until(lambda: self.lock() is None, "no lock")
 
     def listed(self) -> pb.DDLLock:
-        """The only lock of the task t."""
+        """Return the only lock of the task t."""
         [lock] = self.ask.ShowDDLLocks(pb.ShowDDLLocksRequest(task="t"), wait_for_ready=True).locks
         return lock
 

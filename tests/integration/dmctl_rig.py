@@ -1,4 +1,4 @@
-"""The real dmctl as a subprocess, and a server that speaks the Master contract with prepared answers."""
+"""Runs the real dmctl as a subprocess, against a server that implements the Master contract with prepared answers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from proto import common_pb2
-from proto import master_pb2 as pb
+from shardmerge.proto import common_pb2
+from shardmerge.proto import master_pb2 as pb
 from tests.support import canned_master as canned
 from tests.support import terminal
 from tests.support.canned_master import CannedMaster
@@ -60,7 +60,7 @@ class Ran:
 
     @property
     def error(self) -> str:
-        """The first of the two lines on stderr; asserts that there are exactly two, well-formed ones."""
+        """Return the first of the two lines on stderr; assert that there are exactly two, well-formed ones."""
         first, second = self.err.removesuffix("\n").split("\n")
         assert first.startswith("error: ["), self.err
         assert second.startswith("       what to do: "), self.err
@@ -77,7 +77,7 @@ def master() -> Iterator[CannedMaster]:
 
 @pytest.fixture
 def silent(master: CannedMaster) -> Iterator[None]:
-    """The master answers query-status only when the test is over."""
+    """Let the master answer query-status only when the test is over."""
     over = threading.Event()
 
     def answer(_: Any) -> pb.QueryStatusResponse:
@@ -102,7 +102,7 @@ def environment(address: str = "") -> dict[str, str]:
 
 
 def dmctl(*arguments: str, address: str = "") -> Ran:
-    """Run with pipes."""
+    """Run dmctl with pipes."""
     done = subprocess.run(
         [DMCTL, *arguments],
         env=environment(address),
@@ -120,7 +120,7 @@ def no_error(ran: Ran) -> None:
 
 
 class Terminal(terminal.Terminal):
-    """dmctl on a pseudo-terminal of 120 × 40."""
+    """dmctl on a pseudo-terminal of 120 × 40 characters."""
 
     def __init__(self, *arguments: str, address: str) -> None:
         super().__init__([DMCTL, *arguments], environment(address) | {"COLUMNS": "120", "LINES": "40"})

@@ -1,4 +1,4 @@
-"""A worker that obeys the records in etcd and moves no data: what a master sees of a worker."""
+"""Simulates a worker that follows the records in etcd and moves no data: it shows what a master sees of a worker."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from proto import common_pb2, keys
-from proto import state_pb2 as state
-from proto import worker_pb2 as pb
-from proto.common_pb2 import ErrorDetail, Stage
-from proto.errors import ShardmergeError
-from proto.etcd import Etcd
-from proto.rpc import listen, make_server
-from proto.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
+from shardmerge.proto import common_pb2, etcd_keys
+from shardmerge.proto import state_pb2 as state
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.common_pb2 import ErrorDetail, Stage
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.etcd import Etcd
+from shardmerge.proto.rpc.server import listen, make_server
+from shardmerge.proto.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
 
 
 @dataclass
 class Behaviour:
-    """What a test wants of the worker. ``paused_with``: every subtask that is to run pauses with it.
-    ``subtask_results``: of checks of subtasks alone. ``meanwhile``: happens while a switch is checked."""
+    """How the worker behaves. ``paused_with``: the error with which every started subtask pauses. ``subtask_results``:
+    results of checks of subtasks only. ``meanwhile``: called while a switch is checked."""
 
     paused_with: ErrorDetail | None = None
     check_results: list[pb.CheckResult] = field(default_factory=list[pb.CheckResult])
@@ -68,12 +68,12 @@ class FakeWorker(WorkerServicer):
         self._server.start()
         self._lease = self._etcd.lease(self._ttl)
         record = state.WorkerRecord(name=self.name, address=self.address, incarnation="1")
-        self._etcd.put(keys.worker(self.name), keys.encode(record), self._lease.id)
+        self._etcd.put(etcd_keys.worker(self.name), etcd_keys.encode(record), self._lease.id)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """The clean end: the record goes at once."""
+        """End cleanly: the worker's record is removed at once."""
         self._stop.set()
         self._thread.join()
         self._lease.revoke()
@@ -81,7 +81,7 @@ class FakeWorker(WorkerServicer):
         self._etcd.close()
 
     def vanish(self) -> None:
-        """As kill -9: no answer from now on, the record stays until :meth:`lapse`."""
+        """End like a kill -9: no answer from now on, and the record stays until :meth:`lapse`."""
         self._stop.set()
         self._thread.join()
         self._lease.abandon()
@@ -89,7 +89,8 @@ class FakeWorker(WorkerServicer):
         self._etcd.close()
 
     def lapse(self) -> None:
-        """The lease of one that has vanished ends. Its time is so long that no machine is too slow to renew it."""
+        """End the lease of a worker that has vanished. Its time is so long that even a slow machine renews it in
+        time."""
         with Etcd((self._endpoint,), 60.0) as client:
             client.revoke(self._lease.id)
 
@@ -99,22 +100,22 @@ class FakeWorker(WorkerServicer):
             return self._status.source
 
     def _obey(self) -> None:
-        for _ in self._etcd.watch(keys.PREFIX, 0, self._stop, 1.0):
+        for _ in self._etcd.watch(etcd_keys.PREFIX, 0, self._stop, 1.0):
             if not self.behaviour.deaf:
-                with contextlib.suppress(ShardmergeError):  # etcd is away: the next report tries again
+                with contextlib.suppress(ShardmergeError):  # etcd is not reachable: the next report retries
                     self._act()
 
     def _act(self) -> None:
-        snapshot = self._etcd.get_prefix(keys.PREFIX)
+        snapshot = self._etcd.get_prefix(etcd_keys.PREFIX)
         status = pb.WorkerStatusResponse(worker=self.name, observed_revision=snapshot.revision)
         for record in snapshot.records:
-            if record.key.startswith(keys.BOUNDS):
-                binding = keys.decode(state.BindingRecord, record.value, record.key)
+            if record.key.startswith(etcd_keys.BOUNDS):
+                binding = etcd_keys.decode(state.BindingRecord, record.value, record.key)
                 if binding.worker == self.name:
                     status.source = binding.source_id
         for record in snapshot.records:
-            if record.key.startswith(keys.SUBTASKS):
-                subtask = keys.decode(state.SubTaskRecord, record.value, record.key)
+            if record.key.startswith(etcd_keys.SUBTASKS):
+                subtask = etcd_keys.decode(state.SubTaskRecord, record.value, record.key)
                 if subtask.config.source_id == status.source:
                     self._obey_subtask(subtask, status.subtasks.add(name=subtask.config.task))
         status.relay.stage = common_pb2.STAGE_RUNNING

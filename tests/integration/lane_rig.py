@@ -1,4 +1,4 @@
-"""A subtask's runs in this process: real servers, relay, gRPC; lanes as threads or processes instead of Spark tasks."""
+"""Runs a subtask in this process: real servers, relay, gRPC; lanes are threads or processes instead of Spark tasks."""
 
 from __future__ import annotations
 
@@ -6,33 +6,36 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from proto import config_pb2, errors, state_pb2, worker_pb2
-from proto.errors import ShardmergeError
+from shardmerge.proto import config_pb2, errors, state_pb2, worker_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql import server_clock
+from shardmerge.worker.core.mysql.connection import Side, current_position, server_info
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.spark.runner import TaskBody, TaskFailed, TaskOutcome, guarded
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.daemon.subtask.run import SubTaskRun
+from shardmerge.worker.daemon.subtask.source_context import SourceContext
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables, plans_by_number
+from shardmerge.worker.ddl.driver import StatementDriver
+from shardmerge.worker.relay.source_clock import SourceEnd
+from shardmerge.worker.replicate.unit import ReplicateUnit
+from shardmerge.worker.rules.table_scope import TableScope
+from shardmerge.worker.target.records.partitioning import partitioning_for
+from shardmerge.worker.unit.contract import Outcome, ProcessUnit
+from shardmerge.worker.unit.run_context import RunContext
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads
 from tests.support.wait import until
-from worker import source_time
-from worker.connection import Side, current_position, server_info
-from worker.context import SubTaskContext
-from worker.ddl.driver import StatementDriver
-from worker.ddl.passing import TablesStanding, plans_by_number
-from worker.ddl.tables import TableScope
-from worker.host import Host, SourceEnd
-from worker.plan import TablePlan
-from worker.position import RelayOffset, SourcePosition
-from worker.replicate.dealing import dealing_of
-from worker.replicate.stream import Stream
-from worker.replicate.unit import ReplicateUnit
-from worker.run.run import SubTaskRun
-from worker.spark import TaskBody, TaskFailed, TaskOutcome, guarded
-from worker.unit import Outcome, ProcessUnit, StopSignal
 
 
 class Processes(Threads):
-    """Runs task bodies in processes of their own, which a test may kill."""
+    """Runs task bodies in separate processes, which a test may kill."""
 
     def __init__(self) -> None:
         self._made = multiprocessing.get_context("spawn")
@@ -51,7 +54,7 @@ class Processes(Threads):
         return [_outcome(name, end, process) for end, process in zip(ends, self.processes, strict=True)]
 
     def kill(self, lane: int) -> None:
-        """kill -9, and wait for the end."""
+        """kill -9 the lane's process, and wait for its end."""
         process = self.processes[lane]
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
@@ -72,9 +75,11 @@ def _outcome(name: str, end: Connection, process: BaseProcess) -> TaskOutcome:
 
 
 class Run:
-    """One run of the subtask under an epoch of its own, in a thread."""
+    """One run of the subtask with an epoch of its own, in a thread."""
 
-    def __init__(self, config: config_pb2.SubTaskConfig, host: Host, ops: tuple[state_pb2.BinlogOp, ...] = ()) -> None:
+    def __init__(
+        self, config: config_pb2.SubTaskConfig, host: SourceContext, ops: tuple[state_pb2.BinlogOp, ...] = ()
+    ) -> None:
         self.stop_signal = StopSignal()
         self.unit: ProcessUnit | None = None
         self._outcomes: list[Outcome] = []
@@ -95,11 +100,11 @@ class Run:
     def binlog_ops(self) -> tuple[state_pb2.BinlogOp, ...]:
         return self._ops
 
-    def works_beside(self, doing: Callable[[], str]) -> None:
+    def background_activity(self, activity: Callable[[], str]) -> None:
         pass
 
     def status(self) -> worker_pb2.SyncStatus:
-        """The replicate unit's, once there is one."""
+        """Return the status of the replicate unit, once it exists."""
         unit = until(lambda: self.unit if isinstance(self.unit, ReplicateUnit) else None, "the unit has begun")
         return unit.status()
 
@@ -128,12 +133,12 @@ class Run:
 
 
 class LaneRig(Rig):
-    """Replication from the place where the source's binlog ended when the rig was made; no snapshot."""
+    """Replication from the position where the source's binlog ended when the rig was created; no snapshot."""
 
     _position = SourcePosition("", 0)
 
     def replicate(self, lanes: int, spark: Threads | None = None, ops: tuple[state_pb2.BinlogOp, ...] = ()) -> Run:
-        """A run with so many lanes, under the next epoch."""
+        """Start a run with so many lanes and the next epoch."""
         config = config_pb2.SubTaskConfig()
         config.CopyFrom(self.config)
         config.mode = config_pb2.TASK_MODE_INCREMENTAL
@@ -147,10 +152,10 @@ class LaneRig(Rig):
         spark: Threads | None = None,
         ops: tuple[state_pb2.BinlogOp, ...] = (),
     ) -> Run:
-        """A run of any mode, under the next epoch."""
+        """Start a run of any mode with the next epoch."""
         source = config_pb2.SourceConfig(source_id=SOURCE)
         getattr(source, "from").CopyFrom(config_pb2.Endpoint(host=self.source.host, port=self.source.port, user="root"))
-        host = Host(
+        host = SourceContext(
             source=source,
             relay=self.relay,
             clock=self,
@@ -164,7 +169,7 @@ class LaneRig(Rig):
         return Run(config, host, ops)
 
     def position(self) -> SourcePosition:
-        """As a SourceClock: the last answer while the source gives none."""
+        """Implement SourceClock: return the last answer while the source gives none."""
         try:
             session = self.session(Side.SOURCE)
         except ShardmergeError:
@@ -176,21 +181,21 @@ class LaneRig(Rig):
         return self._position
 
     def end(self) -> SourceEnd:
-        """As a SourceClock."""
+        """Implement SourceClock."""
         session = self.session(Side.SOURCE)
         try:
-            since = source_time.now(session)
+            since = server_clock.now(session)
             return SourceEnd(current_position(session, server_info(session)), since)
         finally:
             session.close()
 
     def acquire(self, task: str, source: str) -> int:
-        """As Epochs."""
+        """Implement Epochs."""
         self.epoch = next(self._epochs)
         return self.epoch
 
     def checkpoints(self) -> list[tuple[int, int, int, int]]:
-        """(lane, segment, byte, skip_events) as recorded at the target."""
+        """Return (lane, segment, byte, skip_events) as recorded at the target."""
         found = self.target.query(
             f"SELECT lane, segment, byte, skip_events FROM {META}.lane_checkpoint "
             f"WHERE task = '{TASK}' AND source = '{SOURCE}' ORDER BY lane"
@@ -198,12 +203,12 @@ class LaneRig(Rig):
         return [(int(str(a)), int(str(b)), int(str(c)), int(str(d))) for a, b, c, d in found]
 
     def until_taken_over(self, epoch: int) -> None:
-        """Until no older epoch than ``epoch`` can commit."""
+        """Wait until no epoch older than ``epoch`` can commit."""
         recorded = f"SELECT 1 FROM {META}.subtask WHERE task = '{TASK}' AND source = '{SOURCE}' AND epoch >= {epoch}"
         until(lambda: self.target.query(recorded), f"epoch {epoch} has taken over")
 
     def until_past(self, position: SourcePosition, lanes: Iterable[int]) -> None:
-        """Until each of these lanes has applied what is before ``position``."""
+        """Wait until each of these lanes has applied all events before ``position``."""
         end = self.relay.locate(position, 300, StopSignal())
         wanted = set(lanes)
 
@@ -215,17 +220,21 @@ class LaneRig(Rig):
 
 
 class NoLocks:
-    """See :class:`worker.shard_desk.ShardDesk`: nobody listens, nothing is locked."""
+    """See :class:`shardmerge.worker.ddl.locks.lock_client.LockClient`: no master listens, and there are no locks."""
 
     def publish(self, task: str, source: str, record: state_pb2.ShardRecord) -> None:
         pass
 
+    def wake(self) -> None:
+        pass
+
     def locks(self, task: str, seen: int, seconds: float) -> tuple[int, tuple[state_pb2.LockRecord, ...]]:
+        time.sleep(max(seconds, 0.0))
         return 0, ()
 
 
-def driver_of(context: SubTaskContext, plans: tuple[TablePlan, ...], lanes: int = 2) -> StatementDriver:
-    """Of a subtask's own lanes."""
-    dealing = dealing_of(context.config, lanes, plans)
-    standing = TablesStanding(context.tables, plans_by_number(plans), dealing, TableScope(context.rules))
+def driver_of(context: RunContext, plans: tuple[TablePlan, ...], lanes: int = 2) -> StatementDriver:
+    """Return the driver of the subtask's own lanes."""
+    dealing = partitioning_for(context.config, lanes, plans)
+    standing = StreamTables(context.tables, plans_by_number(plans), dealing, TableScope(context.rules))
     return StatementDriver(context, Stream.MAIN, standing)

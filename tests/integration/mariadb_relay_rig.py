@@ -1,4 +1,4 @@
-"""A relay of a real MariaDB with large rows, what it serves, and what the server's own files hold."""
+"""Provides a relay of a real MariaDB with large rows, the events it serves, and those in the server's own files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import cast
 
 import pytest
 
-from proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.worker.binlog.events import EventType
+from shardmerge.worker.core.mysql.connection import Endpoint
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.fetch.server_id import derived, unleased
+from shardmerge.worker.relay.model import BlockData, PurgePolicy, ReachedUntil
+from shardmerge.worker.relay.relay import Relay
 from tests.support.binlog import read_binlog, split
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
-from worker.binlog.events import EventType
-from worker.connection import Endpoint
-from worker.position import RelayOffset, SourcePosition
-from worker.relay.model import BlockData, PurgePolicy, ReachedUntil
-from worker.relay.relay import Relay
-from worker.relay.server_id import derived, unleased
-from worker.unit import StopSignal
 
 START = SourcePosition("mysql-bin.000001", 4)
 SMALL = 256 * 1024
@@ -46,7 +46,8 @@ def open_relay(server: MariaDB, directory: Path, **settings: object) -> Relay:
 
 @pytest.fixture
 def make_relay(tmp_path: Path) -> Iterator[MakeRelay]:
-    """``make_relay(server, directory=…, **settings)``: opened, not started; stopped after the test."""
+    """``make_relay(server, directory=…, **settings)`` returns an opened, not started relay; it is stopped after the
+    test."""
     made: list[Relay] = []
 
     def make(server: MariaDB, directory: Path = tmp_path / "relay", **settings: object) -> Relay:
@@ -69,7 +70,7 @@ def caught_up(relay: Relay, server: MariaDB) -> RelayOffset:
 
 
 def served(relay: Relay, start: RelayOffset | None = None, end: RelayOffset | None = None) -> list[bytes]:
-    """Events but for format descriptions."""
+    """Return the served events, except format descriptions."""
     found: list[bytes] = []
     items = relay.subscribe(start or relay.first().offset, end or relay.head().offset, None, StopSignal())
     for item in items:
@@ -81,7 +82,7 @@ def served(relay: Relay, start: RelayOffset | None = None, end: RelayOffset | No
 
 
 def written(server: MariaDB) -> list[bytes]:
-    """What the server's own files hold, of what a replica is sent."""
+    """Return the events of the server's own files that a replica receives."""
     found: list[bytes] = []
     for name, *_ in server.query("SHOW BINARY LOGS"):
         events = read_binlog(server.directory / "data" / str(name)).each()
@@ -90,10 +91,10 @@ def written(server: MariaDB) -> list[bytes]:
 
 
 def assert_same(relay: Relay, server: MariaDB) -> None:
-    """Not `==` in the assertion: pytest would compare megabytes for its message."""
+    """Compare without `==` in the assertion: pytest would compare megabytes for its message."""
 
     def look() -> tuple[SourcePosition, list[bytes]] | None:
-        # MariaDB notes by itself, a moment after a new file has begun, which file a recovery would need.
+        # A moment after a new file has begun, MariaDB writes by itself which file a recovery would need.
         end, found = end_of(server), written(server)
         return (end, found) if end == end_of(server) else None
 
@@ -112,7 +113,7 @@ def failed_with(relay: Relay, spec: ErrorSpec) -> ShardmergeError:
 
 
 class Writer:
-    """Commits small transactions until told to end; a failed one is not counted nor tried again."""
+    """Commits small transactions until stopped; a failed one is neither counted nor retried."""
 
     def __init__(self, server: MariaDB) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""A relay of a real server of either flavor, what it serves, and what the server's own files hold."""
+"""Provides a relay of a real server of either flavor, the events it serves, and those in the server's own files."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
-from proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.worker.binlog.events import EventType, FormatDescription
+from shardmerge.worker.binlog.gtid_events import parse_gtid
+from shardmerge.worker.core.mysql.connection import Endpoint
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.fetch.server_id import derived, unleased
+from shardmerge.worker.relay.model import BlockData, PurgePolicy, ReachedUntil
+from shardmerge.worker.relay.relay import Relay
 from tests.support.binlog import read_binlog, split
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.pair import KINDS
 from tests.support.wait import until
-from worker.binlog.events import EventType, FormatDescription
-from worker.binlog.gtids import parse_gtid
-from worker.connection import Endpoint
-from worker.position import RelayOffset, SourcePosition
-from worker.relay.model import BlockData, PurgePolicy, ReachedUntil
-from worker.relay.relay import Relay
-from worker.relay.server_id import derived, unleased
-from worker.unit import StopSignal
 
 SMALL = 256 * 1024
 START = SourcePosition("mysql-bin.000001", 4)
@@ -33,7 +33,7 @@ GTIDS = (EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID, EventT
 
 
 def open_relay(server: Database, directory: Path, segment_bytes: int = SMALL, user: str = "root") -> Relay:
-    """Opened, not started."""
+    """Return an opened, not started relay."""
     endpoint = Endpoint(server.host, server.port, user)
     return Relay(
         directory, "mysql-01", endpoint, server.flavor, unleased(derived(directory)), PurgePolicy(), segment_bytes
@@ -41,7 +41,7 @@ def open_relay(server: Database, directory: Path, segment_bytes: int = SMALL, us
 
 
 class Servers:
-    """Servers of one flavor and relays of them, ended after the test."""
+    """Servers of one flavor and their relays, which end after the test."""
 
     def __init__(self, directory: Path, flavor: str) -> None:
         self.directory = directory
@@ -67,7 +67,7 @@ class Servers:
         return made
 
     def follow(self, replica: Database, source: Database) -> None:
-        """``replica`` applies what ``source`` writes, from now on and from the beginning, by GTID."""
+        """Let ``replica`` apply all that ``source`` writes, from the beginning, by GTID."""
         if self.is_mariadb:
             replica.execute(
                 f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {source.port}, MASTER_USER = 'root', "
@@ -85,11 +85,11 @@ class Servers:
         until(lambda: executed(replica) == executed(source), "the replica has applied everything")
 
     def detach(self, replica: Database) -> None:
-        """It applies nothing more."""
+        """Stop the replica's replication."""
         replica.execute("STOP SLAVE" if self.is_mariadb else "STOP REPLICA")
 
     def promote(self, replica: Database) -> None:
-        """It takes writes of its own, and never has been a replica."""
+        """Let the server accept writes, as if it had never been a replica."""
         self.detach(replica)
         replica.execute("RESET SLAVE ALL" if self.is_mariadb else "RESET REPLICA ALL")
 
@@ -110,7 +110,7 @@ def servers(tmp_path: Path, request: pytest.FixtureRequest, watch_logs: Callable
 
 @pytest.fixture
 def mysql(tmp_path: Path, watch_logs: Callable[[Path], None]) -> Iterator[Servers]:
-    """For what only MySQL has."""
+    """Provide servers for tests of what only MySQL has."""
     watch_logs(tmp_path)
     made = Servers(tmp_path, "mysql")
     yield made
@@ -118,7 +118,7 @@ def mysql(tmp_path: Path, watch_logs: Callable[[Path], None]) -> Iterator[Server
 
 
 def executed(server: Database) -> str:
-    """The server's GTID set."""
+    """Return the server's GTID set."""
     variable = "gtid_current_pos" if server.flavor == "mariadb" else "gtid_executed"
     return str(server.query(f"SELECT @@GLOBAL.{variable}")[0][0]).replace("\n", "")
 
@@ -131,8 +131,8 @@ def end_of(server: Database) -> SourcePosition:
 
 
 def caught_up(relay: Relay, server: Database, seconds: float = 300) -> RelayOffset:
-    """The relay's place of the binlog's end; asked again, as everybody does, when the log became another one or has
-    not gone on to the server yet."""
+    """Return the relay offset of the binlog's end. Repeats the query, as the program does, when the log was started
+    anew or has not reached the server's end yet."""
 
     def found() -> RelayOffset | None:
         try:
@@ -156,12 +156,12 @@ def served(relay: Relay, start: RelayOffset | None = None, end: RelayOffset | No
 
 
 def gtids(events: list[bytes], *, checksum: bool = True) -> list[str]:
-    """Of the transactions among events, in their order."""
+    """Return the GTIDs of the transactions among the events, in their order."""
     return [parse_gtid(made, checksum).text for made in events if made[4] in GTIDS]
 
 
 def written(server: Database) -> list[bytes]:
-    """Every event in the server's own files, but format descriptions."""
+    """Return every event in the server's own files, except format descriptions."""
     found: list[bytes] = []
     for name, *_ in server.query("SHOW BINARY LOGS"):
         binlog = read_binlog(server.directory / "data" / str(name))
@@ -183,7 +183,7 @@ def create_table(server: Database) -> None:
 
 
 def insert(server: Database, count: int, text: str = "x") -> None:
-    """So many transactions."""
+    """Commit so many transactions."""
     connection = server.connect("d")
     with connection.cursor() as cursor:
         for _ in range(count):
@@ -192,7 +192,7 @@ def insert(server: Database, count: int, text: str = "x") -> None:
 
 
 class Writer(AbstractContextManager["Writer"]):
-    """Commits small transactions on some connections until told to end."""
+    """Commits small transactions on some connections until stopped."""
 
     def __init__(self, server: Database, connections: int = 1) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""A source with a replica, a target and a cluster of two workers: what changes at a source while tasks run."""
+"""Provides a source with a replica, a target and a cluster of two workers, for changes at a source while tasks run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = "mysql-01"
 
 
 class Replicated:
-    """A source, a replica of it, a target, and a cluster that knows the source."""
+    """A source, a replica of it, a target, and a cluster to which the source was added."""
 
     def __init__(self, directory: Path, flavor: str) -> None:
         self.servers = Servers(directory, flavor)
@@ -37,7 +37,7 @@ class Replicated:
         self.servers.stop()
 
     def swap(self) -> None:
-        """The other one follows from now on."""
+        """Exchange the roles: the other server is the replica from now on."""
         self.servers.follow(self.old, self.new)
         self.old, self.new = self.new, self.old
 
@@ -50,7 +50,7 @@ class Replicated:
         )
 
     def judge(self, name: str, server: Database) -> None:
-        """With all writers stopped: the target is what ``server`` has."""
+        """Check that the target has the rows of ``server``; all writers must have stopped."""
         self.cluster.wait_caught_up(name, {SOURCE: server})
         verdict = self.family(name, server).verdict()
         assert verdict.differences == 0, verdict
@@ -79,8 +79,8 @@ def codes(answer: Answer) -> list[int]:
 
 
 def given_over(replicated: Replicated, moment: str = "") -> Daemon:
-    """Kill the worker that has the source, which stands at ``moment``, and start it again once the spare one has taken
-    over. The one that was killed."""
+    """Kill the worker that has the source and is held at ``moment``, and restart it after the spare worker has taken
+    over; return the killed worker."""
     cluster = replicated.cluster
     worker = cluster.worker_of(SOURCE)
     worker.kill()

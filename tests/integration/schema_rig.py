@@ -1,12 +1,12 @@
-"""What both kinds of servers must tell alike of their structures and values."""
+"""Defines what both kinds of servers must report alike about their structures and values."""
 
 from __future__ import annotations
 
+from shardmerge.worker.core.mysql.connection import Session, Side, connect, execute, rows
+from shardmerge.worker.core.mysql.information_schema import read_table, select_list
+from shardmerge.worker.core.table import Table
 from tests.integration.snapshot_rig import endpoint
 from tests.support.database import Database
-from worker.connection import Session, Side, connect, execute, rows
-from worker.schema import read_table, select_list
-from worker.table import Table
 
 
 def described(session: Session, name: str) -> Table:
@@ -16,7 +16,7 @@ def described(session: Session, name: str) -> Table:
 
 
 def expect_every_bit(fresh: Database) -> None:
-    """Values are read without losing a bit; schema ``s`` is there, and empty."""
+    """Check that values are read without losing a bit; schema ``s`` exists and is empty."""
     sets = ",".join(f"'m{number}'" for number in range(64))
     fresh.execute(
         f"CREATE TABLE s.t (id int PRIMARY KEY, f float, f2 float(10,3), d double, d2 double(10,2), b bit(64),"

@@ -1,4 +1,4 @@
-"""One subtask's snapshot in this process: real servers, relay, gRPC; threads in place of Spark tasks."""
+"""Runs one subtask's snapshot in this process: real servers, relay, gRPC; threads replace Spark tasks."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from typing import Self
 import pytest
 from pymysql.cursors import Cursor
 
-from proto import config_pb2, relay_pb2_grpc, rpc
+from shardmerge.proto import config_pb2, relay_pb2_grpc
+from shardmerge.proto.rpc.server import listen, make_server
+from shardmerge.worker.binlog.decoder import BlockDecoder
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, current_position, server_info
+from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.row_change import RowChange
+from shardmerge.worker.core.spark.run_access import RunAccess
+from shardmerge.worker.core.spark.runner import TaskBody, TaskOutcome, guarded
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.daemon.task_service import TaskService
+from shardmerge.worker.relay.fetch.server_id import unleased
+from shardmerge.worker.relay.model import BlockData, PurgePolicy, ReachedUntil
+from shardmerge.worker.relay.relay import Relay
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.snapshot.chunk_store import read_handover
+from shardmerge.worker.snapshot.handover import Handover
+from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec
+from shardmerge.worker.snapshot.unit import SnapshotUnit
+from shardmerge.worker.target.members.member_cache import MemberCache
+from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records.schema import ensure_meta
+from shardmerge.worker.target.tables.make_targets import make_plans, read_structures
+from shardmerge.worker.unit.contract import Outcome
+from shardmerge.worker.unit.run_context import RunContext
 from tests.support.database import Database
 from tests.support.hooks import Hooks
-from worker import meta
-from worker.binlog.decoder import BlockDecoder
-from worker.connection import Endpoint, Session, Side, connect, current_position, server_info
-from worker.context import SubTaskContext
-from worker.lane_service import LaneService
-from worker.plan import TablePlan
-from worker.plans import make_plans, read_structures
-from worker.position import RelayOffset
-from worker.relay.model import BlockData, PurgePolicy, ReachedUntil
-from worker.relay.relay import Relay
-from worker.relay.server_id import unleased
-from worker.rows import RowChange
-from worker.rules import Rules
-from worker.run_access import RunAccess
-from worker.snapshot.handover import Handover
-from worker.snapshot.reader import ReaderSpec
-from worker.snapshot.store import read_handover
-from worker.snapshot.unit import SnapshotUnit
-from worker.spark import TaskBody, TaskOutcome, guarded
-from worker.unit import Outcome, StopSignal
 
 META = "dm_meta"
 TASK = "merge"
@@ -71,7 +75,8 @@ def endpoint(server: Database) -> Endpoint:
 
 
 def subtask_config(target: Database, **snapshot: object) -> config_pb2.SubTaskConfig:
-    """Every schema named ``shard_*`` goes where ``config.routes`` says; none by default: names stay."""
+    """Return a configuration that routes every schema named ``shard_*`` by ``config.routes``; without routes names
+    stay."""
     config = config_pb2.SubTaskConfig(
         task=TASK,
         source_id=SOURCE,
@@ -86,7 +91,7 @@ def subtask_config(target: Database, **snapshot: object) -> config_pb2.SubTaskCo
 
 
 class Rig:
-    """Use it with ``with``. The source's tables must exist before."""
+    """A snapshot in this process. Use it with ``with``. The source's tables must exist before."""
 
     def __init__(
         self,
@@ -104,10 +109,10 @@ class Rig:
             directory / "relay", SOURCE, self.source_endpoint, source.flavor, unleased(4000), PurgePolicy()
         )
         self._relays = relay
-        self.service = LaneService(lambda: self.relay)
-        self._server = rpc.make_server(["shardmerge.v1.Relay"])
+        self.service = TaskService(lambda: self.relay)
+        self._server = make_server(["shardmerge.v1.Relay"])
         relay_pb2_grpc.add_RelayServicer_to_server(self.service, self._server)
-        self.address = f"127.0.0.1:{rpc.listen(self._server, '127.0.0.1:0')}"
+        self.address = f"127.0.0.1:{listen(self._server, '127.0.0.1:0')}"
         self._epochs = itertools.count(1)
         self.epoch = 0
         self.plans: tuple[TablePlan, ...] = ()
@@ -136,18 +141,18 @@ class Rig:
         return connect(where, side, name=SOURCE if side is Side.SOURCE else "target", raw=raw)
 
     def take_over(self) -> int:
-        """A newer epoch owns the subtask."""
+        """Let a newer epoch own the subtask."""
         self.epoch = next(self._epochs)
         session = self.session(Side.TARGET)
         try:
-            meta.ensure_meta(session, META)
-            meta.take_over(session, META, TASK, SOURCE, self.epoch, "")
+            ensure_meta(session, META)
+            subtask_record.take_over(session, META, TASK, SOURCE, self.epoch, "")
         finally:
             session.close()
         return self.epoch
 
-    def context(self, spark: Threads | None = None) -> SubTaskContext:
-        """A run under a fresh epoch, with its plans made."""
+    def context(self, spark: Threads | None = None) -> RunContext:
+        """Return the context of a run with a new epoch and its plans."""
         self.take_over()
         source, target = self.session(Side.SOURCE), self.session(Side.TARGET)
         try:
@@ -156,7 +161,7 @@ class Rig:
         finally:
             source.close()
             target.close()
-        return SubTaskContext(
+        return RunContext(
             config=self.config,
             source=config_pb2.SourceConfig(source_id=SOURCE),
             epoch=self.epoch,
@@ -168,15 +173,16 @@ class Rig:
             spark=spark or Threads(),  # pyright: ignore[reportArgumentType]
             lane_address=self.address,
             registry=self.service,
+            members=MemberCache(META, self.config.task),
             run_secret=RUN_SECRET,
         )
 
     def access(self, secret: str = RUN_SECRET) -> RunAccess:
-        """What the tasks of a run with this secret are recognised by."""
+        """Return the identity by which the worker recognises the tasks of a run with this secret."""
         return RunAccess(secret, self.source_endpoint, self.target_endpoint)
 
     def unit(self, spark: Threads | None = None) -> SnapshotUnit:
-        """A unit under a fresh epoch."""
+        """Return a unit with a new epoch."""
         context = self.context(spark)
         return SnapshotUnit(context, self.plans)
 
@@ -184,7 +190,7 @@ class Rig:
         return self.unit().run(stop or StopSignal())
 
     def spec(self) -> ReaderSpec:
-        """What the readers of the newest unit get."""
+        """Return what the readers of the newest unit receive."""
         return ReaderSpec(
             self.address,
             RUN_SECRET,
@@ -218,7 +224,8 @@ class Rig:
         return found
 
     def follow(self) -> int:
-        """Play the stream from the lowest high watermark to the source's end, strictly; how many changes counted."""
+        """Play the stream strictly from the lowest high watermark to the source's end; return the number of counted
+        changes."""
         handover = self.handover()
         session = self.session(Side.SOURCE)
         end = current_position(session, server_info(session))
@@ -249,7 +256,7 @@ class Rig:
 
 @contextmanager
 def held_at(moment: str, rig: Rig, hooks: Hooks) -> Generator[list[Outcome]]:
-    """A run of the snapshot that stands at hook ``moment``; it ends with the block, its outcome is in the list."""
+    """Run the snapshot until it is held at hook ``moment``; it ends with the block, its outcome is in the list."""
     outcome: list[Outcome] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
@@ -268,7 +275,7 @@ def _offsets(start: RelayOffset) -> Callable[[RowChange], RelayOffset]:
 
 
 def _play(cursor: Cursor, change: RowChange) -> None:
-    """Every row that goes must be there exactly as it was, every row that comes must not."""
+    """Apply a change: every deleted row must exist exactly as recorded, and no inserted row may exist."""
     plan = change.plan
     names = [f"`{item.target_name}`" for item in plan.columns]
     if change.before:

@@ -1,4 +1,4 @@
-"""Servers of either kind for snapshots, tables with keys of every sort, and shards that are merged."""
+"""Provides servers of either kind for snapshots, tables with keys of every sort, and shards that are merged."""
 
 from __future__ import annotations
 
@@ -6,27 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from proto import config_pb2
-from tests.integration.snapshot_rig import (
-    META,
-    SOURCE,
-    endpoint,
-    subtask_config,
-)
+from shardmerge.proto import config_pb2
+from shardmerge.worker.core.mysql.connection import Side, connect
+from shardmerge.worker.core.mysql.information_schema import read_table
+from shardmerge.worker.core.table_plan import ColumnPlan, TablePlan
+from tests.integration.snapshot_rig import META, SOURCE, endpoint, subtask_config
 from tests.support.database import Database
 from tests.support.judge import PartitionIds, Shard, Target, compare
 from tests.support.pair import KINDS, emptied, started_pair
 from tests.support.writer import ShardTable, create_tables, fill
-from worker.connection import Side, connect
-from worker.plan import ColumnPlan, TablePlan
-from worker.schema import read_table
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def servers(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Database, Database]]:
-    """Both of one kind; tests/integration/test_pairs.py crosses the kinds."""
+    """Provide two servers of the same kind; tests/integration/test_pairs.py combines different kinds."""
     kind = KINDS[request.param]
     with started_pair(tmp_path_factory.mktemp("snapshot"), kind, kind) as pair:
         yield pair
@@ -43,7 +38,7 @@ def target(servers: tuple[Database, Database]) -> Database:
 
 
 def make_tables(source: Database, *statements: str, schema: str = "shard") -> None:
-    """Statements in a new schema; the sequence engine needs one to be chosen."""
+    """Execute statements in a new schema; the sequence engine needs a default schema."""
     source.execute(f"CREATE DATABASE {schema}", f"USE {schema}", *map(source.spelt, statements))
 
 
@@ -178,6 +173,6 @@ def prepared(source: Database, rows: int = 3000) -> list[ShardTable]:
 
 
 def loaded_chunks(target: Database) -> dict[tuple[object, object], tuple[object, ...]]:
-    """Loaded chunks: (shard, number) → everything else."""
+    """Return the loaded chunks: (shard, number) → all other columns."""
     found = target.query(f"SELECT * FROM {META}.snapshot_chunk WHERE state = 1")
     return {(row[2], row[3]): row for row in found}

@@ -1,4 +1,4 @@
-"""Through all programs: which servers may be connected to, and what a server that is not the one meant gets."""
+"""Tests in all programs to which servers they may connect, and what an unexpected server receives."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
-from proto.errors import ErrorSpec
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ErrorSpec
 from tests.support.cluster import Answer, Cluster, source_yaml
 from tests.support.mariadb import MariaDB
 from tests.support.rogue import Peer, Rogue
@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
 
 @pytest.fixture(scope="module")
 def cluster(server: MariaDB, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The master allows more than the worker: what it does not see, the worker refuses."""
+    """Provide a master that allows more than the worker: the worker refuses what the master cannot see."""
     made = Cluster(
         tmp_path_factory.mktemp("cluster"),
         workers=1,
@@ -75,7 +75,7 @@ def _clear_text(peer: Peer) -> None:
 
 
 def _at(rogue: Rogue, text: str) -> str:
-    """``text`` with the rogue's address."""
+    """Return ``text`` with the rogue server's address."""
     lines = [line for line in text.splitlines() if not line.strip().startswith(("host:", "port:"))]
     at = lines.index("from:") + 1
     return "\n".join((*lines[:at], f"  host: {rogue.host}", f"  port: {rogue.port}", *lines[at:])) + "\n"
@@ -131,14 +131,14 @@ def test_a_password_is_told_nobody_who_answers_in_a_servers_place(cluster: Clust
         task = cluster.write("r.task.yaml", _task(server, target))
         _refused(cluster.dmctl("check-task", task, check=False), errors.worker.LOGIN_REFUSED)
         assert rogue.connections >= 3
-        # Another address, and a password that who sends the file need not know.
+        # A different address, and a password that the sender of the file need not know.
         before = rogue.connections
         for password in ("${DM_OF_SOURCE}", ""):
             file = cluster.write("moved.yaml", _at(rogue, source_yaml("s1", server, "m", password)))
             for options in ((), ("--dry-run",)):
                 update = cluster.dmctl("operate-source", "update", file, *options, check=False)
                 _refused(update, errors.master.SOURCE_PASSWORD_NEEDED)
-        # A variable that is the master's own.
+        # An environment variable of the master itself.
         file = cluster.write("r.yaml", _at(rogue, source_yaml("s2", server, "m", "${OF_THE_MASTER}")))
         said = _refused(
             cluster.dmctl("operate-source", "create", file, check=False), errors.config.VARIABLE_NOT_ALLOWED

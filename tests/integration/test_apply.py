@@ -1,4 +1,4 @@
-"""What a batch does at a real target, and what its counts prove."""
+"""Tests the effect of a batch at a real target, and the errors that its row counts detect."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from dataclasses import replace
 
 import pytest
 
-from proto import errors
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.batch import Batch
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.row_change import ChangeKind, RowChange
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.replicate.lane import target_writer as apply_module
+from shardmerge.worker.replicate.lane.target_writer import TargetWriter
+from shardmerge.worker.target.apply.target_session import ApplySettings
+from shardmerge.worker.target.records import checkpoint as checkpoints
+from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.schema import ensure_meta
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.plans import integer, table_plan, text
-from worker import meta
-from worker.connection import Endpoint, Side, connect
-from worker.plan import TablePlan
-from worker.position import RelayOffset, SourcePosition
-from worker.replicate import apply as apply_module
-from worker.replicate import checkpoint as checkpoints
-from worker.replicate.apply import TargetWriter
-from worker.replicate.batch import Batch
-from worker.replicate.checkpoint import Checkpoint
-from worker.replicate.target import ApplySettings
-from worker.rows import ChangeKind, RowChange
 
 PLAN = table_plan((integer(), text("v")), (0,))
 ONE_LANE = table_plan((integer(), text("v")), (0,), one_lane=True)
-LOOSE = replace(PLAN, loose=True)
-OWN = replace(ONE_LANE, loose=True, own_keys=True)
+LOOSE = replace(PLAN, may_lack_rows=True)
+OWN = replace(ONE_LANE, may_lack_rows=True, own_keys=True)
 WHO = ("dm_meta", "apply", "mysql-01")
 ROWS = [(number, f"v{number}") for number in range(1, 7)]
 
@@ -45,7 +46,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(autouse=True, params=[0, 1 << 16], ids=["one by one", "together"])
 def most_together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each statement in a packet of its own, or all of a small batch in one: the same comes of it."""
+    """Send each statement in a packet of its own, or all of a small batch in one: the result is the same."""
     monkeypatch.setattr(apply_module, "_TOGETHER_BYTES", request.param)
 
 
@@ -59,15 +60,15 @@ def target(server: Database) -> Database:
         "INSERT INTO shop.orders (id, v) VALUES " + ", ".join(map(str, ROWS)),
     )
     session = connect(_endpoint(server), Side.TARGET, name="target")
-    meta.ensure_meta(session, "dm_meta")
-    meta.take_over(session, *WHO, 1, "")
+    ensure_meta(session, "dm_meta")
+    subtask_record.take_over(session, *WHO, 1, "")
     start = SourcePosition("mysql-bin.000001", 4)
     first = (Checkpoint(0, 1, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
-    meta.begin(
+    subtask_record.begin(
         session,
         *WHO,
         1,
-        meta.Phase.REPLICATE,
+        subtask_record.Phase.REPLICATE,
         start,
         (PLAN.table,),
         lambda inner: checkpoints.insert(inner, *WHO, first),
@@ -81,7 +82,7 @@ def _endpoint(server: Database) -> Endpoint:
 
 
 class Lane:
-    """One lane's writer, with batches of updates."""
+    """The writer of one lane, with batches of updates."""
 
     def __init__(self, target: Database, plan: TablePlan, *, safe_mode: bool = False) -> None:
         settings = ApplySettings("apply", "mysql-01", "dm_meta", _endpoint(target), safe_mode=safe_mode)
@@ -146,7 +147,7 @@ def test_a_missing_row_is_a_divergence_and_nothing_is_written(
 
 
 def test_an_error_names_the_shard_table_of_its_row(target: Database) -> None:
-    """One statement has rows of several."""
+    """One statement has rows of several shard tables."""
     target.execute("ALTER TABLE shop.orders ADD UNIQUE (v)")
     other = replace(ONE_LANE, shard=1, table=replace(ONE_LANE.table, name="order_02"))
     missing, duplicate = Batch(0, 1, "mysql-bin.000001"), Batch(0, 1, "mysql-bin.000001")
@@ -166,7 +167,7 @@ def test_an_error_names_the_shard_table_of_its_row(target: Database) -> None:
 
 
 def test_what_fails_first_is_what_is_told(target: Database) -> None:
-    """A row is missing, and a row behind it is there already."""
+    """A row is missing, and a later row exists already."""
     batch = Batch(0, 1, "mysql-bin.000001")
     batch.remove(ONE_LANE, b"99", 100)
     batch.put(ONE_LANE, b"1", b"1,'twice'", 200)
@@ -177,7 +178,7 @@ def test_what_fails_first_is_what_is_told(target: Database) -> None:
 
 
 def test_the_row_that_is_there_already_is_named(target: Database) -> None:
-    """Its statement comes behind others that did what they should."""
+    """Its statement follows others that succeed."""
     batch = Batch(0, 1, "mysql-bin.000001")
     batch.remove(ONE_LANE, b"6", 100)
     batch.put(ONE_LANE, b"5", b"5,'twice'", 200)
@@ -191,10 +192,10 @@ def test_the_row_that_is_there_already_is_named(target: Database) -> None:
 
 
 def test_a_zombie_is_told_that_it_is_one_whatever_its_rows_do(target: Database) -> None:
-    """The newer epoch has written them: to the older one they look like a collision."""
+    """The newer epoch has written the rows: for the older one they look like a collision."""
     zombie = Lane(target, PLAN)
     session = connect(_endpoint(target), Side.TARGET, name="target")
-    meta.take_over(session, *WHO, 2, "")
+    subtask_record.take_over(session, *WHO, 2, "")
     session.close()
     batch = Batch(0, 1, "mysql-bin.000001")
     batch.put(PLAN, b"1", b"1,'twice'", 100)
@@ -212,7 +213,7 @@ def test_safe_mode_asks_for_no_row(target: Database) -> None:
 
 
 def test_what_the_sources_do_not_write_gets_its_default_again(target: Database) -> None:
-    """Overwriting in place does to the target's own columns what deleting and inserting does."""
+    """Overwriting a row must reset the target's own columns, as deleting and inserting does."""
     target.execute("UPDATE shop.orders SET extra = 1")
     Lane(target, PLAN).update((1, "x"))
     Lane(target, ONE_LANE).update((2, "x"))
@@ -279,9 +280,9 @@ def test_a_row_of_anyone_is_not_replaced(target: Database) -> None:
 
 
 def test_a_key_in_other_letters_is_the_same_key(target: Database) -> None:
-    """A row that goes in the batch is gone when its key is asked for, whatever its bytes."""
+    """A row that the batch deletes is found by any spelling of its key, whatever its bytes."""
     made = table_plan((text("v"), integer("n")), (0,), name="words")
-    plan = replace(made, target_table="words", loose=True)
+    plan = replace(made, target_table="words", may_lack_rows=True)
     target.execute(
         "CREATE TABLE shop.words (v VARCHAR(9) PRIMARY KEY, n BIGINT)", "INSERT INTO shop.words VALUES ('a', 1)"
     )
@@ -293,7 +294,7 @@ def test_a_key_in_other_letters_is_the_same_key(target: Database) -> None:
 
 
 def test_a_loose_table_without_a_key_changes_only_what_is_there(target: Database) -> None:
-    plan = replace(table_plan((integer(), text("v")), ()), loose=True)
+    plan = replace(table_plan((integer(), text("v")), ()), may_lack_rows=True)
     batch = Batch(0, 1, "mysql-bin.000001")
     batch.add(RowChange(0, 0, ChangeKind.UPDATE, plan, _row(1, "v1"), _row(1, "x")), 100)
     batch.add(RowChange(0, 0, ChangeKind.UPDATE, plan, _row(2, "other"), _row(2, "x")), 100)

@@ -1,4 +1,4 @@
-"""`dmctl binlog-schema`: the structure by which row events are read is shown, replaced, deleted by an operator."""
+"""Tests `dmctl binlog-schema`: an operator shows, replaces and deletes the structure by which row events are read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from proto import errors
-from proto.errors import ErrorSpec
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ErrorSpec
 from tests.support.cluster import Answer, Json
 from tests.support.wait import until
 from tests.support.world import World
@@ -84,7 +84,7 @@ def _same(world: World, name: str, rows: int, columns: str) -> None:
 
 
 def _earlier(world: World, name: str) -> tuple[str, int]:
-    """A table that has been changed since the place that is returned, with rows before and behind."""
+    """Create a table that is altered after the returned position, with rows before and after it."""
     source = world.sources[0][1]
     source.execute(f"CREATE DATABASE {name}")
     source.execute(OLD.replace("TABLE t", f"TABLE {name}.t"))
@@ -108,7 +108,7 @@ def test_a_task_that_begins_before_the_table_was_changed(world: World) -> None:
     assert now["target"] == f"`{name}_merged`.`t`"
     assert "`note` varchar(20)" in str(now["targetSchema"])
 
-    # What is wrong changes nothing.
+    # Invalid input changes nothing.
     update = _file(world, OLD)
     _refused(_schema(world, "update", name, update, table="other", check=False), errors.ddl.SCHEMA_TABLE_UNKNOWN)
     for text, spec in (
@@ -124,7 +124,7 @@ def test_a_task_that_begins_before_the_table_was_changed(world: World) -> None:
     assert _schema(world, "update", name, check=False).code == 2
     assert _schema(world, "update", name, update, "--from-source", check=False).code == 2
 
-    # The task has made the target as the source has the table now: made again, it is made as it is recorded.
+    # The task has created the target with the source's current structure: created again, it gets the recorded one.
     world.target.execute(f"DROP TABLE {name}_merged.t")
     epoch = next(iter(cluster.subtasks(name).values())).raw["epoch"]
     answer = _shown(_schema(world, "update", name, _file(world, OLD), "--flush", "--sync"))
@@ -249,7 +249,7 @@ def test_of_a_table_that_waits_before_a_sharding_ddl(world: World) -> None:
     for op in (("update", "--from-source"), ("delete",)):
         said = _refused(_schema(world, op[0], name, *op[1:], table="t_1", check=False), errors.ddl.SCHEMA_TABLE_WAITS)
         assert f"{name}-`{name}_merged`.`t`" in said
-    # The other one has been changed by hand, without the binlog: the lock learns of it from its record.
+    # The other table is altered by hand, without the binlog: the lock sees the change in the table's record.
     with source.connect() as session, session.cursor() as cursor:
         cursor.execute("SET sql_log_bin = 0")
         cursor.execute(f"ALTER TABLE {name}.t_2 ADD COLUMN note INT")

@@ -1,10 +1,11 @@
-"""Pre-checks against real servers: every failure names its way out, and the way out works."""
+"""Tests pre-checks against real servers: every failure names its way out, and the way out works."""
 
 from __future__ import annotations
 
 import pytest
 
-from proto import worker_pb2 as pb
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.worker.verify.precheck import check_source, check_subtask
 from tests.integration.check_rig import (
     SOURCE_ITEMS,
     SUBTASK_ITEMS,
@@ -18,7 +19,6 @@ from tests.integration.check_rig import (
 from tests.support.database import Database
 from tests.support.pair import KINDS
 from tests.support.ports import free_port
-from worker.check import check_source, check_subtask
 
 __all__ = ["fresh", "server"]
 

@@ -1,21 +1,15 @@
-"""Pre-checks of the binlog on real servers: its options, and where a task is to begin in it."""
+"""Tests pre-checks of the binlog on real servers: its options, and the position where a task begins."""
 
 from __future__ import annotations
 
 import pytest
 
-from proto import config_pb2 as config
-from tests.integration.check_rig import (
-    failures,
-    fresh,
-    server,
-    source_of,
-    subtask_of,
-)
+from shardmerge.proto import config_pb2 as config
+from shardmerge.worker.verify.precheck import check_subtask
+from tests.integration.check_rig import failures, fresh, server, source_of, subtask_of
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
-from worker.check import check_subtask
 
 __all__ = ["fresh", "server"]
 
@@ -87,7 +81,8 @@ def test_binlog_options_of_mysql(
 
 
 def _check_options(server: Database, items: str, code: int) -> None:
-    """What fails are the ``items``, the last with ``code``; the instructions mend what can be mended while it runs."""
+    """Check that the ``items`` fail, the last one with ``code``; the instructions correct all that a running server can
+    change."""
     server.start()
     try:
         for schema in ("shard_1", "shard_2"):

@@ -1,4 +1,4 @@
-"""Each further pre-check item passing, and failing or warning, with a source and a target of different kinds."""
+"""Tests that each further pre-check item passes, and fails or warns, with servers of different kinds."""
 
 from __future__ import annotations
 
@@ -8,18 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2 as config
-from proto import worker_pb2 as pb
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.worker.core.mysql.connection import Endpoint, ServerInfo, Session, Side, connect, server_info
+from shardmerge.worker.snapshot.chunk_store import SnapshotStore
+from shardmerge.worker.target.records.schema import ensure_meta
+from shardmerge.worker.verify.precheck import (
+    CheckRequest,
+    SparkSlots,
+    WorkerView,
+    check_subtask,
+    precheck,
+    worker_capacity,
+)
+from shardmerge.worker.verify.precheck.estimates import Size
+from shardmerge.worker.verify.precheck.source import binlog_retention
+from shardmerge.worker.verify.precheck.target import existing_rows
 from tests.support.database import Database
 from tests.support.pair import KINDS, emptied
-from worker.check import Question, SparkRoom, WorkerView, around, check_subtask, downstream, history, run
-from worker.check.estimates import Size
-from worker.connection import Endpoint, ServerInfo, Session, Side, connect, server_info
-from worker.meta import ensure_meta
-from worker.snapshot.store import SnapshotStore
 
 _CLOCK = ("--sysdate-is-now",)
-"""With it SYSDATE() follows the session's `timestamp`, as if the server's clock did."""
+"""With this option SYSDATE() follows the session's `timestamp`, as if the server's clock did."""
 
 
 class Ends:
@@ -56,15 +65,15 @@ class Ends:
             expression="partition id", arguments=["1", "shard", "t", "_"],
         )  # fmt: skip
 
-    def found(self, item: str, question: Question | None = None) -> list[pb.CheckResult]:
+    def found(self, item: str, question: CheckRequest | None = None) -> list[pb.CheckResult]:
         return [one for one in check_subtask(self.config, self.subtask, question) if one.name == item]
 
-    def only(self, item: str, question: Question | None = None) -> pb.CheckResult:
+    def only(self, item: str, question: CheckRequest | None = None) -> pb.CheckResult:
         [result] = self.found(item, question)
         return result
 
-    def passes(self, item: str, question: Question | None = None) -> str:
-        """What it tells."""
+    def passes(self, item: str, question: CheckRequest | None = None) -> str:
+        """Check that the item passes; return its description."""
         result = self.only(item, question)
         assert (result.state, result.code) == (pb.CHECK_STATE_PASS, 0), result
         return result.desc
@@ -76,7 +85,7 @@ def _endpoint(server: Database) -> config.Endpoint:
 
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
 def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Database]]:
-    """The source's kind is the parameter."""
+    """Start the servers; the parameter is the source's kind."""
     folder = tmp_path_factory.mktemp("items")
     [other] = KINDS.keys() - {request.param}
     made = [KINDS[kind](folder / kind, 41 + number) for number, kind in enumerate((request.param, other))]
@@ -103,7 +112,7 @@ def _with(result: pb.CheckResult) -> tuple[int, bool]:
 
 
 def _statement(result: pb.CheckResult, begin: str) -> str:
-    """The statement that an instruction holds."""
+    """Return the statement that an instruction contains."""
     return begin + result.instruction.partition(begin)[2].partition(";")[0]
 
 
@@ -121,10 +130,10 @@ def test_connections(ends: Ends) -> None:
         for server, result in ((ends.source, source), (ends.target, target)):
             server.execute(_statement(result, "SET GLOBAL max_connections"))
         ends.passes("conn_number")
-        # Of two sources of a task at one target.
+        # The connections of two sources of a task to one target.
         ends.target.execute("SET GLOBAL max_connections = 50")
         ends.passes("conn_number")
-        two = ends.only("conn_number", Question(family=[ends.subtask, ends.subtask]))
+        two = ends.only("conn_number", CheckRequest(family=[ends.subtask, ends.subtask]))
         assert _with(two) == (12026, True) and "66 connections" in two.error_msg
         ends.target.execute("SET GLOBAL max_connections = 35")
         others = [ends.target.connect() for _ in range(10)]
@@ -156,7 +165,7 @@ def test_versions_of_the_target(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> 
         def answer(session: Session) -> ServerInfo:
             return dataclasses.replace(server_info(session), text=text, version=version, flavor=flavor)
 
-        monkeypatch.setattr(downstream, "server_info", answer)
+        monkeypatch.setattr(existing_rows, "server_info", answer)
 
     for text, version, flavor, outcome in (
         ("5.6.51", (5, 6, 51), "mysql", (12034, True)),
@@ -171,7 +180,7 @@ def test_versions_of_the_target(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_rooms_of_the_target(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "does not tell its free disk" in ends.passes("free_space")
+    assert "does not report its free disk" in ends.passes("free_space")
     if ends.target.flavor != "mariadb":
         return
     ends.target.execute("INSTALL SONAME 'disks'")
@@ -181,7 +190,7 @@ def test_rooms_of_the_target(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> Non
         def huge(tables: object) -> Size:
             return Size(1, 1 << 60)
 
-        monkeypatch.setattr(run, "size_of", huge)
+        monkeypatch.setattr(precheck, "size_of", huge)
         assert _with(ends.only("free_space")) == (12036, True)
     finally:
         ends.target.execute("UNINSTALL SONAME 'disks'")
@@ -199,18 +208,18 @@ def test_rows_that_are_there_already(ends: Ends) -> None:
     assert _with(ends.only("downstream_table_empty")) == (12038, False)
     ends.subtask.replicate.safe_mode = False
     ends.subtask.mode = config.TASK_MODE_INCREMENTAL
-    assert "goes on from rows that are there" in ends.passes("downstream_table_empty")
+    assert "continues from existing rows" in ends.passes("downstream_table_empty")
     ends.subtask.mode = config.TASK_MODE_ALL
-    # What another source has written is nobody's fault; nor what this one has, unless it begins anew.
+    # Rows of another source are no failure; nor are rows of this source, unless it begins anew.
     _record(ends, "s2")
-    ends.passes("downstream_table_empty", Question(as_recorded=True, together=frozenset({"s1"})))
-    ends.passes("downstream_table_empty", Question(as_recorded=False, together=frozenset({"s1"})))
-    again = Question(as_recorded=False, together=frozenset({"s1", "s2"}))
+    ends.passes("downstream_table_empty", CheckRequest(as_recorded=True, together=frozenset({"s1"})))
+    ends.passes("downstream_table_empty", CheckRequest(as_recorded=False, together=frozenset({"s1"})))
+    again = CheckRequest(as_recorded=False, together=frozenset({"s1", "s2"}))
     assert _with(ends.only("downstream_table_empty", again)) == (12037, True)
     _record(ends, "s1")
-    ends.passes("downstream_table_empty", Question(as_recorded=True, together=frozenset({"s1"})))
+    ends.passes("downstream_table_empty", CheckRequest(as_recorded=True, together=frozenset({"s1"})))
     ends.subtask.task = "another"
-    assert _with(ends.only("downstream_table_empty", Question(as_recorded=True))) == (12037, True)
+    assert _with(ends.only("downstream_table_empty", CheckRequest(as_recorded=True))) == (12037, True)
 
 
 def test_rows_beside_the_ids_of_a_source(ends: Ends) -> None:
@@ -221,14 +230,14 @@ def test_rows_beside_the_ids_of_a_source(ends: Ends) -> None:
     )  # fmt: skip
     assert _with(ends.only("downstream_table_empty")) == (12039, False)
     _record(ends, "s2")
-    ends.passes("downstream_table_empty", Question(as_recorded=True))
+    ends.passes("downstream_table_empty", CheckRequest(as_recorded=True))
     shard_2 = (1 << 59) | (2 << 52) | (2 << 44)
     ends.target.execute(f"INSERT INTO merged.t VALUES ({shard_2 + 7}, 1)")
-    result = ends.only("downstream_table_empty", Question(as_recorded=True))
+    result = ends.only("downstream_table_empty", CheckRequest(as_recorded=True))
     assert _with(result) == (12037, True)
     assert f"where `id` BETWEEN {shard_2} AND {shard_2 + (1 << 44) - 1}" in result.error_msg
-    _record(ends, "s1")  # they are its own
-    ends.passes("downstream_table_empty", Question(as_recorded=True))
+    _record(ends, "s1")  # the rows are the task's own
+    ends.passes("downstream_table_empty", CheckRequest(as_recorded=True))
 
 
 def _record(ends: Ends, source: str) -> None:
@@ -260,7 +269,7 @@ def test_collations_of_keys(ends: Ends) -> None:
     assert ".v " not in result.error_msg  # no key
     ends.target.execute("ALTER TABLE merged.t MODIFY id varchar(20) COLLATE utf8mb4_bin")
     ends.passes("collation")
-    # Made like the first shard table.
+    # Created like the first shard table.
     ends.target.execute("DROP TABLE merged.t")
     ends.source.execute(
         "ALTER TABLE shard_1.t_1 MODIFY id varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
@@ -345,20 +354,20 @@ def test_gtids_that_are_missing(ends: Ends) -> None:
 
 def test_clocks(ends: Ends) -> None:
     ends.passes("clock_skew")
-    assert _with(ends.only("clock_skew", Question(master_clock=1000.0, came=1100.0))) == (12052, False)
-    ends.passes("clock_skew", Question(master_clock=1000.0, came=1004.0))
+    assert _with(ends.only("clock_skew", CheckRequest(master_clock=1000.0, arrived=1100.0))) == (12052, False)
+    ends.passes("clock_skew", CheckRequest(master_clock=1000.0, arrived=1004.0))
     getattr(ends.config, "from").session["timestamp"] = "1000000"
     result = ends.only("clock_skew")
     assert _with(result) == (12052, False)
     assert "the clock of source s1 is " in result.error_msg and "behind that of worker" in result.error_msg
-    assert "target" in result.error_msg  # it is ahead of the source's
+    assert "target" in result.error_msg  # the target's clock is ahead of the source's
     getattr(ends.config, "from").session.clear()
     ends.subtask.target.session["timestamp"] = "2000000000"
     assert "the clock of target is " in ends.only("clock_skew").error_msg
 
 
-def _worker(folder: Path, total: int, free: int, *, runs: bool = False, lost: bool = False) -> Question:
-    return Question(worker=WorkerView("w1", SparkRoom(total, free, lost), folder / "relay", runs))
+def _worker(folder: Path, total: int, free: int, *, runs: bool = False, lost: bool = False) -> CheckRequest:
+    return CheckRequest(worker=WorkerView("w1", SparkSlots(total, free, lost), folder / "relay", runs))
 
 
 def test_slots_of_spark(ends: Ends, tmp_path: Path) -> None:
@@ -368,9 +377,9 @@ def test_slots_of_spark(ends: Ends, tmp_path: Path) -> None:
     assert _with(few) == (12053, True)
     assert "take 4 Spark slots at the same time, and 3 of 16 are free" in few.error_msg
     assert "local[19]" in few.instruction
-    ends.passes("spark", _worker(tmp_path, 16, 3, runs=True))  # these are its own
+    ends.passes("spark", _worker(tmp_path, 16, 3, runs=True))  # the task itself uses the other slots
     assert _with(ends.only("spark", _worker(tmp_path, 16, 16, lost=True))) == (12055, True)
-    assert ends.found("spark") == []  # nobody said which worker
+    assert ends.found("spark") == []  # no worker is named
 
 
 def test_the_disk_of_the_relay_log(ends: Ends, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,8 +393,8 @@ def test_the_disk_of_the_relay_log(ends: Ends, tmp_path: Path, monkeypatch: pyte
     def little(directory: Path) -> int:
         return 1 << 20
 
-    monkeypatch.setattr(around, "_free", little)
-    monkeypatch.setattr(history, "_TELLING_SECONDS", 0.0)
+    monkeypatch.setattr(worker_capacity, "_free", little)
+    monkeypatch.setattr(binlog_retention, "_LEAST_AGE_SECONDS", 0.0)
     grown = ends.only("relay_disk", question)
     assert _with(grown) == (12057, False) and " a day" in grown.error_msg
     ends.source.execute(f"INSERT INTO shard_1.t_1 (id) VALUES {', '.join(f'({n})' for n in range(5000))}")
@@ -464,7 +473,7 @@ def test_filtered_rows_whose_keys_another_shard_table_may_have(ends: Ends, event
     assert _with(found) == (12064, False)
     assert "shard_1.t_1, and" in found.error_msg
     assert "`merged`.`t`" in found.error_msg
-    # Each way out.
+    # Tests each way out.
     _mapped(ends, "1", "shard", "t", "_")
     ends.passes("filter_rules")
     _mapped(ends, "1", "", "t", "_")
@@ -477,7 +486,7 @@ def test_filtered_rows_whose_keys_another_shard_table_may_have(ends: Ends, event
     other = config.SubTaskConfig()
     other.CopyFrom(ends.subtask)
     other.source_id = "s2"
-    family = Question(family=[ends.subtask, other])
+    family = CheckRequest(family=[ends.subtask, other])
     assert _with(ends.only("filter_rules", family)) == (12064, False)
     ends.subtask.routes[0].extract_source.pattern = "(.*)"
     ends.subtask.routes[0].extract_source.target_column = "c_source"

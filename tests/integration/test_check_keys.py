@@ -1,4 +1,4 @@
-"""Keys that several shard tables have: sampled and proven, across two sources, on every kind of server."""
+"""Tests the checks for keys that several shard tables have: sampled and proven, across two sources, on all servers."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from master.key_checks import KeyChecks
-from master.state import State, parse
-from master.workers import Workers
-from proto import config_pb2 as config
-from proto import keys
-from proto import state_pb2 as state_pb
-from proto import worker_pb2 as pb
-from proto.etcd import Record, Snapshot
+from shardmerge.master.precheck.duplicate_keys import KeyChecks
+from shardmerge.master.state import State, parse
+from shardmerge.master.workers.client import Workers
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import etcd_keys
+from shardmerge.proto import state_pb2 as state_pb
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.etcd import Record, Snapshot
+from shardmerge.worker.verify.precheck import check_keys, read_keys
 from tests.support.database import Database
 from tests.support.pair import KINDS
-from worker.check import check_keys, read_keys
 
 PAIRS = {"mariadb": ("mariadb", "mariadb"), "mysql": ("mysql", "mysql"), "mixed": ("mariadb", "mysql")}
 
 
 class Direct(Workers):
-    """The workers' answers without a wire."""
+    """Returns the workers' answers without gRPC."""
 
     def check_keys(
         self, worker: state_pb.WorkerRecord, request: pb.CheckKeysRequest, seconds: float
@@ -34,7 +34,7 @@ class Direct(Workers):
 
 
 class Pair:
-    """Two sources, s1 and s2; the first one's server is the target, too."""
+    """Two sources, s1 and s2; the first one's server is also the target."""
 
     def __init__(self, servers: tuple[Database, Database], kind: str) -> None:
         self.servers, self.kind = servers, kind
@@ -45,7 +45,7 @@ class Pair:
         return self.servers[0]
 
     def tables(self, definition: str, *more: str) -> None:
-        """A shard table at each source: ``shard_<n>.t_<n>``; ``more``: statements at the target."""
+        """Create a shard table at each source: ``shard_<n>.t_<n>``; ``more``: statements at the target."""
         for server in self.servers:
             for schema in ("shard_1", "shard_2", "merged"):
                 server.execute(f"DROP DATABASE IF EXISTS {schema}")
@@ -97,7 +97,7 @@ class Pair:
         return KeyChecks(_state(self.servers, bound), Direct(), 60).run(subtasks, subtasks, proven=proven)
 
     def codes(self, *, proven: bool) -> list[int]:
-        """Of what is told; [0]: all passed."""
+        """Return the codes of the results; [0]: all checks have passed."""
         return sorted({result.code for result in self.checked(proven=proven) if result.code}) or [0]
 
 
@@ -111,11 +111,13 @@ def _state(servers: tuple[Database, Database], bound: tuple[str, ...]) -> State:
         source = f"s{number}"
         made = config.SourceConfig(source_id=source)
         getattr(made, "from").CopyFrom(_endpoint(server))
-        records[keys.source(source)] = keys.encode(state_pb.SourceRecord(config=made))
-        records[keys.worker(f"w{number}")] = keys.encode(state_pb.WorkerRecord(name=f"w{number}", address="x:1"))
+        records[etcd_keys.source(source)] = etcd_keys.encode(state_pb.SourceRecord(config=made))
+        records[etcd_keys.worker(f"w{number}")] = etcd_keys.encode(
+            state_pb.WorkerRecord(name=f"w{number}", address="x:1")
+        )
         if source in bound:
             binding = state_pb.BindingRecord(source_id=source, worker=f"w{number}")
-            records[keys.bound(source)] = keys.encode(binding)
+            records[etcd_keys.bound(source)] = etcd_keys.encode(binding)
     return parse(
         Snapshot(
             tuple(Record(key, value, mod_revision=1, create_revision=1, lease=0) for key, value in records.items()), 1
@@ -149,7 +151,7 @@ def pair(request: pytest.FixtureRequest, started: dict[str, list[Database]]) -> 
 def test_numbers_that_two_sources_have(pair: Pair) -> None:
     pair.tables("id bigint PRIMARY KEY, v int")
     pair.fill("SELECT seq, 0 FROM seq_1_to_3000", "SELECT seq + 2999, 0 FROM seq_1_to_3000")
-    for proven in (False, True):  # 3000 is the end of the one and the begin of the other
+    for proven in (False, True):  # 3000 is the last key of one table and the first of the other
         [result] = [one for one in pair.checked(proven=proven) if one.state == pb.CHECK_STATE_FAIL]
         assert (result.code, result.name, result.source) == (12023, "duplicate_keys", "s1")
         assert "merged.t: key (id)" in result.error_msg
@@ -159,14 +161,14 @@ def test_numbers_that_two_sources_have(pair: Pair) -> None:
     pair.servers[1].execute("DELETE FROM shard_2.t_2 WHERE id = 3000")
     for proven in (False, True):
         assert pair.codes(proven=proven) == [0]
-    assert "their ranges are apart now" in pair.checked(proven=False)[0].desc
+    assert "their ranges are disjoint now" in pair.checked(proven=False)[0].desc
 
 
 def test_one_duplicate_among_many_is_proven(pair: Pair) -> None:
     pair.tables("id bigint PRIMARY KEY, v int")
     pair.fill("SELECT seq * 2, 0 FROM seq_1_to_20000", "SELECT seq * 2 + 1, 0 FROM seq_1_to_20000")
     [proof] = [one for one in pair.checked(proven=True) if one.source == "s1"]
-    assert "all 40000 keys were read, none is there twice" in proof.desc
+    assert "all 40000 keys were read, none exists twice" in proof.desc
     pair.servers[1].execute("INSERT INTO shard_2.t_2 VALUES (23456, 0)")
     [result] = [one for one in pair.checked(proven=True) if one.code]
     assert "23456 in s1 shard_1.t_1, s2 shard_2.t_2" in result.error_msg
@@ -196,9 +198,9 @@ def test_texts_are_compared_as_the_target_does(pair: Pair) -> None:
     [result] = [one for one in pair.checked(proven=False) if one.code]
     assert result.code == 12023 and "'apple'" in result.error_msg.lower()
     codes = pair.codes(proven=True)
-    # The weights of two kinds of servers are not the same: nothing is called proven.
+    # The collation weights of two kinds of servers differ: no result counts as proven.
     assert codes == ([12024] if pair.kind == "mixed" else [12023])
-    # A target that tells them apart: found by the shard table, and no duplicate.
+    # A target that distinguishes the keys: the shard table finds the pair, and it is no duplicate.
     pair.tables(
         f"id varchar(50) CHARACTER SET utf8mb4 COLLATE {ci} PRIMARY KEY, v int",
         "CREATE TABLE merged.t (id varchar(50) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, v int)",
@@ -209,7 +211,7 @@ def test_texts_are_compared_as_the_target_does(pair: Pair) -> None:
 
 
 def test_a_target_that_ignores_trailing_spaces(pair: Pair) -> None:
-    """Two texts of one source, of which the target makes one key."""
+    """Two texts of one source become one key at the target."""
     if pair.kind == "mixed":
         pytest.skip("not proven across kinds of servers")
     nopad = pair.target.spelt("utf8mb4_unicode_520_nopad_ci")
@@ -231,13 +233,13 @@ def test_keys_of_several_columns_and_kinds(pair: Pair) -> None:
 
 
 def test_a_further_unique_key_of_the_target(pair: Pair) -> None:
-    """The shard tables do not keep it unique: two rows of one table are told, too."""
+    """The shard tables do not keep the key unique: two rows of one table are reported too."""
     pair.tables("id bigint PRIMARY KEY, v int", "CREATE TABLE merged.t (id bigint PRIMARY KEY, v int, UNIQUE (v))")
     pair.fill("VALUES (1, 5), (2, NULL)", "VALUES (11, 6), (12, NULL), (13, 7), (14, 7)")
     [result] = [one for one in pair.checked(proven=True) if one.code]
     assert "key (v)" in result.error_msg and "7 in s2 shard_2.t_2, s2 shard_2.t_2" in result.error_msg
     pair.servers[1].execute("DELETE FROM shard_2.t_2 WHERE id = 14", "ALTER TABLE shard_2.t_2 ADD UNIQUE (v)")
-    assert pair.codes(proven=True) == [0]  # one source could be read along an index, the other not
+    assert pair.codes(proven=True) == [0]  # one source could be read along an index, the other could not
     pair.servers[1].execute("INSERT INTO shard_2.t_2 VALUES (15, 5)")
     assert pair.codes(proven=True) == [12023]
     assert pair.codes(proven=False) == [12023]
@@ -257,7 +259,7 @@ def test_what_cannot_be_compared_is_said(pair: Pair) -> None:
 
 def test_empty_tables_and_one_alone(pair: Pair) -> None:
     pair.tables("id bigint PRIMARY KEY, name varchar(10) NOT NULL UNIQUE, f double UNIQUE")
-    assert pair.codes(proven=True) == [12024]  # of the DOUBLE
+    assert pair.codes(proven=True) == [12024]  # the code of the DOUBLE column
     pair.servers[1].execute("DROP TABLE shard_2.t_2")
     for proven in (False, True):
         assert pair.codes(proven=proven) == [0]

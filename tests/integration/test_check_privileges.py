@@ -1,23 +1,16 @@
-"""Pre-checks of privileges on real servers: what is missing has its GRANT, and the GRANT suffices."""
+"""Tests pre-checks of privileges on real servers: the check names the GRANT for each missing one, and it suffices."""
 
 from __future__ import annotations
 
 import pytest
 
-from proto import config_pb2 as config
-from proto import worker_pb2 as pb
-from tests.integration.check_rig import (
-    SUBTASK_ITEMS,
-    failures,
-    fresh,
-    server,
-    source_of,
-    subtask_of,
-    warnings,
-)
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.verify.precheck import check_subtask
+from shardmerge.worker.verify.precheck.source import table_locks
+from tests.integration.check_rig import SUBTASK_ITEMS, failures, fresh, server, source_of, subtask_of, warnings
 from tests.support.database import Database
-from worker.check import check_subtask, locks
-from worker.connection import Session
 
 __all__ = ["fresh", "server"]
 
@@ -40,11 +33,11 @@ def test_every_missing_privilege_has_its_grant_and_the_grants_suffice(fresh: Dat
         "GRANT SELECT ON `shard\\_1`.* TO 'dm'@'127.0.0.%';\nGRANT SELECT ON `shard\\_2`.* TO 'dm'@'127.0.0.%';"
     )
     assert "SELECT on shard_1.t_1, shard_2.t_2" in bad["dump_privilege"].error_msg
-    # The statements are meant to be run as they stand.
+    # The instruction's statements must run unchanged.
     for result in bad.values():
         if result.code == 12017:
             fresh.execute(*(statement for statement in result.instruction.split(";") if statement.strip()))
-    # Rows could be moved now; DDL needs more.
+    # The privileges for rows are complete now; DDL needs more.
     [ddl] = [result for result in check_subtask(source, subtask) if result.error_msg]
     assert (ddl.name, ddl.code, ddl.state) == ("target_privilege", 12028, pb.CHECK_STATE_WARN)
     assert ddl.instruction == (
@@ -72,7 +65,7 @@ def test_lock_tables_is_asked_for_where_it_is_needed(fresh: Database) -> None:
     fresh.execute(
         "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO dm@'127.0.0.%'",
         "GRANT SELECT ON *.* TO dm@'127.0.0.%'",
-        # Without a key, but MariaDB tells the position of a consistent read: no lock.
+        # A keyless table needs no lock on MariaDB, which reports the position of a consistent read.
         *([keyless] if fresh.flavor == "mariadb" else []),
     )
     source, subtask = source_of(fresh, "dm", "secret"), subtask_of(fresh)
@@ -85,7 +78,7 @@ def test_lock_tables_is_asked_for_where_it_is_needed(fresh: Database) -> None:
     result = failures(check_subtask(source, subtask))["dump_privilege"]
     assert (result.code, result.instruction) == (12017, "GRANT LOCK TABLES ON `shard\\_2`.* TO 'dm'@'127.0.0.%';")
     assert "LOCK TABLES, which reading shard_2.t_4 at one position takes" in result.error_msg
-    subtask.mode = config.TASK_MODE_INCREMENTAL  # reads no table
+    subtask.mode = config.TASK_MODE_INCREMENTAL  # this mode reads no table
     assert "dump_privilege" not in failures(check_subtask(source, subtask))
     subtask.mode = config.TASK_MODE_ALL
     fresh.execute(result.instruction)
@@ -95,12 +88,12 @@ def test_lock_tables_is_asked_for_where_it_is_needed(fresh: Database) -> None:
 def test_lock_tables_is_asked_for_by_the_targets_keys_where_positions_are_not_told(
     fresh: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on MySQL: there a consistent snapshot does not tell its position."""
+    """As on MySQL, where a consistent snapshot does not report its position."""
 
     def untold(session: Session) -> None:
         return None
 
-    monkeypatch.setattr(locks, "open_consistent", untold)
+    monkeypatch.setattr(table_locks, "open_consistent", untold)
     fresh.execute(
         "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO dm@'127.0.0.%'",
         "GRANT SELECT ON *.* TO dm@'127.0.0.%'",
@@ -114,7 +107,7 @@ def test_lock_tables_is_asked_for_by_the_targets_keys_where_positions_are_not_to
     )
     result = failures(check_subtask(source, subtask))["dump_privilege"]
     assert "reading shard_1.t_1, shard_2.t_2 at" in result.error_msg
-    # A target that exists, with other unique keys, decides.
+    # The unique keys of an existing target decide.
     fresh.execute("CREATE DATABASE merged", "CREATE TABLE merged.t (id bigint PRIMARY KEY, v int)")
     assert failures(check_subtask(source, subtask)) == {}
     fresh.execute("ALTER TABLE merged.t ADD UNIQUE (v)")
@@ -127,7 +120,7 @@ def test_lock_tables_is_asked_for_by_the_targets_keys_where_positions_are_not_to
 
 
 def test_privileges_that_a_role_gives(fresh: Database) -> None:
-    """A role that is active counts; one that is only granted does not."""
+    """An active role counts; a role that is only granted does not."""
     fresh.execute(
         "DROP ROLE IF EXISTS copier",
         "CREATE ROLE copier",

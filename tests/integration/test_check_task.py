@@ -1,4 +1,4 @@
-"""check-task and start-task through real daemons: what they refuse, and what they are told to pass over."""
+"""Tests check-task and start-task through real daemons: what they refuse, and which checks can be ignored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _checks(answer: Answer, item: str) -> list[Json]:
 
 
 def _unmapped(family: Family, *ignored: str) -> str:
-    """Without `partition id`: the sources' ids meet."""
+    """Return the task file without `partition id`: the sources' ids collide."""
     lines = family.task().split("\n")
     kept = [line for line in lines if "column-mapping-rules" not in line]
     text = "\n".join(kept[: kept.index("column-mappings:")]) + "\n"
@@ -56,7 +56,8 @@ def test_keys_of_two_sources_are_refused_before_anything_is_copied(world: World)
 
 
 def test_all_keys_of_a_mapped_task_are_proven(world: World) -> None:
-    """The sources have no range in common: nothing has to be read. Text keys of two servers of one version are."""
+    """The sources have no common range of ids, so nothing is read. Text keys of two servers of one version can be
+    proven."""
     family = world.family("proof", tables=1)
     family.create(10)
     for number, (_, server) in enumerate(family.sources, 1):
@@ -68,11 +69,11 @@ def test_all_keys_of_a_mapped_task_are_proven(world: World) -> None:
     path = world.cluster.write("proof.yaml", _unmapped(family))
     answer = world.cluster.dmctl("check-task", path, "--prove-keys", check=False)
     assert answer.code == 0, answer.text
-    assert "all 10000 keys were read, none is there twice" in _checks(answer, "duplicate_keys")[0]["desc"]
+    assert "all 10000 keys were read, none exists twice" in _checks(answer, "duplicate_keys")[0]["desc"]
     family.sources[1][1].execute("INSERT INTO proof_01.order_01 VALUES ('K4001', 0)")
     answer = world.cluster.dmctl("check-task", path, "--prove-keys", check=False)
     assert [one["code"] for one in _checks(answer, "duplicate_keys") if one["state"] == "fail"] == [12023]
-    # What a worker cannot do comes through the stream as it is.
+    # The error of a worker that cannot prove a key is returned unchanged.
     for _, server in family.sources:
         server.execute("ALTER TABLE proof_01.order_01 ADD f double, ADD UNIQUE (f)")
     answer = world.cluster.dmctl("check-task", path, "--prove-keys", check=False)
@@ -87,7 +88,7 @@ def test_a_second_task_into_the_rows_of_the_first(world: World) -> None:
     again = world.cluster.dmctl("check-task", world.cluster.write("full-2.yaml", family.task("second")), check=False)
     assert again.code == 1
     assert {one["code"] for one in _checks(again, "downstream_table_empty")} == {12037}
-    # The task itself goes on from its records.
+    # The task itself continues from its records.
     world.cluster.dmctl("stop-task", "full")
     own = world.cluster.write("full-3.yaml", family.task())
     assert world.cluster.dmctl("check-task", own, check=False).code == 0

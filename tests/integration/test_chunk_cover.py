@@ -1,4 +1,4 @@
-"""Random tables, cut by random keys: chunks cover every row exactly once, along the server's own order."""
+"""Tests random tables with random keys: chunks cover every row exactly once, in the server's own order."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import itertools
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from shardmerge.worker.core.mysql.connection import Session, Side, connect
+from shardmerge.worker.snapshot.chunks import Chunk
+from shardmerge.worker.snapshot.key_order import bound_columns, key_bound
+from shardmerge.worker.snapshot.reader.chunk_loader import literals_of
+from shardmerge.worker.snapshot.source.chunk_source import ChunkSource
+from shardmerge.worker.snapshot.table_planner import TablePlanner
 from tests.integration.snapshot_rig import SOURCE, endpoint
 from tests.integration.snapshot_tables import plan_of, servers, source
 from tests.support.database import Database
 from tests.support.random_keys import KeyedTable, keyed_tables
-from worker.connection import Session, Side, connect
-from worker.snapshot.chunks import Chunk
-from worker.snapshot.load import literals_of
-from worker.snapshot.order import bound_columns, key_bound
-from worker.snapshot.plan import TablePlanner
-from worker.snapshot.source import ChunkSource
 
 __all__ = ["servers", "source"]
 
@@ -58,7 +58,7 @@ def _check(source: Database, session: Session, reader: ChunkSource, chunk_rows: 
     plan = plan_of(source, "shard", "t")
     chunks = list(TablePlanner(session, plan, chunk_rows).chunks())
     if stopped_at < len(chunks) - 1:
-        # A plan that is taken up again behind any of its chunks.
+        # A plan may be resumed after any of its chunks.
         chunks = [*chunks[: stopped_at + 1], *TablePlanner(session, plan, chunk_rows).chunks(chunks[stopped_at])]
     assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
     assert chunks[0].lower == () and chunks[-1].upper == ()
@@ -75,7 +75,7 @@ def _check(source: Database, session: Session, reader: ChunkSource, chunk_rows: 
         covered += sorted((int(row[-1]) for row in rows), key=ordered.index)
         keys = [key_bound(columns, tuple(row[index] for index in plan.key)) for row in rows]
         assert reader.places(columns, bounds, keys) == [chunk.number] * len(rows), _shown(chunk)
-    # Once, every one, and no chunk reaches into the next by the server's order.
+    # Every row once, and no chunk overlaps the next in the server's order.
     assert covered == ordered
 
 

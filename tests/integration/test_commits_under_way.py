@@ -1,4 +1,4 @@
-"""MySQL: what the binlog holds may not be visible yet. A low watermark waits for it."""
+"""Tests that a low watermark waits on MySQL: a transaction in the binlog may not be visible yet."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from proto import errors
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Session, Side, connect, rows, server_info, text_of
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.snapshot.source import watermarks
+from shardmerge.worker.snapshot.source.watermarks import low_watermark
 from tests.integration.snapshot_rig import SOURCE, endpoint
 from tests.support.database import Database
 from tests.support.mysql import MySQL
 from tests.support.wait import until
-from worker.connection import Session, Side, connect, rows, server_info, text_of
-from worker.position import SourcePosition
-from worker.snapshot import watermarks
-from worker.snapshot.watermarks import low_watermark
 
 _THREADS = 6
 _LOOKS = 20
@@ -49,7 +49,7 @@ def _count(session: Session) -> int:
 
 
 def _stall_commits(source: Database, seconds: int) -> None:
-    """From now on a commit waits so long for a replica, its transaction being in the binlog already.
+    """Let each commit wait so long for a replica, while its transaction is in the binlog already.
 
     MySQL 8.4 Reference Manual, "Semisynchronous Replication": rpl_semi_sync_source_wait_point AFTER_SYNC.
     """
@@ -68,7 +68,7 @@ def test_it_waits_for_a_commit_that_waits_for_a_replica(
     poll = watermarks._poll  # pyright: ignore[reportPrivateUsage]
 
     def let_it_commit(condition: Callable[[], bool], position: SourcePosition, name: str) -> None:
-        """Only when it was seen to wait: on a slow machine any time would be over before."""
+        """Allow the commit only after the wait was observed: on a slow machine any fixed time would end before it."""
         if not asked:
             asked.append(condition())
             source.execute("SET GLOBAL rpl_semi_sync_source_enabled = 0")
@@ -115,7 +115,7 @@ def test_it_does_not_wait_for_ever(source: Database, session: Session, monkeypat
 
 
 def test_under_load_all_that_the_binlog_holds_is_visible(source: Database, session: Session) -> None:
-    """Somebody is always committing: the wait must end all the same."""
+    """Other sessions commit all the time: the wait must end nevertheless."""
 
     over = threading.Event()
     written: list[int] = []
@@ -133,7 +133,7 @@ def test_under_load_all_that_the_binlog_holds_is_visible(source: Database, sessi
         writer.start()
     seen: list[tuple[SourcePosition, int]] = []
     try:
-        # Some looks, however fast anybody is, and some load between them.
+        # At least some polls on a fast machine, and some load between them.
         while len(seen) < _LOOKS or len(written) < _LOOKS * _THREADS:
             low = low_watermark(session, server_info(session), SOURCE)
             seen.append((low, _count(session)))

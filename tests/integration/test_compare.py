@@ -1,4 +1,5 @@
-"""dmctl compare beside a running writer: what it reports is so, and what is planted it finds, names and repairs."""
+"""Tests dmctl compare in parallel with a writer: it reports, names and repairs the planted differences, and no
+others."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.support.cluster import Compared
 from tests.support.daemon import command
 from tests.support.database import Database
@@ -24,7 +25,7 @@ WRITING_SECONDS = 30.0
 
 
 def compare(world: World, task: str, *options: str) -> Compared:
-    """Whatever it comes to."""
+    """Run the comparison; any result is accepted."""
     return world.cluster.compare(task, *options, check=False)
 
 
@@ -35,7 +36,7 @@ def started(world: World, family: Family, rows: int, shape: Shape | None = None)
 
 
 def found(lines: Sequence[dict[str, Any]]) -> set[tuple[str, str, int]]:
-    """(kind, shard table, key) of a report."""
+    """Return (kind, shard table, key) of each line of a report."""
     return {(line["kind"], line["sourceTable"], int(line["key"]["id"])) for line in lines}
 
 
@@ -82,11 +83,11 @@ PLANTED = {
     17: "at = at + INTERVAL 1 MICROSECOND",
     18: "b = CONCAT(b, X'00')",
 }
-"""By row: the smallest difference there is."""
+"""The smallest possible differences, by row."""
 
 
 def plant(target: Database, table: str, base: int, *, owned: bool = True) -> set[tuple[str, int]]:
-    """Differences in rows whose ids are ``base`` | 10 … 21; (kind, id) of each."""
+    """Write differences into rows whose ids are ``base`` | 10 … 21; return (kind, id) of each."""
     target.execute(
         f"UPDATE {table} SET name = NULL WHERE id = {base | 10}",
         *(f"UPDATE {table} SET {change} WHERE id = {base | at}" for at, change in PLANTED.items()),
@@ -102,7 +103,7 @@ def plant(target: Database, table: str, base: int, *, owned: bool = True) -> set
 def test_what_is_planted_is_found_named_and_repaired_beside_a_writer(world: World) -> None:
     family = world.family("cmp_plant", tables=2)
     started(world, family, 3000, FINE)
-    # The writer leaves these rows alone, so that it cannot mend them: it works on the second tables.
+    # The writer must not change these rows, or it would repair them: it works on the second tables.
     shards = [shard for shard in family.shard_tables() if shard.table == "order_02"]
     first, second = PartitionIds(1, 1, 1)(0), PartitionIds(2, 1, 1)(0)
     for _, server in world.sources:
@@ -127,7 +128,7 @@ def test_what_is_planted_is_found_named_and_repaired_beside_a_writer(world: Worl
         assert all(line["repaired"] for line in done.lines)
         done = compare(world, family.name)
         assert (done.answer.code, done.lines) == (0, []), done.answer.text
-        # The lanes count what they change: a row that was put back can be changed and deleted again.
+        # The lanes check the row counts of their changes: a repaired row can be changed and deleted again.
         for _, server in world.sources:
             server.execute(
                 "UPDATE cmp_plant_01.order_01 SET name = 'after' WHERE id IN (10, 11, 19)",
@@ -139,12 +140,13 @@ def test_what_is_planted_is_found_named_and_repaired_beside_a_writer(world: Worl
 
 
 def test_repairing_rows_that_the_writer_changes(world: World) -> None:
-    """The writer changes, deletes and inserts all over the table that is repaired again and again; the judge has the
-    last word. Values are planted, no missing rows: those the lanes may meet before the repair does, and then they stop.
+    """The writer changes, deletes and inserts rows everywhere in the table while it is repaired repeatedly; the judge
+    checks the final result. Only values are planted, no missing rows: a lane that meets a missing row before its repair
+    stops.
     """
     family = world.family("cmp_race", tables=1)
     started(world, family, 2000)
-    # The lanes hold rows that the statement comes to, and it rows that they wait for.
+    # The lanes and this statement lock rows that the other one needs: it may lose a deadlock.
     merged = ShardTable(world.target.connect, "cmp_race", "orders")
     with Writer(family.shard_tables(), seed=73, pause_seconds=0.002) as writer:
         for number in range(4):
@@ -185,8 +187,8 @@ def test_what_does_not_replicate_is_not_compared(world: World) -> None:
 
 @pytest.mark.parametrize("key", ["VARCHAR(20) CHARACTER SET latin1", "BIGINT", "DECIMAL(12,2)"])
 def test_shards_without_partition_id(world: World, key: str) -> None:
-    """Keys are unique over all shards by themselves: what is missing or different is found, and it is said that rows
-    which are too many are not looked for."""
+    """Keys are unique over all shards without a mapping: missing and different rows are found, and the answer reports
+    that extra rows are not searched."""
     name = f"cmp_{key[:3].lower()}"
     for number, (_, server) in enumerate(world.sources):
         server.execute(
@@ -215,7 +217,7 @@ def test_shards_without_partition_id(world: World, key: str) -> None:
 
 
 def test_the_only_shard_of_a_target_may_have_any_key(world: World) -> None:
-    """Every row of the target is its own: what is too much is found by looking up the target's keys in the shard."""
+    """Every row of the target belongs to the shard: extra rows are found by looking up the target's keys in it."""
     [(source_id, server), _] = world.sources
     server.execute(
         "CREATE DATABASE cmp_solo_01",
@@ -254,7 +256,7 @@ def test_the_only_shard_of_a_target_may_have_any_key(world: World) -> None:
 
 @contextmanager
 def comparing(world: World, task: str) -> Generator[subprocess.Popen[str]]:
-    """dmctl compare, while the block lasts at most."""
+    """Run dmctl compare, at most for the duration of the block."""
     addresses = ",".join(master.address for master in world.cluster.masters)
     with subprocess.Popen(
         [command("dmctl"), "--master-addr", addresses, "--output", "json", "compare", task],
@@ -270,7 +272,7 @@ def comparing(world: World, task: str) -> Generator[subprocess.Popen[str]]:
 
 
 def test_lanes_that_are_behind_are_waited_for(world: World) -> None:
-    """And Ctrl-C ends the wait, at the worker too."""
+    """Ctrl-C ends the wait, at the worker too."""
     family = world.family("cmp_behind", tables=2)
     started(world, family, 100)
     [(_, server), _] = world.sources
@@ -281,7 +283,7 @@ def test_lanes_that_are_behind_are_waited_for(world: World) -> None:
     server.execute("UPDATE cmp_behind_01.order_01 SET note = 'held up'")
 
     def is_running() -> bool:
-        # Of this table nothing differs: it would not wait.
+        # This table has no differences: the command would not wait.
         done = compare(world, family.name, "--table", "cmp_behind_01.order_02")
         assert done.answer.code == 0 or str(errors.compare.ALREADY_RUNNING.code) in done.answer.text, done.answer.text
         return done.answer.code != 0

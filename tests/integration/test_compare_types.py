@@ -1,4 +1,4 @@
-"""The texts that a comparison makes of values: alike on both sides of every pair of servers, and of no other value."""
+"""Tests the texts that a comparison makes of values: equal on all pairs of servers, and different for other values."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from shardmerge.worker.core.mysql.connection import Side
+from shardmerge.worker.core.mysql.information_schema import read_table
+from shardmerge.worker.snapshot.chunks import WHOLE
+from shardmerge.worker.snapshot.source.raw_query import raw_rows
+from shardmerge.worker.unit.contract import Finished
+from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries, compared_table
+from shardmerge.worker.verify.compare.judge import candidates, differing_columns
+from shardmerge.worker.verify.compare.sides import read_rows
 from tests.integration.snapshot_rig import Rig, subtask_config
 from tests.support import all_types
 from tests.support.database import Database
 from tests.support.pair import KINDS, emptied, started_pair
-from worker.compare.judge import candidates, differing_columns
-from worker.compare.sides import read_rows
-from worker.compare.tables import ComparedTable, Reads, compared_table
-from worker.connection import Side
-from worker.schema import read_table
-from worker.snapshot.chunks import WHOLE
-from worker.snapshot.rawquery import raw_rows
-from worker.unit import Finished
 
 
 @pytest.fixture(scope="module", params=[(source, target) for source in KINDS for target in KINDS])
@@ -39,7 +39,7 @@ def pair(servers: tuple[Database, Database], watch_logs: Callable[[Path], None])
 
 
 class Copied:
-    """A table of the source, copied by a snapshot, and read as a comparison reads it."""
+    """A table of the source that a snapshot has copied, read as a comparison reads it."""
 
     def __init__(self, rig: Rig) -> None:
         assert isinstance(rig.run(), Finished)
@@ -48,7 +48,7 @@ class Copied:
         target = read_table(rig.session(Side.TARGET), plan.target_schema, plan.target_table, source="target")
         found = compared_table(plan, target, [plan], strays=True)
         assert isinstance(found, ComparedTable), found
-        self.table, self.reads = found, Reads(found, found.keys())
+        self.table, self.reads = found, TableQueries(found, found.keys())
 
     def one(self, statement: bytes, *, at_source: bool) -> list[bytes | None]:
         [row] = self.rows(statement, at_source=at_source)
@@ -64,7 +64,7 @@ class Copied:
         )
 
     def differences(self) -> dict[int, list[str]]:
-        """Columns that differ, by the source's id."""
+        """Return the columns that differ, by the source's id."""
         keys = self.reads.keys
         hashes = {
             keys.at_source(row[:-1]): row[-1] for row in self.rows(self.reads.source_hashes(WHOLE), at_source=True)
@@ -144,7 +144,7 @@ PLANTED = (
     ("v POINT", "POINT(1, 2)", "POINT(1, 3)"),
     ("v JSON", "'{\"a\": 1}'", '\'{"a": "1"}\''),
 )
-"""A column, its value, and what is put into its place: the smallest differences."""
+"""A column, its value, and its replacement: the smallest differences."""
 
 
 def test_the_smallest_difference_is_seen(pair: tuple[Database, Database], tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_the_smallest_difference_is_seen(pair: tuple[Database, Database], tmp_pa
 
 
 def test_a_target_with_wider_columns_holds_the_same_values(pair: tuple[Database, Database], tmp_path: Path) -> None:
-    """Made by hand: other character sets, more digits, more labels in another order."""
+    """The target was created by hand: other character sets, more digits, more labels in another order."""
     source, target = pair
     _filled(
         source,

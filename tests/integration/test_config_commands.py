@@ -1,4 +1,4 @@
-"""`config …` against real masters and etcd, with workers that only obey: shown, exported, imported."""
+"""Tests `config …` against real masters and etcd, with fake workers: list, export, import."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from master.server import Master
-from master.settings import Settings
-from proto import common_pb2, keys
-from proto import state_pb2 as state
-from proto import worker_pb2 as worker
-from proto.config.daemon import parse_master, shown
+from shardmerge.master.server import Master
+from shardmerge.master.settings import Settings
+from shardmerge.proto import common_pb2, etcd_keys
+from shardmerge.proto import state_pb2 as state
+from shardmerge.proto import worker_pb2 as worker
+from shardmerge.proto.config.daemon.daemon_file import parse_master, shown
 from tests.integration.fake_worker import FakeWorker
 from tests.support.etcd import Etcd
 from tests.support.ports import free_port
@@ -56,7 +56,7 @@ class Cluster:
         self.etcd = Etcd(folder / "etcd").start()
         self.address = f"127.0.0.1:{free_port()}"
         told = shown(parse_master("log-level: warn\n", "m.yaml", {"name": "m1", "master-addr": self.address}))
-        # Short: a socket's path has less than 108 bytes.
+        # Short: the path of a socket is limited to 107 bytes.
         self.runtime = Path(tempfile.mkdtemp(prefix="sm-"))
         self.socket = f"unix:{self.runtime}/m1.sock"
         self.master = Master(
@@ -100,14 +100,14 @@ class Cluster:
         return ran.out
 
     def exported(self, folder: Path) -> str:
-        """`config export`, by the Unix socket: it holds passwords."""
+        """Run `config export` over the Unix socket, because the export contains passwords."""
         return self.done("--master-addr", self.socket, "config", "export", "-p", str(folder))
 
     def subtask(self, source: str) -> state.SubTaskRecord:
         with self.etcd.client() as client:
-            record = client.get(keys.subtask("merge", source))
+            record = client.get(etcd_keys.subtask("merge", source))
         assert record is not None
-        return keys.decode(state.SubTaskRecord, record.value, record.key)
+        return etcd_keys.decode(state.SubTaskRecord, record.value, record.key)
 
     def count(self, folder: str) -> int:
         with self.etcd.client() as client:
@@ -128,7 +128,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 def _filled(made: Cluster, folder: Path) -> Cluster:
-    """Two sources; the task replicates from one, from another place than its file says, and is paused at the other."""
+    """Create two sources; the task replicates from one, with another start than in its file, and is paused at the
+    other."""
     for number, text in enumerate(SOURCES.values()):
         (folder / f"s{number}.yaml").write_text(text, encoding="utf-8")
     (folder / "t.yaml").write_text(TASK, encoding="utf-8")
@@ -157,7 +158,7 @@ def test_export_import_export_is_the_same(cluster: Callable[[], Cluster], tmp_pa
     assert there.subtask("mysql-01").config == here.subtask("mysql-01").config
     assert there.subtask("mysql-01").config.start_at.time == "2026-01-02 03:04:05"
     assert there.subtask(ODD).expected == common_pb2.STAGE_PAUSED
-    # Given again it has nothing to do.
+    # A second import changes nothing.
     assert there.done("config", "import", "-p", str(first)).count("is there already") == 4
 
 
@@ -171,10 +172,10 @@ def test_a_refused_import_leaves_nothing(cluster: Callable[[], Cluster], tmp_pat
     assert ran.code == 1
     assert "[80020 import-failed]" in ran.err
     assert "binlog_format: is STATEMENT" in ran.err
-    assert "what was created was taken back" in ran.err
+    assert "what was created was removed" in ran.err
     assert ran.out == ""
-    assert there.count(keys.SOURCES) == 0
-    assert there.count(keys.TASKS) == 0
+    assert there.count(etcd_keys.SOURCES) == 0
+    assert there.count(etcd_keys.TASKS) == 0
 
 
 def test_a_missing_variable_is_found_before_anything_is_done(
@@ -185,7 +186,7 @@ def test_a_missing_variable_is_found_before_anything_is_done(
     monkeypatch.delenv("DM_SOURCE_PASSWORD")
     ran = there.dmctl("config", "import", "-p", str(tmp_path / "c"))
     assert "DM_SOURCE_PASSWORD is not set" in ran.err
-    assert there.count(keys.SOURCES) == 0
+    assert there.count(etcd_keys.SOURCES) == 0
 
 
 def test_another_file_under_a_known_name_is_refused(cluster: Callable[[], Cluster], tmp_path: Path) -> None:

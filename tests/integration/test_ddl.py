@@ -1,4 +1,4 @@
-"""DDL between the rows, from MySQL and MariaDB into MySQL, and from MySQL into MariaDB."""
+"""Tests DDL between the rows, from MySQL and MariaDB into MySQL, and from MySQL into MariaDB."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proto.errors import CATALOGUE
+from shardmerge.proto.errors import CATALOGUE
 from tests.support.cluster import SubTask, binlog_end
 from tests.support.database import Database
 from tests.support.exact import assert_same_bytes
@@ -19,7 +19,7 @@ _ROWS = "INSERT INTO t (id, n) VALUES ({0}, {0}), ({0} + 1, NULL)"
 
 _COLS = "id, c, k, f, e, d, a, b"
 
-# What both kinds of server understand; NOPAD is a collation that the other kind lacks.
+# Definitions for both kinds of server; NOPAD is a collation that the other kind lacks.
 _BOTH = (
     "ALTER TABLE t ADD COLUMN j JSON, ALGORITHM=INSTANT",
     """INSERT INTO t VALUES (10, 1, '{"a": [1, "ä"], "b": null}'), (11, 2, NULL)""",

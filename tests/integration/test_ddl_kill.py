@@ -1,4 +1,4 @@
-"""A statement runs at the target once, whoever is killed or frozen, and whenever (I3, I6, I9)."""
+"""Tests that a statement runs at the target once, after a kill or freeze of any process at any moment (I3, I6, I9)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from tests.support.world import World
 
-# All of these victims meet all moments in `bash tests/run.sh grid`; here each moment is met by one of them
-# (those of an online schema change that it shares with other statements, by none).
+# `bash tests/run.sh grid` combines all victims with all moments; here each moment has one victim (the moments that an
+# online schema change shares with other statements have none).
 _KILLS: dict[str, Kills] = {
     **at_every_moment("target"),
     "alter": {**at_every_moment("target")["alter"], "ddl.run": "worker", "ddl.before_passing": "jvm"},
@@ -41,7 +41,7 @@ def test_kill_at_every_moment_of_a_statement(world: World, victim: str) -> None:
 def _alone(
     make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster]
 ) -> tuple[MariaDB, MariaDB, Cluster]:
-    """One source, replicating ``d.t``, and a worker without one."""
+    """Provide one source, replicating ``d.t``, and a worker without a source."""
     source, target = make_server("source"), make_server("target")
     cluster = make_cluster(workers=2)
     source.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, n INT)", "INSERT INTO d.t VALUES (1, 1)")
@@ -65,7 +65,7 @@ def _judge(source: MariaDB, target: MariaDB, cluster: Cluster) -> None:
 
 
 def _runs(target: MariaDB, change: str) -> int:
-    """How often the target has run this ALTER of the merged table."""
+    """Return how often the target has run this ALTER of the merged table."""
     statement, found = f"ALTER TABLE `d`.`t` {change}", 0
     for file, *_ in target.query("SHOW BINARY LOGS"):
         events = target.query(f"SHOW BINLOG EVENTS IN '{file}'")

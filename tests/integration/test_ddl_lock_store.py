@@ -1,4 +1,4 @@
-"""The transactions of DDL locks over a real etcd: what they rest on, and what they take along."""
+"""Tests the transactions of DDL locks in a real etcd: their conditions, and the records that they remove."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from master.ddl_lock import Close, Execute, Open, unlock
-from master.ddl_lock_records import Target, to_lock
-from master.ddl_lock_values import Lock, Stage
-from master.store import Store
-from proto import errors, keys
-from proto import state_pb2 as state
-from proto.errors import ShardmergeError
-from proto.etcd import Etcd as Client
-from proto.etcd import KeyIs
+from shardmerge.master.ddl_lock.records import Target, to_lock
+from shardmerge.master.ddl_lock.resolver import Close, Execute, Open, unlock
+from shardmerge.master.ddl_lock.situation import Lock, Stage
+from shardmerge.master.store import Store
+from shardmerge.proto import errors, etcd_keys
+from shardmerge.proto import state_pb2 as state
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.etcd import Etcd as Client
+from shardmerge.proto.etcd import KeyIs
 from tests.integration.ddl_lock_rig import Shards
 from tests.support.etcd import Etcd
 
 
 class _Leads:
-    """The leadership by a record that the test has put."""
+    """The leadership, shown by a record that the test has put."""
 
     def __init__(self, revision: int) -> None:
         self._revision = revision
@@ -32,7 +32,7 @@ class _Leads:
         return True
 
     def condition(self) -> KeyIs:
-        return KeyIs(keys.LEADER, self._revision)
+        return KeyIs(etcd_keys.LEADER, self._revision)
 
     def confirm(self) -> None:
         pass
@@ -47,15 +47,15 @@ def client(tmp_path: Path) -> Iterator[Client]:
 
 
 def test_a_step_is_not_taken_when_something_it_rests_on_has_changed(client: Client) -> None:
-    store = Store(client, _Leads(client.put(keys.LEADER, keys.encode(state.LeaderRecord(name="m")))))
+    store = Store(client, _Leads(client.put(etcd_keys.LEADER, etcd_keys.encode(state.LeaderRecord(name="m")))))
     target = Target("t", "shop", "orders")
     lock = Lock("g", "s1", "ALTER", "f", "S0", "S1", 1.0)
-    key = keys.lock("t", "shop", "orders")
+    key = etcd_keys.lock("t", "shop", "orders")
     s1 = Shards(client, "t", "s1").table("a")
-    task = keys.encode(state.TaskRecord(name="t"))
-    client.put(keys.task("t"), task)
+    task = etcd_keys.encode(state.TaskRecord(name="t"))
+    client.put(etcd_keys.task("t"), task)
     for source in ("s1", "s2"):
-        client.put(keys.subtask("t", source), keys.encode(state.SubTaskRecord()))
+        client.put(etcd_keys.subtask("t", source), etcd_keys.encode(state.SubTaskRecord()))
     s1.tell()
 
     def told(source: str) -> None:
@@ -68,10 +68,10 @@ def test_a_step_is_not_taken_when_something_it_rests_on_has_changed(client: Clie
         client.put(key, b"{}")
 
     def again() -> None:
-        client.put(keys.task("t"), task)
+        client.put(etcd_keys.task("t"), task)
 
     def deposed() -> None:
-        client.put(keys.LEADER, b"{}")
+        client.put(etcd_keys.LEADER, b"{}")
 
     execute = Execute(replace(lock, stage=Stage.EXECUTING))
     store.change_lock(target, Open(lock), store.read())
@@ -87,7 +87,7 @@ def test_a_step_is_not_taken_when_something_it_rests_on_has_changed(client: Clie
         (deposed, execute),
     )
     for disturb, step in cases:
-        client.delete(keys.shard("t", "s2"))
+        client.delete(etcd_keys.shard("t", "s2"))
         read = store.read()
         disturb()
         before = client.get(key)
@@ -95,7 +95,7 @@ def test_a_step_is_not_taken_when_something_it_rests_on_has_changed(client: Clie
             store.change_lock(target, step, read)
         assert caught.value.spec is errors.master.CONFLICT
         assert client.get(key) == before
-    store = Store(client, _Leads(client.put(keys.LEADER, b"{}")))
+    store = Store(client, _Leads(client.put(etcd_keys.LEADER, b"{}")))
     store.change_lock(target, execute, store.read())
     assert to_lock(store.read().locks[target.key].value) == execute.lock
     store.change_lock(target, Close(), store.read())
@@ -103,19 +103,20 @@ def test_a_step_is_not_taken_when_something_it_rests_on_has_changed(client: Clie
 
 
 def test_a_tasks_last_source_takes_its_locks_along(client: Client) -> None:
-    """In one transaction: a task of the same name that starts at once finds nothing of them."""
-    store = Store(client, _Leads(client.put(keys.LEADER, keys.encode(state.LeaderRecord(name="m")))))
-    client.put(keys.task("t"), keys.encode(state.TaskRecord(name="t")))
-    kept = [keys.LEADER, keys.lock("tt", "shop", "orders")]
+    """All in one transaction: a task of the same name that starts at once finds no locks."""
+    store = Store(client, _Leads(client.put(etcd_keys.LEADER, etcd_keys.encode(state.LeaderRecord(name="m")))))
+    client.put(etcd_keys.task("t"), etcd_keys.encode(state.TaskRecord(name="t")))
+    kept = [etcd_keys.LEADER, etcd_keys.lock("tt", "shop", "orders")]
     client.put(kept[1], b"{}")
     for source in ("s1", "s2"):
-        client.put(keys.subtask("t", source), keys.encode(state.SubTaskRecord()))
+        client.put(etcd_keys.subtask("t", source), etcd_keys.encode(state.SubTaskRecord()))
         Shards(client, "t", source).table("a").tell()
     store.change_lock(Target("t", "shop", "orders"), Open(Lock("g", "s1", "A", "f", "S0", "S1", 1.0)), store.read())
     store.drop_subtasks([("t", "s1")], store.read())
-    left = {record.key for record in client.get_prefix(keys.PREFIX).records}
+    left = {record.key for record in client.get_prefix(etcd_keys.PREFIX).records}
     assert left == {
-        *kept, keys.task("t"), keys.subtask("t", "s2"), keys.shard("t", "s2"), keys.lock("t", "shop", "orders")
+        *kept, etcd_keys.task("t"), etcd_keys.subtask("t", "s2"), etcd_keys.shard("t", "s2"), etcd_keys.lock("t",
+        "shop", "orders")
     }  # fmt: skip
     store.drop_subtasks([("t", "s2")], store.read())
-    assert {record.key for record in client.get_prefix(keys.PREFIX).records} == set(kept)
+    assert {record.key for record in client.get_prefix(etcd_keys.PREFIX).records} == set(kept)

@@ -1,4 +1,4 @@
-"""The locks of sharding DDLs over a real etcd and a real master, with shard tables that exist as reports alone."""
+"""Tests the locks of sharding DDLs with a real etcd and a real master; the shard tables exist only as reports."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors, keys
-from proto import master_pb2 as pb
-from proto import state_pb2 as state
+from shardmerge.proto import errors, etcd_keys
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto import state_pb2 as state
 from tests.integration.ddl_lock_rig import LOCK_ID, Rig, Shards
 from tests.support.refusal import refused
 from tests.support.wait import until
@@ -31,7 +31,7 @@ def standings(lock: pb.DDLLock) -> list[tuple[str, str, str]]:
 
 
 def run(owner: Shards, lock: state.LockRecord) -> None:
-    """The owner runs the statement and tells."""
+    """Let the owner run the statement and report it."""
     owner.executed = lock.generation
     owner.tell()
 
@@ -58,7 +58,7 @@ def test_a_ddl_comes_through_once_all_tables_have_come_to_it(rig: Rig) -> None:
         assert len(rig.ask.ShowDDLLocks(pb.ShowDDLLocksRequest(sources=sources)).locks) == count
     assert rig.lock() == opened
     until(lambda: rig.log().count("[50107 ddl-lock-waits]") >= 2, "its age is told again and again")
-    assert f"lock {LOCK_ID} has been there for" in rig.log()
+    assert f"lock {LOCK_ID} waits until" in rig.log()
 
     s2.park("c", "ADD c", "S1").tell()
     executing = rig.lock_is(EXECUTING)
@@ -66,7 +66,7 @@ def test_a_ddl_comes_through_once_all_tables_have_come_to_it(rig: Rig) -> None:
     run(s1, executing)
     released = rig.lock_is(RELEASED)
     assert (released.generation, released.forced) == (opened.generation, False)
-    s1.go_on("a", "b").park("a", "DROP c", "S0").tell()  # one of them is at the next DDL already
+    s1.go_on("a", "b").park("a", "DROP c", "S0").tell()  # one of them has already reached the next DDL
     until(lambda: standings(rig.listed())[1:3] == [("s1", "b", "passed"), ("s2", "c", "ready")], "s1 went on")
     assert rig.lock_is(RELEASED) == released
     s2.go_on("c").tell()
@@ -114,7 +114,7 @@ def test_a_statement_free_of_conflicts_takes_the_place_of_one_that_is_not(rig: R
     first = rig.lock_is(GATHERING)
     s2.table("b").park("b", "ADD d", "S2").tell()
     until(lambda: rig.listed().HasField("conflict"), "the conflict is listed")
-    s1.table("a", "S2").park("a", "ADD c", "S1").tell()  # someone made it so by hand: it has the other one behind it
+    s1.table("a", "S2").park("a", "ADD c", "S1").tell()  # the table was altered by hand: it is past the other statement
     second = rig.lock_is(EXECUTING, "ADD d")
     assert (second.owner, first.generation != second.generation) == ("s2", True)
 
@@ -130,8 +130,9 @@ def test_an_owner_of_the_operators_choice(rig: Rig) -> None:
         (pb.UnlockDDLLockRequest(id="t-`shop`.`lines`"), errors.ddl.LOCK_UNKNOWN),
         (pb.UnlockDDLLockRequest(id=LOCK_ID, replace_owner="s3"), errors.ddl.LOCK_OWNER),
         (pb.UnlockDDLLockRequest(id=LOCK_ID, replace_owner="s9"), errors.ddl.LOCK_OWNER),
-        (pb.UnlockDDLLockRequest(id=LOCK_ID, action="skip", table="a"), errors.ddl.LOCK_OPTIMISTIC),
+        (pb.UnlockDDLLockRequest(id=LOCK_ID, action="skip", table="z"), errors.ddl.LOCK_OPTIMISTIC),
         (pb.UnlockDDLLockRequest(id=LOCK_ID, sources=["s1"]), errors.ddl.LOCK_OPTIMISTIC),
+        (pb.UnlockDDLLockRequest(id=LOCK_ID, table="a"), errors.ddl.LOCK_OPTIMISTIC),
         (pb.UnlockDDLLockRequest(id=LOCK_ID, replace_owner="s2", force_remove=True), errors.master.BAD_REQUEST),
     )
     before = rig.lock()
@@ -142,16 +143,16 @@ def test_an_owner_of_the_operators_choice(rig: Rig) -> None:
 
     assert rig.ask.UnlockDDLLock(pb.UnlockDDLLockRequest(id=LOCK_ID, replace_owner="s2")).result
     executing = rig.lock_is(EXECUTING, owner="s2")
-    # That one does not get it done: the operator changes the owner once more.
+    # This owner seems not to succeed: the operator changes the owner once more.
     assert rig.ask.UnlockDDLLock(pb.UnlockDDLLockRequest(id=LOCK_ID, replace_owner="s1")).result
     again = rig.lock_is(EXECUTING, owner="s1")
     assert again.generation == executing.generation
-    run(s2, again)  # it did, after all
+    run(s2, again)  # it has succeeded nevertheless
     rig.lock_is(RELEASED)
     s1.go_on("a").tell()
     s2.go_on("b").tell()
     rig.no_lock()
-    # Who comes to it later gets a lock of its own; the others have it behind them.
+    # A table that reaches the statement later gets a new lock; the others are past it.
     s3.park("c", "ADD c", "S1").tell()
     late = rig.lock_is(EXECUTING, owner="s3")
     assert late.generation != again.generation
@@ -163,7 +164,7 @@ def test_nobody_runs_it_when_the_operator_says_so(rig: Rig) -> None:
     s2.table("b").tell()
     opened = rig.lock_is(GATHERING)
     answer = rig.ask.UnlockDDLLock(pb.UnlockDDLLockRequest(id=LOCK_ID, force_remove=True))
-    assert answer.msg.startswith("nobody runs the statement")
+    assert answer.msg.startswith("no source runs the statement")
     released = rig.lock()
     assert released is not None
     assert (released.stage, released.forced, released.generation) == (RELEASED, True, opened.generation)
@@ -205,7 +206,7 @@ def test_sources_that_leave_the_task(rig: Rig) -> None:
     [other] = rig.start_task("u", "s1")
     other.table("x").park("x", "ADD c", "S1").tell()
     for task, source in (("t", "s1"), ("t", "s2"), ("t", "s3"), ("u", "s1")):
-        rig.client.put(keys.epoch(task, source), keys.encode(state.EpochRecord(worker="w")))
+        rig.client.put(etcd_keys.epoch(task, source), etcd_keys.encode(state.EpochRecord(worker="w")))
     s3.table("c").tell()
     s1.table("a").park("a", "ADD c", "S1").tell()
     opened = rig.lock_is(GATHERING, owner="s1")
@@ -216,12 +217,12 @@ def test_sources_that_leave_the_task(rig: Rig) -> None:
     rig.stop_task("s1")
     heir = rig.lock_is(EXECUTING, owner="s2")
     assert opened.generation == executing.generation == heir.generation
-    assert _keys(rig, keys.shards("t")) == [keys.shard("t", "s2")]
-    assert _keys(rig, keys.epochs("t")) == [keys.epoch("t", "s2")]
+    assert _keys(rig, etcd_keys.shards("t")) == [etcd_keys.shard("t", "s2")]
+    assert _keys(rig, etcd_keys.epochs("t")) == [etcd_keys.epoch("t", "s2")]
     rig.stop_task()
-    for folder in (keys.subtasks("t"), keys.shards("t"), keys.epochs("t"), keys.locks("t")):
+    for folder in (etcd_keys.subtasks("t"), etcd_keys.shards("t"), etcd_keys.epochs("t"), etcd_keys.locks("t")):
         assert _keys(rig, folder) == []
-    for folder in (keys.subtasks("u"), keys.shards("u"), keys.epochs("u"), keys.locks("u")):
+    for folder in (etcd_keys.subtasks("u"), etcd_keys.shards("u"), etcd_keys.epochs("u"), etcd_keys.locks("u")):
         assert len(_keys(rig, folder)) == 1
     assert rig.lock() is None
 

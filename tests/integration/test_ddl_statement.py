@@ -1,4 +1,4 @@
-"""What real servers make of statements that are read and rewritten here."""
+"""Tests the effect on real servers of statements that the program has read and rewritten."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from proto.lexer import ANSI_QUOTES
+from shardmerge.proto.sql_lexer import ANSI_QUOTES
+from shardmerge.worker.binlog.events import EventType, FormatDescription, parse_query
+from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.ddl.sql.rewrite import rename_tables, without_clauses, without_references
+from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl, names, parse_ddl
 from tests.support.binlog import read_binlog
 from tests.support.database import Database
 from tests.support.ddl_cases import ALTERS, CLAUSES, OTHERS, TABLES, Case
 from tests.support.pair import KINDS
-from worker.binlog.events import EventType, FormatDescription, parse_query
-from worker.ddl.clause import ClauseKind
-from worker.ddl.rewrite import renamed, without, without_references
-from worker.ddl.statement import AlterTable, Ddl, names, parse_ddl
 
 K = ClauseKind
 
 
 @pytest.fixture(scope="module", params=KINDS.values(), ids=list(KINDS))
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """Schema ``kept`` has the tables as they are before a test."""
+    """Provide a server whose schema ``kept`` has the tables in their state before a test."""
     made: Database = request.param(tmp_path_factory.mktemp("ddl"), 31).start()
     made.execute(*(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4" for schema in ("kept", *"abc")))
     run(made, "kept", *TABLES)
@@ -32,7 +32,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def fresh(server: Database) -> Database:
-    """Schemas a and b with the same tables, c without any."""
+    """Return the server with the same tables in schemas a and b, and none in c."""
     kept = structures(server, "kept")
     for schema in "ab":
         mend(server, schema, kept)
@@ -40,7 +40,7 @@ def fresh(server: Database) -> Database:
 
 
 def mend(server: Database, schema: str, kept: dict[str, str]) -> None:
-    """Only what a test has changed is made again: all of it would take seconds."""
+    """Restore only what a test has changed: restoring everything would take seconds."""
     present = structures(server, schema)
     changed = [name for name in present if present[name] != kept.get(name)]
     missing = kept.keys() - present.keys() | set(changed)
@@ -96,9 +96,9 @@ def to_b(schema: str, table: str) -> tuple[str, str]:
 
 
 def runs_alike(server: Database, text: str) -> None:
-    """Run it in a, and what is made of it in b, coming from a third schema."""
+    """Run the statement in a, and its rewritten form in b from a third schema."""
     run(server, "a", text)
-    run(server, "c", renamed(text, read(text), to_b))
+    run(server, "c", rename_tables(text, read(text), to_b))
     assert structures(server, "a") == structures(server, "b")
     assert not structures(server, "c")
 
@@ -137,7 +137,7 @@ def test_what_is_left_of_a_statement_runs(fresh: Database, text: str, flavors: f
         pytest.skip(f"not the syntax of {fresh.title}")
     ddl = altered(text)
     for kind in {clause.kind for clause in ddl.clauses}:
-        if rest := without(text, ddl, lambda clause, kind=kind: clause.kind is kind):
+        if rest := without_clauses(text, ddl, lambda clause, kind=kind: clause.kind is kind):
             mend(fresh, "b", structures(fresh, "kept"))
             run(fresh, "b", rest)
 
@@ -187,7 +187,7 @@ def test_names_without_a_schema(fresh: Database, text: str, expected: list[tuple
 
 
 def test_the_session_of_a_statement(server: Database) -> None:
-    """Its event says under which sql_mode, when and in which time zone it ran."""
+    """The statement's event holds its sql_mode, its time and its time zone."""
     run(server, "kept", "CREATE DATABASE moment", "CREATE TABLE moment.t (id INT PRIMARY KEY)", "FLUSH BINARY LOGS")
     try:
         run(

@@ -1,4 +1,4 @@
-"""Statements of a source whose clock has summer time: the target's values are the source's (I1)."""
+"""Tests statements of a source whose clock has summer time: the target's values equal the source's (I1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows are dealt to the lanes anew: nothing is lost and nothing applied twice, wherever the lanes stand (I2)."""
+"""Tests that a new partitioning of the rows to the lanes loses and repeats nothing, wherever the lanes are (I2)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2, errors
+from shardmerge.proto import config_pb2, errors
+from shardmerge.worker.unit.contract import Failed, Stopped
 from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import META, count_rows, subtask_config
 from tests.support.database import Database
 from tests.support.hooks import Hooks
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
-from worker.unit import Failed, Stopped
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hooks:
 
 @pytest.fixture
 def rig(make_server: Callable[..., MariaDB], tmp_path: Path) -> Iterator[LaneRig]:
-    """A table with a key, whose rows belong to every lane, and one without, where a row applied twice is seen."""
+    """Provide a table with a key, whose rows belong to every lane, and one without, where a repeated row is visible."""
     source, target = make_server("source"), make_server("target")
     source.execute(
         "CREATE DATABASE shard_1",
@@ -54,8 +54,8 @@ def _same(rig: LaneRig, *tables: str) -> None:
 
 
 def _lanes_apart(rig: LaneRig, hooks: Hooks, lanes: int) -> Run:
-    """A run whose lane 0 stands before a commit and whose others have applied everything; it stays there until the
-    hook is released."""
+    """Return a run whose lane 0 is held before a commit until the hook is released, and whose other lanes have applied
+    everything."""
     run = rig.replicate(lanes)
     _insert(rig, 1, 40, "first")
     run.until_synced()
@@ -69,7 +69,7 @@ def _lanes_apart(rig: LaneRig, hooks: Hooks, lanes: int) -> Run:
 
 
 def _next_run(rig: LaneRig, lanes: int) -> Run:
-    """A run that has taken over: what hangs in the one before can only be refused."""
+    """Return a run that has taken over: a commit of the previous run's held lanes can only be refused."""
     epoch = rig.epoch + 1
     run = rig.replicate(lanes)
     rig.until_taken_over(epoch)
@@ -77,7 +77,8 @@ def _next_run(rig: LaneRig, lanes: int) -> Run:
 
 
 def _until_dealt(rig: LaneRig, run: Run, lanes: int) -> None:
-    """Until ``run`` has its rows dealt to so many lanes, and has applied everything: it had, too, at the barrier."""
+    """Wait until ``run`` has partitioned its rows to so many lanes and has applied everything, at the barrier and after
+    it."""
     until(lambda: len(rig.checkpoints()) == lanes, f"there are {lanes} lanes")
     run.until_synced()
 
@@ -101,7 +102,8 @@ def test_another_number_of_lanes(rig: LaneRig, before: int, after: int) -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2)])
 def test_lanes_that_stand_apart_meet_first(rig: LaneRig, hooks: Hooks, before: int, after: int) -> None:
-    """Without the barrier a key would go to a lane that is behind (applied twice) or ahead (lost)."""
+    """Without the barrier a key would move to a lane that is at an earlier position (applied twice) or a later one
+    (lost)."""
     zombie = _lanes_apart(rig, hooks, before)
     hooks.hold("lanes.before_dealing")
     second = _next_run(rig, after)
@@ -135,7 +137,7 @@ def test_a_stop_while_lanes_meet_changes_nothing(rig: LaneRig, hooks: Hooks) -> 
 
 
 def test_a_unique_key_that_the_target_got_meanwhile(rig: LaneRig, hooks: Hooks) -> None:
-    """Its table's keys all go to one lane then, from the barrier on."""
+    """All keys of its table belong to one lane then, from the barrier on."""
     zombie = _lanes_apart(rig, hooks, 3)
     rig.target.execute("ALTER TABLE shard_1.t ADD COLUMN u BIGINT AS (id) PERSISTENT, ADD UNIQUE KEY (u)")
     second = _next_run(rig, 3)
@@ -154,9 +156,9 @@ def test_a_unique_key_that_the_target_got_meanwhile(rig: LaneRig, hooks: Hooks) 
 
 @pytest.mark.parametrize("name", ["later", "log", "moved"])
 def test_another_route_counts_from_the_barrier_on(rig: LaneRig, hooks: Hooks, name: str) -> None:
-    """Up to it every lane has followed the old rules: no row goes to both targets or to none.
+    """Up to the barrier every lane has followed the old rules: no row goes to both targets or to neither.
 
-    By its name the new target belongs to the lane that is held, or to either of those that have gone on.
+    The new target's name decides whether it belongs to the held lane or to one of those that have continued.
     """
     zombie = _lanes_apart(rig, hooks, 3)
     route = config_pb2.RouteRule(
@@ -178,7 +180,7 @@ def test_another_route_counts_from_the_barrier_on(rig: LaneRig, hooks: Hooks, na
 
 
 def test_a_table_that_took_no_part_does_not_come_back(rig: LaneRig) -> None:
-    """What happened to it meanwhile was passed over: its rows stop the task."""
+    """Its changes in the meantime were skipped: its rows stop the task."""
     run = rig.replicate(2)
     _insert(rig, 1, 10, "first")
     run.until_synced()

@@ -1,4 +1,4 @@
-"""The decoder against a real server: what it makes of the binlog is what a SELECT gives."""
+"""Tests the decoder with a real server: the rows that it reads from the binlog equal those of a SELECT."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from proto.errors import ShardmergeError
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.decoder import BlockDecoder
+from shardmerge.worker.binlog.events import EventType, FormatDescription, checksum_matches, parse_query
+from shardmerge.worker.binlog.rows.row_literals import RowWriter
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect, rows
+from shardmerge.worker.core.mysql.information_schema import read_table, select_list
+from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
+from shardmerge.worker.core.table_plan import TablePlan
 from tests.support.all_types import CHANGES, CREATE, INSERTS, TABLE
 from tests.support.binlog import Binlog, as_version_2, only, plan_of, read_binlog, row_of
 from tests.support.mariadb import MariaDB
-from worker.binlog.decoder import BlockDecoder
-from worker.binlog.events import EventType, FormatDescription, checksum_matches, parse_query
-from worker.binlog.literal import RowWriter
-from worker.connection import Endpoint, Side, connect, rows
-from worker.plan import TablePlan
-from worker.rows import ChangeKind, Literals, RowChange
-from worker.schema import read_table, select_list
 
 
 class Source:
-    """One server, one binlog file per test."""
+    """One server, with one binlog file per test."""
 
     def __init__(self, server: MariaDB) -> None:
         self.server = server
@@ -35,11 +35,11 @@ class Source:
                 cursor.execute(statement)
 
     def new_file(self) -> None:
-        """Later changes stand in a binlog file of their own."""
+        """Write later changes to a new binlog file."""
         self.run("FLUSH BINARY LOGS")
 
     def binlog(self) -> Binlog:
-        """The file since :meth:`new_file`, closed."""
+        """Return the file since :meth:`new_file`, closed."""
         ((name, *_),) = rows(self._session, "SHOW MASTER STATUS")
         self.new_file()
         return read_binlog(self.server.directory / "data" / str(name))
@@ -50,7 +50,7 @@ class Source:
         return plan_of(table)
 
     def selected(self, plan: TablePlan) -> dict[bytes, Literals]:
-        """By key: what the chunk reader makes of the table's rows."""
+        """Return the literals that the chunk reader makes of the table's rows, by key."""
         writer = RowWriter(plan, "s1")
         found = rows(
             self._raw, f"SELECT {select_list(each.column for each in plan.columns)} FROM {plan.table.full_name}"
@@ -85,7 +85,7 @@ def decode(binlog: Binlog, plan: TablePlan, *, source_keys: bool = False) -> lis
 
 
 def applied(changes: list[RowChange]) -> dict[bytes, Literals]:
-    """The table that the changes leave behind, checking each against the row it finds."""
+    """Return the table that results from the changes; check each change against the row it finds."""
     table: dict[bytes, Literals] = {}
     for change in changes:
         if change.kind is not ChangeKind.INSERT:
@@ -246,7 +246,7 @@ def test_rows_of_a_rolled_back_group_do_not_count(source: Source) -> None:
     queries = [parse_query(event, checksum=True).text for event in binlog.each() if event[4] == EventType.QUERY]
     assert "ROLLBACK" in queries
     assert differences(plan, source.selected(plan), applied(decode(binlog, plan))) == []
-    # Given away in pieces, the rows are gone before the end of their group is seen.
+    # When rows are returned in pieces, they are applied before the end of their group is read.
     decoder = BlockDecoder(only(plan), source="s1")
     decoder.open(binlog.format_description)
     with pytest.raises(ShardmergeError) as caught:

@@ -1,4 +1,4 @@
-"""Random rows of every type: the decoder, a SELECT, mysql-replication and both kinds of targets must agree."""
+"""Tests random rows of every type: the decoder, a SELECT, mysql-replication and both kinds of targets must agree."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ import pytest
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, RowsEvent, UpdateRowsEvent, WriteRowsEvent
 
+from shardmerge.worker.binlog.decoder import BlockDecoder
+from shardmerge.worker.binlog.events import EventType
+from shardmerge.worker.binlog.rows.row_literals import literal
+from shardmerge.worker.core.batch import RowOperation
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.row_change import Literals, RowChange
+from shardmerge.worker.core.table import Column, ValueKind
+from shardmerge.worker.core.table_plan import ColumnPlan, TablePlan
+from shardmerge.worker.target.apply.dml import delete_row_sql, write_sql
 from tests.support import random_types
 from tests.support.binlog import Binlog, only, read_binlog, split
 from tests.support.capture import described, selected
@@ -20,16 +30,6 @@ from tests.support.database import Database
 from tests.support.exact import assert_same_bytes
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
-from worker.binlog.decoder import BlockDecoder
-from worker.binlog.events import EventType
-from worker.binlog.literal import literal
-from worker.connection import Endpoint, Side, connect
-from worker.plan import ColumnPlan, TablePlan
-from worker.position import SourcePosition
-from worker.replicate.batch import RowOperation
-from worker.replicate.statements import delete_row_sql, write_sql
-from worker.rows import Literals, RowChange
-from worker.table import Column, ValueKind
 
 ROWS = 150
 RESET = {MariaDB: "RESET MASTER", MySQL: "RESET BINARY LOGS AND GTIDS"}
@@ -53,13 +53,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[type[Data
 @pytest.fixture(params=[MariaDB, MySQL], ids=["mariadb", "mysql"])
 def server(request: pytest.FixtureRequest, servers: dict[type[Database], Database]) -> Database:
     server = servers[request.param]
-    # mysql-replication reads from the first file that there is.
+    # mysql-replication always reads from the first existing file.
     server.execute("DROP DATABASE IF EXISTS d", "CREATE DATABASE d CHARACTER SET utf8mb4", RESET[request.param])
     return server
 
 
 def closed_binlog(server: Database) -> Binlog:
-    """The binlog file since the last FLUSH."""
+    """Return the binlog file since the last FLUSH."""
     file, _ = server.binlog_end()
     server.execute("FLUSH BINARY LOGS")
     return read_binlog(server.directory / "data" / file)
@@ -72,7 +72,7 @@ def decoded(binlog: Binlog, table: TablePlan) -> list[RowChange]:
 
 
 def from_library(column: Column, value: object) -> bytes:
-    """The literal of what mysql-replication made of a value."""
+    """Return the literal of a value that mysql-replication has read."""
     if value is None:
         return b"NULL"
     fraction_digits = re.search(r"\((\d)\)$", column.type_text)
@@ -110,7 +110,8 @@ def from_library(column: Column, value: object) -> bytes:
 
 
 def library_errs(column: Column, ours: bytes) -> bool:
-    """Known faults: negative times with a fraction come out wrong, an empty SET as None. SELECT judges those."""
+    """Return whether a fault of the library is known: wrong negative times with a fraction, None for an empty SET. For
+    those only SELECT decides."""
     match column.kind:
         case ValueKind.TIME:
             return ours.startswith(b"'-") and "(" in column.type_text
@@ -123,13 +124,13 @@ def library_errs(column: Column, ours: bytes) -> bool:
 def library_rows(
     server: Database, file: str, end: int, columns: tuple[ColumnPlan, ...]
 ) -> list[tuple[Literals, Literals]]:
-    """(before, after) of every row, () where there is none."""
+    """Return (before, after) of every row, () for a missing image."""
     reader = BinLogStreamReader(
         {"host": server.host, "port": server.port, "user": "root"},
         4711,
         only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
-        # It starts at the first file, whatever is asked for. Without blocking, the server resets the
-        # connection before a slow reader has read to the end.
+        # The library always starts at the first file. Without blocking, the server resets the connection before a slow
+        # reader has read to the end.
         blocking=True,
         log_file=file,
         log_pos=4,
@@ -145,7 +146,7 @@ def library_rows(
     try:
         for event in reader:
             assert isinstance(event, RowsEvent)
-            # The library reconnects silently and replays, for ever if it must.
+            # The library reconnects silently and repeats the events, without a limit.
             assert len(found) < 2 * ROWS
             for row in event.rows:
                 if isinstance(event, UpdateRowsEvent):
@@ -161,7 +162,7 @@ def library_rows(
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_three_readers_agree(server: Database, seed: int) -> None:
-    """On the types that the library knows."""
+    """Compares the types that the library supports."""
     server.execute(random_types.create(server.flavor, "d.random", rare=False))
     file, _ = server.binlog_end()
     pick = random.Random(seed)
@@ -201,14 +202,14 @@ def differences(table: TablePlan, ours: Sequence[Literals], theirs: Sequence[Lit
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_type_is_selected_and_streamed_alike(server: Database, seed: int) -> None:
-    """What SELECT shows after each of many changes, of JSON values in places too, is what the stream says."""
+    """The stream delivers what SELECT returns after each of many changes, including partial changes of JSON values."""
     server.execute(random_types.create(server.flavor, "d.random"))
     pick = random.Random(seed)
     server.execute(*random_types.inserts(server.flavor, "d.random", pick, ROWS))
     table = described(server, "d", "random")
     inserted = selected(server, table)
     if isinstance(server, MySQL):
-        # The library does not know the events that this makes, and says nothing.
+        # The library silently ignores the events that this creates.
         changes_in_place = random_types.json_changes("d.random", pick, ROWS, 400)
         server.execute("SET SESSION binlog_row_value_options = 'PARTIAL_JSON'", *changes_in_place)
     server.execute("UPDATE d.random SET id = -id, v = 'moved' WHERE id % 7 = 3", "UPDATE d.random SET ti = 1")
@@ -229,12 +230,12 @@ _STAND_INS: dict[type[Database], dict[str, str]] = {
     MariaDB: {"VECTOR(60)": "VARBINARY(240)"},
     MySQL: {"INET4": "BINARY(4)", "INET6": "BINARY(16)", "UUID": "BINARY(16)", "JSON": "LONGTEXT"},
 }
-"""What a target of this kind has in place of types that only the other kind of server knows."""
+"""Replacements, for a target of this kind, for types that only the other kind of server has."""
 
 
 def test_targets_take_the_literals(server: Database, servers: dict[type[Database], Database]) -> None:
-    """Each row that is written into a table at each kind of target reads there as at the source, to the byte, and is
-    found there by all of its values."""
+    """Each row that is written to a table at each kind of target has the source's values there, byte for byte, and can
+    be found by all of them."""
     server.execute(random_types.create(server.flavor, "d.random"))
     server.execute(*random_types.inserts(server.flavor, "d.random", random.Random(3), ROWS))
     source = described(server, "d", "random")
@@ -248,7 +249,7 @@ def test_targets_take_the_literals(server: Database, servers: dict[type[Database
         target.execute("DROP DATABASE IF EXISTS t", "CREATE DATABASE t CHARACTER SET utf8mb4", creation)
         session = connect(Endpoint(target.host, target.port, "root"), Side.TARGET, name="target")
         try:
-            cursor: Any = session.cursor()  # the published stubs know no bytes
+            cursor: Any = session.cursor()  # the published stubs do not accept bytes
             for row in wanted:
                 cursor.execute(write_sql(b"INSERT", merged, [b",".join(row)]))
             assert_same_bytes(server, target, "d.random", ["id"], at="t.merged")

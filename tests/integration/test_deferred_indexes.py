@@ -1,4 +1,4 @@
-"""Secondary indexes that wait for the end of the load: the target ends with exactly the source's, whatever happens."""
+"""Tests secondary indexes that wait for the end of the load: the target ends with exactly the source's."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2
-from proto.hooks import MadeToFail
+from shardmerge.proto import config_pb2
+from shardmerge.proto.failpoints import MadeToFail
+from shardmerge.worker.core.mysql.connection import Side
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.target.tables import deferred_index_store
+from shardmerge.worker.target.tables.deferred_index import DeferredIndex
+from shardmerge.worker.target.tables.index_adder import IndexAdder
+from shardmerge.worker.unit.contract import Finished
 from tests.integration.snapshot_rig import META, Rig, subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
 from tests.support.database import Database
 from tests.support.hooks import Hooks
 from tests.support.pair import emptied
 from tests.support.wait import until
-from worker.connection import Side
-from worker.deferred import store
-from worker.deferred.adder import IndexAdder
-from worker.deferred.index import DeferredIndex
-from worker.plan import TargetTable
-from worker.unit import Finished, StopSignal
 
 __all__ = ["servers", "source", "target"]
 
@@ -59,7 +60,7 @@ def indexes(target: Database) -> set[object]:
 
 
 def creation(server: Database) -> set[str]:
-    """Its lines: an index that was added stands behind the others."""
+    """Return the lines of the CREATE TABLE as a set: an added index comes after the others."""
     [(_, text)] = server.query("SHOW CREATE TABLE shard.t")
     return {line.rstrip(",") for line in str(text).splitlines()}
 
@@ -75,7 +76,7 @@ def adder_of(rig: Rig, *, patient: bool = True) -> IndexAdder:
 
 
 def test_added_after_the_load(source: Database, target: Database, tmp_path: Path) -> None:
-    """They lack while rows are loaded, and stand where the source has them afterwards."""
+    """The indexes are missing while rows are loaded, and later have the same order as at the source."""
     make(source)
     with Rig(source, target, tmp_path, deferring(target)) as rig:
         unit = rig.unit()
@@ -85,10 +86,10 @@ def test_added_after_the_load(source: Database, target: Database, tmp_path: Path
         assert indexes(target) == LACKING
         adder = adder_of(rig)
         adder.add(StopSignal())
-        assert adder.doing() == ""
+        assert adder.activity() == ""
     assert indexes(target) == ALL
     assert owed(target) == 0
-    # As they would be without.
+    # The result equals that without deferred indexes.
     made = creation(target)
     with Rig(source, emptied(target), tmp_path / "again", subtask_config(target)) as rig:
         rig.context()
@@ -97,7 +98,7 @@ def test_added_after_the_load(source: Database, target: Database, tmp_path: Path
 
 @pytest.mark.parametrize("moment", ["deferred.recorded", "deferred.before_alter", "deferred.added"])
 def test_interrupted(source: Database, target: Database, tmp_path: Path, hooks: Hooks, moment: str) -> None:
-    """Whatever the process does not come to any more, the next one makes good."""
+    """The next process completes the steps that the interrupted one did not reach."""
     make(source)
     with Rig(source, target, tmp_path, deferring(target)) as rig:
         hooks.fail(moment)
@@ -116,7 +117,7 @@ def test_interrupted(source: Database, target: Database, tmp_path: Path, hooks: 
 def test_while_the_alter_of_a_killed_process_goes_on(
     source: Database, target: Database, tmp_path: Path, hooks: Hooks
 ) -> None:
-    """It holds the lock as long as its connection lives: the next one waits, and finds everything done."""
+    """The ALTER holds the lock as long as its connection lives: the next process waits, and finds the indexes added."""
     make(source)
     with Rig(source, target, tmp_path, deferring(target)) as rig:
         assert isinstance(rig.run(), Finished)
@@ -129,7 +130,7 @@ def test_while_the_alter_of_a_killed_process_goes_on(
             adder = adder_of(rig)
             second = threading.Thread(target=lambda: adder.add(StopSignal()))
             second.start()
-            until(lambda: "another connection" in adder.doing(), "the second one waits")
+            until(lambda: "another connection" in adder.activity(), "the second one waits")
             hooks.release_all()
             first.join(300)
             second.join(300)
@@ -165,7 +166,8 @@ def test_small_tables_and_tables_without_a_key_have_them_at_once(
 
 
 def test_the_last_source_adds_them(source: Database, target: Database, tmp_path: Path) -> None:
-    """While another source of the task loads the table, whoever is done says so and leaves it to that one."""
+    """While another source of the task loads the table, a finished source reports that and leaves the indexes to the
+    other one."""
     make(source)
     with Rig(source, target, tmp_path, deferring(target)) as rig:
         assert isinstance(rig.run(), Finished)
@@ -174,10 +176,10 @@ def test_the_last_source_adds_them(source: Database, target: Database, tmp_path:
             cursor.execute(f"INSERT INTO {META}.snapshot_table VALUES ('merge', 's2', 0, 'shard', 't', 'shard', 't')")
         adder = adder_of(rig)
         adder.add(StopSignal())
-        assert adder.doing() == "the indexes of `shard`.`t` are added when s2 has loaded it"
+        assert adder.activity() == "the indexes of `shard`.`t` are added when s2 has loaded it"
         assert indexes(target) == LACKING
 
-        # Its chunks, as the snapshot of s1 has left its own.
+        # Insert chunks of the other source, like those that the snapshot of s1 has left.
         with session.cursor() as cursor:
             cursor.execute(f"CREATE TEMPORARY TABLE {META}.mine SELECT * FROM {META}.snapshot_chunk")
             cursor.execute(f"UPDATE {META}.mine SET source = 's2', state = 0")
@@ -186,7 +188,7 @@ def test_the_last_source_adds_them(source: Database, target: Database, tmp_path:
         assert indexes(target) == LACKING
 
         stop = StopSignal()
-        with adder.beside(stop):
+        with adder.running(stop):
             with session.cursor() as cursor:
                 cursor.execute(f"UPDATE {META}.snapshot_chunk SET state = 1")
             until(lambda: owed(target) == 0, "they are added")
@@ -195,7 +197,7 @@ def test_the_last_source_adds_them(source: Database, target: Database, tmp_path:
 
 
 def test_not_to_wait_adds_them_at_once(source: Database, target: Database, tmp_path: Path) -> None:
-    """load.defer-indexes turned off: what is owed is added, though another source still loads."""
+    """With load.defer-indexes off, missing indexes are added although another source still loads."""
     make(source)
     with Rig(source, target, tmp_path, deferring(target)) as rig:
         assert isinstance(rig.run(), Finished)
@@ -207,18 +209,18 @@ def test_not_to_wait_adds_them_at_once(source: Database, target: Database, tmp_p
 def test_what_cannot_be_added_is_told_and_tried_again(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside the stream nothing stops for it."""
-    monkeypatch.setattr("worker.deferred.adder._LOOK_SECONDS", 0.05)
+    """The stream continues in parallel."""
+    monkeypatch.setattr("shardmerge.worker.target.tables.index_adder._LOOK_SECONDS", 0.05)
     make(source)
     with Rig(source, target, tmp_path, deferring(target)) as rig:
         assert isinstance(rig.run(), Finished)
         session = rig.session(Side.TARGET)
-        right = store.read_owed(session, META, TARGET)
-        store.record(session, META, TARGET, (*right, DeferredIndex("x", "KEY `x` (`gone`)")))
+        right = deferred_index_store.read_owed(session, META, TARGET)
+        deferred_index_store.record(session, META, TARGET, (*right, DeferredIndex("x", "KEY `x` (`gone`)")))
         adder = adder_of(rig)
-        with adder.beside(StopSignal()):
-            until(lambda: "30013" in adder.doing() and "errno 1072" in adder.doing(), "it is told")
+        with adder.running(StopSignal()):
+            until(lambda: "30013" in adder.activity() and "errno 1072" in adder.activity(), "it is told")
             assert indexes(target) == LACKING
-            store.record(session, META, TARGET, right)
+            deferred_index_store.record(session, META, TARGET, right)
             until(lambda: indexes(target) == ALL, "it is tried again")
         session.close()

@@ -1,20 +1,12 @@
-"""The real dmctl, as a subprocess, against a server that speaks the Master contract with prepared answers."""
+"""Tests the real dmctl, as a subprocess, against a server that implements the Master contract with prepared answers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from proto import master_pb2 as pb
-from proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CheckResult
-from tests.integration.dmctl_rig import (
-    OK,
-    SYNCED,
-    TASKS,
-    dmctl,
-    master,
-    no_error,
-    task_file,
-)
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CheckResult
+from tests.integration.dmctl_rig import OK, SYNCED, TASKS, dmctl, master, no_error, task_file
 from tests.support import canned_master as canned
 from tests.support.canned_master import CannedMaster
 

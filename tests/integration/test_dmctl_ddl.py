@@ -1,4 +1,4 @@
-"""dmctl's commands around DDL: recorded structures and locks."""
+"""Tests dmctl's commands for DDL: recorded structures and locks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors, worker_pb2
-from proto import master_pb2 as pb
-from tests.integration.dmctl_rig import (
-    dmctl,
-    master,
-    no_error,
-    task_file,
-)
+from shardmerge.proto import errors, worker_pb2
+from shardmerge.proto import master_pb2 as pb
+from tests.integration.dmctl_rig import dmctl, master, no_error, task_file
 from tests.support.canned_master import CannedMaster
 
 __all__ = ["master", "task_file"]
@@ -73,7 +68,7 @@ LOCK = pb.DDLLock(
     synced=["mysql-01"],
     unsynced=["mysql-02"],
     stage="gathering",
-    waiting_for="shard table(s) mysql-02 `s`.`o` come to the statement",
+    waiting_for="shard table(s) mysql-02 `s`.`o` reach the statement",
     tables=[pb.DDLLockTable(source="mysql-02", schema="s", table="o", standing="missing")],
 )
 

@@ -1,4 +1,4 @@
-"""What dmctl says of failures: its own, the master's and those of the way to it."""
+"""Tests what dmctl reports about failures: its own, the master's and those of the connection."""
 
 from __future__ import annotations
 
@@ -9,20 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
-from proto import master_pb2 as pb
-from tests.integration.dmctl_rig import (
-    DMCTL,
-    OK,
-    TASKS,
-    Ran,
-    dmctl,
-    environment,
-    master,
-    no_error,
-    silent,
-    task_file,
-)
+from shardmerge.proto import errors
+from shardmerge.proto import master_pb2 as pb
+from tests.integration.dmctl_rig import DMCTL, OK, TASKS, Ran, dmctl, environment, master, no_error, silent, task_file
 from tests.support import canned_master as canned
 from tests.support.canned_master import CannedMaster
 from tests.support.ports import free_port
@@ -67,12 +56,12 @@ def test_nobody_at_the_address() -> None:
 def test_a_server_of_another_kind_at_the_address(make_listener: str) -> None:
     ran = dmctl("query-status", address=make_listener)
     assert ran.code == 1
-    assert "it is no dm-master" in ran.error
+    assert "another program listens there, not dm-master" in ran.error
 
 
 @pytest.fixture
 def make_listener() -> Iterator[str]:
-    """A TCP listener that never answers."""
+    """Provide a TCP listener that never answers."""
     import socket
 
     with socket.socket() as listener:
@@ -109,7 +98,7 @@ def test_it_waits_for_an_election(master: CannedMaster) -> None:
 @pytest.mark.usefixtures("silent")
 def test_a_deadline(master: CannedMaster) -> None:
     def unanswered() -> Ran | None:
-        """None: no connection stood within the time, so that there was nobody to answer."""
+        """Return the result; None if no connection existed within the time, so that no server could answer."""
         ran = dmctl("query-status", "--rpc-timeout", "1s", address=master.address)
         return None if "[80002 master-unreachable]" in ran.error else ran
 

@@ -1,4 +1,4 @@
-"""The interactive prompt through a terminal, and completion as the shells ask for it."""
+"""Tests the interactive prompt on a terminal, and the completion that shells request."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from ctl.completion import SHELLS
-from ctl.history import is_secret, place
-from ctl.main import dmctl
-from ctl.options import Line
-from proto import master_pb2 as pb
+from shardmerge.ctl.main import dmctl
+from shardmerge.ctl.options import Line
+from shardmerge.ctl.shell.completion import SHELLS
+from shardmerge.ctl.shell.history import history_path, is_secret
+from shardmerge.proto import master_pb2 as pb
 from tests.support.canned_master import CannedMaster
 from tests.support.ports import free_port
 from tests.support.terminal import Terminal
@@ -56,29 +56,30 @@ def _environment(home: Path, address: str) -> dict[str, str]:
 
 @pytest.fixture
 def patient(tmp_path: Path) -> Path:
-    """A dmctl that waits for names as long as it takes: the master of a test may be slow, and without names in time
-    there are none."""
+    """Provide a dmctl that waits for names without a limit: the master of a test may be slow, and dmctl completes no
+    names that arrive too late."""
     program = tmp_path / "patient" / "dmctl"
     program.parent.mkdir()
     program.write_text(
-        f"#!{sys.executable}\nfrom ctl import completion, main\ncompletion._SECONDS = 300.0\nmain.main()\n"
+        f"#!{sys.executable}\nfrom shardmerge.ctl import main\nfrom shardmerge.ctl.shell import completion\n"
+        "completion._SECONDS = 300.0\nmain.main()\n"
     )
     program.chmod(0o755)
     return program
 
 
 class Prompt(Terminal):
-    """dmctl on a terminal."""
+    """dmctl's prompt on a terminal."""
 
     def __init__(self, home: Path, address: str, *arguments: str, program: Path = DMCTL) -> None:
         super().__init__([program, *arguments], _environment(home, address), home)
 
     def ready(self) -> None:
-        """A new prompt stands last; keys that come before it are the terminal's, not the prompt's."""
+        """Wait for a new prompt: keys that are typed before it go to the terminal, not to the prompt."""
         until(lambda: _plain(self.read()).rstrip().endswith("dmctl»"), "the prompt waits")
 
     def line_is(self, line: str) -> None:
-        """The prompt draws only what changes: ask for the whole line (Ctrl-L), again and again."""
+        """Wait for a line. The prompt draws only changes: request the whole line (Ctrl-L) repeatedly."""
 
         def drawn() -> bool:
             self.type("\x0c")
@@ -91,7 +92,7 @@ class Prompt(Terminal):
 
 
 def _plain(text: str) -> str:
-    """Without what steers the terminal; a jump of the cursor stands for blanks."""
+    """Remove the control sequences of the terminal; a cursor movement becomes blanks."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", re.sub(r"\x1b\[\d*[CD]", " ", text.replace("\r", "\n")))
 
 
@@ -204,8 +205,8 @@ def test_history_is_private_and_without_secrets(master: CannedMaster, tmp_path: 
 def test_what_is_a_secret_and_where_history_lives(tmp_path: Path) -> None:
     assert is_secret("binlog replace m \"CREATE USER x IDENTIFIED  BY 'y'\" -s s")
     assert not is_secret("query-status merge")
-    assert place({"XDG_STATE_HOME": "/s"}, tmp_path) == Path("/s/shardmerge/dmctl_history")
-    assert place({"XDG_STATE_HOME": "relative"}, tmp_path) == place({}, tmp_path)
+    assert history_path({"XDG_STATE_HOME": "/s"}, tmp_path) == Path("/s/shardmerge/dmctl_history")
+    assert history_path({"XDG_STATE_HOME": "relative"}, tmp_path) == history_path({}, tmp_path)
 
 
 def test_without_a_terminal_there_is_no_prompt(tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_without_a_terminal_there_is_no_prompt(tmp_path: Path) -> None:
 
 def _offered(monkeypatch: pytest.MonkeyPatch, address: str, *words: str) -> list[tuple[str, str]]:
     monkeypatch.setenv("DM_MASTER_ADDR", address)
-    monkeypatch.setattr("ctl.completion._SECONDS", 300.0)
+    monkeypatch.setattr("shardmerge.ctl.shell.completion._SECONDS", 300.0)
     *before, begun = words
     found = ShellComplete(dmctl, {"obj": Line()}, "dmctl", "").get_completions(before, begun)
     return [(item.type, str(item.value)) for item in found]

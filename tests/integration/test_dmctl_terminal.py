@@ -1,4 +1,4 @@
-"""What dmctl shows on a terminal, and the example client."""
+"""Tests what dmctl shows on a terminal, and the example client."""
 
 from __future__ import annotations
 
@@ -7,19 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from proto import errors
-from proto import master_pb2 as pb
-from tests.integration.dmctl_rig import (
-    BROKEN,
-    LOADING,
-    OK,
-    SYNCED,
-    Terminal,
-    dmctl,
-    master,
-    no_error,
-    task_file,
-)
+from shardmerge.proto import errors
+from shardmerge.proto import master_pb2 as pb
+from tests.integration.dmctl_rig import BROKEN, LOADING, OK, SYNCED, Terminal, dmctl, master, no_error, task_file
 from tests.support.canned_master import CannedMaster
 
 __all__ = ["master", "task_file"]

@@ -1,4 +1,4 @@
-"""dmctl query-status that waits and watches, as lines and as a live view."""
+"""Tests dmctl query-status that waits and watches, as lines and as a live view."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.integration.dmctl_rig import (
     BEHIND,
     BROKEN,
@@ -46,7 +46,7 @@ def test_watch_until_synced(master: CannedMaster) -> None:
 def test_watch_ends_when_waiting_makes_no_sense(master: CannedMaster) -> None:
     master.answer("QueryStatus", BROKEN, SYNCED)
     arguments = ("query-status", "merge", "--until", "synced", "--interval", "0.05")
-    no_error(dmctl(*arguments, address=master.address))  # said once only: it may be from before a resume-task
+    no_error(dmctl(*arguments, address=master.address))  # reported only once: the error may be older than a resume-task
     master.answer("QueryStatus", BROKEN)
     ran = dmctl(*arguments, address=master.address)
     assert ran.code == 1
@@ -85,7 +85,7 @@ def test_the_live_view_ends_by_ctrl_c_with_0(master: CannedMaster) -> None:
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 0
     assert "Traceback" not in terminal.text
-    assert terminal.text.rstrip().endswith("\x1b[?25h")  # the cursor is back
+    assert terminal.text.rstrip().endswith("\x1b[?25h")  # the cursor is visible again
 
 
 def test_the_live_view_ends_when_synced(master: CannedMaster) -> None:

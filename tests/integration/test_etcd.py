@@ -1,4 +1,4 @@
-"""proto.etcd against a real etcd that is killed, stopped and brought back."""
+"""Tests shardmerge.proto.etcd with a real etcd that is killed, stopped and restarted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
-from proto.errors import ShardmergeError
-from proto.etcd import Delete, DeletePrefix, Etcd, KeyAbsent, KeyIs, KeyPresent, Lease, Put
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.etcd import Delete, DeletePrefix, Etcd, KeyAbsent, KeyIs, KeyPresent, Lease, Put
 from tests.support.etcd import Etcd as Server
 from tests.support.ports import free_port
 from tests.support.wait import until
@@ -76,7 +76,8 @@ def test_refusal_is_not_retryable(etcd: Etcd) -> None:
 
 
 def _lease_with_record(etcd: Etcd) -> Lease | None:
-    """A short lease with a record; None if this process stood still so long that the lease ended before."""
+    """Return a short lease with a record; None if this process was not scheduled for so long that the lease has
+    expired."""
     lease = etcd.lease(1)
     try:
         etcd.put("/l/me", b"here", lease.id)
@@ -88,7 +89,7 @@ def _lease_with_record(etcd: Etcd) -> Lease | None:
 
 def test_lease_is_renewed(etcd: Etcd) -> None:
     def outlives_its_time() -> bool:
-        """Not so if nobody renewed it because this process stood still: then the next one may."""
+        """Return False if the lease was not renewed because this process was not scheduled; the test retries then."""
         lease = until(lambda: _lease_with_record(etcd), "a lease with a record")
         begun = time.monotonic()
         until(lambda: time.monotonic() - begun > 2.5 * lease.ttl or lease.lost.is_set(), "several times the TTL")
@@ -130,7 +131,7 @@ def test_lease_is_lost_before_a_silent_etcd_could_expire_it(own_server: Server) 
     with own_server.client() as etcd:
 
         def lost_in_time() -> bool:
-            """Not so if this process stood still: then the next lease may."""
+            """Return False if this process was not scheduled in time; the test retries with a new lease."""
             lease = etcd.lease(3)
             own_server.signal(signal.SIGSTOP)
             stopped_at = time.monotonic()
@@ -165,7 +166,7 @@ def test_second_endpoint_is_used_when_the_first_is_dead(server: Server) -> None:
 
 
 class _Watcher:
-    """Runs a watch in a thread; every report is put in a queue."""
+    """Runs a watch in a thread; every report goes to a queue."""
 
     def __init__(self, etcd: Etcd, prefix: str, start_revision: int = 0, resync: float = 3600.0) -> None:
         self.stop = threading.Event()
@@ -194,7 +195,7 @@ class _Watcher:
 def test_watch_reports_changes_under_its_prefix_only(etcd: Etcd) -> None:
     watcher = _Watcher(etcd, "/w/")
     try:
-        assert watcher.reported()  # it stands
+        assert watcher.reported()  # the watch is established
         etcd.put("/elsewhere", b"1")
         etcd.put("/w/a", b"1")
         assert watcher.reported()

@@ -1,4 +1,4 @@
-"""What is evaluated for whom: compiled expressions, through one gate; and what is told of errors."""
+"""Tests compiled expressions: who may evaluate which, the check that all of them pass, and the reported errors."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from proto import errors, relay_pb2, relay_pb2_grpc, rpc
-from proto.config.transform import Refused
-from proto.errors import ErrorSpec, ShardmergeError
-from proto.rpc_limits import WORKER
+from shardmerge.proto import errors, relay_pb2, relay_pb2_grpc
+from shardmerge.proto.config.rules.transform import Refused
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.proto.rpc import client
+from shardmerge.proto.rpc.limits import WORKER
+from shardmerge.proto.rpc.server import make_server
+from shardmerge.worker.core.mysql.endpoint import Endpoint
+from shardmerge.worker.core.spark.run_access import RunAccess
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import ColumnPlan, Computed, RowTransform, TablePlan
+from shardmerge.worker.daemon.task_service import TaskService
+from shardmerge.worker.rules.transform.analyzer import analyse
+from shardmerge.worker.rules.transform.client import TransformClient, Transformer, as_stream, failed_to_answer
+from shardmerge.worker.rules.transform.evaluator import evaluate
+from shardmerge.worker.rules.transform.expressions import Expressions, RunExpressions, expressions_of
+from shardmerge.worker.rules.transform.session import session
+from shardmerge.worker.rules.transform.values import ROW
+from shardmerge.worker.unit.run_context import RunningSnapshot
 from tests.support.plans import integer, table_plan, text
-from worker.context import RunningSnapshot
-from worker.endpoint import Endpoint
-from worker.lane_service import LaneService
-from worker.plan import ColumnPlan, Computed, RowTransform, TablePlan
-from worker.run_access import RunAccess
-from worker.transform.analyst import analysed
-from worker.transform.client import Asker, Transformer, as_stream, failed_to_answer
-from worker.transform.evaluator import evaluate
-from worker.transform.expressions import Compiled, Expressions, expressions_of
-from worker.transform.session import session
-from worker.transform.values import ROW
-from worker.unit import StopSignal
 
 GIVEN = (integer(), text("v"))
 SCHEMA = pa.schema([pa.field(ROW, pa.int32()), pa.field("id", pa.int64()), pa.field("v", pa.string())])
@@ -39,7 +41,7 @@ ENDPOINT = Endpoint("127.0.0.1", 3306, "dm")
 
 @pytest.fixture(scope="module", autouse=True)
 def _spark() -> Iterator[None]:
-    """The JVM comes before gRPC's threads."""
+    """Start the JVM before gRPC's threads."""
     session()
     yield
 
@@ -64,9 +66,9 @@ class _NoChunks:
         raise AssertionError(report)
 
 
-def service(*plans: TablePlan) -> LaneService:
-    """With a running unit that has handed out ``plans``."""
-    made, compiled = LaneService(lambda: None), Compiled()
+def service(*plans: TablePlan) -> TaskService:
+    """Return a service with a running unit that has issued ``plans``."""
+    made, compiled = TaskService(lambda: None), RunExpressions()
     compiled.admit(plans)
     access = RunAccess("secret", ENDPOINT, ENDPOINT)
     running = RunningSnapshot("t", "s", 3, _NoChunks(), lambda _: False, StopSignal(), 1, access, compiled)
@@ -74,7 +76,7 @@ def service(*plans: TablePlan) -> LaneService:
     return made
 
 
-def asked(made: LaneService, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
+def asked(made: TaskService, request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
     return made.Evaluate(request, cast(grpc.ServicerContext, None))
 
 
@@ -90,12 +92,12 @@ def identifier(of: TablePlan) -> bytes:
 
 
 @pytest.fixture
-def worker_address() -> Iterator[Callable[[LaneService], str]]:
-    """Serves a service as a worker does; gives its address."""
+def worker_address() -> Iterator[Callable[[TaskService], str]]:
+    """Serve a service as a worker does; provide its address."""
     servers: list[grpc.Server] = []
 
-    def serve(made: LaneService) -> str:
-        server = rpc.make_server([], "the worker", WORKER)
+    def serve(made: TaskService) -> str:
+        server = make_server([], "the worker", WORKER)
         servers.append(server)
         relay_pb2_grpc.add_RelayServicer_to_server(made, server)
         port = server.add_insecure_port("127.0.0.1:0")
@@ -110,9 +112,9 @@ def worker_address() -> Iterator[Callable[[LaneService], str]]:
 # -- rows larger than a message
 
 
-def test_a_row_larger_than_a_message_is_evaluated(worker_address: Callable[[LaneService], str]) -> None:
+def test_a_row_larger_than_a_message_is_evaluated(worker_address: Callable[[TaskService], str]) -> None:
     made = plan("concat(cast(length(v) AS string), right(v, 3)) AS x")
-    asker = Asker(worker_address(service(made)), WHO)
+    asker = TransformClient(worker_address(service(made)), WHO)
     size = WORKER.message_bytes + (70 << 20)
     try:
         small, large = Transformer(made, (0, 1), asker).computed(
@@ -123,24 +125,24 @@ def test_a_row_larger_than_a_message_is_evaluated(worker_address: Callable[[Lane
     assert (small, large) == ((b"'1w'",), (b"'%dabc'" % size,))
 
 
-def test_large_rows_need_the_secret_of_the_run(worker_address: Callable[[LaneService], str]) -> None:
+def test_large_rows_need_the_secret_of_the_run(worker_address: Callable[[TaskService], str]) -> None:
     made = plan("id + 1 AS x")
     who = relay_pb2.TaskIdentity(task="t", source="s", epoch=3, run_secret="guess")
     ended = threading.Event()
 
     def requests() -> Iterator[relay_pb2.EvaluateRequest]:
         yield relay_pb2.EvaluateRequest(who=who, expressions=identifier(made))
-        ended.wait()  # the answer comes before any row was sent
+        ended.wait()  # the answer comes before any row is sent
 
     try:
-        with rpc.channel(worker_address(service(made))) as channel, pytest.raises(grpc.RpcError) as caught:
+        with client.channel(worker_address(service(made))) as channel, pytest.raises(grpc.RpcError) as caught:
             relay_pb2_grpc.RelayStub(channel).EvaluateLarge(requests(), timeout=60)
     finally:
         ended.set()
-    assert rpc.coded_from_rpc(caught.value, "the worker").spec is errors.replicate.FENCED
+    assert client.coded_from_rpc(caught.value, "the worker").spec is errors.replicate.FENCED
 
 
-# -- who may have what evaluated
+# -- which requests are evaluated
 
 
 def test_what_the_driver_has_handed_out_is_evaluated() -> None:
@@ -207,7 +209,7 @@ def test_the_identifier_says_everything() -> None:
     others = [
         plan("id + 1 AS y"),
         plan("id + 1 AS x", "id > 1"),
-        replace(base, transform=replace(base.transform, given=(0,))),
+        replace(base, transform=replace(base.transform, inputs=(0,))),
         replace(base, table=replace(base.table, columns=(wide, GIVEN[1]))),
         replace(base, table=replace(base.table, columns=(replace(GIVEN[0], name="idx"), GIVEN[1]))),
     ]
@@ -216,7 +218,7 @@ def test_the_identifier_says_everything() -> None:
     assert expressions_of(table_plan(GIVEN, (0,))) is None
 
 
-# -- the gate
+# -- the check of expressions
 
 OUTSIDE = [
     "reflect('java.lang.System', 'getenv', 'PATH')",
@@ -261,10 +263,10 @@ OUTSIDE = [
 @pytest.mark.parametrize("expression", OUTSIDE)
 def test_one_gate_for_what_is_analysed_and_what_is_evaluated(expression: str) -> None:
     with pytest.raises(Refused):
-        analysed(GIVEN, f"id, {expression} AS x", "")
+        analyse(GIVEN, f"id, {expression} AS x", "")
     with pytest.raises(Refused):
-        analysed(GIVEN, "", f"({expression}) = 'a'")
-    # The same where no task's file was looked at: whatever is compiled has to pass again.
+        analyse(GIVEN, "", f"({expression}) = 'a'")
+    # The same without a check of the task file: every compiled expression is checked again.
     assert evaluate(Expressions((), (f"{expression} AS x",), "", SCHEMA), rows("a")).refused
     assert evaluate(Expressions((), (), f"({expression}) = 'a'", SCHEMA), rows("a")).refused
 
@@ -288,13 +290,13 @@ def test_one_gate_for_what_is_analysed_and_what_is_evaluated(expression: str) ->
     ],
 )
 def test_what_depends_on_the_row_alone_passes(expression: str) -> None:
-    analysed(GIVEN, f"id, {expression} AS x", "")
+    analyse(GIVEN, f"id, {expression} AS x", "")
     assert not evaluate(Expressions((), (f"{expression} AS x",), "", SCHEMA), rows("a")).refused
 
 
 def test_a_text_that_looks_like_a_variable_is_a_text() -> None:
     made = plan("concat('${env:PATH}', v, '${spark.app.name}', '${system:user.dir}', '${x}') AS x")
-    analysed(GIVEN, "id, concat('${env:PATH}', v) AS x", "")
+    analyse(GIVEN, "id, concat('${env:PATH}', v) AS x", "")
     asking = service(made)
     told = Transformer(made, (0, 1), lambda request: asked(asking, with_identity(request))).computed(
         [(b"1", b"'w'")], lambda at: at, str
@@ -304,7 +306,7 @@ def test_a_text_that_looks_like_a_variable_is_a_text() -> None:
 
 @contextmanager
 def listening() -> Generator[tuple[int, list[str]]]:
-    """A web server: its port, and what it was asked for."""
+    """Run a web server: provide its port, and the list of requests."""
     seen: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -327,7 +329,7 @@ def listening() -> Generator[tuple[int, list[str]]]:
 
 
 def test_a_document_in_a_row_opens_nothing() -> None:
-    """By the property of the JVM that the worker's settings have (JAXP, javax.xml.XMLConstants)."""
+    """A property of the JVM that the worker's settings contain prevents it (JAXP, javax.xml.XMLConstants)."""
     properties = session()._jvm.java.lang.System
     expressions = Expressions((), ("xpath_string(v, 'a') AS x",), "", SCHEMA)
     with listening() as (port, seen):
@@ -341,10 +343,10 @@ def test_a_document_in_a_row_opens_nothing() -> None:
         assert not seen
 
 
-# -- what is told
+# -- reported errors
 
 DEEP = "regexp_like(repeat(concat(v, 'ab'), 100000), '(a|b|[^x])*c') AS x"
-"""For which Java's regular expressions need more of a stack than there is."""
+"""An expression for which Java's regular expressions need more stack than exists."""
 
 
 @pytest.mark.parametrize(
@@ -385,7 +387,7 @@ def test_an_error_is_told_without_the_row(item: str, condition: str, reason: str
 )
 def test_an_expression_that_is_refused_is_named_with_the_place(projection: str, condition: str, reason: str) -> None:
     with pytest.raises(Refused) as caught:
-        analysed(GIVEN, projection, condition)
+        analyse(GIVEN, projection, condition)
     assert str(caught.value) == reason
 
 

@@ -1,4 +1,4 @@
-"""Event filters of a running task: they take effect with update-task, and hold over kills and restarts."""
+"""Tests event filters of a running task: update-task changes them, and they persist over kills and restarts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.writer import Writer
 
 
 def _filtered(family: Family) -> str:
-    """The family's task file, with DELETE and TRUNCATE of its shard tables passed over."""
+    """Return the family's task file with a filter for DELETE and TRUNCATE of its shard tables."""
     rule = (
         f'filters:\n  keep: {{schema-pattern: "{family.name}_*", events: [delete, truncate table], action: Ignore}}\n'
     )
@@ -34,7 +34,7 @@ def test_a_filter_takes_effect_at_an_update_and_goes_with_one(world: World) -> N
     source.execute("DELETE FROM filtered_01.order_01 LIMIT 50", "TRUNCATE TABLE filtered_01.order_01")
     world.settle(["filtered"])
     assert _rows(world, family) == before
-    # A restart reads the filters from the record of how rows are dealt.
+    # A restart reads the filters from the record of the partitioning.
     cluster.dmctl("pause-task", "filtered")
     cluster.wait_paused("filtered")
     source.execute("DELETE FROM filtered_01.order_02 LIMIT 5")
@@ -70,7 +70,7 @@ def test_the_filters_of_a_source_change_under_its_tasks(world: World) -> None:
     for _, server in family.sources:
         server.execute("DELETE FROM of_source_01.order_01 LIMIT 10")
     world.settle(["of_source"])
-    assert _rows(world, family) == before - 10  # of the other source
+    assert _rows(world, family) == before - 10  # rows of the other source
     file = cluster.write("filters.source.yaml", source_yaml(source_id, source))
     assert cluster.dmctl("operate-source", "update", file).json["result"]
     cluster.wait_replicating("of_source")
@@ -81,7 +81,7 @@ def test_the_filters_of_a_source_change_under_its_tasks(world: World) -> None:
 
 
 def test_filtered_tables_survive_kills(world: World) -> None:
-    """Every row that ever was is at the target, as it was last."""
+    """Every row that ever existed is at the target, in its last state."""
     family, cluster = world.family("kept", tables=2), world.cluster
     shards = family.create(500)
     cluster.start_task(_filtered(family))

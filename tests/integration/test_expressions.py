@@ -1,4 +1,4 @@
-"""What an expression says of a row: here, at the target over a temporary table, and at the source over the table."""
+"""Tests that an expression has the same result for a row in the program, at the target and at the source."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pymysql.constants import ER
 
-from proto.config.expression import LANGUAGE, parse
-from proto.config.expression_order import wrong_order
-from proto.lexer import pieces
+from shardmerge.proto.config.rules.expression import LANGUAGE, parse
+from shardmerge.proto.config.rules.expression_order import wrong_order
+from shardmerge.proto.sql_lexer import pieces
+from shardmerge.worker.binlog.rows.filter_expression import compile_expression
+from shardmerge.worker.binlog.rows.row_literals import RowWriter
+from shardmerge.worker.core.mysql.connection import Session, Side, connect, execute, rows
+from shardmerge.worker.core.mysql.information_schema import read_table, select_list
+from shardmerge.worker.core.row_change import Literals
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.rules.stage.server_filter import SESSION, EvaluationFailed, ServerFilter
 from tests.integration.snapshot_rig import endpoint
 from tests.support.binlog import plan_of
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
-from worker.binlog.literal import RowWriter
-from worker.connection import Session, Side, connect, execute, rows
-from worker.plan import TablePlan
-from worker.rows import Literals
-from worker.rowstage.condition import compiled
-from worker.rowstage.server import SESSION, Judge, Unevaluated
-from worker.schema import read_table, select_list
 
 COLUMNS = {
     "ti": "TINYINT",
@@ -85,7 +85,7 @@ HERE = ["ti", "i", "iu", "b", "bu", "z", "d", "w"]
 
 def filled(seed: int) -> str:
     values = [VALUES.get(name, TEXTS) for name in COLUMNS]
-    # Columns turn at paces of their own, so that their values meet in many ways.
+    # Columns change with different periods, so that their values occur in many combinations.
     return ", ".join(items[(seed * (at + 3) + seed // 7 + at) % len(items)] for at, items in enumerate(values))
 
 
@@ -128,16 +128,16 @@ def expressions(names: list[str], constants: list[str], *, functions: bool) -> s
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sides:
-    """``source``: a session there with the settings of an evaluation."""
+    """The places of an evaluation. ``source``: a session there with the settings of an evaluation."""
 
     source: Session
     plan: TablePlan
     found: list[Literals]
-    judge: Judge
+    judge: ServerFilter
     mixed: bool
 
     def at_source(self, expression: str) -> list[bool] | int:
-        """What the typed column says, or the errno."""
+        """Return the value of the typed column, or the errno."""
         try:
             said = rows(self.source, f"SELECT ({expression}) IS TRUE FROM d.t AS t ORDER BY id")
         except pymysql.MySQLError as error:
@@ -151,14 +151,14 @@ class Sides:
             said = self.judge.true_of(
                 "t", columns, [expression], [tuple(row[slot] for slot in slots) for row in self.found]
             )
-        except Unevaluated as why:
+        except EvaluationFailed as why:
             return why.errno
         return [value for (value,) in said]
 
     def here(self, expression: str) -> list[bool] | None:
         parsed = parse(expression)
         columns = {name: (place, self.plan.columns[place].column) for name, place in self.places.items()}
-        test = compiled(parsed, columns)
+        test = compile_expression(parsed, columns)
         return None if test is None else [bool(test(row)) for row in self.found]
 
     @property
@@ -191,7 +191,7 @@ def sides(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             writer = RowWriter(plan, "s1")
             asked = f"SELECT {select_list(item.column for item in plan.columns)} FROM d.t ORDER BY id"
             found = [writer.literals(row) for row in rows(raw, asked)]
-            judge = Judge(endpoint(target), "meta")
+            judge = ServerFilter(endpoint(target), "meta")
             try:
                 yield Sides(session, plan, found, judge, of_source is not of_target)
             finally:
@@ -262,7 +262,7 @@ def test_a_row_that_makes_it_an_error_is_named(sides: Sides) -> None:
     slots = parse("b").columns(sides.places)
     columns = tuple(sides.plan.columns[slot].column for slot in slots)
     found = [(b"1",), (b"NULL",), (b"9223372036854775807",), (b"2",)]
-    with pytest.raises(Unevaluated) as caught:
+    with pytest.raises(EvaluationFailed) as caught:
         sides.judge.true_of("t", columns, ["b + 1 > 0"], found)
     assert (caught.value.row, caught.value.errno) == (2, 1690)
     assert sides.judge.true_of("t", columns, ["b + 1 > 0", "b IS NULL"], found[:2]) == [(True, False), (False, True)]
@@ -277,7 +277,7 @@ def test_many_rows_and_a_line_that_was_cut(sides: Sides) -> None:
     assert sides.judge.true_of("t", (column,), ["v = '2'"], found[:3]) == [(False,), (False,), (True,)]
 
 
-def cut(judge: Judge) -> None:
+def cut(judge: ServerFilter) -> None:
     session = vars(judge)["_session"]
     session._sock.close()
 
@@ -341,5 +341,5 @@ def test_what_a_server_can_read_stands_in_no_wrong_order(sides: Sides, words: li
     said = wrong_order(pieces(text), LANGUAGE)
     if said:
         read = sides.at_source(text)
-        # What is wrong with a function is told before the words behind it are read.
+        # An error in a function is reported before the text after it is read.
         assert read in (ER.PARSE_ERROR, ER.SP_DOES_NOT_EXIST, WRONG_ARGUMENTS), (text, said, read)

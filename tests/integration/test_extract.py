@@ -1,4 +1,4 @@
-"""Columns from names: `dmctl compare` looks at them, and repairs them."""
+"""Tests columns from names: `dmctl compare` checks and repairs them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What users get wrong and what breaks around them: one coded error that says what to do, and nothing lost."""
+"""Tests users' mistakes and failures around the program: one coded error that names the way out, and no lost data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from proto import errors
-from proto.errors import ErrorSpec
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ErrorSpec
 from tests.support.cluster import Answer, Cluster, source_yaml
 from tests.support.disk import fill, small_disk
 from tests.support.mariadb import MariaDB
@@ -16,7 +16,7 @@ from tests.support.writer import Writer
 
 
 def _refused(answer: Answer, spec: ErrorSpec) -> None:
-    """dmctl failed with this error, its message and its way out, and no traceback."""
+    """Check that dmctl failed with this error, its message and its way out, and no traceback."""
     assert answer.code != 0, answer.text
     assert str(spec.code) in answer.text, answer.text
     assert "Traceback" not in answer.text
@@ -137,7 +137,7 @@ def test_start_task_with_the_target_down(world: World) -> None:
 
 
 def test_collision_of_two_shards_names_both_and_keeps_both_rows(world: World) -> None:
-    """Without a column mapping the shards' ids collide: neither row may vanish (I8)."""
+    """Without a column mapping the shards' ids collide: neither row may be lost (I8)."""
     family = world.family("clash")
     family.create(0)
     lines = family.task().splitlines()

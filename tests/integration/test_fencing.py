@@ -1,4 +1,4 @@
-"""No lane of an older epoch can commit (I3): zombies are made on purpose."""
+"""Tests that no lane of an older epoch can commit (I3): the tests create such lanes on purpose."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.batch import Batch
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.row_change import ChangeKind, RowChange
+from shardmerge.worker.replicate.lane.target_writer import TargetWriter
+from shardmerge.worker.target.apply.target_session import ApplySettings
+from shardmerge.worker.target.records import checkpoint as checkpoints
+from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.schema import ensure_meta
 from tests.support.cluster import Cluster
 from tests.support.mariadb import MariaDB
 from tests.support.plans import integer, table_plan, text
 from tests.support.wait import until
 from tests.support.world import Family
 from tests.support.writer import Writer
-from worker import meta
-from worker.connection import Endpoint, Side, connect
-from worker.position import RelayOffset, SourcePosition
-from worker.replicate import checkpoint as checkpoints
-from worker.replicate.apply import TargetWriter
-from worker.replicate.batch import Batch
-from worker.replicate.checkpoint import Checkpoint
-from worker.replicate.target import ApplySettings
-from worker.rows import ChangeKind, RowChange
 
 PLAN = table_plan((integer(), text("v")), (0,))
 WHO = ("dm_meta", "zombie", "mysql-01")
@@ -43,15 +44,15 @@ def _endpoint(server: MariaDB) -> Endpoint:
 
 def _prepare(server: MariaDB, epoch: int) -> None:
     session = connect(_endpoint(server), Side.TARGET, name="target")
-    meta.ensure_meta(session, "dm_meta")
-    meta.take_over(session, *WHO, epoch, "")
+    ensure_meta(session, "dm_meta")
+    subtask_record.take_over(session, *WHO, epoch, "")
     start = SourcePosition("mysql-bin.000001", 4)
     first = (Checkpoint(0, epoch, 0, "relay", RelayOffset(1, 4), 0, start, 0.0),)
-    meta.begin(
+    subtask_record.begin(
         session,
         *WHO,
         epoch,
-        meta.Phase.REPLICATE,
+        subtask_record.Phase.REPLICATE,
         start,
         (PLAN.table,),
         lambda inner: checkpoints.insert(inner, *WHO, first),
@@ -61,7 +62,7 @@ def _prepare(server: MariaDB, epoch: int) -> None:
 
 def _take_over(server: MariaDB, epoch: int) -> None:
     session = connect(_endpoint(server), Side.TARGET, name="target")
-    meta.take_over(session, *WHO, epoch, "")
+    subtask_record.take_over(session, *WHO, epoch, "")
     session.close()
 
 
@@ -96,7 +97,7 @@ def test_an_older_epoch_commits_nothing(target: MariaDB) -> None:
 
 
 def test_two_tasks_of_one_epoch_cannot_both_commit(target: MariaDB) -> None:
-    """Spark may start a task again while the first attempt still lives."""
+    """Spark may start a task again while the first attempt still runs."""
     _prepare(target, 5)
     one, two = _writer(target, 5), _writer(target, 5)
     found = one.read_checkpoint()
@@ -111,10 +112,10 @@ def test_two_tasks_of_one_epoch_cannot_both_commit(target: MariaDB) -> None:
 def test_taking_over_waits_for_a_commit_under_way(
     target: MariaDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows and checkpoint of the older epoch are seen both or not at all (I2)."""
+    """Either both rows and checkpoint of the older epoch are visible, or neither (I2)."""
     monkeypatch.setenv("SHARDMERGE_HOOKS", str(tmp_path))
-    # The target is not to give up on the commit, however long this test takes to let it go on.
-    monkeypatch.setattr("worker.replicate.target._SILENCE_SECONDS", 3600)
+    # The target must not time out the commit, however long this test takes to release it.
+    monkeypatch.setattr("shardmerge.worker.target.apply.target_session._SILENCE_SECONDS", 3600)
     _prepare(target, 5)
     old = _writer(target, 5)
     found = old.read_checkpoint()

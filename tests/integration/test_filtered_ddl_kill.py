@@ -1,8 +1,8 @@
-"""A statement that an event filter passes over, or stops before, whoever is killed and whenever (I9)."""
+"""Tests kills at every moment of a statement that an event filter skips or rejects (I9)."""
 
 from __future__ import annotations
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.support.kills import kill_at_each
 from tests.support.wait import until
 from tests.support.world import World
@@ -15,8 +15,8 @@ _IGNORED: dict[str, tuple[str, ...]] = {
     "ALTER TABLE $.t DROP COLUMN gone": ("tasks", "master", "target", "worker"),
     "DROP TABLE $.other": ("etcd", "worker", "master", "tasks"),
 }
-"""Who is killed at each of these moments. At ``ddl.passing`` nobody whose end lets the driver's session be cut: it may
-have passed the statement then without coming to ``ddl.passed``."""
+"""The victims at these moments. At ``ddl.passing`` no victim whose end closes the driver's session: then the statement
+may be recorded without reaching ``ddl.passed``."""
 
 
 def _file(world: World) -> str:
@@ -35,7 +35,7 @@ def _file(world: World) -> str:
 
 
 def _resume(world: World) -> object:
-    # Behind several failures the next attempt is up to a minute away.
+    # After several failures the next attempt may be up to a minute away.
     return world.cluster.dmctl("resume-task", TASK, check=False)
 
 
@@ -75,7 +75,8 @@ def test_kills_at_moments_of_filtered_statements(world: World) -> None:
         kill_at_each(world, kills, lambda: _resume(world))
         expected |= {before: 1, behind: 5}
         _settle(world, behind)
-    # Before Error it stands, also after a kill there, until an operator's word; and that counts once.
+    # The task stays stopped at the statement with action Error, even after a kill, until an operator's override, which
+    # counts once.
     cluster.hooks.hold("ddl.before")
     source.execute(
         f"ALTER TABLE {TASK}.t MODIFY n INT NOT NULL DEFAULT 3", f"INSERT INTO {TASK}.t (id, n) VALUES (91, 5)"

@@ -1,15 +1,15 @@
-"""task-mode full: it ends, and what it came to is told from its records for as long as they are there."""
+"""Tests task-mode full: the task ends, and its result is reported from its records as long as they exist."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from proto import config_pb2, worker_pb2
+from shardmerge.proto import config_pb2, worker_pb2
+from shardmerge.worker.unit.contract import Finished
 from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import count_rows, subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
 from tests.support.database import Database
-from worker.unit import Finished
 
 __all__ = ["servers", "source", "target"]
 

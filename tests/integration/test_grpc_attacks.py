@@ -1,4 +1,5 @@
-"""A master and a worker refuse calls that are too many, too large, unfinished or no messages, and answer others."""
+"""Tests that a master and a worker refuse calls that are too many, too large, unfinished or invalid, and answer
+others."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from proto import errors
-from proto import master_pb2 as pb
-from proto.errors import ShardmergeError
-from proto.master_pb2_grpc import MasterStub
-from proto.rpc import channel, coded_from_rpc
-from proto.rpc_limits import MASTER, WORKER, ServerLimits
+from shardmerge.proto import errors
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.master_pb2_grpc import MasterStub
+from shardmerge.proto.rpc.client import channel, coded_from_rpc
+from shardmerge.proto.rpc.limits import MASTER, WORKER, ServerLimits
 from tests.support.daemon import Daemon, Setting
 from tests.support.etcd import Etcd
 from tests.support.http2 import UnfinishedCall
@@ -31,14 +32,14 @@ from tests.support.wait import until
 _REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 _WATCH = "/grpc.health.v1.Health/Watch"
 _ANSWER_SECONDS = 20.0
-"""For a call that takes milliseconds on a quiet machine; without limits it never got an answer."""
+"""Timeout of a call that takes milliseconds on a quiet machine; without limits it never got an answer."""
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """``large``: methods that take its largest messages. ``empty``: two bytes that are an empty message in a list of
-    the first of them."""
+    """A daemon under attack. ``large``: methods that accept its largest messages. ``empty``: two bytes that are an
+    empty message in a list of the first of these methods."""
 
     daemon: Daemon
     service: str
@@ -55,7 +56,7 @@ class Attacked:
 
     @property
     def most_growth(self) -> int:
-        """Bytes of memory while many large messages are on their way."""
+        """Return the bytes of memory that many large messages may take in parallel."""
         return 2 * self.limits.readings * self.limits.message_bytes + 50 * _MIB
 
 
@@ -77,7 +78,7 @@ def master(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dae
 
 @pytest.fixture(scope="module")
 def worker(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One without a source."""
+    """Provide a worker without a source."""
     directory = tmp_path_factory.mktemp("worker")
     settings = {"etcd": [etcd.endpoint], "relay-dir": str(directory / "relay")}
     daemon = _with_reflection("worker", "w1", directory, settings).start()
@@ -108,15 +109,15 @@ def attacked(request: pytest.FixtureRequest) -> Attacked:
 
 
 def _own_channel(daemon: Daemon) -> Any:
-    """A connection that no other channel of this process shares."""
+    """Return a connection that no other channel of this process shares."""
     return grpc.insecure_channel(daemon.address, options=[("grpc.use_local_subchannel_pool", 1)])
 
 
 def _ask(attacked: Attacked) -> float:
-    """Seconds that a real call takes, on a connection of its own."""
+    """Return the seconds that a real call takes, on a connection of its own."""
     began = time.monotonic()
     with _own_channel(attacked.daemon) as opened:
-        # No request of a worker's needs a field for this.
+        # An empty request is valid: QueryStatus requires no field.
         assert isinstance(opened.unary_unary(attacked.query)(b"", timeout=_ANSWER_SECONDS), bytes)
     return time.monotonic() - began
 
@@ -135,7 +136,7 @@ def _refused(call: Any) -> ShardmergeError:
 def _open_calls(
     daemon: Daemon, method: str, calls: int, connections: int, request: bytes | None
 ) -> Generator[list[Any]]:
-    """``calls`` streams on ``connections`` connections, all open: each has sent ``request``, or nothing yet."""
+    """Open ``calls`` streams on ``connections`` connections: each has sent ``request``, or nothing yet."""
     ended = threading.Event()
 
     def requests() -> Iterator[bytes]:
@@ -148,7 +149,7 @@ def _open_calls(
         undo.callback(ended.set)
         opened = [channels[number % connections].stream_stream(method)(requests()) for number in range(calls)]
         for call in opened:
-            # A call whose answers nobody reads does not notice its end.
+            # A call whose answers are not read does not notice its end.
             threading.Thread(target=_read_all, args=(call,), daemon=True).start()
         yield opened
 
@@ -193,7 +194,7 @@ def test_requests_that_never_come_leave_others_alone(attacked: Attacked, connect
 
 
 def test_unfinished_large_messages_take_a_bounded_memory(attacked: Attacked) -> None:
-    """Each caller sends all of its message but the last bytes."""
+    """Each caller sends its message except the last bytes."""
     before, size = _memory(attacked.daemon), attacked.limits.message_bytes
     calls: list[UnfinishedCall] = []
     threads: list[threading.Thread] = []
@@ -280,7 +281,7 @@ def test_a_field_that_breaks_its_rule_is_named_and_escaped(master: Daemon) -> No
 
 
 def test_services_are_described_only_where_it_is_asked_for(etcd: Etcd, master: Daemon) -> None:
-    # Beside the other one: masters of one cluster share the key that passwords are stored by.
+    # In parallel with the other master: masters of one cluster share the key that encrypts stored passwords.
     daemon = Daemon("master", "m2", master.config.parent, {"etcd": [etcd.endpoint]}, {})
     daemon.start()
     try:

@@ -1,6 +1,6 @@
-"""An id that `partition id` has no room for, in a copy: it stops, names the row, and goes on when the row fits.
+"""Tests an id without room in `partition id` during a copy: the task stops, names the row, and resumes when it fits.
 
-The stream's is in tests/integration/test_faults.py, the pre-check's there and in test_check_items.py.
+The same for the stream is in tests/integration/test_faults.py; the pre-check is there and in test_check_items.py.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
+from shardmerge.proto import errors
+from shardmerge.worker.unit.contract import Failed, Finished, Outcome
 from tests.integration.snapshot_rig import Rig, held_at
 from tests.integration.snapshot_tables import make_tables, merging, servers, source, target
 from tests.support.database import Database
 from tests.support.hooks import Hooks
-from worker.unit import Failed, Finished, Outcome
 
 __all__ = ["servers", "source", "target"]
 
 _BASE = 1 << 59 | 1 << 52 | 1 << 44
-"""Of instance 1, schema shard_1, table t_1."""
+"""The first merged id of instance 1, schema shard_1, table t_1."""
 
 
 def _make(source: Database, *statements: str) -> None:
@@ -55,7 +55,7 @@ def test_in_a_chunk(source: Database, target: Database, tmp_path: Path, number: 
 
 
 def test_in_what_changes_while_a_chunk_is_read(source: Database, target: Database, tmp_path: Path) -> None:
-    """The chunk's rows fit; the fix-up finds one that does not."""
+    """The chunk's rows fit; the fix-up finds a row that does not."""
     _make(source)
     hooks = Hooks(tmp_path / "hooks")
     with Rig(source, target, tmp_path, merging(target, threads=1, position="watermark")) as rig:

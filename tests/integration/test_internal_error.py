@@ -1,4 +1,4 @@
-"""A bug in a Spark task: query-status says what went wrong where, the other tasks end, and nothing is half done."""
+"""Tests a bug in a Spark task: query-status reports error and place, the other tasks end, and nothing is half done."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.support.wait import until
 from tests.support.world import Family, World
 
@@ -17,7 +17,7 @@ SNAPSHOT = "snapshot:\n  threads: 2\n  chunk-rows: 100\n"
 
 
 def _paused_with_internal_error(world: World, task: str, job: str, moment: str) -> None:
-    """Every subtask; ``job``: which one's task failed, at ``moment``."""
+    """Wait for the error of every subtask; ``job``: the job whose task failed, at ``moment``."""
     for source, sub in world.cluster.wait_paused(task).items():
         [(code, message)] = sub.errors
         assert code == errors.worker.INTERNAL.code
@@ -25,9 +25,9 @@ def _paused_with_internal_error(world: World, task: str, job: str, moment: str) 
         assert f" of {job} {task} {source}: at " in message
 
     def told() -> bool:
-        # The traceback comes by another way than the error: by the task's standard error, which the JVM passes on.
+        # The traceback is transported separately from the error: by the task's standard error, which the JVM forwards.
         logs = "".join(worker.log.read_text(encoding="utf-8") for worker in world.cluster.workers)
-        return "Traceback" in logs and f"proto.hooks.MadeToFail: at {moment}\n" in logs
+        return "Traceback" in logs and f"shardmerge.proto.failpoints.MadeToFail: at {moment}\n" in logs
 
     until(told, "the log has the traceback")
 
@@ -74,14 +74,14 @@ def test_a_bug_in_a_chunk_reader(world: World, moment: str) -> None:
 
 
 def test_a_chunk_reader_that_is_killed_is_a_lost_task(world: World) -> None:
-    """Not a bug: it is started again."""
+    """It is no bug: the reader is started again."""
     family = world.family("chunk_lost")
     family.create(1000)
     hooks = world.cluster.hooks
     hooks.hold("snapshot.before_commit")
     world.cluster.start_task(family.task(extra=SNAPSHOT))
     for pid in hooks.reached("snapshot.before_commit"):
-        # Spark ends the others of the job when one is lost.
+        # Spark ends the other tasks of the job when one is lost.
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 

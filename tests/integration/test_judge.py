@@ -1,4 +1,4 @@
-"""Writer and judge against a merge made by hand: the judge sees every kind of difference."""
+"""Tests writer and judge with a merge in SQL: the judge finds every kind of difference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Merge:
         return compare(self.shards, Target(self.server.connect, "merged", "orders"), key=key)
 
     def by_hand(self) -> None:
-        """The merge in SQL, the layout of `partition id` written out a third time."""
+        """Merge in SQL, with a third implementation of the layout of `partition id`."""
         self.server.execute(
             "CREATE OR REPLACE DATABASE merged CHARACTER SET utf8mb4",
             f"CREATE TABLE merged.orders ({ORDERS.definition})",
@@ -61,7 +61,7 @@ def test_the_writer_writes_everything_and_the_judge_agrees_with_sql(merge: Merge
         assert writer.counts.changes == before
         writer.resume()
         until(lambda: writer.counts.changes > before, "the writer goes on")
-        # A source that dies and comes back is no failure of the writer.
+        # A source that is killed and restarted is no failure of the writer.
         merge.server.kill()
         merge.server.start()
         before = writer.counts.changes

@@ -1,4 +1,4 @@
-"""Any process may be killed at any time (I9), with load on: at every moment of a snapshot, of a join, and while
+"""Tests kills of any process at any time (I9), under load: at every moment of a snapshot, of a table join, and while
 replicating."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def test_kill_while_replicating(world: World, victim: str) -> None:
     kill_while_replicating(world, victim)
 
 
-# All of these meet all moments in `bash tests/run.sh grid`; here each moment is met by one of them. A worker or JVM
-# takes longest to come back: they meet the moments that matter most to them.
+# `bash tests/run.sh grid` combines all victims with all moments; here each moment has one victim. A worker or JVM takes
+# longest to restart: they are killed at the moments that matter most to them.
 _WHOLE = ("tasks", "etcd", "target", "source", "worker", "jvm")
 _COPYING = {
     "snapshot.planning": "jvm",

@@ -1,4 +1,4 @@
-"""Lanes that fail, fall silent or are started twice: noticed, and nothing is applied twice."""
+"""Tests lanes that fail, hang or are started twice: this is detected, and nothing is applied twice."""
 
 from __future__ import annotations
 
@@ -11,33 +11,36 @@ from pathlib import Path
 import grpc
 import pytest
 
-from proto import errors, relay_pb2, relay_pb2_grpc, rpc
+from shardmerge.proto import errors, relay_pb2, relay_pb2_grpc
+from shardmerge.proto.rpc import client
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.worker.core.lane_hash import Bucket
+from shardmerge.worker.core.mysql.connection import Side
+from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.spark.runner import TaskBody, TaskOutcome
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.serve.local_files import LocalLog
+from shardmerge.worker.replicate import lane_coordinator as board_module
+from shardmerge.worker.replicate.lane import lane_spec
+from shardmerge.worker.replicate.lane.target_writer import TargetWriter
+from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneGone
+from shardmerge.worker.replicate.running import RunningReplicate
+from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, first_checkpoints
+from shardmerge.worker.target.records import checkpoint as checkpoints
+from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.unit.contract import Failed, Outcome, Stopped
 from tests.integration.lane_rig import driver_of
 from tests.integration.snapshot_rig import META, RUN_SECRET, SOURCE, TASK, Rig, Threads, count_rows, subtask_config
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
-from worker import meta
-from worker.connection import Side
-from worker.lane_service import RunningReplicate
-from worker.position import RelayOffset
-from worker.relay.local import LocalLog
-from worker.replicate import board as board_module
-from worker.replicate import checkpoint as checkpoints
-from worker.replicate import lane as lane_module
-from worker.replicate.apply import TargetWriter
-from worker.replicate.board import LaneBoard, LaneGone
-from worker.replicate.checkpoint import Checkpoint
-from worker.replicate.placement import Bucket
-from worker.replicate.unit import ReplicateUnit, Standing, first_checkpoints
-from worker.spark import TaskBody, TaskOutcome
-from worker.unit import Failed, Outcome, Stopped, StopSignal
 
 LANES = 2
 CANARY = "cAnAry51f0"
 
 
 class Recording(Threads):
-    """Keeps the body, so that a test can start it a second time as Spark would."""
+    """Stores the body, so that a test can start it a second time as Spark would."""
 
     body: TaskBody
 
@@ -60,24 +63,24 @@ def _unit(rig: Rig, spark: Threads) -> ReplicateUnit:
     first = first_checkpoints(
         LANES, rig.epoch, rig.relay.relay_id, rig.start, rig.relay.locate(rig.start, 300, StopSignal())
     )
-    meta.begin(
+    subtask_record.begin(
         session,
         META,
         TASK,
         SOURCE,
         rig.epoch,
-        meta.Phase.REPLICATE,
+        subtask_record.Phase.REPLICATE,
         rig.start,
         rig.tables,
         lambda inner: checkpoints.insert(inner, META, TASK, SOURCE, first),
     )
     session.close()
     driver = driver_of(context, rig.plans)
-    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, Standing(first, None), driver)
+    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, StartState(first, None), driver)
 
 
 class _Running:
-    """A unit at work in a thread."""
+    """A running unit in a thread."""
 
     def __init__(self, unit: ReplicateUnit) -> None:
         self.stop = StopSignal()
@@ -92,7 +95,7 @@ class _Running:
 
 
 def test_a_second_attempt_of_a_lane_begins_where_the_first_committed(rig: Rig) -> None:
-    """Spark may run a task again within one epoch; rows of a table without a key would show it."""
+    """Spark may run a task again within one epoch; rows of a table without a key would show repeated changes."""
     spark = Recording()
     running = _Running(_unit(rig, spark))
     rig.source.execute("INSERT INTO shard_1.log VALUES (1, 'a'), (1, 'a'), (2, 'b')")
@@ -101,8 +104,8 @@ def test_a_second_attempt_of_a_lane_begins_where_the_first_committed(rig: Rig) -
     assert running.join() == Stopped()
 
     stop = StopSignal()
-    board = LaneBoard(TASK, SOURCE, rig.epoch, LANES, stop)
-    rig.service.register_board(RunningReplicate(board, rig.access(), lambda _: False))
+    board = LaneCoordinator(TASK, SOURCE, rig.epoch, LANES, stop)
+    rig.service.register_lanes(RunningReplicate(board, rig.access(), lambda _: False))
     again = threading.Thread(target=lambda: Threads().run("again", LANES, spark.body, stop))
     again.start()
     rig.source.execute("INSERT INTO shard_1.log VALUES (3, 'c')")
@@ -113,7 +116,7 @@ def test_a_second_attempt_of_a_lane_begins_where_the_first_committed(rig: Rig) -
 
 
 def test_what_spark_gets_of_a_lane_holds_no_password(rig: Rig) -> None:
-    """Spark keeps it in its block manager, and may write it to disk; the lane fetches the password."""
+    """Spark stores the task in its block manager, and may write it to disk; the lane fetches the password itself."""
     rig.target.execute(f"CREATE USER lane@'127.0.0.1' IDENTIFIED BY '{CANARY}'", "GRANT ALL ON *.* TO lane@'127.0.0.1'")
     rig.target_endpoint = replace(rig.target_endpoint, user="lane", password=CANARY)
     spark = Recording()
@@ -141,7 +144,7 @@ def test_a_lane_that_fails_before_it_subscribes_ends_the_run(rig: Rig, monkeypat
 
 
 def test_a_bug_before_a_lane_has_begun_ends_the_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It need not fall silent for minutes first."""
+    """The run must not wait minutes for a timeout of the lane."""
     monkeypatch.setattr(board_module, "_SILENCE_SECONDS", 1e9)
 
     def bucket(index: int, lanes: int) -> Bucket:
@@ -149,7 +152,7 @@ def test_a_bug_before_a_lane_has_begun_ends_the_run(rig: Rig, monkeypatch: pytes
             raise ZeroDivisionError("by nought")
         return Bucket(index, lanes)
 
-    monkeypatch.setattr(lane_module, "Bucket", bucket)
+    monkeypatch.setattr(lane_spec, "Bucket", bucket)
     outcome = _Running(_unit(rig, Threads())).join()
     assert isinstance(outcome, Failed)
     assert outcome.error.spec is errors.worker.INTERNAL
@@ -160,7 +163,7 @@ def test_a_bug_before_a_lane_has_begun_ends_the_run(rig: Rig, monkeypatch: pytes
 def test_lanes_without_the_relay_logs_files_get_its_bytes_through_the_stream(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Executors on other machines."""
+    """Such lanes run on executors on other machines."""
 
     def read(_: LocalLog, start: RelayOffset, end: RelayOffset) -> bytes:
         raise AssertionError("there is no such file")
@@ -168,7 +171,7 @@ def test_lanes_without_the_relay_logs_files_get_its_bytes_through_the_stream(
     def is_at_hand(_: LocalLog) -> bool:
         return False
 
-    monkeypatch.setattr(LocalLog, "is_at_hand", is_at_hand)
+    monkeypatch.setattr(LocalLog, "is_available", is_at_hand)
     monkeypatch.setattr(LocalLog, "read", read)
     running = _Running(_unit(rig, Threads()))
     rig.source.execute("INSERT INTO shard_1.log VALUES (1, 'a'), (1, 'a'), (2, 'b')")
@@ -178,7 +181,7 @@ def test_lanes_without_the_relay_logs_files_get_its_bytes_through_the_stream(
 
 
 def test_lanes_beside_the_relay_log_read_its_files(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what can no longer be read there is no reason to give up: the next run asks for it anew."""
+    """Data that can no longer be read there does not end the lane: the next run requests it anew."""
     reads: list[RelayOffset] = []
     read = LocalLog.read
 
@@ -205,7 +208,7 @@ def test_a_silent_lane_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "_SILENCE_SECONDS", 0.2)
     monkeypatch.setattr(board_module, "_WATCH_SECONDS", 0.05)
     stop = StopSignal()
-    board = LaneBoard(TASK, SOURCE, 1, LANES, stop)
+    board = LaneCoordinator(TASK, SOURCE, 1, LANES, stop)
     watching = threading.Thread(target=board.watch)
     watching.start()
     watching.join(300)
@@ -215,25 +218,26 @@ def test_a_silent_lane_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_failed_report_ends_the_run() -> None:
     stop = StopSignal()
-    board = LaneBoard(TASK, SOURCE, 1, LANES, stop)
-    detail = rpc.error_to_proto(errors.replicate.FENCED(task=TASK, source=SOURCE, epoch=1))
+    board = LaneCoordinator(TASK, SOURCE, 1, LANES, stop)
+    detail = error_to_proto(errors.replicate.FENCED(task=TASK, source=SOURCE, epoch=1))
     assert board.report(relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=1), failed=detail))
     assert stop.is_set
 
 
 def test_what_no_lane_can_have_committed_changes_nothing(rig: Rig) -> None:
-    """By it the relay log would be purged, and by the failure of a lane that there is not the run would end."""
+    """An impossible position would purge the relay log, and a failure of a lane that does not exist would end the
+    run."""
     stop = StopSignal()
-    board = LaneBoard(TASK, SOURCE, rig.epoch, LANES, stop)
-    rig.service.register_board(RunningReplicate(board, rig.access(), lambda _: False))
+    board = LaneCoordinator(TASK, SOURCE, rig.epoch, LANES, stop)
+    rig.service.register_lanes(RunningReplicate(board, rig.access(), lambda _: False))
     head = rig.relay.locate(rig.start, 300, stop)
 
     def report(index: int, place: RelayOffset, failed: bool = False) -> relay_pb2.LaneReport:
         who = relay_pb2.TaskIdentity(task=TASK, source=SOURCE, epoch=rig.epoch, index=index, run_secret=RUN_SECRET)
-        error = rpc.error_to_proto(errors.replicate.FENCED(task=TASK, source=SOURCE, epoch=1)) if failed else None
+        error = error_to_proto(errors.replicate.FENCED(task=TASK, source=SOURCE, epoch=1)) if failed else None
         return relay_pb2.LaneReport(who=who, committed=place.to_proto(), failed=error)
 
-    with rpc.channel(rig.address) as channel:
+    with client.channel(rig.address) as channel:
         stub = relay_pb2_grpc.RelayStub(channel)
         for lane in range(LANES):
             assert not stub.ReportLane(report(lane, head)).stop
@@ -242,7 +246,7 @@ def test_what_no_lane_can_have_committed_changes_nothing(rig: Rig) -> None:
             for failed in (False, True):
                 with pytest.raises(grpc.RpcError) as caught:
                     stub.ReportLane(report(0, place, failed))
-                assert rpc.coded_from_rpc(caught.value, "the worker").spec is errors.worker.PLACE_REFUSED
+                assert client.coded_from_rpc(caught.value, "the worker").spec is errors.worker.PLACE_REFUSED
         assert stub.ReportLane(report(LANES, head, failed=True)).stop
         assert stub.ReportLane(report(LANES, head)).stop
     assert not stop.is_set

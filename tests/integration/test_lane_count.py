@@ -1,4 +1,4 @@
-"""The number of lanes changes in the task file: killed at any moment of the change, nothing is lost (I2, I9)."""
+"""Tests a change of the number of lanes in the task file: killed at any moment of it, nothing is lost (I2, I9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.writer import Writer
 
 SOURCE = "mysql-01"
 MOMENTS = ("lane0.commit", "lanes.before_dealing", "lanes.dealing", "lanes.dealt")
-"""While the old lanes run up to the barrier, before, inside and after the transaction that rewrites them."""
+"""While the old lanes run up to the barrier; before, inside and after the transaction that rewrites the checkpoints."""
 
 
 def _lanes(count: int) -> str:
@@ -35,7 +35,7 @@ def _meets(sub: SubTask) -> bool:
 
 
 def _apart(world: World, task: str) -> None:
-    """Stop ``task`` with one lane of every source held before a commit: what its other lanes do is further."""
+    """Stop ``task`` while one lane of every source is held before a commit: its other lanes have advanced further."""
     hooks = world.cluster.hooks
     hooks.hold("lane0.commit")
     until(lambda: len(hooks.reached("lane0.commit")) >= len(world.sources), "lane 0 of every source is held")
@@ -55,7 +55,7 @@ def _apart(world: World, task: str) -> None:
 
 
 def test_killed_at_each_moment_of_dealing(world: World) -> None:
-    """One change of the number, with a worker that is killed at each moment in turn."""
+    """Change the number once, and kill a worker at each moment in turn."""
     hooks = world.cluster.hooks
     name = "count_all"
     family = world.family(name)
@@ -89,7 +89,7 @@ def test_killed_at_each_moment_of_dealing(world: World) -> None:
 @pytest.mark.grid
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_while_the_lanes_are_dealt_anew(world: World, moment: str) -> None:
-    """One kill only, with nothing behind it that would mend what it left."""
+    """Kill only once: no later kill can repair the result of the first."""
     hooks = world.cluster.hooks
     name = f"count_{moment.rpartition('.')[2]}"
     family = world.family(name)

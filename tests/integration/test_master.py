@@ -1,4 +1,4 @@
-"""Masters over a real etcd, with workers that only obey: decisions, answers, elections, outages."""
+"""Tests masters with a real etcd and fake workers: decisions, answers, elections, outages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 import grpc
 import pytest
 
-from master.server import Master
-from master.settings import Settings
-from proto import common_pb2, errors, keys
-from proto import master_pb2 as pb
-from proto import state_pb2 as state
-from proto import worker_pb2 as worker
-from proto.master_pb2_grpc import MasterStub
-from proto.rpc import channel, coded_from_rpc, error_to_proto
+from shardmerge.master.server import Master
+from shardmerge.master.settings import Settings
+from shardmerge.proto import common_pb2, errors, etcd_keys
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto import state_pb2 as state
+from shardmerge.proto import worker_pb2 as worker
+from shardmerge.proto.master_pb2_grpc import MasterStub
+from shardmerge.proto.rpc.client import channel, coded_from_rpc
+from shardmerge.proto.rpc.coded_errors import error_to_proto
 from tests.integration.fake_worker import FakeWorker
 from tests.support.etcd import Etcd
 from tests.support.ports import free_port
@@ -44,7 +45,7 @@ def task_file(name: str, *sources: str) -> pb.ConfigFile:
 
 
 class World:
-    """etcd, masters and fake workers; ``ask`` talks to the newest master."""
+    """etcd, masters and fake workers; ``ask`` is a stub of the newest master."""
 
     def __init__(self, directory: Path) -> None:
         self.etcd = Etcd(directory / "etcd").start()
@@ -72,7 +73,7 @@ class World:
         return master
 
     def leader(self, name: str = "m1", *, rpc_timeout: float = 60.0, ttl: float = 60.0) -> Master:
-        """``ttl``: longer than a busy machine may keep the master from renewing its lease."""
+        """Start a master. ``ttl``: longer than a busy machine may keep the master from renewing its lease."""
         master = self.master(name, rpc_timeout=rpc_timeout, ttl=ttl)
         until(lambda: master.leads, f"{name} leads")
         return master
@@ -109,9 +110,9 @@ class World:
 
     def record(self, task: str, source: str) -> state.SubTaskRecord:
         with self.etcd.client() as client:
-            record = client.get(keys.subtask(task, source))
+            record = client.get(etcd_keys.subtask(task, source))
         assert record is not None
-        return keys.decode(state.SubTaskRecord, record.value, record.key)
+        return etcd_keys.decode(state.SubTaskRecord, record.value, record.key)
 
     def close(self) -> None:
         for opened in self._channels:
@@ -175,8 +176,8 @@ def test_life_of_a_task(world: World) -> None:
     assert {one.source: one.result for one in missing.sources} == {"s1": False, "s2": True}
     refused(lambda: world.operate(pb.OperateTaskRequest.OP_STOP, "t"), errors.master.TASK_UNKNOWN)
     with world.etcd.client() as client:
-        assert client.get_prefix(keys.TASKS).records == ()
-        assert client.get_prefix(keys.SUBTASKS).records == ()
+        assert client.get_prefix(etcd_keys.TASKS).records == ()
+        assert client.get_prefix(etcd_keys.SUBTASKS).records == ()
     assert world.stop_source("s1", "s2").result
     assert (w1.source, w2.source) == ("", "")
 
@@ -225,7 +226,7 @@ def test_worker_that_does_not_obey_or_answer_is_said_in_time(world: World) -> No
     assert world.create("s1").result
     assert world.start(task_file("t", "s1")).result
     fake.behaviour.deaf = True
-    # What the worker was to do before it had more time for.
+    # The worker had a longer timeout for the earlier commands.
     world.end_master()
     world.leader(rpc_timeout=1.5)
     paused = world.operate(pb.OperateTaskRequest.OP_PAUSE, "t")
@@ -339,16 +340,16 @@ def test_another_master_leads_when_the_leader_ends(world: World) -> None:
 
 
 def test_deposed_leader_writes_nothing(world: World) -> None:
-    """It still believes in its lease, but its leader record has been replaced."""
+    """The master still relies on its lease, but its leader record has been replaced."""
     world.leader()
     world.worker("w1")
     with world.etcd.client() as client:
         usurper = state.LeaderRecord(name="m9", address="elsewhere:1")
-        client.put(keys.LEADER, keys.encode(usurper))
-        before = client.get_prefix(keys.SOURCES)
+        client.put(etcd_keys.LEADER, etcd_keys.encode(usurper))
+        before = client.get_prefix(etcd_keys.SOURCES)
         error = refused(lambda: world.create("s1"), errors.master.NOT_LEADER)
         assert error.values["address"] == "elsewhere:1"
-        assert client.get_prefix(keys.SOURCES).records == before.records
+        assert client.get_prefix(etcd_keys.SOURCES).records == before.records
 
 
 def test_restarted_master_needs_nothing_but_etcd(world: World) -> None:
@@ -424,8 +425,8 @@ def test_an_evicted_leader_stands_back_until_it_may_lead_again(world: World) -> 
     assert world.create("s1").result
     world.end_master()
     with world.etcd.client() as client:
-        until(lambda: client.get(keys.master("m2")) is None, "m2 is gone")
-        assert client.get(keys.LEADER) is None
+        until(lambda: client.get(etcd_keys.master("m2")) is None, "m2 is gone")
+        assert client.get(etcd_keys.LEADER) is None
     assert not first.leads
     world.ask.OperateLeader(pb.OperateLeaderRequest(op=pb.OperateLeaderRequest.OP_CANCEL_EVICT))
     until(lambda: first.leads, "m1 leads again")

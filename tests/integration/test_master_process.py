@@ -1,4 +1,4 @@
-"""dm-master as a process: signals, kill -9, a configuration that is wrong."""
+"""Tests dm-master as a process: signals, kill -9, an invalid configuration."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from proto import keys
-from proto import master_pb2 as pb
-from proto.master_pb2_grpc import MasterStub
-from proto.rpc import channel
+from shardmerge.proto import etcd_keys
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.master_pb2_grpc import MasterStub
+from shardmerge.proto.rpc.client import channel
 from tests.support.daemon import ROOT, Daemon
 from tests.support.etcd import Etcd
 from tests.support.hooks import Hooks
@@ -54,7 +54,7 @@ def test_ends_cleanly_and_leaves_no_member(master: Daemon, etcd: Etcd) -> None:
     until(lambda: _leader(master.address) == "m1", "m1 leads")
     assert master.terminate() == 0
     with etcd.client() as client:
-        assert [record.key for record in client.get_prefix("/").records] == [keys.SECRET_KEY]
+        assert [record.key for record in client.get_prefix("/").records] == [etcd_keys.SECRET_KEY]
 
 
 def test_takes_up_its_own_place_after_kill_9(master: Daemon) -> None:
@@ -78,7 +78,7 @@ def test_takes_up_its_own_place_after_kill_9(master: Daemon) -> None:
 def test_second_signal_ends_it_at_once(master: Daemon, hooks: Hooks) -> None:
     master.start()
     until(lambda: _leader(master.address) == "m1", "m1 leads")
-    hooks.hold("master.ending")  # what the first signal has begun comes to no end
+    hooks.hold("master.ending")  # the end that the first signal has begun does not complete
     ended: list[int] = []
     waiter = threading.Thread(target=lambda: ended.append(master.terminate()))
     waiter.start()
@@ -92,7 +92,7 @@ def test_wrong_configuration_is_told_in_one_line(tmp_path: Path) -> None:
     config = tmp_path / "master.yaml"
     config.write_text("master-adr: 127.0.0.1:1\n")
     ended = subprocess.run(
-        [sys.executable, "-m", "master.main", "--config", str(config)],
+        [sys.executable, "-m", "shardmerge.master.main", "--config", str(config)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""operate-source update, transfer-source and the relay commands against a real etcd, with workers that move no data."""
+"""Tests operate-source update, transfer-source and the relay commands with a real etcd and fake workers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors, keys, secret
-from proto import master_pb2 as pb
-from proto import state_pb2 as state
-from proto import worker_pb2 as worker
+from shardmerge.proto import errors, etcd_keys, secret
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto import state_pb2 as state
+from shardmerge.proto import worker_pb2 as worker
 from tests.integration.test_master import World, codes, refused, source_file, task_file
 from tests.support.wait import until
 
@@ -40,9 +40,9 @@ def _changed(source: str, *pairs: tuple[str, str], extra: str = "") -> pb.Config
 
 def _stored(world: World, source: str) -> state.SourceRecord:
     with world.etcd.client() as client:
-        record = client.get(keys.source(source))
+        record = client.get(etcd_keys.source(source))
     assert record is not None
-    return keys.decode(state.SourceRecord, record.value, record.key)
+    return etcd_keys.decode(state.SourceRecord, record.value, record.key)
 
 
 def _transfer(world: World, source: str, name: str) -> pb.TransferSourceResponse:
@@ -133,7 +133,7 @@ def test_another_address_is_asked_of_the_worker_that_has_the_relay_log(world: Wo
 
 
 def test_what_is_updated_while_a_switch_is_checked_is_not_passed_over(world: World) -> None:
-    """Tables that begin to join in between would keep the source from being read from another server."""
+    """Tables that begin to join during the check prevent a switch of the source to another server."""
     world.leader()
     w1 = world.worker("w1")
     assert world.create("s1").result and world.start(task_file("t", "s1")).result
@@ -143,7 +143,7 @@ def test_what_is_updated_while_a_switch_is_checked_is_not_passed_over(world: Wor
         record = world.record("t", "s1")
         record.update_token = "of another update"
         with world.etcd.client() as client:
-            client.put(keys.subtask("t", "s1"), keys.encode(record))
+            client.put(etcd_keys.subtask("t", "s1"), etcd_keys.encode(record))
 
     w1.behaviour.meanwhile = update_task
     moved = _changed("s1", ("3306", "3307"))
@@ -166,10 +166,10 @@ def test_another_address_is_refused_while_shard_tables_wait_or_nobody_can_prove_
     waiting = state.ShardTable(schema="a", table="b", parked=state.ParkedAt(statement="ALTER"))
     told = state.ShardRecord(targets=[state.ShardTarget(schema="m", table="n", tables=[waiting])])
     with world.etcd.client() as client:
-        client.put(keys.shard("t", "s1"), keys.encode(told))
+        client.put(etcd_keys.shard("t", "s1"), etcd_keys.encode(told))
         answer = _update(world, moved)
         assert codes(list(answer.sources)) == [errors.master.SOURCE_SWITCH_LOCKED.code]
-        client.put(keys.shard("t", "s1"), keys.encode(state.ShardRecord()))
+        client.put(etcd_keys.shard("t", "s1"), etcd_keys.encode(state.ShardRecord()))
     world.workers.remove(w1)
     w1.stop()
     until(lambda: codes(list(_update(world, moved).sources)) == [errors.master.NO_WORKER.code], "nobody is there")
@@ -188,13 +188,13 @@ def test_a_disabled_source_has_no_worker_until_it_is_enabled(world: World) -> No
     assert _update(world, source_file("s1")).result
     assert w1.source == "s1"
     assert world.start(task_file("t", "s1")).result
-    # One that no longer answers can still be disabled.
+    # A source that does not answer any more can still be disabled.
     w1.behaviour.check_results = [worker.CheckResult(name="connection", state=worker.CHECK_STATE_FAIL)]
     answer = _update(world, off)
     assert answer.result, answer
     assert w1.source == ""
     assert _status(world).error.code == errors.master.SOURCE_DISABLED.code
-    # Another source takes the worker; the disabled one waits for nobody.
+    # The worker takes another source; the disabled one waits for no worker.
     w1.behaviour.check_results = []
     assert world.create("s2").result
     assert w1.source == "s2"
@@ -260,7 +260,7 @@ def test_the_relay_is_paused_not_stopped(world: World) -> None:
 @pytest.mark.parametrize(
     ("given", "passes"),
     [
-        ('"p"', True),  # as plain text, whatever is stored
+        ('"p"', True),  # as plain text, in whatever form the password is stored
         ('"${DM_STOLEN}"', False),
         ('""', False),
         ('"******"', False),
@@ -281,7 +281,7 @@ def test_another_address_needs_the_password_itself(
         w1 = world.worker("w1")
         assert world.create("s1").result
         before, asked = _stored(world, "s1"), w1.sources_checked
-        password = f'"{secret.kept("p")}"' if given == "enc" else given
+        password = f'"{secret.to_stored("p")}"' if given == "enc" else given
         for dry_run in (True, False):
             answer = _update(world, _changed("s1", change, ('"p"', password)), dry_run=dry_run)
             if passes:
@@ -292,9 +292,9 @@ def test_another_address_needs_the_password_itself(
             assert _stored(world, "s1") == before
         assert (w1.sources_checked > asked) is passes
         if passes:
-            # What is stored is encrypted; at the same address every form of it is taken again.
+            # The stored password is encrypted; at the same address every form of it is accepted again.
             assert secret.is_encrypted(getattr(_stored(world, "s1").config, "from").password)
-            for same in ("${DM_STOLEN}", secret.kept("p")):
+            for same in ("${DM_STOLEN}", secret.to_stored("p")):
                 again = _update(world, _changed("s1", change, ('"p"', f'"{same}"')))
                 assert again.result and "nothing changes" in again.sources[0].msg
     finally:

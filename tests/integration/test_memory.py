@@ -1,4 +1,4 @@
-"""Memory stays flat, whatever the backlog and however large a transaction is."""
+"""Tests that memory stays bounded, for any backlog and any size of a transaction."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _start(cluster: Cluster, name: str, target: MariaDB) -> None:
 
 
 def _assert_small(cluster: Cluster) -> None:
-    """By the processes' own high-water marks since they were started."""
+    """Check the processes' own peak memory since they were started."""
     worker = cluster.worker_of(SOURCE)
     lanes = [peak_mib(pid) for pid in worker.spark_task_pids()]
     found = f"lanes {lanes}, worker {peak_mib(worker.pid)}, JVM {peak_mib(worker.jvm_pid())} MiB"
@@ -96,7 +96,7 @@ def _same(source: MariaDB, target: MariaDB, statement: str) -> None:
 
 
 def test_a_backlog_in_front_of_a_stalled_target(cluster: Cluster, source: MariaDB, target: MariaDB) -> None:
-    """Wide and narrow rows; the target hangs, then goes on."""
+    """Wide and narrow rows; the target hangs, then continues."""
     source.execute(
         "CREATE DATABASE stalled",
         "CREATE TABLE stalled.wide (id BIGINT PRIMARY KEY, v MEDIUMTEXT)",
@@ -122,7 +122,8 @@ def test_a_backlog_in_front_of_a_stalled_target(cluster: Cluster, source: MariaD
             )
 
         def held_back(sub: SubTask) -> bool:
-            """The whole backlog lies in the relay log, and every lane says that its stream waits for it."""
+            """Return whether the whole backlog is in the relay log, and every lane reports that its stream waits for
+            it."""
             sync: dict[str, Any] = sub.raw.get("sync") or {}
             lanes: list[Any] = sync.get("lanes", [])
             return (
@@ -148,7 +149,7 @@ def test_a_backlog_in_front_of_a_stalled_target(cluster: Cluster, source: MariaD
 
 
 def _standing(target: MariaDB, task: str) -> dict[int, tuple[int, int, int, int]]:
-    """(segment, byte, skip_events, seq) by lane."""
+    """Return (segment, byte, skip_events, seq) by lane."""
     found = target.query(
         f"SELECT lane, segment, byte, skip_events, seq FROM dm_meta.lane_checkpoint WHERE task = '{task}'"
     )
@@ -159,9 +160,9 @@ def _standing(target: MariaDB, task: str) -> dict[int, tuple[int, int, int, int]
 
 
 def _into_the_transaction(hooks: Hooks, target: MariaDB, lane: int) -> None:
-    """The lane is held before a commit: let it do one after the other until one was of a part of a transaction.
+    """Let the held lane do one commit after the other until one of them was a part of a transaction.
 
-    From a moment to the other, so that it never runs free: it could be through with the transaction before it is held
+    It is always held at one of two moments and never runs freely: it could complete the transaction before it is held
     again.
     """
     before, inside = f"lane{lane}.commit", f"lane{lane}.before_commit"
@@ -174,8 +175,8 @@ def _into_the_transaction(hooks: Hooks, target: MariaDB, lane: int) -> None:
 
 
 def test_a_transaction_larger_than_memory_is_resumed_inside(cluster: Cluster, source: MariaDB, target: MariaDB) -> None:
-    """A lane is killed in the middle of it: the next one goes on there. What it had applied is in tables whose rows
-    cannot be applied twice unseen: inserts of keys, and rows without any key."""
+    """A lane is killed in the middle of the transaction: the next one resumes there. The applied changes are in tables
+    where a repeated change is visible: inserts with keys, and rows without any key."""
     source.execute(
         "CREATE DATABASE large",
         "CREATE TABLE large.wide (id BIGINT PRIMARY KEY, v MEDIUMTEXT)",

@@ -1,8 +1,8 @@
-"""History and live changes of many shards in one table (I1), while applications go on writing."""
+"""Tests history and live changes of many shards in one table (I1), while applications continue to write."""
 
 from __future__ import annotations
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.support.cluster import Cluster, SubTask
 from tests.support.wait import until
 from tests.support.world import World
@@ -41,7 +41,7 @@ def test_two_tasks_share_one_relay(world: World) -> None:
     assert one.verdict().differences == 0, one.verdict()
     assert two.verdict().differences == 0, two.verdict()
     for source_id, server in world.sources:
-        # A pre-check's dump, or one whose connection was lost, is seen until the server notices that it is over.
+        # The server shows the dump of a pre-check, or of a lost connection, until it notices the end.
         until(lambda server=server: len(server.dump_threads()) == 1, f"{source_id} has one dump")
     for task in ("first", "second"):
         world.cluster.dmctl("stop-task", task)
@@ -156,7 +156,7 @@ def test_ddl_of_a_shard_without_a_mode_pauses_right_before_it(world: World) -> N
     names = {row[0] for row in world.target.query("SELECT customer FROM ddl.orders")}
     assert "before" in names
     assert "after" not in names
-    # Resuming comes to the same statement again: nothing behind it is applied, nothing before it twice.
+    # After a resume the task stops at the same statement: nothing after it is applied, nothing before it twice.
     world.cluster.dmctl("resume-task", "ddl", check=False)
     until(paused, "it is paused again")
     assert world.target.query("SELECT COUNT(*) FROM ddl.orders WHERE customer = 'before'") == [(1,)]

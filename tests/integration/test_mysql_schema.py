@@ -1,4 +1,4 @@
-"""Structures, values and sessions as MySQL tells them; test_schema.py asks the same of MariaDB."""
+"""Tests structures, values and sessions with MySQL; test_schema.py tests the same with MariaDB."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from proto import errors
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import (
+    Endpoint,
+    Session,
+    Side,
+    connect,
+    current_position,
+    execute,
+    rows,
+    server_info,
+    to_coded,
+)
+from shardmerge.worker.core.mysql.information_schema import list_tables, read_table
+from shardmerge.worker.core.table import ValueKind
 from tests.integration.schema_rig import described, expect_every_bit
 from tests.integration.snapshot_rig import endpoint
 from tests.support.database import Database
 from tests.support.mysql import MySQL
-from worker.connection import Endpoint, Session, Side, coded, connect, current_position, execute, rows, server_info
-from worker.schema import list_tables, read_table
-from worker.table import ValueKind
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +123,7 @@ def test_a_key_that_the_server_made_up_is_a_key(fresh: Database, session: Sessio
 
 
 def test_sizes_are_not_those_of_yesterday(fresh: Database, session: Session) -> None:
-    """Chunks are cut by them; MySQL remembers what it once said for a day."""
+    """Chunks are cut by these sizes; MySQL caches them for a day."""
     fresh.execute("CREATE TABLE s.t (a int PRIMARY KEY, b varchar(100))")
     assert described(session, "t").row_estimate == 0
     with connect(endpoint(fresh), Side.TARGET, name="target") as other:
@@ -160,7 +170,7 @@ def test_sessions(fresh: Database) -> None:
             assert set(mode.split(",")) == {"STRICT_ALL_TABLES", "NO_AUTO_VALUE_ON_ZERO", "ALLOW_INVALID_DATES"}
             execute(session, "CREATE TABLE s.c (a int PRIMARY KEY, d date NOT NULL)")
             execute(session, "INSERT INTO s.c VALUES (0, '0000-00-00')")
-            assert execute(session, "UPDATE s.c SET a = 0") == 1  # found, though nothing changed
+            assert execute(session, "UPDATE s.c SET a = 0") == 1  # found, though unchanged
     finally:
         names = ("time_zone", "sql_mode", "max_execution_time", "sql_select_limit", "max_join_size")
         fresh.execute(*(f"SET GLOBAL {name} = DEFAULT" for name in names))
@@ -168,8 +178,8 @@ def test_sessions(fresh: Database) -> None:
 
 @pytest.mark.parametrize("password", ["secret", "schlüssel", "пароль", "x" * 200])
 def test_passwords(fresh: Database, password: str) -> None:
-    """By caching_sha2_password, whoever the server is: encrypted with its key over a connection of its own, then by its
-    cache."""
+    """Log in by caching_sha2_password without a certificate: the server's key encrypts the password over a separate
+    connection, later the server's cache suffices."""
     fresh.execute(
         "DROP USER IF EXISTS dm@'127.0.0.1'",
         f"CREATE USER dm@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY '{password}'",
@@ -199,7 +209,7 @@ def test_failures_by_number(fresh: Database) -> None:
         good = Endpoint("127.0.0.1", fresh.port, "dm", "secret", retrieves_key=True)
         with connect(good, side, name="src-1") as session, pytest.raises(pymysql.MySQLError) as denied:
             rows(session, "SELECT * FROM s.t")
-        assert coded(denied.value, good, side, "src-1").spec is lacking[side]
+        assert to_coded(denied.value, good, side, "src-1").spec is lacking[side]
 
 
 def test_a_server_that_is_read_only_or_offline_is_retryable(fresh: Database) -> None:
@@ -219,7 +229,7 @@ def test_a_server_that_is_read_only_or_offline_is_retryable(fresh: Database) -> 
             try:
                 with pytest.raises(pymysql.MySQLError) as caught:
                     execute(session, "INSERT INTO s.t VALUES (1)")
-                error = coded(caught.value, given, Side.TARGET, "target")
+                error = to_coded(caught.value, given, Side.TARGET, "target")
                 assert (error.spec, error.spec.retryable) == (spec, True)
                 if variable == "offline_mode":
                     with pytest.raises(ShardmergeError) as again:

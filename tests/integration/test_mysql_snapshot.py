@@ -1,4 +1,4 @@
-"""A snapshot of MySQL without GTIDs, into both kinds of target, while applications write and the binlog rotates."""
+"""Tests a snapshot of MySQL without GTIDs, into both kinds of target, with parallel writes and binlog rotations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.unit.contract import Finished, Outcome
 from tests.integration.snapshot_rig import Rig, subtask_config
 from tests.support.database import Database
 from tests.support.hooks import Hooks
@@ -16,12 +18,11 @@ from tests.support.mysql import MySQL
 from tests.support.pair import KINDS
 from tests.support.wait import until
 from tests.support.writer import ShardTable, Writer, create_tables, fill
-from worker.unit import Finished, Outcome, StopSignal
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[Database]:
-    # Small files: chunks are read on both sides of a rotation.
+    # Small files: chunks are read before and after a rotation.
     server = MySQL(tmp_path / "source", 101, ("--max-binlog-size=65536",), gtid=False)
     try:
         yield server.start()
@@ -64,7 +65,7 @@ def test_history_and_its_tail_without_gtids(source: Database, target: Database, 
                 hooks.hold(moment)
             run.start()
             for moment in moments:
-                # Between both watermarks and the SELECT there are changes, and the binlog goes on to another file.
+                # There are changes between both watermarks and the SELECT, and the binlog continues in another file.
                 hooks.reached(moment)
                 before, changes = source.binlog_end()[0], writer.counts.changes
                 until(lambda before=before: source.binlog_end()[0] > before, "the binlog goes on to another file")

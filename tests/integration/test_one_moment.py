@@ -1,4 +1,4 @@
-"""A shard table that goes from one record to another while the records are read is in one of them."""
+"""Tests that a shard table which moves between records while they are read is found in one of them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from dataclasses import replace
 
 import pytest
 
-from proto import config_pb2
+from shardmerge.proto import config_pb2
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect
+from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.ddl.locks.lock_inputs import LockInputsReader
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.target.members.member_cache import MemberCache
+from shardmerge.worker.target.members.target_members import read_target_members
+from shardmerge.worker.target.records import ddl_progress, parked_tables, subtask_record
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.joining_tables import Joining
+from shardmerge.worker.target.records.parked_tables import Parked
+from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
+from shardmerge.worker.target.records.schema import ensure_meta
+from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
+from shardmerge.worker.target.records.subtask_record import Phase
 from tests.support.database import Database
 from tests.support.pair import KINDS
 from tests.support.plans import integer, table_plan
-from worker import meta
-from worker.connection import Endpoint, Session, Side, connect
-from worker.ddl import parked, records
-from worker.ddl.creation import Creation
-from worker.ddl.everyone import everyone
-from worker.ddl.parked import Parked
-from worker.ddl.records import StatementPlace
-from worker.ddl.seen import read_seen
-from worker.ddl.session import PLAIN
-from worker.join.record import Joining
-from worker.meta import Phase
-from worker.position import SourcePosition
-from worker.replicate.dealing import Dealing, dealing_of
-from worker.rules import Rules
 
 WHO = ("dm_meta", "task", "mysql-01")
 CONFIG = config_pb2.SubTaskConfig(task="task", source_id="mysql-01", meta_schema="dm_meta")
@@ -32,8 +33,8 @@ RULES = Rules.from_config(CONFIG)
 HERE = SourcePosition("bin.000001", 4)
 TABLES = tuple(table_plan((integer(),), (0,), shard=number, name=f"t{number}").table for number in range(2))
 PLACE = StatementPlace(HERE, 0)
-WAITS = Parked(1, "ALTER TABLE t1 ADD n INT", "shop_01", 0, False, PLAIN, PLACE, HERE, 1.0, released=True)
-OWN = replace(dealing_of(CONFIG, 1, ()), shards=frozenset({0}))
+WAITS = Parked(1, "ALTER TABLE t1 ADD n INT", "shop_01", 0, False, UNKNOWN_SESSION, PLACE, HERE, 1.0, released=True)
+OWN = replace(partitioning_for(CONFIG, 1, ()), shards=frozenset({0}))
 COMES = Joining(replace(OWN, shards=frozenset({1})), HERE, replays=True)
 WHOLE = replace(OWN, shards=frozenset({0, 1}))
 
@@ -50,37 +51,43 @@ def _session(server: Database) -> Session:
     return connect(endpoint, Side.TARGET, name="target")
 
 
-def _record(server: Database, dealing: Dealing, joining: Joining | None, waits: Parked | None) -> None:
-    """In one transaction, by somebody else."""
+def _record(server: Database, dealing: Partitioning, joining: Joining | None, waits: Parked | None) -> None:
+    """Write the records in one transaction of another session."""
     session = _session(server)
 
     def also(inner: Session) -> None:
-        parked.forget(inner, *WHO, [1])
-        parked.write(inner, *WHO, {waits.number: waits} if waits is not None else {})
+        parked_tables.delete(inner, *WHO, [1])
+        parked_tables.write(inner, *WHO, {waits.number: waits} if waits is not None else {})
 
     columns = {"dealing": dealing.to_json(), "joining": joining.to_json() if joining is not None else ""}
-    meta.pass_statement(session, *WHO, 1, columns, {}, also)
+    subtask_record.record_statement(session, *WHO, 1, columns, {}, also)
     session.close()
 
 
 def _begin(server: Database) -> None:
     session = _session(server)
     server.execute("DROP DATABASE IF EXISTS dm_meta")
-    meta.ensure_meta(session, WHO[0])
-    meta.take_over(session, *WHO, 1, "")
-    creations = {number: Creation("CREATE TABLE `t` (`id` bigint)", "utf8mb4_bin") for number in range(2)}
-    meta.begin(
-        session, *WHO, 1, Phase.REPLICATE, HERE, TABLES, lambda inner: records.write_creations(inner, *WHO, creations)
+    ensure_meta(session, WHO[0])
+    subtask_record.take_over(session, *WHO, 1, "")
+    creations = {number: CreateStatement("CREATE TABLE `t` (`id` bigint)", "utf8mb4_bin") for number in range(2)}
+    subtask_record.begin(
+        session,
+        *WHO,
+        1,
+        Phase.REPLICATE,
+        HERE,
+        TABLES,
+        lambda inner: ddl_progress.write_creations(inner, *WHO, creations),
     )
     session.close()
 
 
 def _seen_by_agent(session: Session) -> set[int]:
-    return set(read_seen(session, WHO, RULES).plans)
+    return set(LockInputsReader(WHO[2], RULES, MemberCache(*WHO[:2])).read(session).plans)
 
 
 def _seen_by_statement(session: Session) -> set[int]:
-    return set(everyone(session, *WHO).mine)
+    return set(read_target_members(session, *WHO).own)
 
 
 _BEFORE = {
@@ -97,10 +104,10 @@ def test_no_table_is_missed(
     server: Database,
     monkeypatch: pytest.MonkeyPatch,
     reads: Callable[[Session], set[int]],
-    before: tuple[Dealing, Joining | None, Parked | None],
-    after: tuple[Dealing, Joining | None, Parked | None],
+    before: tuple[Partitioning, Joining | None, Parked | None],
+    after: tuple[Partitioning, Joining | None, Parked | None],
 ) -> None:
-    """Whichever of the reads it goes before."""
+    """The table moves before one of the reads; the test tries each of them."""
     session = _session(server)
     count = moment = 0
     made = session.cursor

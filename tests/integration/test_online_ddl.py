@@ -1,4 +1,4 @@
-"""pt-online-schema-change alters every shard table while rows change, and the merged table follows."""
+"""Tests that pt-online-schema-change alters every shard table while rows change, and the merged table follows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_shard_table_is_altered_online(world: World, shard_mode: str) -> N
     assert counts.changes > 0
     one = world.sources[0][1]
     own = one.query(_COLUMNS.format(shards[0].schema, shards[0].table))
-    # No lock is left: that is so before the last one has come, too.
+    # No lock is left only at the end: there is also no lock before the last statement arrives.
     merged = _COLUMNS.format(family.name, "orders")
     until(lambda: world.target.query(merged) == own, f"the merged table has the columns {own}")
     until(lambda: locks_of(world, family.name) == [], "no lock is left")
@@ -58,7 +58,8 @@ def _change_online(server: Database, shard: ShardTable, alter: str) -> None:
     assert program is not None, "percona-toolkit has it"
     place = f"h={server.host},P={server.port},u={server.user},D={shard.schema},t={shard.table}"
     options = ["--alter", alter, "--execute", "--chunk-size", "300", "--charset", "utf8mb4", "--no-version-check"]
-    # It gives a writer's row locks a second each time: a writer that stands still holds them for longer than ten.
+    # By default the tool waits one second for row locks, ten times; a writer that is not scheduled holds them for
+    # longer.
     options += ["--tries", "copy_rows:300:1"]
     done = subprocess.run(
         [program, *options, place],

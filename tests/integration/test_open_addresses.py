@@ -1,5 +1,5 @@
-"""Addresses that other machines reach: by TLS with files of `dmctl tls init`, or by leave; every interface; what is in
-the way of listening."""
+"""Tests addresses that other machines can reach: with TLS files of `dmctl tls init`, or by permission; all interfaces;
+and failures to listen."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import grpc
 import pytest
 from cryptography import x509
 
-from proto import errors
-from proto import master_pb2 as pb
-from proto.errors import ErrorSpec
-from proto.master_pb2_grpc import MasterStub
-from proto.rpc import channel
-from proto.tls.model import TlsFiles
+from shardmerge.proto import errors
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.errors import ErrorSpec
+from shardmerge.proto.master_pb2_grpc import MasterStub
+from shardmerge.proto.rpc.client import channel
+from shardmerge.proto.tls.model import TlsFiles
 from tests.support.certificates import Authority
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon, command
@@ -68,7 +68,7 @@ def test_an_open_address_needs_tls_or_leave(etcd: Etcd, tmp_path: Path) -> None:
 
 
 def test_every_interface_with_leave(etcd: Etcd, tmp_path: Path) -> None:
-    """``:PORT``, as documented: by IPv4 and, where the machine has it, IPv6; what is open is told."""
+    """``:PORT`` as documented: by IPv4 and, where the machine has it, IPv6; open addresses are reported."""
     master = _daemon("master", etcd, tmp_path, "m1", master_addr=f":{free_port()}")
     port = free_port()
     master.write_config(master_addr=f":{port}", advertise_addr="", insecure="true")
@@ -126,7 +126,7 @@ def test_a_cluster_by_the_files_of_tls_init(tmp_path: Path) -> None:
     here = socket.gethostname()
     made = _dmctl("tls", "init", "--dir", str(folder), f"master-1=10.0.0.1,{here}", "worker-1=worker.example,::1")
     assert made.returncode == 0, made.stderr
-    # etcd comes later, by the same authority.
+    # The certificate of etcd is issued later by the same authority.
     assert _dmctl("tls", "init", "--dir", str(folder), "etcd-1").returncode == 0
     names = ("ca", "master-1", "worker-1", "dmctl", "etcd-1")
     assert {path.name for path in folder.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("pem", "key")}
@@ -142,10 +142,10 @@ def test_a_cluster_by_the_files_of_tls_init(tmp_path: Path) -> None:
     with cluster:
         [master], [worker] = cluster.masters, cluster.workers
         assert [one["insecure"] for one in cluster.dmctl("list-member").json["workers"]] == [False]
-        # By its certificate dmctl gets what else the Unix socket alone gives.
+        # With its certificate dmctl may use the commands that otherwise need the Unix socket.
         cluster.dmctl("config", "export", "-p", str(tmp_path / "exported"), check=False)
         assert (tmp_path / "exported" / "subtasks.json").exists()
-        # A stranger is refused: without a certificate, with one of another authority, in plain text.
+        # A client is refused: without a certificate, with one of another authority, in plain text.
         for files in (
             None,
             Authority(tmp_path / "other", "another").issue("dmctl", "dmctl"),
@@ -160,7 +160,7 @@ def test_a_cluster_by_the_files_of_tls_init(tmp_path: Path) -> None:
 
 
 def _may_call(address: str, ca: str, files: TlsFiles | None) -> bool:
-    """Whether something is answered to a client that trusts the server and shows this certificate, or none."""
+    """Return whether a client that trusts the server and presents this certificate, or none, gets an answer."""
     context = ssl.create_default_context(cafile=ca)
     context.set_alpn_protocols(["h2"])
     if files is not None:
@@ -193,7 +193,7 @@ def test_what_tls_init_makes_and_refuses(tmp_path: Path) -> None:
     certificate.verify_directly_issued_by(authority)
     before = {path: path.read_bytes() for path in folder.iterdir()}
     said = {
-        "worker-1=10.0.0.3": "it is there already",
+        "worker-1=10.0.0.3": "it exists already",
         "worker-2=10.0.0.3:8262": "leave the port out",
         "a/b=10.0.0.3": "a name has letters",
         "ca": "a name has letters",
@@ -203,7 +203,7 @@ def test_what_tls_init_makes_and_refuses(tmp_path: Path) -> None:
         assert refused.returncode != 0 and reason in refused.stderr, refused
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    assert "something else is there" in _dmctl("tls", "init", "--dir", str(tmp_path / "full"), "a").stderr
+    assert "it contains other files" in _dmctl("tls", "init", "--dir", str(tmp_path / "full"), "a").stderr
     (folder / "ca.key").rename(tmp_path / "ca.key")
     assert "one of ca.pem and ca.key" in _dmctl("tls", "init", "--dir", str(folder), "worker-2").stderr
     (tmp_path / "ca.key").rename(folder / "ca.key")

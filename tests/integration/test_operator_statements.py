@@ -1,4 +1,4 @@
-"""What an operator has run for a statement runs at the target once, whoever is killed, whatever stops the task (I6)."""
+"""Tests that a statement which an operator substitutes runs once at the target, despite any kill or stop (I6)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.support.cluster import SubTask
 from tests.support.database import Database
 from tests.support.kills import kill_at_each
@@ -20,7 +20,7 @@ _REFUSED = errors.ddl.DDL_REFUSED.code
 
 @pytest.fixture(scope="module")
 def module_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """With one source: a worker is free to take it over."""
+    """Provide a world with one source, so that a worker is free to take it over."""
     made = World(tmp_path_factory.mktemp("world"), (MariaDB,))
     try:
         yield made.start()
@@ -30,8 +30,8 @@ def module_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Of the first source: ``<name>.t`` and the like; the task stands before MODIFY and before DROP TABLE. What is in
-    ``<name>_aside`` is at the target alone, and none of the task's."""
+    """A task of the first source with ``<name>.t`` and others; it stops at MODIFY and at DROP TABLE. The tables in
+    ``<name>_aside`` exist only at the target, and do not belong to the task."""
 
     world: World
     name: str
@@ -67,12 +67,12 @@ class _Task:
     def stand(
         self, statement: str = "ALTER TABLE $.t MODIFY n BIGINT", row: str = "INSERT INTO $.t VALUES (2, 2)"
     ) -> None:
-        """The source runs it, and the task stands before it."""
+        """Let the source run the statement, and wait until the task stops at it."""
         self.source.execute(*(text.replace("$", self.name) for text in (statement, row)))
         self.paused(errors.ddl.STATEMENT_FILTERED.code)
 
     def paused(self, code: int) -> str:
-        """Until it stands with this error; its message."""
+        """Wait until the task is paused with this error; return its message."""
 
         def stands(sub: SubTask) -> bool:
             return sub.stage == "Paused" and code in dict(sub.errors)
@@ -87,7 +87,7 @@ class _Task:
         self.world.cluster.dmctl("resume-task", self.name, check=False)
 
     def arrived(self, table: str = "t", number: int = 2) -> None:
-        """Until the row behind the statement is there."""
+        """Wait until the row after the statement has arrived."""
 
         def is_there() -> bool:
             if self.target.query(f"SELECT 1 FROM {self.name}.{table} WHERE id = {number}"):
@@ -98,7 +98,7 @@ class _Task:
         until(is_there, f"row {number} has come", 300, every=1.0)
 
     def runs(self, statement: str) -> int:
-        """How often the target has run it."""
+        """Return how often the target has run the statement."""
         text, found = statement.replace("$", self.name), 0
         for file, *_ in self.target.query("SHOW BINARY LOGS"):
             events = self.target.query(f"SHOW BINLOG EVENTS IN '{file}'")
@@ -164,7 +164,7 @@ def test_a_task_that_stops_for_another_reason_runs_nothing_twice(world: World) -
 
 
 def _stands_anew(task: _Task, code: int) -> bool:
-    """Paused; whoever stands with another error fails here."""
+    """Return whether the task is paused; fail when it is paused with another error."""
     found = next(iter(task.world.cluster.subtasks(task.name).values()), None)
     if found is None or found.stage != "Paused" or not found.errors:
         return False
@@ -185,7 +185,7 @@ def test_the_second_of_two_fails_and_is_corrected(world: World) -> None:
     task.resume()
     until(lambda: _stands_anew(task, _REFUSED), "it stands again")
     assert "by_none" in task.paused(_REFUSED)
-    # In another order, and as another kind of word: what has run stays done.
+    # In another order, and as another kind of override: a statement that has run is not repeated.
     task.say("; ".join((emptied, back, "CREATE INDEX by_n ON $.t (n)", there, first)), "inject")
     task.arrived()
     for statement in (

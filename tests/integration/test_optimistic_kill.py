@@ -1,4 +1,4 @@
-"""A sharding DDL that the target takes at once ends right, whoever is killed at whichever of its moments (I6, I9)."""
+"""Tests kills at every moment of a sharding DDL that the target executes at once (I6, I9)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.kills import at_each
 from tests.support.optimistic_kills import JOINED, kill_while_joined
 from tests.support.world import World
 
-# All victims meet all moments in `bash tests/run.sh grid`; here each moment is met by one of them.
+# `bash tests/run.sh grid` combines all victims with all moments; here each moment has one victim.
 _VICTIMS = ("tasks", "worker", "etcd", "target", "master", "tasks", "worker")
 _ADDING: dict[str, str] = dict(zip(JOINED, _VICTIMS, strict=True))
 _DROPPING = {"join.held": "target", "ddl.run": "worker", "ddl.passed": "tasks"}
@@ -18,8 +18,8 @@ def test_kill_at_moments_of_a_join_at_the_target(world: World) -> None:
     kill_while_joined(world, "mixed", _ADDING, _DROPPING)
 
 
-# Whoever lives through a kill at ddl.begun may send the statement before its connection is cut: the next run finds the
-# target as it shall be, and never comes to ddl.run.
+# With these victims at ddl.begun, the statement may be sent before its connection is closed: then the next run finds
+# the target in its final state, and never reaches ddl.run.
 _SENT_ALREADY = ("tasks", "jvm")
 
 

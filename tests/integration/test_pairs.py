@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as sources and as targets, all four pairs: one source of each kind is merged into each kind."""
+"""Tests all four pairs of MySQL and MariaDB: one source of each kind is merged into a target of each kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.mysql import MySQL
 from tests.support.world import World
 from tests.support.writer import ShardTable, Writer, beside_a_writer
 
-# What the README says it takes. With a password MySQL's own way to log in, caching_sha2_password, shows its colours.
+# The privileges that the README lists. A password makes MySQL use its own login method, caching_sha2_password.
 SOURCE_GRANTS = ("SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.*",)
 TARGET_GRANTS = (
     "ALL ON `into\\_%`.*",
@@ -91,7 +91,7 @@ def test_what_is_planted_is_repaired_in_every_pair(world: World) -> None:
 
 
 def _all_types(statement: str, table: str) -> str:
-    # MySQL's longest TIME has no fraction of a second: a target refuses MariaDB's, and the task stops before it.
+    # MySQL's longest TIME has no fraction of a second: it refuses MariaDB's, and the task stops at the row.
     return (
         statement.replace("'838:59:59.", "'838:59:58.")
         .replace("'-838:59:59.", "'-838:59:58.")
@@ -104,7 +104,7 @@ def _run(server: Database, statements: tuple[str, ...], table: str) -> None:
 
 
 def test_every_type_arrives_byte_for_byte(world: World) -> None:
-    """Through the snapshot and through the stream; both sources into both targets."""
+    """Rows go through the snapshot and through the stream, from both sources into both targets."""
     for _, source in world.sources:
         schema = f"types_{source.flavor}"
         source.execute(f"CREATE DATABASE {schema}")
@@ -137,7 +137,7 @@ def _compare_types(world: World, tasks: list[str]) -> None:
 
 
 def _plain_task(world: World, name: str, target: Database) -> str:
-    """Every table of the schemas ``types_*`` under its own name."""
+    """Return the task file that copies every table of the schemas ``types_*`` under its own name."""
     instances = "".join(f"  - source-id: {source_id}\n    block-allow-list: types\n" for source_id, _ in world.sources)
     return (
         f"name: {name}\ntask-mode: all\nmeta-schema: dm_meta\n"

@@ -1,4 +1,4 @@
-"""The SQL that takes a merged id apart gives what the function gives, on both kinds of servers."""
+"""Tests that the SQL which splits a merged id has the function's result, on both kinds of servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from proto.config.partition_id import Parts, partition_of, parts_sql, shard_sql
+from shardmerge.proto.config.rules.partition_id import Parts, partition_of, parts_sql, shard_sql
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL

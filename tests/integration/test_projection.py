@@ -1,4 +1,4 @@
-"""What Spark's interpreter makes of rows, as lanes and chunk readers get it."""
+"""Tests how Spark's interpreter projects rows, in the form that lanes and chunk readers receive."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from proto import errors, relay_pb2
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors, relay_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.row_change import Literals
+from shardmerge.worker.core.table import Column, ValueKind
+from shardmerge.worker.core.table_plan import ColumnPlan, Computed, RowTransform
+from shardmerge.worker.rules.transform.client import Evaluate, Transformer, as_stream
+from shardmerge.worker.rules.transform.evaluator import evaluate
+from shardmerge.worker.rules.transform.expressions import Expressions, RunExpressions
+from shardmerge.worker.rules.transform.session import session
+from shardmerge.worker.rules.transform.values import ROW
 from tests.support.plans import integer, table_plan, text
-from worker.plan import ColumnPlan, Computed, RowTransform
-from worker.rows import Literals
-from worker.table import Column, ValueKind
-from worker.transform.client import Asking, Transformer, as_stream
-from worker.transform.evaluator import evaluate
-from worker.transform.expressions import Compiled, Expressions
-from worker.transform.session import session
-from worker.transform.values import ROW
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _spark() -> Iterator[None]:
-    """The JVM comes before gRPC's threads."""
+    """Start the JVM before gRPC's threads."""
     session()
     yield
 
@@ -34,8 +34,8 @@ def _spark() -> Iterator[None]:
 GIVEN = (integer(), text("v"), Column("d", ValueKind.DATE, "date", nullable=True))
 
 
-def served(compiled: Compiled) -> Asking:
-    """As the lane service answers for a running unit."""
+def served(compiled: RunExpressions) -> Evaluate:
+    """Answer like the lane service for a running unit."""
 
     def asking(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
         found = compiled.find(request.expressions)
@@ -46,12 +46,12 @@ def served(compiled: Compiled) -> Asking:
 
 
 def transformer(*items: str, condition: str = "", seen: Callable[[int], None] = lambda _: None) -> Transformer:
-    """``seen``: the size of each question."""
+    """Return a transformer. ``seen``: called with the size of each request."""
     made = table_plan(GIVEN, (0,))
     columns = tuple(ColumnPlan(-1, integer(), f"x{at}", Computed(item)) for at, item in enumerate(items))
     transform = RowTransform("t", condition, (0, 1, 2), has_star=False)
     plan = replace(made, columns=columns, key=(), transform=transform)
-    compiled = Compiled()
+    compiled = RunExpressions()
     compiled.admit([plan])
 
     def asking(request: relay_pb2.EvaluateRequest) -> relay_pb2.EvaluateResponse:
@@ -88,7 +88,7 @@ def computed(made: Transformer, rows: Sequence[Literals]) -> Sequence[Literals |
         ("CAST(d AS TIMESTAMP_NTZ)", b"'2020-02-29 00:00:00'"),
         ("CAST(id * 0.000001 AS TIMESTAMP)", b"'1970-01-01 00:00:00.000007'"),
         ("CAST(NULL AS STRING)", b"NULL"),
-        # What stands several times is computed once, in a step of its own.
+        # A repeated subexpression is computed once, in a separate step.
         ("nullif(id * 2, 15)", b"14"),
         ("nullif(concat(v, v), 'w7w7')", b"NULL"),
         ("CASE WHEN id BETWEEN 1 AND id * 2 THEN (id * 2) BETWEEN 14 AND 14 END", b"1"),
@@ -98,7 +98,7 @@ def computed(made: Transformer, rows: Sequence[Literals]) -> Sequence[Literals |
 def test_values(item: str, literal: bytes, condition: str) -> None:
     made = transformer(f"{item} AS x", condition=condition)
     assert computed(made, rows_of(7)) == [(literal,)]
-    # The second time everything is ready.
+    # The second time all preparations exist.
     assert computed(made, rows_of(7)) == [(literal,)]
 
 
@@ -124,7 +124,7 @@ def test_a_filter_alone_and_nothing_at_all() -> None:
     [
         ("1 / id AS x", rows_of(*range(1, 100), 0, *range(1, 100)), 99),
         ("id + 9223372036854775807 - id AS x", rows_of(0, 0, 1), 2),
-        # These are Python's: it has neither such dates nor such numbers of a table.
+        # These fail in Python: it has no such dates, and a table has no such numbers.
         ("date_add(d, CAST(id AS INT)) AS x", rows_of(0, 1, 2920000, 3), 2),
         ("CAST(CAST(id * 1000000 AS TIMESTAMP) AS TIMESTAMP_NTZ) AS x", rows_of(0, 1, 2920000, 3), 2),
         ("log(id) * 0 + double('NaN') AS x", rows_of(1), 0),
@@ -173,7 +173,7 @@ def test_an_error_is_told_where_it_is_caught_alone() -> None:
 
 
 def test_nothing_is_left_of_an_evaluation() -> None:
-    """Neither memory of Arrow's, which no collector frees, nor files, and no job was started."""
+    """No memory of Arrow, which no garbage collector frees, and no files; no job was started."""
     jvm: Any = session()._jvm
     arrow: Any = jvm.org.apache.spark.sql.util.ArrowUtils
     tracker = session().sparkContext.statusTracker()

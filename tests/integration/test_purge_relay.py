@@ -1,10 +1,11 @@
-"""dmctl purge-relay through real daemons: what went, what stays and why, and what is refused."""
+"""Tests dmctl purge-relay through real daemons: which files are removed, which are kept and why, and what is
+refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.support.cluster import Answer, Cluster, Json
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
@@ -50,7 +51,7 @@ def test_purge_relay_leaves_what_a_task_needs(
     cluster.wait_replicating("purged")
     cluster.wait_caught_up("purged", {"mysql-01": source})
 
-    # A row that is not committed at the target stands in the oldest file, two files follow.
+    # A row that is not committed at the target is in the oldest file; two files follow.
     oldest = current()
     cluster.hooks.hold("lane0.before_commit")
     for shard in shards:
@@ -61,7 +62,7 @@ def test_purge_relay_leaves_what_a_task_needs(
         fill(shards[0], 1, 7)
     last = current()
     assert last > oldest
-    # MariaDB notes there by itself, a second or so later, that no recovery needs an older file. Nothing follows that.
+    # About a second later MariaDB writes into the file that no recovery needs an older file. No event follows that.
     until(lambda: _notes(source, last), "the last file is noted in itself")
     until(lambda: last in relay()["relayBinlog"], "the relay has come to the last file")
     held = _part(purge(last))
@@ -89,5 +90,5 @@ def test_purge_relay_leaves_what_a_task_needs(
 
     [worker] = cluster.workers
     worker.terminate()
-    # Gone with the lease, if it could not be given back in time.
+    # The binding ends with the lease, if the worker could not release it in time.
     until(lambda: _code(purge(last)) == errors.master.SOURCE_UNBOUND.code, "nobody has the source")

@@ -1,4 +1,4 @@
-"""Rows that the target refuses are held with all that follows on their keys; nothing else stops (I2, I9)."""
+"""Tests that refused rows are held with all later changes of their keys, and that nothing else stops (I2, I9)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import pymysql
 import pytest
 from pymysql.constants import ER
 
-from proto import errors
-from proto import worker_pb2 as pb
+from shardmerge.proto import errors
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
+from shardmerge.worker.daemon.commands import quarantine
+from shardmerge.worker.daemon.commands.quarantine import KeySelection
+from shardmerge.worker.unit.contract import Failed, Stopped
 from tests.integration.lane_rig import LaneRig, Processes, Run
 from tests.integration.snapshot_rig import META, SOURCE, TASK, endpoint, subtask_config
 from tests.support.hooks import Hooks
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.wait import until
-from worker.connection import Endpoint, Side, connect
-from worker.quarantine import desk
-from worker.quarantine.desk import Choice
-from worker.unit import Failed, Stopped
 
 WHO = (META, TASK, SOURCE)
 TABLES = ("shard_1.t", "shard_1.u", "shard_1.log")
@@ -60,7 +60,7 @@ def rig(request: pytest.FixtureRequest, make_server: Callable[..., MariaDB], tmp
 
 
 def _strict(rig: LaneRig, *tables: str) -> None:
-    """A run that has made the targets, which then take short values only."""
+    """Run once to create the targets, which accept only short values from then on."""
     run = rig.replicate(2)
     rig.source.execute(*(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')" for table in TABLES))
     run.until_synced()
@@ -96,7 +96,8 @@ def _until_held(rig: LaneRig, *wanted: tuple[int, str]) -> None:
 
 
 def _until_all_applied(run: Run) -> None:
-    """But for what is held. Lanes that have not said yet where they stand are behind by nothing, too."""
+    """Wait until all is applied except held changes. Also waits for lanes that have not reported a position yet: they
+    add no lag."""
 
     def applied() -> bool:
         status = run.status()
@@ -109,11 +110,11 @@ def _until_all_applied(run: Run) -> None:
 
 def _retry(rig: LaneRig, table: str = "", key: str = "") -> pb.WorkerQuarantineResponse:
     with closing(connect(endpoint(rig.target), Side.TARGET, name="target")) as session:
-        return desk.retry(session, WHO, Choice(table, key), safe_mode=False)
+        return quarantine.retry(session, WHO, KeySelection(table, key), safe_mode=False)
 
 
 def _end(rig: LaneRig, run: Run) -> None:
-    """The target is mended; what is held is applied and what comes later flows: the tables are the same."""
+    """Correct the target; held changes are applied and later ones are written: the tables are equal."""
     assert _retry(rig).total_keys == 0
     assert _held(rig) == []
     rig.source.execute(
@@ -127,7 +128,8 @@ def _end(rig: LaneRig, run: Run) -> None:
 
 @pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
 def test_one_key_waits_and_all_others_flow(rig: LaneRig) -> None:
-    """In the transaction of the bad row, in its event, and later; on its key nothing goes past it."""
+    """Other keys of the bad row's transaction and event are applied, and later ones; no change of its key overtakes
+    it."""
     _strict(rig)
     run = rig.replicate(2)
     rig.source.execute(
@@ -145,7 +147,7 @@ def test_one_key_waits_and_all_others_flow(rig: LaneRig) -> None:
     until(lambda: run.status().held_keys == 1, "it is counted")
     assert not run.status().synced
     with closing(connect(endpoint(rig.target), Side.TARGET, name="target")) as session:
-        [key] = desk.listed(session, WHO, Choice()).keys
+        [key] = quarantine.list_held(session, WHO, KeySelection()).keys
     assert (key.target_table, key.key, key.changes, key.operation) == ("shard_1.t", "(`id` = 11)", 2, "insert")
     assert key.code == errors.replicate.ROW_REFUSED.code
     assert key.errno in (4025, 3819)
@@ -155,7 +157,7 @@ def test_one_key_waits_and_all_others_flow(rig: LaneRig) -> None:
 
 
 def test_lanes_that_begin_know_what_is_held(rig: LaneRig) -> None:
-    """Also when there are more of them, and under `pause`."""
+    """Also when there are more lanes, and under `pause`."""
     _strict(rig)
     run = rig.replicate(2)
     bad = range(20, 30)
@@ -185,10 +187,10 @@ def test_keys_that_change_wait_behind_both(rig: LaneRig) -> None:
     held = [(11, "insert")]
     _until_held(rig, *held)
     for statement, more in (
-        # From a held key, which what goes waits behind; what comes is refused itself.
+        # The key changes from a held one: its delete waits; its insert is refused itself.
         ("UPDATE shard_1.t SET id = 12 WHERE id = 11", [(11, "delete"), (12, "insert")]),
         ("UPDATE shard_1.t SET v = 'fine' WHERE id = 12", [(12, "update")]),
-        # To a held key.
+        # The key changes to a held one.
         ("UPDATE shard_1.t SET id = 11 WHERE id = 1", [(11, "insert")]),
     ):
         rig.source.execute(statement)
@@ -202,7 +204,8 @@ def test_keys_that_change_wait_behind_both(rig: LaneRig) -> None:
 
 
 def test_a_further_unique_key(rig: LaneRig) -> None:
-    """A value that a held row has to give up first is refused to others, which wait too; together they fit."""
+    """A value that a held row must release first is refused for other rows, which wait too; together they can be
+    applied."""
     _strict(rig, "shard_1.u")
     run = rig.replicate(2)
     rig.source.execute(
@@ -223,7 +226,7 @@ def test_a_further_unique_key(rig: LaneRig) -> None:
 
 
 def test_a_row_that_is_missing_and_one_that_is_there(rig: LaneRig) -> None:
-    """Somebody else has changed the target: the two keys wait until it is as it was."""
+    """Another session has changed the target: the two keys wait until it is in its previous state."""
     _strict(rig)
     rig.target.execute("DELETE FROM shard_1.t WHERE id = 1", "INSERT INTO shard_1.t VALUES (3, 'alien')")
     run = rig.replicate(2)
@@ -286,30 +289,30 @@ def test_what_is_given_up_is_recorded(rig: LaneRig) -> None:
     )
     _until_held(rig, (11, "insert"), (12, "insert"))
     with closing(connect(endpoint(rig.target), Side.TARGET, name="target")) as session:
-        assert desk.drop(session, WHO, Choice(key="(`id` = 11)")).done_keys == 1
+        assert quarantine.drop(session, WHO, KeySelection(key="(`id` = 11)")).done_keys == 1
     assert _held(rig) == [(12, "insert")]
     records = rig.target.query(f"SELECT table_name, operation, after_image, word FROM {META}.skipped_change")
     assert records == [("t", "insert", "(`id`, `v`) = (11,'much too long')", "quarantine drop")]
-    rig.source.execute("DELETE FROM shard_1.t WHERE id = 11")  # its row is not there: it is held again
+    rig.source.execute("DELETE FROM shard_1.t WHERE id = 11")  # its row does not exist: the delete is held again
     _until_held(rig, (11, "delete"), (12, "insert"))
     _mend(rig)
     _end(rig, run)
 
 
 def test_what_was_given_up_does_not_come_back_over_another_row(rig: LaneRig) -> None:
-    """A later change has the row whole, and its key is another's at the target."""
+    """A later change has the complete row, and its key belongs to another row at the target."""
     _strict(rig)
     rig.target.execute("INSERT INTO shard_1.t VALUES (3, 'alien')")
     run = rig.replicate(2)
     rig.source.execute("INSERT INTO shard_1.t VALUES (3, 'own')")
     _until_held(rig, (3, "insert"))
     with closing(connect(endpoint(rig.target), Side.TARGET, name="target")) as session:
-        assert desk.drop(session, WHO, Choice()).done_keys == 1
+        assert quarantine.drop(session, WHO, KeySelection()).done_keys == 1
     until(lambda: run.status().held_keys == 0, "none is counted")
     rig.source.execute("UPDATE shard_1.t SET v = 'more' WHERE id = 3")
     _until_held(rig, (3, "update"))
     assert run.stop() == Stopped()
-    run = rig.replicate(3)  # whose lanes learn it from the record
+    run = rig.replicate(3)  # its lanes read the held keys from the record
     rig.source.execute("UPDATE shard_1.t SET v = 'again' WHERE id = 3")
     _until_held(rig, (3, "update"), (3, "update"))
     assert _retry(rig).total_keys == 1
@@ -324,7 +327,7 @@ def test_what_was_given_up_does_not_come_back_over_another_row(rig: LaneRig) -> 
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_lane_is_killed_before_the_commit_that_holds(rig: LaneRig, hooks: Hooks, times: int) -> None:
-    """kill -9 of the lane: what is held is recorded once, with the second change of the key too."""
+    """kill -9 of the lane: the held change is recorded once, also a second change of the key."""
     _strict(rig)
     if times == 2:
         run = rig.replicate(1)
@@ -350,12 +353,12 @@ def test_a_lane_is_killed_before_the_commit_that_holds(rig: LaneRig, hooks: Hook
 
 def _retry_alone(target: Endpoint) -> None:
     with closing(connect(target, Side.TARGET, name="target")) as session:
-        desk.retry(session, WHO, Choice(), safe_mode=False)
+        quarantine.retry(session, WHO, KeySelection(), safe_mode=False)
 
 
 @pytest.mark.parametrize("moment", ["quarantine.before_commit", "quarantine.committed"])
 def test_a_retry_is_killed(rig: LaneRig, hooks: Hooks, moment: str) -> None:
-    """Before its commit nothing has happened, behind it everything; lanes that wait for it go on."""
+    """Before its commit nothing has changed, after it everything; lanes that wait for it continue."""
     _strict(rig)
     run = rig.replicate(2)
     rig.source.execute("INSERT INTO shard_1.t VALUES (11, 'much too long')", "INSERT INTO shard_1.log VALUES (4, 'x')")
@@ -367,7 +370,7 @@ def test_a_retry_is_killed(rig: LaneRig, hooks: Hooks, moment: str) -> None:
     hooks.reached(moment)
     if moment == "quarantine.before_commit":
         for lane in (0, 1):
-            with pytest.raises(pymysql.MySQLError) as caught:  # no lane can move its checkpoint meanwhile
+            with pytest.raises(pymysql.MySQLError) as caught:  # no lane can advance its checkpoint meanwhile
                 rig.target.execute(f"SELECT 1 FROM {META}.lane_checkpoint WHERE lane = {lane} FOR UPDATE NOWAIT")
             assert caught.value.args[0] == ER.LOCK_WAIT_TIMEOUT
     rig.source.execute("UPDATE shard_1.t SET v = 'meanwhile' WHERE id IN (1, 11)")
@@ -384,7 +387,7 @@ def test_a_retry_is_killed(rig: LaneRig, hooks: Hooks, moment: str) -> None:
 
 
 def test_retries_race_with_lanes(rig: LaneRig) -> None:
-    """While the lanes write to the keys that are held, released and held again: no change is lost, doubled or late."""
+    """The lanes write to keys that are held, released and held again: no change is lost, repeated or out of order."""
     _strict(rig)
     run = rig.replicate(2)
     rig.source.execute("INSERT INTO shard_1.t VALUES (11, 'much too long')")
@@ -405,7 +408,7 @@ def test_retries_race_with_lanes(rig: LaneRig) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     done = 0
-    # At least one of them succeeds, however fast the writer is: the key is held, and its last value fits.
+    # At least one retry succeeds, however fast the writer is: the key is held, and its last value fits.
     while not (over.is_set() and done):
         done += _retry(rig).done_keys
     writer.join()

@@ -1,4 +1,4 @@
-"""The relay of a real MariaDB: what it copies and serves, finds and purges."""
+"""Tests the relay of a real MariaDB: how it copies, serves, locates and purges."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import time
 
 import pytest
 
-from proto import errors
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.model import AtHead, AtStatement, BlockData, PurgePolicy
 from tests.integration.mariadb_relay_rig import (
     START,
     MakeRelay,
@@ -23,9 +26,6 @@ from tests.integration.mariadb_relay_rig import (
 )
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
-from worker.position import RelayOffset
-from worker.relay.model import AtHead, AtStatement, BlockData, PurgePolicy
-from worker.unit import StopSignal
 
 __all__ = ["make_relay", "source"]
 
@@ -43,7 +43,7 @@ def test_copies_every_byte_of_every_kind_of_group(source: MariaDB, make_relay: M
         cursor.execute("UPDATE t SET v = REPEAT('y', 300000) WHERE id = 1")
         cursor.execute("ROLLBACK TO s")
         cursor.execute("COMMIT")
-        # Larger than a packet of the protocol (16 MiB), which then comes in parts.
+        # Larger than a packet of the protocol (16 MiB): it arrives in several packets.
         cursor.execute("INSERT INTO t (v) VALUES (REPEAT('z', 20000000))")
         cursor.execute("CREATE TABLE m (a INT) ENGINE=MyISAM")
         cursor.execute("INSERT INTO m VALUES (1)")
@@ -94,7 +94,7 @@ def test_a_lone_transaction_wakes_a_subscriber_within_milliseconds(source: Maria
     connection = source.connect("d")
 
     def median_lag() -> float:
-        """Of fifty transactions, each into an idle relay."""
+        """Return the median of fifty transactions, each sent to an idle relay."""
         lags: list[float] = []
         for _ in range(50):
             number = len(arrived)
@@ -106,7 +106,7 @@ def test_a_lone_transaction_wakes_a_subscriber_within_milliseconds(source: Maria
 
     with connection.cursor() as cursor:
         assert idle.wait(300)
-        # The machine may be slow for minutes.
+        # The machine may be slow for minutes, so repeat the measurement.
         until(lambda: median_lag() < 0.010, "transactions arrive within milliseconds")
     connection.close()
     stop.set()
@@ -126,7 +126,7 @@ def test_an_idle_relay_with_subscribers_costs_almost_nothing(source: MariaDB, ma
         reader.start()
 
     def cost() -> float:
-        """Of three seconds."""
+        """Return the cost of three seconds."""
         before, since = time.process_time(), time.monotonic()
         until(lambda: time.monotonic() > since + 3, "three idle seconds", every=0.5)
         return time.process_time() - before
@@ -149,12 +149,12 @@ def test_locate_makes_a_watermark_an_offset(source: MariaDB, make_relay: MakeRel
         until(lambda: writer.done > 30, "rows")
         middle = end_of(source)
         offset = relay.locate(middle, 300, StopSignal())
-        # So that a transaction, not the file's end, lies behind it: of two further ones, one began behind it.
+        # A transaction, not the end of the file, must follow `middle`: of two further ones, the second began after it.
         done = writer.done
         until(lambda: writer.done > done + 1, "rows behind it")
         source.execute("FLUSH BINARY LOGS")
         until(lambda: writer.done > 60, "more rows")
-    # MariaDB writes an event of its own a moment after a new file has begun: not beyond this end.
+    # MariaDB writes an event of its own a moment after a new file has begun: it must not come after this end.
     end = caught_up(relay, source)
     assert served(relay, end=offset) + served(relay, start=offset, end=end) == served(relay, end=end)
     assert relay.opened(offset).position.file_order() == middle.file_order()
@@ -162,7 +162,7 @@ def test_locate_makes_a_watermark_an_offset(source: MariaDB, make_relay: MakeRel
         relay.locate(early, 300, StopSignal())
     assert caught.value.spec is errors.relay.POSITION_BEFORE_RELAY
     assert relay.locate(early, 300, StopSignal(), first_if_before=True) == relay.first().offset
-    # Positions are those of the server: the first event behind `middle` begins there.
+    # Positions are those of the server: the first event after `middle` begins there.
     [(_, _, _, _, _, info), *_] = source.query(f"SHOW BINLOG EVENTS IN '{middle.file}' FROM {middle.pos} LIMIT 1")
     assert "GTID" in str(info)
 
@@ -188,7 +188,7 @@ def test_an_earlier_position_begins_a_new_generation(source: MariaDB, make_relay
 
 
 def test_purge_never_takes_what_a_checkpoint_needs(source: MariaDB, make_relay: MakeRelay) -> None:
-    """I7"""
+    """Tests I7."""
     everything = PurgePolicy(interval_seconds=3600, expires_hours=1e-9)
     relay = make_relay(source, purge=everything)
     relay.ensure_from(START)
@@ -201,7 +201,7 @@ def test_purge_never_takes_what_a_checkpoint_needs(source: MariaDB, make_relay: 
     end = caught_up(relay, source)
     assert end.segment > checkpoint.segment + 2
     wanted = served(relay, start=checkpoint)
-    assert relay.purge_now() == []  # nobody has said what is needed
+    assert relay.purge_now() == []  # no needed position is set yet
     relay.set_needed(lambda: checkpoint)
     assert relay.purge_now() == list(range(1, checkpoint.segment))
     assert relay.first().offset.segment == checkpoint.segment
@@ -238,7 +238,7 @@ def test_many_subscribers_read_the_same(source: MariaDB, make_relay: MakeRelay) 
     with Writer(source) as writer:
         until(lambda: writer.done > 300, "rows")
     caught_up(relay, source)
-    # A segment's first four bytes are no events.
+    # The first four bytes of a segment are not an event.
     size = relay.status().bytes_on_disk - 4 * relay.head().offset.segment
     until(lambda: set(lengths.values()) == {size}, f"every reader has {size} bytes")
     stop.set()

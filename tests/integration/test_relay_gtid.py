@@ -1,4 +1,5 @@
-"""The relay by GTID: begins at a set, goes on at another server, names what is missing. Both flavors."""
+"""Tests the relay by GTID with both flavors: it starts at a set, continues at another server, and names missing
+GTIDs."""
 
 from __future__ import annotations
 
@@ -6,8 +7,12 @@ import itertools
 
 import pytest
 
-from proto import errors
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.gtid_set import GtidSet
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect, current_position, server_info
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
 from tests.integration.relay_rig import (
     START,
     Servers,
@@ -26,10 +31,6 @@ from tests.integration.relay_rig import (
 )
 from tests.support.mysql import MySQL
 from tests.support.wait import until
-from worker.connection import Endpoint, Side, connect, current_position, server_info
-from worker.position import SourcePosition
-from worker.relay.gtid import GtidSet
-from worker.unit import StopSignal
 
 __all__ = ["mysql", "servers"]
 
@@ -53,7 +54,7 @@ def test_it_begins_at_a_set_alone(servers: Servers) -> None:
     at = relay.locate(SourcePosition("", 0, given), 60, StopSignal())
     assert gtids(served(relay, at)) == wanted
     assert relay.head().position.gtid_set == executed(source)
-    # After a restart of the worker it goes on.
+    # After a restart of the worker it continues.
     relay.stop()
     insert(source, 5)
     again = servers.relay(source)
@@ -63,7 +64,8 @@ def test_it_begins_at_a_set_alone(servers: Servers) -> None:
 
 
 def test_it_begins_at_the_end_while_transactions_commit(servers: Servers) -> None:
-    """MySQL tells its GTID set a moment apart from the place in the file: none may be lost or come twice by that."""
+    """MySQL reports its GTID set and its file position at different moments: this may neither lose nor repeat a
+    transaction."""
     source = servers.server("source")
     create_table(source)
     whole = servers.relay(source, "whole")
@@ -90,7 +92,7 @@ def test_it_begins_at_the_end_while_transactions_commit(servers: Servers) -> Non
             wanted = gtids(served(whole, *other))
             same = found == wanted
             assert same, f"{len(found)} transactions, {len(wanted)} are there"
-            # The set that is kept with a place is the place's.
+            # The set that is stored with a position is the set at that position.
             assert relay.position_at(at).gtid_set == whole.position_at(other[0]).gtid_set
     session.close()
 
@@ -112,7 +114,7 @@ def test_it_goes_on_at_another_server_with_the_same_data(servers: Servers) -> No
     assert place.server == relay.head().position.server
     before = gtids(served(relay))
     relay.stop()
-    insert(old, 20)  # what the relay has not read of the old server
+    insert(old, 20)  # the relay has not read these from the old server
     servers.caught_up(new, old)
     old.kill()
     servers.promote(new)
@@ -127,13 +129,13 @@ def test_it_goes_on_at_another_server_with_the_same_data(servers: Servers) -> No
     assert sorted(found) == sorted(gtids(written(new)))
     assert again.relay_id != relay_id
     assert again.head().position.gtid_set == executed(new)
-    # Places of the old server are found where they were.
+    # Positions of the old server are found at the same offset.
     assert again.locate(place, 60, StopSignal()) == end_of_old
     assert again.head().position.server != place.server
 
 
 def test_cut_connections_behind_a_switch_lose_and_repeat_nothing(servers: Servers) -> None:
-    """Until the new server's next file the relay asks by GTID each time."""
+    """Until the new server's next file the relay connects by GTID each time."""
     old, new = servers.server("old"), servers.server("new")
     create_table(old)
     insert(old, 30)
@@ -170,7 +172,7 @@ def test_cut_connections_behind_a_switch_lose_and_repeat_nothing(servers: Server
 
 
 def test_back_and_forth_between_two_servers(servers: Servers) -> None:
-    """Each writes for a while, then follows the other: files of both names come again and again."""
+    """Each server writes for a while, then follows the other: files of both names alternate."""
     pair = [servers.server("a"), servers.server("b")]
     create_table(pair[0])
     servers.follow(pair[1], pair[0])
@@ -237,7 +239,7 @@ def test_what_a_server_has_purged_is_named_with_the_way_out(servers: Servers) ->
     source.execute("FLUSH BINARY LOGS")
     insert(source, 5)
     source.purge()
-    if servers.is_mariadb:  # numbers run per domain, whoever writes
+    if servers.is_mariadb:  # numbers run per domain, for all servers
         missing = "0-*-" + missing.rpartition("-")[2]
     relay = servers.relay(source)
     relay.ensure_from(SourcePosition("", 0, known))
@@ -246,7 +248,7 @@ def test_what_a_server_has_purged_is_named_with_the_way_out(servers: Servers) ->
     assert f"the first missing GTID is {missing}:" in error.message
     assert "--remove-meta" in error.workaround
     assert relay.failure() is error
-    # Where it was read by files, too, the GTID is told.
+    # Even if it was read by files, the error names the GTID.
     relay.stop()
     by_file = servers.relay(source, "by-file")
     by_file.ensure_from(START)
@@ -337,7 +339,7 @@ def test_gtids_with_tags(mysql: Servers) -> None:
     caught_up(again, new)
     assert gtids(served(again)) == gtids(written(new))
     assert again.head().position.gtid_set == executed(new)
-    # And from a set with tags alone.
+    # The same from a set that has only tags.
     alone = mysql.relay(new, "alone")
     alone.ensure_from(SourcePosition("", 0, executed(old)))
     alone.start()

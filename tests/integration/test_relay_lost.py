@@ -1,4 +1,4 @@
-"""Connections, servers, relays and disks that end or fail under a relay: nothing is lost or repeated."""
+"""Tests connections, servers, relays and disks that end or fail under a relay: nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
-from proto.common_pb2 import Stage
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.common_pb2 import Stage
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Endpoint, ServerInfo, Session, server_info
+from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.fetch import dump_connection
+from shardmerge.worker.relay.fetch.server_id import unleased
+from shardmerge.worker.relay.model import AtHead, PurgePolicy
+from shardmerge.worker.relay.relay import Relay
 from tests.integration.mariadb_relay_rig import (
     SMALL,
     START,
@@ -29,13 +36,6 @@ from tests.integration.mariadb_relay_rig import (
 from tests.support.disk import fill, small_disk
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
-from worker.connection import Endpoint, ServerInfo, Session, server_info
-from worker.position import RelayOffset
-from worker.relay import dump
-from worker.relay.model import AtHead, PurgePolicy
-from worker.relay.relay import Relay
-from worker.relay.server_id import unleased
-from worker.unit import StopSignal
 
 __all__ = ["make_relay", "source"]
 
@@ -47,7 +47,7 @@ def test_cut_connections_lose_and_repeat_nothing(source: MariaDB, make_relay: Ma
     with Writer(source) as writer:
         killed: set[int] = set()
         for _ in range(6):
-            # More than one where a connection was lost for another reason.
+            # There are several threads if a connection was lost for another reason.
             threads = until(lambda: [at for at in source.dump_threads() if at not in killed], "a new dump")
             done = writer.done
             for thread in threads:
@@ -81,7 +81,7 @@ def _copy_until_killed(port: int, directory: Path) -> None:
 
 
 def _size(directory: Path) -> int:
-    """Bytes in all files; a relay that starts may remove one of them just now."""
+    """Return the bytes in all files; a starting relay may just be removing one of them."""
     total = 0
     for path in directory.rglob("*"):
         with suppress(FileNotFoundError):
@@ -118,13 +118,13 @@ def test_a_full_disk_pauses_and_goes_on_by_itself(source: MariaDB, make_relay: M
         relay.start()
         caught_up(relay, source)
         ballast = fill(disk, leave_bytes=300_000)
-        # So much and no more: all of it has room when the ballast is gone.
+        # A limited amount: all of it has room when the ballast is removed.
         for _ in range(200):
             source.execute("INSERT INTO d.t (v) VALUES (REPEAT('w', 3000)), (REPEAT('v', 2000))")
         error = failed_with(relay, errors.relay.DISK_FULL)
         assert str(disk / "relay") in error.message
         until(lambda: relay.status().stage == Stage.STAGE_PAUSED, "the relay pauses")
-        before = served(relay)  # what is there can be read
+        before = served(relay)  # events that were written can be read
         ballast.unlink()
         assert_same(relay, source)
         assert served(relay)[: len(before)] == before
@@ -183,11 +183,11 @@ def test_a_source_that_freezes_in_the_handshake_does_not_hold_stop(
     relay = make_relay(source)
     relay.ensure_from(START)
     with monkeypatch.context() as patch:
-        patch.setattr(dump, "server_info", freeze_first)
+        patch.setattr(dump_connection, "server_info", freeze_first)
         relay.start()
         assert frozen.wait(300)
         try:
-            # The source gives no answer before it is thawed.
+            # The source does not answer before it is thawed.
             stopping = threading.Thread(target=relay.stop, daemon=True)
             stopping.start()
             stopping.join(300)

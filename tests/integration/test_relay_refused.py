@@ -1,4 +1,4 @@
-"""Sources that a relay cannot follow or must not: no access, a log that is gone, reset or another's."""
+"""Tests sources that a relay cannot or must not follow: no access, or a binlog that is missing, reset or another's."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
-from proto.common_pb2 import Stage
-from proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.common_pb2 import Stage
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.relay import Relay
 from tests.integration.mariadb_relay_rig import (
     START,
     MakeRelay,
@@ -23,11 +26,6 @@ from tests.integration.mariadb_relay_rig import (
 )
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
-from worker.position import SourcePosition
-from worker.relay.relay import (
-    Relay,
-)
-from worker.unit import StopSignal
 
 __all__ = ["make_relay", "source"]
 
@@ -66,7 +64,7 @@ def test_a_purged_binlog_is_named_with_the_way_out(source: MariaDB, make_relay: 
     assert "1236" in error.message
     assert "--remove-meta" in error.workaround
     until(lambda: relay.status().stage == Stage.STAGE_PAUSED, "the relay pauses")
-    # While somebody needs what it has, the log stays as it is; else a task may begin it anew.
+    # While a task needs its contents, the log stays unchanged; otherwise a task may start it anew.
     assert not relay.ensure_from(last)
     relay.set_needed(lambda: None)
     assert relay.ensure_from(last)
@@ -98,7 +96,7 @@ def test_another_server_behind_the_address_is_refused(
 
 
 def reset_when_the_clock_has_moved(server: MariaDB) -> None:
-    """A file says when it was made in whole seconds."""
+    """Reset the binlog in a later second: a file holds its creation time in whole seconds."""
     [(began,)] = server.query("SELECT UNIX_TIMESTAMP()")
     until(lambda: server.query("SELECT UNIX_TIMESTAMP()") != [(began,)], "the next second")
     server.execute("RESET MASTER")
@@ -125,14 +123,14 @@ def test_a_reset_under_a_connected_relay_is_noticed(source: MariaDB, make_relay:
     ends.append(end_of(source))
     failure = stopped_with(relay, errors.relay.SOURCE_LOG_RESET)
     assert str(before) in failure.message
-    # The relay may have looked between the two.
+    # The relay may have read the position between the two resets.
     assert any(str(place) in failure.message for place in ends)
     assert "--remove-meta" in failure.workaround
     assert served(relay, end=head)
     with pytest.raises(ShardmergeError) as caught:
         list(relay.subscribe(relay.first().offset, None, None, StopSignal()))
     assert caught.value is failure
-    # A task that begins anew, and only it, gives the log up; it has started the relay before it asks.
+    # Only a task that begins anew discards the log; it has started the relay before this call.
     relay.start()
     assert relay.failure() is None
     start = end_of(source)
@@ -146,7 +144,7 @@ def test_a_reset_under_a_connected_relay_is_noticed(source: MariaDB, make_relay:
 
 
 def test_a_binlog_that_grew_again_beyond_the_old_place_is_noticed(source: MariaDB, make_relay: MakeRelay) -> None:
-    """The very same statements: the old position is an event's start in the new file too."""
+    """The statements are identical: the old position is the start of an event in the new file too."""
     statements = [f"INSERT INTO d.t (v) VALUES ('{number:06}')" for number in range(30)]
     reset_when_the_clock_has_moved(source)
     source.execute(*statements)
@@ -167,7 +165,7 @@ def test_a_binlog_that_grew_again_beyond_the_old_place_is_noticed(source: MariaD
 
 
 def test_a_source_that_lost_its_latest_writes_is_an_error(source: MariaDB, make_relay: MakeRelay) -> None:
-    """A machine that fails takes what the source had not synced: those rows exist nowhere at the source."""
+    """A failed machine loses what the source had not synced: those rows do not exist at the source any more."""
     relay = make_relay(source)
     relay.ensure_from(START)
     relay.start()

@@ -1,4 +1,4 @@
-"""`relay-binlog-name` and `relay-binlog-gtid`: the relay log of a source begins there before any task does."""
+"""Tests `relay-binlog-name` and `relay-binlog-gtid`: a source's relay log begins there before any task does."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2 as config
+from shardmerge.proto import config_pb2 as config
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.daemon.source.relay_begin import begin_relay, relay_start
 from tests.integration.relay_rig import Servers
 from tests.support.cluster import Cluster, Json
 from tests.support.pair import KINDS
 from tests.support.wait import until
-from worker.position import SourcePosition
-from worker.relay_start import begin_relay, relay_start
 
 
 @pytest.fixture(params=list(KINDS))
@@ -49,7 +49,7 @@ def test_a_log_that_has_begun_stays(servers: Servers) -> None:
     relay_id = relay.relay_id
     begin_relay(relay, config.SourceConfig(relay_start=SourcePosition("mysql-bin.000001", 4).to_proto()))
     assert relay.relay_id == relay_id
-    # A task that needs more takes it back.
+    # A task that needs earlier events moves the begin back.
     assert relay.ensure_from(SourcePosition("mysql-bin.000001", 4))
 
 
@@ -71,6 +71,6 @@ def test_a_source_without_tasks_is_fetched_from_there(servers: Servers, tmp_path
 
 
 def _fetched(cluster: Cluster, file: str) -> Json | None:
-    """The relay log's status once it has come to ``file``; none while the worker does not answer in time."""
+    """Return the relay log's status once it has reached ``file``; None while the worker does not answer in time."""
     status = cluster.relay_status("s1")
     return status if status and file in str(status.get("relayBinlog")) else None

@@ -1,4 +1,4 @@
-"""Two-phase transactions of real servers, also compressed ones: rows come where they commit."""
+"""Tests two-phase transactions of real servers, also compressed ones: rows are served where they commit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from contextlib import contextmanager
 import pytest
 from pymysql.cursors import Cursor
 
-from proto import errors
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.events import HEADER_SIZE, EventType, checksum_matches
+from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.model import BlockData
+from shardmerge.worker.relay.relay import Relay
 from tests.integration.relay_rig import (
     START,
     Servers,
@@ -26,11 +31,6 @@ from tests.integration.relay_rig import (
 from tests.support.binlog import split
 from tests.support.database import Database
 from tests.support.wait import until
-from worker.binlog.events import HEADER_SIZE, EventType, checksum_matches
-from worker.position import RelayOffset
-from worker.relay.model import BlockData
-from worker.relay.relay import Relay
-from worker.unit import StopSignal
 
 __all__ = ["mysql", "servers"]
 
@@ -38,11 +38,11 @@ _ROWS = (EventType.WRITE_ROWS_V1, EventType.WRITE_ROWS_V2)
 
 
 def marks(relay: Relay, start: RelayOffset | None = None, end: RelayOffset | None = None) -> list[str]:
-    """What was inserted, in the order served."""
+    """Return the inserted texts, in the order in which the relay serves them."""
     found: list[str] = []
     for made in served(relay, start, end):
         assert made[4] != EventType.TRANSACTION_PAYLOAD
-        # MySQL ends XA COMMIT … ONE PHASE with an XA_PREPARE event that says so: it is the commit.
+        # MySQL ends XA COMMIT … ONE PHASE with an XA_PREPARE event that has a flag for it: it is the commit.
         assert made[4] != EventType.XA_PREPARE or made[HEADER_SIZE]
         if made[4] in _ROWS:
             assert checksum_matches(made)
@@ -61,7 +61,7 @@ def session(server: Database, *settings: str) -> Generator[Cursor]:
 
 
 def prepared(server: Database, name: str, *texts: str, settings: tuple[str, ...] = ()) -> None:
-    """Prepared by a connection that is gone then."""
+    """Prepare a transaction in a connection that is closed afterwards."""
     with session(server, *settings) as cursor:
         cursor.execute("SELECT CONNECTION_ID()")
         [(thread,)] = cursor.fetchall()
@@ -70,7 +70,7 @@ def prepared(server: Database, name: str, *texts: str, settings: tuple[str, ...]
             cursor.execute("INSERT INTO t (v) VALUES (%s)", (f"<{text}>",))
         cursor.execute(f"XA END '{name}', 'branch', 7")
         cursor.execute(f"XA PREPARE '{name}', 'branch', 7")
-    # MariaDB knows the transaction as nobody's, for others to end, when it has noticed that the connection is closed.
+    # When MariaDB notices that the connection is closed, other sessions can end the transaction.
     until(lambda: thread not in {one.id for one in server.threads()}, "the connection is gone")
 
 
@@ -121,7 +121,7 @@ def test_rows_come_where_they_commit(servers: Servers) -> None:
     wanted = ["one", "two", "three", "a1", "a2", "four", "phase", *late, "five"]
     assert marks(relay) == wanted
     assert sorted(wanted) == sorted(str(v)[1:-1] for (v,) in source.query("SELECT v FROM d.t"))
-    # From every place on it is the rest, also for a relay that was opened again.
+    # From every offset the remaining rows are served, also by a relay that was opened again.
     relay.stop()
     again = servers.relay(source)
     for block in blocks(again):
@@ -130,7 +130,7 @@ def test_rows_come_where_they_commit(servers: Servers) -> None:
 
 
 def test_what_was_prepared_before_the_relay_log_began_is_fetched(servers: Servers) -> None:
-    """A snapshot taken between PREPARE and COMMIT; a relay that another worker begins at a checkpoint between them."""
+    """A snapshot between PREPARE and COMMIT; a relay that another worker starts at a checkpoint between them."""
     source = servers.server("source")
     create_table(source)
     plain(source, "before")
@@ -172,10 +172,10 @@ def test_what_was_prepared_in_a_purged_file_is_an_error_for_who_would_need_it(se
         marks(relay)
     assert caught.value.spec is errors.relay.XA_PREPARE_MISSING
     assert "X'676f6e65',X'6272616e6368',7" in caught.value.message
-    assert relay.failure() is None  # the relay itself goes on
-    # It had begun anew, to find the prepared one: offsets are others.
+    assert relay.failure() is None  # the relay itself continues
+    # The relay had started anew to find the prepared transaction: offsets have changed.
     assert marks(relay, end=relay.locate(behind, 60, StopSignal())) == ["before"]
-    # It is not looked for again.
+    # The relay does not search for it again.
     relay.stop()
     again = servers.relay(source)
     again.start()
@@ -236,7 +236,7 @@ def test_compressed_transactions_of_every_size(mysql: Servers) -> None:
             for row in range(4 ** (number % 6)):
                 wanted.append(f"t{number}-{row}")
                 cursor.execute("INSERT INTO t (v) VALUES (%s)", (f"<{wanted[-1]}>" + "x" * 300 * (number % 5),))
-            if number == 7:  # one row of many MiB, which hardly takes room in the file
+            if number == 7:  # one row of many MiB, which is small in the compressed file
                 wanted.append("huge")
                 cursor.execute("INSERT INTO t (v) VALUES (CONCAT('<huge>', REPEAT('y', 40 << 20)))")
             cursor.execute("COMMIT")
@@ -255,8 +255,8 @@ def test_compressed_transactions_of_every_size(mysql: Servers) -> None:
 
 
 def _pieces_resume(relay: Relay, made: list[BlockData]) -> None:
-    """The pieces of a group may be cut elsewhere when they are served again; their events, and the count of those
-    before each piece, are the same."""
+    """The pieces of a group may have other boundaries when they are served again; their events, and the number of
+    events before each piece, are the same."""
     for block in made:
         if not block.ends_group and block.first_event == 0:
             events = b"".join(one.events for one in made if one.group_start == block.group_start)

@@ -1,4 +1,5 @@
-"""A shard table may be let go on before the driver that has recorded it to wait has said so to its own process."""
+"""Tests a shard table that is released after it was recorded as parked, but before the driver's process has noted
+it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tests.support.world import World
 _NAME = "early"
 _ALTER = "ADD COLUMN extra INT NOT NULL DEFAULT 7"
 _MOMENT = "ddl.passed"
-"""The statement is recorded as passed; in the worker's memory its table does not wait yet."""
+"""At this moment the statement is recorded as executed; in the worker's memory its table is not parked yet."""
 
 
 def _released(target: Database, source: str) -> bool:
@@ -33,14 +34,14 @@ def test_its_rows_come_up_all_the_same(world: World) -> None:
         )
     world.cluster.start_task(_task(target, (first_id, second_id)))
     world.cluster.wait_replicating(_NAME)
-    # A lock that is not the one in question: the first source waits in both, the second has come to neither.
+    # One of the locks is only a trigger: the first source is parked at both, the second has reached neither.
     first.execute(*(f"ALTER TABLE {_NAME}_s.{table} {_ALTER}" for table in "ab"))
     until(lambda: _waiting(target) == 2, "the first source's tables wait")
     until(lambda: len(locks_of(world, _NAME) or ()) == 2, "both are told")
     hooks.hold(_MOMENT)
     second.execute(f"ALTER TABLE {_NAME}_s.a {_ALTER}", f"INSERT INTO {_NAME}_s.a VALUES (12, 1, 2)")
     hooks.reached(_MOMENT)
-    # Whatever happens to the task's locks has the second source's worker look at its records.
+    # Any change of the task's locks makes the second source's worker read its records.
     world.cluster.dmctl("shard-ddl-lock", "unlock", f"{_NAME}-`{_NAME}`.`b`")
     until(lambda: _released(target, second_id), "the table is let go on")
     hooks.release(_MOMENT)

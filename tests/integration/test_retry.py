@@ -1,4 +1,4 @@
-"""What a target refuses for a while: repeated by error number, seen in the status meanwhile, applied exactly once."""
+"""Tests temporary errors of a target: retried by error number, shown in the status, applied exactly once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ import pytest
 from pymysql.connections import Connection
 from pymysql.constants import ER
 
-from proto import errors
-from proto.errors import ErrorSpec
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ErrorSpec
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, to_coded
+from shardmerge.worker.replicate import lane_job
+from shardmerge.worker.replicate.unit import ReplicateUnit
+from shardmerge.worker.target.apply.target_session import ApplySettings
+from shardmerge.worker.unit.contract import Stopped
 from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import subtask_config
 from tests.support.database import Database
@@ -22,10 +27,6 @@ from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.pair import KINDS, emptied
 from tests.support.wait import until
-from worker.connection import Endpoint, Side, coded
-from worker.replicate import unit as unit_module
-from worker.replicate.target import ApplySettings
-from worker.unit import Stopped
 
 USER = "dm"
 TAKER = "taker"
@@ -53,18 +54,18 @@ def shared_target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane gives up after half a minute, and the subtask begins again; here all of it is seen in one run."""
+    """Retry for longer: by default a lane gives up after half a minute, and the subtask starts again."""
 
     def settings(**arguments: object) -> ApplySettings:
         return replace(ApplySettings(**arguments), retry_seconds=600.0)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(unit_module, "ApplySettings", settings)
+    monkeypatch.setattr(lane_job, "ApplySettings", settings)
 
 
 @contextmanager
 def _rig(source: Database, target: Database, directory: Path) -> Generator[LaneRig]:
-    """A table with a key and one without, where a row applied twice is seen; lanes log in as a user without rights
-    to administer the server."""
+    """Provide a table with a key and one without, where a row applied twice is visible; lanes log in as a user without
+    administrative privileges."""
     emptied(source)
     emptied(target)
     source.execute(
@@ -91,7 +92,7 @@ def rig(source: Database, shared_target: Database, tmp_path: Path) -> Iterator[L
 
 
 def _change(rig: LaneRig, first: int) -> None:
-    """20 rows of either table from ``first`` on, and a change of each row with a key that is there."""
+    """Write 20 rows of either table from ``first`` on, and a change of each row with a key that exists."""
     rows = ", ".join(f"({number}, 'new')" for number in range(first, first + 20))
     rig.source.execute(
         f"INSERT INTO shard_1.t VALUES {rows}",
@@ -108,7 +109,7 @@ def _begin(rig: LaneRig) -> Run:
 
 
 def _finish(rig: LaneRig, run: Run) -> None:
-    """It goes on by itself, and nothing was lost or applied twice."""
+    """Wait until the run continues by itself; nothing was lost or applied twice."""
     _change(rig, 101)
     run.until_synced()
     assert run.stop() == Stopped()
@@ -118,7 +119,7 @@ def _finish(rig: LaneRig, run: Run) -> None:
 
 
 def _retried(run: Run, spec: ErrorSpec, errnos: set[int], attempt: int = 3) -> None:
-    """Some lane shows that it tries again, why, and how often."""
+    """Check that some lane shows that it retries, why, and how often."""
 
     def seen() -> bool:
         assert not run.ended, run.join()
@@ -133,8 +134,8 @@ def _retried(run: Run, spec: ErrorSpec, errnos: set[int], attempt: int = 3) -> N
 
     until(seen, f"a lane repeats after {spec.name}")
     unit = run.unit
-    assert isinstance(unit, unit_module.ReplicateUnit)
-    until(lambda: "attempt" in unit.doing() or run.status().synced, "the phrase for the whole says it too")
+    assert isinstance(unit, ReplicateUnit)
+    until(lambda: "attempt" in unit.activity() or run.status().synced, "the phrase for the whole says it too")
 
 
 def _lock_waits(target: Database) -> bool:
@@ -158,7 +159,7 @@ def _run(connection: Connection, statement: str) -> None:
 
 
 def test_a_row_that_somebody_locks(rig: LaneRig) -> None:
-    """1205: the server gives up waiting."""
+    """1205: the server stops waiting."""
     run = _begin(rig)
     with _transaction(rig.target) as other:
         _run(other, "SELECT * FROM shard_1.t FOR UPDATE")
@@ -168,14 +169,14 @@ def test_a_row_that_somebody_locks(rig: LaneRig) -> None:
 
 
 def test_a_deadlock(rig: LaneRig) -> None:
-    """1213: somebody holds the row and wants the checkpoint, which the lane holds; the lane has changed less."""
+    """1213: another session holds the row and needs the checkpoint, which the lane holds; the lane has changed less."""
     run = _begin(rig)
     rig.target.execute(
         "SET GLOBAL innodb_lock_wait_timeout = 600",
         "CREATE TABLE shard_1.heavy (id BIGINT PRIMARY KEY, v VARCHAR(100))",
     )
     session = rig.target.connect()
-    rig.target.kill_threads(USER)  # the time-out is of the sessions that are made from now on
+    rig.target.kill_threads(USER)  # the timeout applies only to new sessions
     try:
         _change(rig, 31)
         run.until_synced()
@@ -194,7 +195,7 @@ def test_a_deadlock(rig: LaneRig) -> None:
 
 
 def test_a_connection_that_is_killed(rig: LaneRig) -> None:
-    """2006 and 2013 of the client, 1927 of MariaDB: in the middle of a transaction, which leaves nothing."""
+    """2006 and 2013 of the client, 1927 of MariaDB: in the middle of a transaction, which is rolled back."""
     run = _begin(rig)
     rig.target.execute("SET GLOBAL innodb_lock_wait_timeout = 600")
     rig.target.kill_threads(USER)
@@ -213,14 +214,14 @@ def test_a_connection_that_is_killed(rig: LaneRig) -> None:
 
 
 def test_a_server_that_shuts_down(rig: LaneRig) -> None:
-    """1053, 2013 and 2003, until it is back."""
+    """1053, 2013 and 2003, until the server is back."""
     run = _begin(rig)
     other = rig.target.connect()
     other.begin()
     _run(other, "SELECT * FROM shard_1.t FOR UPDATE")
     _change(rig, 51)
     until(lambda: _lock_waits(rig.target), "a lane waits for a row")
-    rig.target.stop()
+    rig.target.shut_down()
     other.close()
     _retried(run, errors.replicate.TARGET_LOST, {0, 1053, 1927, 2003, 2006, 2013})
     rig.target.start()
@@ -228,7 +229,7 @@ def test_a_server_that_shuts_down(rig: LaneRig) -> None:
 
 
 def test_no_connection_left(rig: LaneRig) -> None:
-    """1040; an administrator has one to spare."""
+    """1040; the server reserves one connection for an administrator."""
     run = _begin(rig)
     [(before,)] = rig.target.query("SELECT @@GLOBAL.max_connections")
     rig.target.execute("SET GLOBAL max_connections = 12")
@@ -250,7 +251,7 @@ def test_no_connection_left(rig: LaneRig) -> None:
 
 
 def _take_all(target: Database, taken: list[Connection]) -> bool:
-    """Whether nothing was left. Lanes that are cut off come again by themselves, maybe before all is taken."""
+    """Return whether no connection was left. Disconnected lanes reconnect by themselves, maybe before all are taken."""
     target.kill_threads(USER)
     try:
         while True:
@@ -264,7 +265,7 @@ def _take_all(target: Database, taken: list[Connection]) -> bool:
     ("variable", "errno"), [("read_only", ER.OPTION_PREVENTS_STATEMENT), ("transaction_read_only", 1792)]
 )
 def test_a_target_that_has_become_a_replica(rig: LaneRig, variable: str, errno: int) -> None:
-    """1290 and 1792: a fail-over is under way."""
+    """1290 and 1792: a fail-over is in progress."""
     run = _begin(rig)
     spelt = "tx_read_only" if variable != "read_only" and rig.target.flavor == "mariadb" else variable
     rig.target.execute(f"SET GLOBAL {spelt} = ON")
@@ -282,14 +283,14 @@ def test_a_target_that_has_become_a_replica(rig: LaneRig, variable: str, errno: 
 
 
 def _wide_rows(server: Database, table: str, count: int) -> None:
-    """``count`` times 100 kB."""
+    """Insert ``count`` rows of 100 kB."""
     for start in range(1000, 1000 + count):
         rows = ", ".join(f"({number}, '{'x' * 2000}')" for number in range(start * 50, start * 50 + 50))
         server.execute(f"INSERT INTO {table} VALUES {rows}")
 
 
 def test_a_full_disk(source: Database, tmp_path: Path) -> None:
-    """1114 because the kernel says so. (MariaDB 10.11 ends itself when it cannot even roll back for lack of space.)"""
+    """1114 from the kernel's error. (MariaDB 10.11 ends itself when it cannot even roll back for lack of space.)"""
     target = MySQL(tmp_path / "target", 102)
     try:
         with _rig(source, target.start(), tmp_path) as rig:
@@ -307,7 +308,7 @@ def test_a_full_disk(source: Database, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_space_that_may_not_grow(source: Database, tmp_path: Path, kind: str) -> None:
-    """1114, until somebody drops a table."""
+    """1114, until an operator drops a table."""
     make: Callable[..., Database] = KINDS[kind]
     space = "--innodb-data-file-path=ibdata1:12M:autoextend:max:40M"
     target = make(tmp_path / "target", 102, (space, "--innodb-file-per-table=0"))
@@ -343,6 +344,6 @@ def test_a_table_space_that_may_not_grow(source: Database, tmp_path: Path, kind:
     ],
 )
 def test_each_number_has_its_class_and_is_repeated(errno: int, spec: ErrorSpec) -> None:
-    error = coded(pymysql.OperationalError(errno, "…"), Endpoint("h", 1, "u"), Side.TARGET, "target")
+    error = to_coded(pymysql.OperationalError(errno, "…"), Endpoint("h", 1, "u"), Side.TARGET, "target")
     assert error.spec is spec
     assert error.spec.retryable

@@ -1,4 +1,4 @@
-"""Whoever answers in a server's place gets no password and no file, and cannot fill memory or hold a thread."""
+"""Tests that a server with another identity gets no password and no file, and cannot fill memory or block a thread."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors, networks
-from proto.errors import ErrorSpec, ShardmergeError
-from proto.networks import Networks
+from shardmerge.proto import errors, networks
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.proto.networks import Networks
+from shardmerge.worker.core.mysql import connection
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, ask, coded_errors, connect, execute, rows
+from shardmerge.worker.core.mysql.endpoint import Tls
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.relay.fetch.dump_connection import Dump
+from shardmerge.worker.relay.fetch.dump_start import FromFile
+from shardmerge.worker.snapshot.source.raw_query import raw_rows
 from tests.support.certificates import Authority
 from tests.support.rogue import FULL, OK, Behaviour, Peer, Rogue, numbered
-from worker import connection
-from worker.connection import Endpoint, Session, Side, ask, coding, connect, execute, rows
-from worker.endpoint import Tls
-from worker.position import SourcePosition
-from worker.relay.dump import Dump
-from worker.relay.start import FromFile
-from worker.snapshot.rawquery import raw_rows
 
 SECRET = "a Secret 7!"
 _MOST_BYTES = 200 << 20
@@ -32,7 +32,7 @@ def endpoint(rogue: Rogue, tls: Tls | None = None, *, key: bool = False) -> Endp
 
 
 def refused(rogue: Rogue, spec: ErrorSpec, *, key: bool = False, tls: Tls | None = None) -> ShardmergeError:
-    """How connecting fails: soon, by ``spec``, with the address named and the password told nobody."""
+    """Check that connecting fails soon with ``spec``; the error names the address, and no password is sent or shown."""
     begun = time.monotonic()
     with pytest.raises(ShardmergeError) as caught:
         connect(endpoint(rogue, tls, key=key), Side.SOURCE, name="s1").close()
@@ -46,7 +46,7 @@ def refused(rogue: Rogue, spec: ErrorSpec, *, key: bool = False, tls: Tls | None
 
 
 def switching(method: str, data: bytes = bytes(range(1, 21)) + b"\0") -> Behaviour:
-    """Greets in one way, then asks in another one."""
+    """Send a greeting for one method, then request another one."""
 
     def behave(peer: Peer) -> None:
         peer.greet()
@@ -71,7 +71,7 @@ def full_authentication(peer: Peer) -> None:
     [
         switching("mysql_clear_password"),
         switching("mysql_old_password"),
-        switching(""),  # of before MySQL 4.1
+        switching(""),  # the method before MySQL 4.1
         switching("sha256_password"),
         switching("dialog", b"\x04Password: "),
         full_authentication,
@@ -87,7 +87,8 @@ def test_a_password_is_told_nobody(behaviour: Behaviour) -> None:
 
 
 def test_a_greeting_that_asks_for_the_password_at_once() -> None:
-    """Methods that tell it are not begun with: what the server's default is says nothing of the account."""
+    """The client does not begin with methods that reveal the password: the server's default is not that of the
+    account."""
 
     def behave(peer: Peer) -> None:
         peer.greet("sha256_password")
@@ -107,7 +108,7 @@ def test_tls_with_a_certificate_of_anybody_is_no_proof(tmp_path: Path, method: s
 
     def behave(peer: Peer) -> None:
         peer.greet(tls=True)
-        if len(peer.read()) == 32:  # the wish for TLS
+        if len(peer.read()) == 32:  # the client requests TLS
             peer.encrypt(server)
             peer.read()
         peer.switch(method, b"\x04Password: " if method == "dialog" else bytes(range(1, 21)) + b"\0")
@@ -118,7 +119,7 @@ def test_tls_with_a_certificate_of_anybody_is_no_proof(tmp_path: Path, method: s
 
     with Rogue(behave) as rogue:
         if method == "caching_sha2_password" and key:
-            # Without TLS, and by its key: what it sends is none.
+            # Without TLS, with the server's key: what this server sends is no key.
             refused(rogue, errors.relay.SOURCE_LOST, key=True)
             assert rogue.connections >= 2
         else:
@@ -155,7 +156,7 @@ def test_clear_text_goes_to_who_has_proved_who_he_is(tmp_path: Path) -> None:
     another = Authority(tmp_path / "another").ca
     with Rogue(behave) as rogue:
         refused(rogue, errors.worker.TLS_PEER_REFUSED, tls=Tls(ca=another))
-        # With TLS keys nothing is said without TLS, for no key either.
+        # With TLS options nothing is sent without TLS, not even a request for the key.
     with Rogue(full_authentication) as rogue:
         refused(rogue, errors.worker.TLS_NOT_OFFERED, tls=Tls(ca=another), key=True)
 
@@ -241,7 +242,7 @@ def test_bytes_that_drip_do_not_hold_a_thread(when: str, monkeypatch: pytest.Mon
 
 
 def answering(send: Behaviour) -> Behaviour:
-    """Behaves well until it is asked for something."""
+    """Behave correctly until the client sends a certain statement."""
 
     def behave(peer: Peer) -> None:
         peer.let_in()
@@ -310,7 +311,7 @@ def _refused_answer(answer: Behaviour, question: object) -> None:
     with Rogue(answering(answer)) as rogue:
         where = endpoint(rogue)
         session = connect(where, Side.SOURCE, name="s1", read_timeout=10)
-        with pytest.raises(ShardmergeError) as caught, coding(where, Side.SOURCE, "s1"):
+        with pytest.raises(ShardmergeError) as caught, coded_errors(where, Side.SOURCE, "s1"):
             question(session)
         assert caught.value.spec is errors.worker.ANSWER_REFUSED, caught.value
         assert f"{rogue.host}:{rogue.port}" in str(caught.value)
@@ -324,7 +325,7 @@ def _last(rogue: Rogue) -> bytes:
 
 
 def test_what_the_relay_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dump's connection is of the same kind."""
+    """The connection of the dump has the same protection."""
 
     def behave(peer: Peer) -> None:
         peer.let_in()
@@ -395,7 +396,7 @@ def test_addresses_that_are_not_allowed_are_not_connected_to(only: object, monke
             only("192.0.2.0/24")
             connect(named, Side.TARGET, name="target")
         assert caught.value.spec is errors.worker.ADDRESS_NOT_ALLOWED
-        # What has another address when it is asked again is of no use: it is asked once.
+        # A name that has another address at a second look-up does not help: it is looked up once.
         looked_up: list[str] = []
         real = connection.socket.getaddrinfo
 
@@ -413,11 +414,11 @@ def test_addresses_that_are_not_allowed_are_not_connected_to(only: object, monke
         for entry in ("127.0.0.0/8", "127.0.0.1", "LocalHost."):
             only(entry)
             connect(named, Side.SOURCE, name="s1").close()
-        # Written as IPv6 it is the same address.
+        # The same address in IPv6 notation.
         only("127.0.0.0/8")
         connect(Endpoint("::ffff:127.0.0.1", rogue.port, "dm", SECRET), Side.SOURCE, name="s1").close()
 
 
 def _peak() -> int:
-    """Bytes of memory at most so far."""
+    """Return the peak memory in bytes so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""Expression filters on real servers: history and changes alike, and whoever is killed meanwhile (I9)."""
+"""Tests expression filters on real servers: equal for history and changes, and after kills (I9)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2 as pb
+from shardmerge.proto import config_pb2 as pb
 from tests.integration.lane_rig import LaneRig
 from tests.integration.snapshot_rig import subtask_config
 from tests.support.database import Database
@@ -96,7 +96,7 @@ GROUPS = {"numbers": "grp = 3", "words": "name LIKE 'x%'", "both": "grp IN (1, 3
 
 @pytest.mark.parametrize("victim", ["tasks", "worker", "target"])
 def test_a_kill_between_filtered_changes(world: World, victim: str) -> None:
-    """Whether a row is left out is told by columns that never change, so that what must be there is known."""
+    """Columns that never change decide whether a row is left out, so that the expected rows are known."""
     task = f"filtered_{victim}"
     killed_between_changes(world, victim, task, file(world, task))
     server = world.sources[0][1]
@@ -109,7 +109,7 @@ def test_a_kill_between_filtered_changes(world: World, victim: str) -> None:
 
 
 def killed_between_changes(world: World, victim: str, task: str, text: str) -> None:
-    """Copies and changes the tables of GROUPS in the schema ``task``, by a task file; nothing is left to apply."""
+    """Copy and change the tables of GROUPS in the schema ``task``, with a task file, until everything is applied."""
     server = world.sources[0][1]
     server.execute(f"CREATE DATABASE {task}")
     for table in GROUPS:
@@ -154,7 +154,7 @@ def file(world: World, task: str) -> str:
 
 @contextmanager
 def writing(server: Database, task: str) -> Generator[Callable[[int], None]]:
-    """Changes by one session until the block ends; the answer waits for so many more."""
+    """Write changes in one session until the block ends; the provided function waits for so many more."""
     stop = threading.Event()
     done = [0]
 

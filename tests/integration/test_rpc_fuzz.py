@@ -1,4 +1,4 @@
-"""Every RPC of a master and a worker under mutated requests: each is answered, none changes anything, nothing breaks.
+"""Tests every RPC of a master and a worker with mutated requests: all are answered, none changes or breaks anything.
 
 SHARDMERGE_FUZZ_CALLS: requests for each RPC (300; a long run: 10,000).
 """
@@ -19,9 +19,9 @@ import psutil
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
-from proto import compare_pb2, master_pb2, relay_pb2, worker_pb2
-from proto.common_pb2 import ErrorDetail
-from proto.rpc import ERROR_METADATA
+from shardmerge.proto import compare_pb2, master_pb2, relay_pb2, worker_pb2
+from shardmerge.proto.common_pb2 import ErrorDetail
+from shardmerge.proto.rpc.coded_errors import ERROR_METADATA
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon
 from tests.support.mariadb import MariaDB
@@ -31,7 +31,7 @@ from tests.support.world import Family
 _CALLS = int(os.environ.get("SHARDMERGE_FUZZ_CALLS", "300"))
 _SEED = 20261123
 _CHANNELS = 4
-_AT_ONCE = 8  # calls of one RPC under way
+_AT_ONCE = 8  # calls of one RPC at the same time
 _DEADLINE_SECONDS = 120.0
 _MOST_GROWTH = 50 << 20
 _INTERNAL = b"internal-error"
@@ -80,7 +80,7 @@ def _memory(daemon: Daemon) -> int:
 
 
 def _outcome(call: Callable[[], object]) -> str:
-    """The name of the answer's error, or OK; "internal-error …" for a fault of the daemon."""
+    """Return the name of the answer's error, or OK; "internal-error …" for a fault of the daemon."""
     try:
         answer = call()
     except grpc.RpcError as error:
@@ -95,7 +95,7 @@ def _outcome(call: Callable[[], object]) -> str:
 
 
 def _send(channel: Any, rpc: _Rpc, raw: bytes) -> Callable[[], object]:
-    """Send it; what waits for the answer."""
+    """Send the request; return the function that waits for the answer."""
     if not rpc.descriptor.server_streaming:
         sent: Any = channel.unary_unary(rpc.path).future(raw, timeout=_DEADLINE_SECONDS)
         return sent.result
@@ -146,7 +146,7 @@ def test_no_request_breaks_anything(cluster: Cluster) -> None:
             jobs = [pool.submit(run, at, rpc, calls) for at, rpc in enumerate(rpcs)]
             return sum(job.result().total() for job in jobs)
 
-    round_of(20)  # what is loaded once, and kept, is there
+    round_of(20)  # data that is loaded once and kept is in memory now
     sizes = {daemon.name: daemon.log.stat().st_size for daemon in cluster.daemons}
     records, memory = _records(cluster), {daemon.name: _memory(daemon) for daemon in cluster.daemons}
     pids = {daemon.name: daemon.pid for daemon in cluster.daemons}

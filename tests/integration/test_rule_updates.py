@@ -1,4 +1,4 @@
-"""Expression filters of a running task come, change and go by update-task."""
+"""Tests that update-task adds, changes and removes expression filters of a running task."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from tests.support.world import World
 
 
 def file(world: World, task: str, condition: str, tables: str = "") -> str:
-    """``condition``: of the rows of table `some` that are left out as they are inserted, "" for none; ``tables``:
-    pattern of those that take part, "" for all."""
+    """Return the task file. ``condition``: rows of table `some` that are left out when they are inserted, "" for none;
+    ``tables``: pattern of the tables in the task, "" for all."""
     only = f', do-tables: [{{db-name: {task}, tbl-name: "{tables}"}}]' if tables else ""
     target = world.target
     rules = f'expression-filter:\n  gone: {{schema: {task}, table: some, insert-value-expr: "{condition}"}}\n'
@@ -30,7 +30,8 @@ def update(world: World, task: str, condition: str) -> None:
 
 
 def test_a_filtered_table_joins_and_its_filter_goes(world: World) -> None:
-    """Its history is filtered, its stream begins behind a kill, and its rows that are not there stay nobody's."""
+    """The filter applies to its history and, after a kill, to its stream; later changes of left-out rows are
+    accepted."""
     task, cluster, source = "rule_joins", world.cluster, world.sources[0][1]
     source.execute(
         f"CREATE DATABASE {task}",
@@ -65,8 +66,8 @@ def rows(server: Database, task: str, table: str = "some") -> list[tuple[object,
 
 
 def test_an_expression_filter_comes_changes_and_goes(world: World) -> None:
-    """What rows it has left out by then, nobody asks of the target afterwards: the table stays loose. Its neighbour is
-    strict all the time."""
+    """Rows that the filter has left out may be missing at the target: the table's row counts stay unchecked. Those of
+    the other table are always checked."""
     task, cluster, source = "rule_updates", world.cluster, world.sources[0][1]
     source.execute(
         f"CREATE DATABASE {task}",
@@ -97,7 +98,7 @@ def test_an_expression_filter_comes_changes_and_goes(world: World) -> None:
     world.settle([task])
     kept = [(key, number, 2) for key, number, _ in kept] + [(33, 3, 2), (34, 4, 2)]
     assert rows(world.target, task) == kept
-    # Over a restart, and behind a statement on the table.
+    # The same over a restart, and after a statement on the table.
     cluster.dmctl("pause-task", task)
     cluster.wait_paused(task)
     source.execute(
@@ -110,7 +111,7 @@ def test_an_expression_filter_comes_changes_and_goes(world: World) -> None:
     world.settle([task])
     kept = [(key, number, 3) for key, number, _ in kept]
     assert rows(world.target, task) == kept
-    # The other table has counts that prove its rows.
+    # The other table's row counts are checked.
     world.target.execute(f"DELETE FROM {task}.all_ WHERE id = 2")
     source.execute(f"UPDATE {task}.all_ SET v = 1 WHERE id = 2")
     [stopped] = cluster.wait_paused(task).values()

@@ -1,4 +1,4 @@
-"""`rules` at real servers: what it tells is what a task then does, and it needs no table to be there."""
+"""Tests `rules` at real servers: it reports what a task then does, and needs no existing table."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2, errors, worker_pb2
-from proto.errors import ShardmergeError
+from shardmerge.proto import config_pb2, errors, worker_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.daemon.commands.explain_rules import explain_rules
+from shardmerge.worker.rules.transform.session import session
 from tests.support.cluster import Cluster
 from tests.support.database import Database
 from tests.support.pair import KINDS, emptied
 from tests.support.ports import free_port
-from worker.explain_rules import explain_rules
-from worker.transform.session import session
 
 Name = tuple[str, str]
 
@@ -38,7 +38,7 @@ routes:
 
 @pytest.fixture(scope="module", autouse=True)
 def _spark() -> None:
-    """The JVM comes before gRPC's threads."""
+    """Start the JVM before gRPC's threads."""
     session()
 
 

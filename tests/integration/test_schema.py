@@ -1,4 +1,4 @@
-"""Structures and values as a real server tells them, and sessions as they are set up."""
+"""Tests structures and values that a real server reports, and the settings of sessions."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from proto import errors
-from proto.errors import ShardmergeError
-from tests.integration.schema_rig import described, expect_every_bit
-from tests.support.mariadb import MariaDB
-from tests.support.ports import free_port
-from tests.support.wait import until
-from worker.connection import (
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import (
     Endpoint,
     Session,
     Side,
-    coded,
     connect,
     current_position,
     execute,
     rows,
     server_info,
+    to_coded,
 )
-from worker.schema import inspect_tables, list_tables, read_table, read_tables
-from worker.table import ValueKind
+from shardmerge.worker.core.mysql.information_schema import inspect_tables, list_tables, read_table, read_tables
+from shardmerge.worker.core.table import ValueKind
+from tests.integration.schema_rig import described, expect_every_bit
+from tests.support.mariadb import MariaDB
+from tests.support.ports import free_port
+from tests.support.wait import until
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +201,7 @@ def test_sessions(fresh: MariaDB) -> None:
         assert set(mode.split(",")) == {"STRICT_ALL_TABLES", "NO_AUTO_VALUE_ON_ZERO", "ALLOW_INVALID_DATES"}
         execute(session, "CREATE TABLE s.c (a int PRIMARY KEY, d date NOT NULL)")
         execute(session, "INSERT INTO s.c VALUES (0, '0000-00-00')")
-        assert execute(session, "UPDATE s.c SET a = 0") == 1  # found, though nothing changed
+        assert execute(session, "UPDATE s.c SET a = 0") == 1  # found, though unchanged
     fresh.execute("SET GLOBAL time_zone='SYSTEM'", "SET GLOBAL sql_mode=DEFAULT", "SET GLOBAL max_statement_time=0")
 
 
@@ -212,7 +212,7 @@ def test_sessions_see_and_write_every_row_whatever_the_server_says(fresh: MariaD
     asked = "SELECT @@sql_select_limit, @@sql_big_selects, @@unique_checks, @@sql_safe_updates"
     try:
         for name, value in odd.items():
-            if name != "sql_big_selects":  # of sessions only: max_join_size switches it
+            if name != "sql_big_selects":  # a session variable: max_join_size controls it
                 fresh.execute(f"SET GLOBAL {name} = {value}")
         with connect(given, side, name="s") as session:
             [(limit, big, unique, safe)] = rows(session, asked)
@@ -249,7 +249,7 @@ def test_failures_by_number(fresh: MariaDB) -> None:
         good = Endpoint("127.0.0.1", fresh.port, "dm", "secret")
         with connect(good, side, name="src-1") as session, pytest.raises(pymysql.MySQLError) as denied:
             rows(session, "SELECT * FROM s.t")
-        assert coded(denied.value, good, side, "src-1").spec is lacking[side]
+        assert to_coded(denied.value, good, side, "src-1").spec is lacking[side]
     assert "secret" not in repr(Endpoint("127.0.0.1", 1, "dm", "secret"))
 
 
@@ -258,10 +258,10 @@ def test_a_server_that_is_killed_is_lost_and_retryable(tmp_path_factory: pytest.
     try:
         session = connect(endpoint(server), Side.TARGET, name="target")
         server.kill()
-        for _ in range(2):  # the second time PyMySQL knows and has no number
+        for _ in range(2):  # at the second call PyMySQL raises an error without a number
             with pytest.raises(pymysql.MySQLError) as caught:
                 rows(session, "SELECT 1")
-            assert coded(caught.value, endpoint(server), Side.TARGET, "target").spec is errors.replicate.TARGET_LOST
+            assert to_coded(caught.value, endpoint(server), Side.TARGET, "target").spec is errors.replicate.TARGET_LOST
     finally:
         server.stop()
 
@@ -279,7 +279,7 @@ def test_a_lock_wait_and_a_read_only_server_are_retryable(fresh: MariaDB) -> Non
         execute(one, "UPDATE s.t SET a = 2")
         with pytest.raises(pymysql.MySQLError) as caught:
             execute(two, "UPDATE s.t SET a = 3")
-        error = coded(caught.value, given, Side.TARGET, "target")
+        error = to_coded(caught.value, given, Side.TARGET, "target")
         assert (error.spec, error.spec.retryable) == (errors.replicate.TARGET_CONFLICT, True)
         one.rollback()
         fresh.execute("SET GLOBAL read_only = 1")
@@ -288,7 +288,7 @@ def test_a_lock_wait_and_a_read_only_server_are_retryable(fresh: MariaDB) -> Non
                 execute(two, "UPDATE s.t SET a = 3")
         finally:
             fresh.execute("SET GLOBAL read_only = 0")
-        error = coded(caught.value, given, Side.TARGET, "target")
+        error = to_coded(caught.value, given, Side.TARGET, "target")
         assert (error.spec, error.spec.retryable) == (errors.replicate.TARGET_READ_ONLY, True)
 
 

@@ -1,4 +1,4 @@
-"""Passwords with a key: nowhere in etcd, logs or answers; and what happens where the key is missing."""
+"""Tests passwords with a key: none in etcd, logs or answers; and the errors where the key is missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors, secret
+from shardmerge.proto import errors, secret
 from tests.support.cluster import Cluster, source_yaml
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
@@ -25,7 +25,7 @@ def task(target: MariaDB, password: str) -> str:
 
 
 def assert_sealed(cluster: Cluster) -> None:
-    """No record of etcd holds a password."""
+    """Check that no record of etcd holds a password."""
     with cluster.etcd.client() as client:
         records = client.get_prefix("/").records
     assert any(b"sealed" in record.value for record in records)
@@ -60,7 +60,7 @@ def test_a_password_is_nowhere_to_be_read(servers: tuple[MariaDB, MariaDB], tmp_
         source.execute("INSERT INTO sealed.t VALUES (2)")
         until(lambda: target.query("SELECT COUNT(*) FROM sealed.t") == [(2,)], "both rows are merged")
         assert_sealed(cluster)
-        # The same task with its password encrypted beforehand differs in nothing.
+        # The same task with an encrypted password in its file has no differences.
         encrypted = secret.load_key(key).encrypt(OF_TARGET)
         same = cluster.write("encrypted.yaml", task(target, encrypted))
         answer = cluster.dmctl("update-task", same, "--dry-run")
@@ -78,7 +78,7 @@ def test_a_password_is_nowhere_to_be_read(servers: tuple[MariaDB, MariaDB], tmp_
             for log in (tmp_path / "cluster").rglob("*.log"):
                 assert secret_text not in log.read_text(errors="replace"), log
 
-        # A worker without the key says so, and goes on where it stood when it has it again.
+        # A worker without the key reports that, and resumes at its position when it has the key again.
         [worker] = cluster.workers
         worker.terminate()
         worker.write_config(secret_key_path="")

@@ -1,4 +1,5 @@
-"""Passwords where nobody named a key: encrypted in etcd, given to the Unix socket alone; whose key it is."""
+"""Tests passwords without a configured key: encrypted in etcd, shown only at the Unix socket; and which key is
+valid."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors, keys, secret
-from proto import state_pb2 as state
-from proto.config.sealed import in_plain
-from proto.errors import ErrorSpec
-from proto.etcd import Snapshot
+from shardmerge.proto import errors, etcd_keys, secret
+from shardmerge.proto import state_pb2 as state
+from shardmerge.proto.config.secrets.sealed import in_plain
+from shardmerge.proto.errors import ErrorSpec
+from shardmerge.proto.etcd import Snapshot
 from tests.support.cluster import Cluster, source_yaml
 from tests.support.daemon import Daemon
 from tests.support.etcd import Etcd
@@ -49,16 +50,17 @@ def task(target: MariaDB) -> str:
 
 def records(etcd: Etcd) -> Snapshot:
     with etcd.client() as client:
-        return client.get_prefix(keys.PREFIX)
+        return client.get_prefix(etcd_keys.PREFIX)
 
 
 def holding(etcd: Etcd, text: str) -> list[str]:
-    """The keys of the records that a text stands in."""
+    """Return the keys of the records that contain a text."""
     return [one.key for one in records(etcd).records if text.encode() in one.value]
 
 
 def open_to_others(folder: Path, apart: tuple[str, ...]) -> list[str]:
-    """Files and folders that another user may use, those apart of servers that are no part of the program."""
+    """Return files and folders that another user may access, except those of servers that are not part of the
+    program."""
     found: list[str] = []
     for path in (folder, *folder.rglob("*")):
         ours = not any(part in apart for part in path.relative_to(folder).parts)
@@ -83,11 +85,11 @@ def test_without_any_setting(servers: tuple[MariaDB, MariaDB], tmp_path: Path) -
         unchanged = cluster.dmctl("operate-source", "update", plain)
         assert "nothing changes" in unchanged.text
 
-        # Nobody else on the machine reads a file of the program's.
+        # No other user of the machine may read a file of the program.
         cluster.compare("rest")
         assert open_to_others(tmp_path / "cluster", ("etcd", "hooks")) == []
 
-        # Secrets go by the Unix socket alone.
+        # Secrets are shown only at the Unix socket.
         said = f"[{errors.master.SECRETS_REFUSED.code} {errors.master.SECRETS_REFUSED.name}]"
         refused = cluster.dmctl("config", "export", "-p", str(tmp_path / "refused"), check=False)
         assert refused.code == 1 and said in refused.text and cluster.socket(master) in refused.text
@@ -104,7 +106,7 @@ def test_without_any_setting(servers: tuple[MariaDB, MariaDB], tmp_path: Path) -
         shown = cluster.dmctl("config", "source", "mysql-01")
         assert OF_SOURCE not in shown.text and "******" in shown.text
 
-        # Another worker's machine without the key: it says where the key is to be copied to, and goes on.
+        # A worker on another machine without the key reports where to copy the key, and then continues.
         elsewhere = tmp_path / "elsewhere" / "secret.key"
         worker.terminate()
         worker.write_config(secret_key_path=str(elsewhere))
@@ -140,7 +142,10 @@ def test_what_an_earlier_version_stored_is_encrypted_and_nothing_begins_anew(
         finally:
             secret.use("")
         assert len(holding(cluster.etcd, OF_SOURCE)) == 1
-        assert sorted(holding(cluster.etcd, OF_TARGET)) == [keys.subtask("rest", "mysql-01"), keys.task("rest")]
+        assert sorted(holding(cluster.etcd, OF_TARGET)) == [
+            etcd_keys.subtask("rest", "mysql-01"),
+            etcd_keys.task("rest"),
+        ]
         source.execute("INSERT INTO rest.t VALUES (2)")
         until(lambda: target.query("SELECT COUNT(*) FROM rest.t") == [(2,)], "the task goes on by plain text")
 
@@ -159,24 +164,24 @@ def test_what_an_earlier_version_stored_is_encrypted_and_nothing_begins_anew(
 
 
 def _as_before(etcd: Etcd, source_file: str, task_file: str) -> None:
-    """Puts the records as a version without a key wrote them."""
+    """Write the records in the form of a version without a key."""
     with etcd.client() as client:
-        for record in client.get_prefix(keys.PREFIX).records:
-            if record.key == keys.SECRET_KEY:
+        for record in client.get_prefix(etcd_keys.PREFIX).records:
+            if record.key == etcd_keys.SECRET_KEY:
                 client.delete(record.key)
-            elif record.key.startswith(keys.SOURCES):
-                source = keys.decode(state.SourceRecord, record.value, record.key)
+            elif record.key.startswith(etcd_keys.SOURCES):
+                source = etcd_keys.decode(state.SourceRecord, record.value, record.key)
                 source.config.CopyFrom(in_plain(source.config))
                 source.yaml = source_file
-                client.put(record.key, keys.encode(source))
-            elif record.key.startswith(keys.TASKS):
-                found = keys.decode(state.TaskRecord, record.value, record.key)
+                client.put(record.key, etcd_keys.encode(source))
+            elif record.key.startswith(etcd_keys.TASKS):
+                found = etcd_keys.decode(state.TaskRecord, record.value, record.key)
                 found.yaml = task_file
-                client.put(record.key, keys.encode(found))
-            elif record.key.startswith(keys.SUBTASKS):
-                subtask = keys.decode(state.SubTaskRecord, record.value, record.key)
+                client.put(record.key, etcd_keys.encode(found))
+            elif record.key.startswith(etcd_keys.SUBTASKS):
+                subtask = etcd_keys.decode(state.SubTaskRecord, record.value, record.key)
                 subtask.config.CopyFrom(in_plain(subtask.config))
-                client.put(record.key, keys.encode(subtask))
+                client.put(record.key, etcd_keys.encode(subtask))
 
 
 @pytest.fixture
@@ -201,8 +206,8 @@ def _refuses(master: Daemon, spec: ErrorSpec) -> str:
 
 def _leads(etcd: Etcd, name: str) -> bool:
     with etcd.client() as client:
-        record = client.get(keys.LEADER)
-    return record is not None and keys.decode(state.LeaderRecord, record.value, record.key).name == name
+        record = client.get(etcd_keys.LEADER)
+    return record is not None and etcd_keys.decode(state.LeaderRecord, record.value, record.key).name == name
 
 
 def test_whose_key_it_is(etcd: Etcd, tmp_path: Path) -> None:
@@ -217,21 +222,26 @@ def test_whose_key_it_is(etcd: Etcd, tmp_path: Path) -> None:
         for master in (first, beside):
             master.wait_until_ready()
         until(lambda: _leads(etcd, "m1") or _leads(etcd, "m2"), "one of them leads")
-        until(lambda: {one.key for one in records(etcd).records} >= {keys.master("m1"), keys.master("m2")}, "both join")
+        until(
+            lambda: {one.key for one in records(etcd).records} >= {etcd_keys.master("m1"), etcd_keys.master("m2")},
+            "both join",
+        )
         said = _refuses(other, errors.master.SECRET_KEY_ABSENT)
         assert str(place) in said and not place.exists(), "no second key is made"
         secret.make_key(str(place))
         assert str(place) in _refuses(other, errors.master.SECRET_KEY_DIFFERS)
 
-        # etcd is away when it starts: then it must not join.
+        # etcd is not reachable when this master starts: later it must not join.
         etcd.kill()
         other.start()
         etcd.start()
         said = f"[{errors.master.SECRET_KEY_DIFFERS.code} "
         until(lambda: other.log.read_text().count(said) > 1, "it finds out before it joins")
-        assert keys.master("m3") not in {one.key for one in records(etcd).records}
+        assert etcd_keys.master("m3") not in {one.key for one in records(etcd).records}
         shutil.copy(own, place)
-        until(lambda: keys.master("m3") in {one.key for one in records(etcd).records}, "with the right key it joins")
+        until(
+            lambda: etcd_keys.master("m3") in {one.key for one in records(etcd).records}, "with the right key it joins"
+        )
     finally:
         for master in (first, beside, other):
             master.stop()
@@ -246,7 +256,8 @@ def test_clusters_of_one_user_share_the_key(etcd: Etcd, tmp_path: Path) -> None:
             master.start(wait=False)
         until(lambda: _leads(etcd, "a") and _leads(second, "b"), "each leads its own")
         found = [
-            {one.value for one in records(server).records if one.key == keys.SECRET_KEY} for server in (etcd, second)
+            {one.value for one in records(server).records if one.key == etcd_keys.SECRET_KEY}
+            for server in (etcd, second)
         ]
         assert found[0] == found[1] and len(found[0]) == 1
     finally:
@@ -256,7 +267,7 @@ def test_clusters_of_one_user_share_the_key(etcd: Etcd, tmp_path: Path) -> None:
 
 
 def test_the_socket_of_a_dead_master_is_taken_over_that_of_a_living_one_is_not(etcd: Etcd, tmp_path: Path) -> None:
-    # Short: a socket's path has less than 108 bytes.
+    # Short: the path of a socket is limited to 107 bytes.
     folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"sm-{os.getpid()}"
     path = folder / "m.sock"
     one, other = _master(etcd, tmp_path / "m", "m1"), _master(etcd, tmp_path / "m", "m2")
@@ -274,7 +285,7 @@ def test_the_socket_of_a_dead_master_is_taken_over_that_of_a_living_one_is_not(e
         assert other.terminate() == 0
         assert not path.exists()
         folder.chmod(0o755)
-        assert "others may enter its folder" in _refuses(one, errors.master.SOCKET_UNUSABLE)
+        assert "other users may access its folder" in _refuses(one, errors.master.SOCKET_UNUSABLE)
     finally:
         one.stop()
         other.stop()

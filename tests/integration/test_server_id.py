@@ -1,4 +1,4 @@
-"""Relays of one server never share a server id: it is held in a real etcd while a worker's lease lasts."""
+"""Tests that relays of one server never share a server id: it is held in a real etcd while a worker's lease lasts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors, keys, state_pb2
-from proto.errors import ShardmergeError
-from proto.etcd import Etcd as Client
-from proto.etcd import Record
+from shardmerge.proto import errors, etcd_keys, state_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.etcd import Etcd as Client
+from shardmerge.proto.etcd import Record
+from shardmerge.worker.core.mysql.connection import Endpoint, ServerInfo
+from shardmerge.worker.daemon.registration import Registration
+from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
+from shardmerge.worker.relay.model import PurgePolicy
+from shardmerge.worker.relay.relay import Relay
 from tests.integration.relay_rig import (
     START,
     Servers,
@@ -32,30 +37,25 @@ from tests.support.etcd import Etcd
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
 from tests.support.world import Family
-from worker.connection import Endpoint, ServerInfo
-from worker.leased_server_id import LeasedServerId
-from worker.registration import Registration
-from worker.relay.model import PurgePolicy
-from worker.relay.relay import Relay
 
 __all__ = ["servers"]
 
 GIVEN = 4711
 FIRST = 2**31 + 5
 LONG, SHORT = 60.0, 20.0
-"""Seconds of a lease: of one that a busy machine must not lose, and of one whose end is waited for."""
+"""Seconds of a lease: one that must not expire on a busy machine, and one whose end the tests wait for."""
 INFO = ServerInfo("mariadb", (10, 11, 6), "10.11.6-MariaDB", 1, "", True, 0, 1 << 24, "db-1", 3306)
 
 
 class Worker:
-    """What a worker process has of this; registered. ``given`` 0: ids from ``first`` on."""
+    """The parts of a worker process that hold server ids; registered. ``given`` 0: ids from ``first`` on."""
 
     def __init__(
         self, client: Client, name: str, source: str, *, given: int = 0, first: int = FIRST, ttl: float = LONG
     ) -> None:
         self.registration = Registration(client, name, "127.0.0.1:1", ttl)
         self.registration.register()
-        self.server_id = LeasedServerId(client, self.registration, source, given, first)
+        self.server_id = ServerIdLease(client, self.registration, source, given, first)
         self.source = source
         self.relay: Relay | None = None
 
@@ -73,9 +73,9 @@ class Worker:
         self.server_id.release()
 
     def lose_lease(self, client: Client) -> None:
-        """The lease is over, and the worker hears of it now, not when it renews it next."""
+        """End the lease, and let the worker learn it now, not at its next renewal."""
         lost = self.registration.lost_event()
-        record = client.get(keys.worker(self.registration.name))
+        record = client.get(etcd_keys.worker(self.registration.name))
         assert lost is not None and record is not None
         client.revoke(record.lease)
         lost.set()
@@ -97,7 +97,7 @@ def client(etcd: Etcd) -> Iterator[Client]:
 
 @pytest.fixture
 def make_worker(client: Client) -> Iterator[Callable[..., Worker]]:
-    """``make_worker(name, source, …)``; resigned after the test."""
+    """``make_worker(name, source, …)`` returns a worker that resigns after the test."""
     made: list[Worker] = []
 
     def make(name: str, source: str, *, given: int = 0, first: int = FIRST, ttl: float = LONG) -> Worker:
@@ -112,13 +112,13 @@ def make_worker(client: Client) -> Iterator[Callable[..., Worker]]:
 
 
 def held(client: Client) -> dict[int, Record]:
-    """The records by server id."""
-    found = client.get_prefix(keys.SERVER_IDS).records
-    return {int(keys.names(record.key, keys.SERVER_IDS)[1]): record for record in found}
+    """Return the records by server id."""
+    found = client.get_prefix(etcd_keys.SERVER_IDS).records
+    return {int(etcd_keys.names(record.key, etcd_keys.SERVER_IDS)[1]): record for record in found}
 
 
 def holder(record: Record) -> tuple[str, str]:
-    value = keys.decode(state_pb2.ServerIdRecord, record.value, record.key)
+    value = etcd_keys.decode(state_pb2.ServerIdRecord, record.value, record.key)
     return value.worker, value.source_id
 
 
@@ -151,7 +151,7 @@ def test_relays_that_would_choose_the_same_id_choose_different_ones_and_both_go_
         copies_all(relay, server)
         assert relay.status().error is None
     assert server.dump_threads() == dumps, "neither has ended the other"
-    # A connection that is lost is made again with the same id, though a lower one is free now.
+    # A lost connection is opened again with the same id, though a lower one is free now.
     upper = next(worker for worker in workers if holder(found[FIRST + 1])[0] == worker.registration.name)
     lower = next(worker for worker in workers if worker is not upper)
     lower.stop()
@@ -252,9 +252,9 @@ def test_after_the_lease_was_lost_the_id_is_held_again_before_the_next_dump(
     worker.lose_lease(client)
     assert held(client) == {}
     insert(server, 5)
-    copies_all(relay, server)  # the dump goes on
+    copies_all(relay, server)  # the dump continues
     worker.registration.register()
-    worker.server_id.hold_again()
+    worker.server_id.renew()
     [(again, record)] = held(client).items()
     assert (again, holder(record)) == (server_id, ("w1", "s1"))
     assert record.lease != before.lease
@@ -279,7 +279,7 @@ def test_an_id_that_somebody_took_meanwhile_is_not_taken_back(
     first.lose_lease(client)
     assert second.server_id(INFO) == FIRST
     first.registration.register()
-    first.server_id.hold_again()
+    first.server_id.renew()
     assert {server_id: holder(record) for server_id, record in held(client).items()} == {FIRST: ("w2", "s2")}
     assert first.server_id(INFO) == FIRST + 1
     first.server_id.release()
@@ -319,11 +319,14 @@ def test_a_worker_holds_one_id_and_of_another_server_the_same_number_is_free(
 ) -> None:
     first, second = make_worker("w1", "s1", given=GIVEN), make_worker("w2", "s2", given=GIVEN)
     assert first.server_id(INFO) == second.server_id(replace(INFO, host="db-2")) == GIVEN
-    records = client.get_prefix(keys.SERVER_IDS).records
+    records = client.get_prefix(etcd_keys.SERVER_IDS).records
     assert sorted(map(holder, records)) == [("w1", "s1"), ("w2", "s2")]
-    # After a fail-over.
+    # The same after a fail-over.
     assert first.server_id(replace(INFO, host="db-3")) == GIVEN
-    servers = {keys.names(record.key, keys.SERVER_IDS)[0] for record in client.get_prefix(keys.SERVER_IDS).records}
+    servers = {
+        etcd_keys.names(record.key, etcd_keys.SERVER_IDS)[0]
+        for record in client.get_prefix(etcd_keys.SERVER_IDS).records
+    }
     assert servers == {f"server-id 1 at {host}:3306" for host in ("db-2", "db-3")}
     derived = make_worker("w3", "s3")
     assert derived.server_id(INFO) == FIRST
@@ -338,7 +341,7 @@ def test_a_newer_process_of_the_name_takes_the_id_over(client: Client, make_work
     lease = held(client)[GIVEN].lease
     other = make_worker("w2", "s2", given=GIVEN)
     assert "w1" in refused(lambda: other.server_id(INFO), errors.relay.SERVER_ID_STILL_HELD)
-    # The old process, which believes in its registration, gets nothing by asking anew and takes nothing away.
+    # The old process, which relies on its registration, gets nothing by a new request and removes nothing.
     refused(lambda: old.server_id(replace(INFO, host="db-2")), errors.worker.LEASE_LOST)
     old.server_id.release()
     assert held(client)[GIVEN].lease == lease

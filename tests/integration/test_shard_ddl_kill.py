@@ -1,4 +1,4 @@
-"""A sharding DDL ends right, whoever is killed at whichever of its moments (I9): no row is lost, nobody unlocks."""
+"""Tests kills at every moment of a sharding DDL (I9): no row is lost, and no operator must unlock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.support.kills import LET_GO, LOCKED, at_each, kill_while_locked
 from tests.support.world import World
 
-# All victims meet all moments in `bash tests/run.sh grid`; here each moment is met by one of them.
+# `bash tests/run.sh grid` combines all victims with all moments; here each moment has one victim.
 _LOCKED = {
     "ddl.before_passing": "tasks",
     "ddl.passing": "worker",

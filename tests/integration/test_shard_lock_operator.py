@@ -1,11 +1,11 @@
-"""What an operator does to a task while shard tables wait before a sharding DDL, and to statements that are to come."""
+"""Tests an operator's commands while shard tables are parked at a sharding DDL, and overrides of future statements."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import cast
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.support.cluster import Answer, Json
 from tests.support.judge import PartitionIds, Shard, Target, compare
 from tests.support.kills import locks_of
@@ -26,7 +26,7 @@ def _only(family: Family, table: str, extra: str) -> str:
 
 
 def _give(world: World, family: Family, text: str, *places: tuple[int, int]) -> None:
-    """A statement on the shard tables of these (source, number)."""
+    """Execute a statement on the shard tables with these (source, number)."""
     for source, table in places:
         _, server = world.sources[source - 1]
         server.execute(f"ALTER TABLE {family.name}_01.order_{table:02d} {text}")
@@ -60,7 +60,8 @@ def _judge(world: World, family: Family) -> None:
 
 
 def _waits(world: World, name: str, ready: int, members: int = 0) -> Json:
-    """The one lock, once so many shard tables wait before it, and it has so many of them, if that is said."""
+    """Return the only lock, once so many shard tables are parked at it, and it has ``members`` tables, unless that is
+    0."""
 
     def found() -> Json | None:
         listed = locks_of(world, name) or []
@@ -81,7 +82,7 @@ def test_an_update_while_shard_tables_wait(world: World) -> None:
     _waits(world, name, 1)
     _insert(world, family, 1, 1, "id, v, added", "2, 2, 2")
 
-    # Another shard mode is refused: whoever waits does so by the rules of this one.
+    # Another shard mode is refused: parked tables wait by the rules of the current one.
     for other in ("", "shard-mode: optimistic\n"):
         for more in ((), ("--dry-run",)):
             refused = _update(world, name, _only(family, "order_01", other), *more, check=False)
@@ -89,7 +90,7 @@ def test_an_update_while_shard_tables_wait(world: World) -> None:
             assert f"[{errors.master.UPDATE_SHARD_MODE.code} " in refused.text, refused.text
     assert _waits(world, name, 1)["stage"] == "gathering"
 
-    # Settings may change, and tables join: those that have not come to the statement are waited for.
+    # Settings may change, and tables may join: the lock waits for those that have not reached the statement.
     _update(world, name, _only(family, "order_01", mode + "replicate: {lanes: 3}\n"))
     _waits(world, name, 1)
     _update(world, name, family.task(extra=mode + "replicate: {lanes: 3}\n"))
@@ -104,7 +105,7 @@ def test_an_update_while_shard_tables_wait(world: World) -> None:
     world.cluster.wait_joined(name)
     _judge(world, family)
 
-    # With nobody waiting the mode changes: what follows goes its way.
+    # Without parked tables the mode may change: later statements follow the new one.
     _update(world, name, family.task(extra="shard-mode: optimistic\nreplicate: {lanes: 3}\n"))
     world.cluster.wait_replicating(name)
     _give(world, family, "ADD COLUMN more INT", (1, 1))
@@ -183,22 +184,23 @@ def test_revert_on_a_running_task(world: World) -> None:
         return world.cluster.dmctl("binlog", *arguments, "-s", source, check=check)
 
     def until_known() -> None:
-        """Until the worker has read what was said: it does by itself, a moment later. A resume waits for that."""
+        """Wait until the worker has read the overrides: it reads them by itself a moment later, and a resume waits for
+        that."""
         world.cluster.dmctl("resume-task", name)
 
     def structure() -> list[tuple[object, ...]]:
         return world.target.query(f"SHOW COLUMNS FROM {name}.orders")
 
-    # It stands before nothing, and nothing was said.
+    # The task has not stopped at a statement, and there is no override.
     assert f"[{errors.master.BINLOG_NO_ERROR.code} " in binlog("revert", name, check=False).text
     file, position = server.binlog_end()
     place = ("-b", f"{file}:{position}")
     assert f"[{errors.master.BINLOG_NOTHING_SAID.code} " in binlog("revert", name, *place, check=False).text
-    # What was said of a statement to come, and taken back, is as if it had not been said.
+    # An override of a future statement has no effect after it is reverted.
     binlog("skip", name, *place)
     assert "skip" in binlog("list", name).text
     binlog("revert", name, *place)
-    assert "nothing has been said" in binlog("list", name).text
+    assert "there are no overrides" in binlog("list", name).text
     world.cluster.wait_subtasks(name, lambda sub: sub.stage == "Running", "still runs")
     until_known()
     server.execute(
@@ -206,7 +208,7 @@ def test_revert_on_a_running_task(world: World) -> None:
     )
     world.cluster.wait_caught_up(name, {source: server})
     assert [row[0] for row in structure()] == ["id", "v", "one"]
-    # What was passed by its word stays passed.
+    # A statement that was skipped by an override stays skipped.
     file, position = server.binlog_end()
     place = ("-b", f"{file}:{position}")
     binlog("skip", name, *place)
@@ -220,4 +222,58 @@ def test_revert_on_a_running_task(world: World) -> None:
     world.cluster.wait_caught_up(name, {source: server})
     assert [row[3] for row in structure()] == ["PRI", "", ""]
     assert world.target.query(f"SELECT COUNT(*), SUM(one) FROM {name}.orders") == [(4, 9)]
+    world.cluster.dmctl("stop-task", name)
+
+
+def _parked_at_the_first_source(world: World, name: str) -> Family:
+    """Start a task of one shard table per source; that of the first source is parked, so this source owns the lock."""
+    family = world.family(name, tables=1)
+    _make(world, family, 1)
+    world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+    world.cluster.wait_replicating(name)
+    _give(world, family, ADD, (1, 1))
+    assert _waits(world, name, 1)["owner"] == world.sources[0][0]
+    return family
+
+
+def test_another_source_runs_the_statement_when_the_owner_is_paused(world: World) -> None:
+    name, first = "unable", world.sources[0][0]
+    family = _parked_at_the_first_source(world, name)
+    world.cluster.dmctl("pause-task", name, "-s", first)
+    _give(world, family, ADD, (2, 1))
+    _insert(world, family, 2, 1, "id, v, added", "3, 3, 3")
+    arrived = f"SELECT COUNT(*) FROM {name}.orders WHERE v = 3"
+    until(lambda: world.target.query(arrived) == [(1,)], "the other source has run it and its table has resumed")
+    [lock] = locks_of(world, name) or []
+    assert (lock["owner"], lock["stage"]) == (world.sources[1][0], "released")
+    world.cluster.dmctl("resume-task", name, "-s", first)
+    until(lambda: locks_of(world, name) == [], "the lock has come to its end")
+    _judge(world, family)
+    world.cluster.dmctl("stop-task", name)
+
+
+def test_the_next_owner_finds_that_the_statement_has_run(world: World) -> None:
+    """The first owner is killed right after the target has run the statement: it runs once."""
+    name, first = "heir", world.sources[0][0]
+    family = _parked_at_the_first_source(world, name)
+    hooks = world.cluster.hooks
+    hooks.hold("ddl.run")
+    _give(world, family, ADD, (2, 1))
+    hooks.reached("ddl.run")
+    [(count,)] = world.target.query(f"SELECT COUNT(*) FROM dm_meta.statement_begun WHERE task = '{name}'")
+    assert count == 1
+    worker = world.cluster.worker_of(first)
+    worker.kill()
+    hooks.release("ddl.run")
+    second = world.sources[1][0]
+    until(
+        lambda: [(lock["owner"], lock["stage"]) for lock in locks_of(world, name) or []] == [(second, "released")],
+        "the other source has found that the statement has run",
+        300,
+    )
+    worker.start()
+    world.cluster.wait_bound([first])
+    until(lambda: locks_of(world, name) == [], "the lock has come to its end", 300)
+    assert world.target.query(f"SELECT COUNT(*) FROM dm_meta.statement_begun WHERE task = '{name}'") == [(0,)]
+    _judge(world, family)
     world.cluster.dmctl("stop-task", name)

@@ -1,4 +1,4 @@
-"""Rows that an operator lets pass by: each once, recorded in the transaction that passes it, whoever is killed (I9)."""
+"""Tests rows that an operator skips: each once, recorded in the transaction that skips it, even after kills (I9)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2, errors
-from proto.state_pb2 import BinlogOp
+from shardmerge.proto import config_pb2, errors
+from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.unit.contract import Failed, Stopped
 from tests.integration.lane_rig import LaneRig, Processes, Run
 from tests.integration.snapshot_rig import META, subtask_config
 from tests.support.hooks import Hooks
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
-from worker.unit import Failed, Stopped
 
 _PLACE = re.compile(r"\((\S+), (\d+)\)")
 
@@ -41,7 +41,7 @@ def rig(make_server: Callable[..., MariaDB], tmp_path: Path) -> Iterator[LaneRig
 
 
 def _skip(error: errors.ShardmergeError) -> BinlogOp:
-    """The word that the error asks for."""
+    """Return the override that the error asks for."""
     found = _PLACE.search(error.message)
     assert found is not None, error
     return BinlogOp(kind=BinlogOp.KIND_SKIP, file=found[1], pos=int(found[2]))
@@ -62,7 +62,7 @@ def _recorded(rig: LaneRig) -> list[str]:
 
 
 def _narrow(rig: LaneRig, table: str = "t") -> None:
-    """A run that has made the target, which then takes short values only."""
+    """Run once to create the target, which accepts only short values from then on."""
     run = rig.replicate(2)
     rig.source.execute("INSERT INTO shard_1.t VALUES (1, 'a')", "INSERT INTO shard_1.log VALUES (1, 'a')")
     run.until_synced()
@@ -71,7 +71,7 @@ def _narrow(rig: LaneRig, table: str = "t") -> None:
 
 
 def test_all_rows_of_the_event_and_no_other(rig: LaneRig, hooks: Hooks) -> None:
-    """Both lanes are held before their first commit, so that neither has applied a row of it when the word is said."""
+    """Both lanes are held before their first commit, so that neither has applied a row of the event at the override."""
     _narrow(rig)
     rig.source.execute(
         "BEGIN",
@@ -96,7 +96,7 @@ def test_all_rows_of_the_event_and_no_other(rig: LaneRig, hooks: Hooks) -> None:
     assert before == [1]
     assert _ids(rig) == [1, 2, 3, 4]
     assert _recorded(rig) == [f"`id` = {number}, `v` = 'much too long'" for number in range(10, 30)]
-    # The word still stands: what lies behind it is not meant.
+    # The override still exists: it does not apply to later events.
     run = rig.replicate(2, ops=(_skip(error),))
     rig.source.execute("INSERT INTO shard_1.t VALUES (5, 'fine')")
     run.until_synced()
@@ -107,7 +107,7 @@ def test_all_rows_of_the_event_and_no_other(rig: LaneRig, hooks: Hooks) -> None:
 
 @pytest.mark.parametrize("moment", ["lane0.before_commit", "lane1.before_commit"])
 def test_killed_before_the_commit_that_records_them(rig: LaneRig, hooks: Hooks, moment: str) -> None:
-    """kill -9 of a lane that has passed over its rows: they are recorded once, by the next run."""
+    """kill -9 of a lane that has skipped its rows: they are recorded once, by the next run."""
     _narrow(rig)
     rows = ", ".join(f"({number}, 'much too long')" for number in range(10, 30))
     rig.source.execute(f"INSERT INTO shard_1.t VALUES {rows}", "INSERT INTO shard_1.t VALUES (2, 'fine'), (3, 'fine')")
@@ -145,7 +145,8 @@ def test_rows_without_a_key(rig: LaneRig) -> None:
 
 
 def test_an_event_whose_rows_cannot_be_read(rig: LaneRig) -> None:
-    """An id that does not fit its mapping has no key at the target: every lane tells that it passed the event."""
+    """An id that does not fit its mapping has no key at the target: every lane reports that it has skipped the
+    event."""
     config = config_pb2.SubTaskConfig()
     config.CopyFrom(rig.config)
     config.mode = config_pb2.TASK_MODE_INCREMENTAL
@@ -179,7 +180,7 @@ def test_an_event_whose_rows_cannot_be_read(rig: LaneRig) -> None:
 
 
 def test_the_error_of_a_duplicate_names_the_row(rig: LaneRig) -> None:
-    """One statement carries many rows; the place is that of the one row that is refused."""
+    """One statement has many rows; the reported position is that of the refused row."""
     _narrow(rig, "log")
     rig.target.execute("ALTER TABLE shard_1.t ADD UNIQUE (v)")
     rig.source.execute(
@@ -197,7 +198,8 @@ def test_the_error_of_a_duplicate_names_the_row(rig: LaneRig) -> None:
 
 @pytest.mark.parametrize("quarantine", [False, True], ids=["pause", "quarantine"])
 def test_what_was_skipped_does_not_come_back_over_another_row(rig: LaneRig, quarantine: bool) -> None:
-    """Later changes have the row whole, and its key is another's at the target: none of them touches that."""
+    """Later changes have the complete row, and its key belongs to another row at the target: none of them changes that
+    one."""
     run = rig.replicate(2)
     rig.source.execute("INSERT INTO shard_1.t VALUES (1, 'a')", "INSERT INTO shard_1.log VALUES (1, 'a')")
     run.until_synced()
@@ -222,7 +224,7 @@ def test_what_was_skipped_does_not_come_back_over_another_row(rig: LaneRig, quar
         assert error.spec is errors.replicate.DIVERGED
         assert rig.target.query("SELECT * FROM shard_1.t ORDER BY id") == alien
         words.append(_skip(error))
-    # With the row's end at the source its story is over: the key is free for another.
+    # After the row is deleted at the source, its key is free for another row.
     rig.target.execute("DELETE FROM shard_1.t WHERE id = 3")
     rig.source.execute("INSERT INTO shard_1.t VALUES (3, 'new')")
     run = rig.replicate(2, ops=tuple(words))
@@ -233,7 +235,7 @@ def test_what_was_skipped_does_not_come_back_over_another_row(rig: LaneRig, quar
 
 
 def test_a_row_that_goes_before_its_key_comes_again_in_a_skipped_event(rig: LaneRig) -> None:
-    """Both in one batch: what lies before the skipped event is applied."""
+    """Both are in one batch: the changes before the skipped event are applied."""
     _narrow(rig)
     rig.source.execute("DELETE FROM shard_1.t WHERE id = 1", "INSERT INTO shard_1.t VALUES (1, 'much too long')")
     error = _refused(rig.replicate(1))

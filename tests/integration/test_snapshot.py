@@ -1,4 +1,4 @@
-"""Whole snapshots on real servers: plan, read, fix up, load, hand over; and what stops them."""
+"""Tests whole snapshots on real servers: plan, read, fix-up, load, handover; and the errors that stop them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
-from proto.errors import ShardmergeError
-from tests.integration.snapshot_rig import (
-    SOURCE,
-    TASK,
-    Rig,
-    Threads,
-    count_rows,
-    subtask_config,
-)
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.snapshot.chunks import Chunk
+from shardmerge.worker.snapshot.reader.chunk_loader import ChunkLoader, ChunkTransaction
+from shardmerge.worker.snapshot.reader.chunk_reader import ReaderTask
+from shardmerge.worker.unit.contract import Failed, Finished
+from tests.integration.snapshot_rig import SOURCE, TASK, Rig, Threads, count_rows, subtask_config
 from tests.integration.snapshot_tables import (
     assert_merged,
     loaded_chunks,
@@ -36,11 +35,6 @@ from tests.support.database import Database
 from tests.support.hooks import Hooks
 from tests.support.wait import until
 from tests.support.writer import Writer, create_tables, fill
-from worker.plan import TablePlan
-from worker.snapshot.chunks import Chunk
-from worker.snapshot.load import ChunkLoader, ChunkTransaction
-from worker.snapshot.reader import ReaderTask
-from worker.unit import Failed, Finished, StopSignal
 
 __all__ = ["servers", "source", "target"]
 
@@ -80,7 +74,7 @@ def test_string_keys_of_any_spelling_survive_snapshot_and_hand_over(
         patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
         changes = iter(
             (
-                # Between low watermark and SELECT, then between SELECT and high watermark, then after.
+                # Changes between low watermark and SELECT, then between SELECT and high watermark, then after both.
                 "UPDATE shard.t SET k = UPPER(k), v = v + 1000 WHERE v BETWEEN 10 AND 30",
                 "UPDATE shard.t SET k = CONCAT('zz ', k) WHERE v BETWEEN 100 AND 120",
                 "UPDATE shard.t SET k = LOWER(k), v = v + 1000 WHERE v BETWEEN 200 AND 230",
@@ -166,7 +160,7 @@ def test_a_collision_of_two_shards_names_table_and_key(source: Database, target:
     values = outcome.error.values
     assert (values["schema"], values["table"], values["key"]) == ("shard_1", "t_2", "77")
     assert (values["target_schema"], values["target_table"]) == ("merged", "t")
-    # The rows of the first shard are as they were, and nothing of the refused chunk stayed.
+    # The rows of the first shard are unchanged, and the refused chunk was rolled back completely.
     assert target.query("SELECT v FROM merged.t WHERE id = 77") == [(77,)]
     assert count_rows(target, "merged.t") % 100 == 0
 
@@ -191,7 +185,7 @@ def test_a_collision_in_a_further_unique_key_is_told(source: Database, target: D
 def test_a_table_of_a_billion_rows_begins_at_once(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, chunk_rows: int
 ) -> None:
-    """Its first chunk is at the target while no other is planned; the next start goes on from there."""
+    """Its first chunk is at the target before others are planned; the next start continues from there."""
     make_tables(
         source,
         f"CREATE TABLE shard.t (k {key} PRIMARY KEY, v INT)",
@@ -200,7 +194,7 @@ def test_a_table_of_a_billion_rows_begins_at_once(
     hooks, stop = Hooks(tmp_path / "hooks"), StopSignal()
     monkeypatch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
     with Rig(source, target, tmp_path, subtask_config(target, threads=2, chunk_rows=chunk_rows)) as rig:
-        # As a server with so many rows would say: its keys reach as far.
+        # The estimates of a server with so many rows: the range of its keys is that large.
         rig.tables = tuple(replace(table, row_estimate=10**9, byte_estimate=50 * 10**9) for table in rig.tables)
         hooks.hold("snapshot.planned")
         unit = rig.unit()
@@ -268,7 +262,7 @@ def test_a_bug_in_one_reader_ends_the_others(
             broken.set()
             raise ZeroDivisionError("by nought")
         if next(begun) == 100:
-            told.wait(300)  # however long the one that fails takes to tell it
+            told.wait(300)  # however long the failing reader needs to report it
         return transaction(self, plan, chunk)
 
     def tells(self: ReaderTask, index: int, error: ShardmergeError) -> None:

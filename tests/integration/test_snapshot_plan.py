@@ -1,33 +1,21 @@
-"""How tables are cut into chunks and read, on real servers: every row in one chunk, by index, at a known position."""
+"""Tests how tables are cut and read on real servers: each row in one chunk, by index, at a known position."""
 
 from __future__ import annotations
 
 import pymysql
 import pytest
 
-from tests.integration.snapshot_rig import (
-    SOURCE,
-    count_rows,
-    endpoint,
-)
-from tests.integration.snapshot_tables import (
-    TABLES,
-    make_table,
-    make_tables,
-    plan_of,
-    servers,
-    source,
-    target,
-)
+from shardmerge.worker.core.mysql.connection import Session, Side, connect, server_info
+from shardmerge.worker.snapshot.chunks import Chunk
+from shardmerge.worker.snapshot.key_order import bound_columns, key_bound
+from shardmerge.worker.snapshot.reader.chunk_loader import literals_of
+from shardmerge.worker.snapshot.source.chunk_source import ChunkSource, chunk_select
+from shardmerge.worker.snapshot.source.raw_query import raw_rows
+from shardmerge.worker.snapshot.source.watermarks import low_watermark, open_consistent
+from shardmerge.worker.snapshot.table_planner import TablePlanner
+from tests.integration.snapshot_rig import SOURCE, count_rows, endpoint
+from tests.integration.snapshot_tables import TABLES, make_table, make_tables, plan_of, servers, source, target
 from tests.support.database import Database
-from worker.connection import Session, Side, connect, server_info
-from worker.snapshot.chunks import Chunk
-from worker.snapshot.load import literals_of
-from worker.snapshot.order import bound_columns, key_bound
-from worker.snapshot.plan import TablePlanner
-from worker.snapshot.rawquery import raw_rows
-from worker.snapshot.source import ChunkSource, chunk_select
-from worker.snapshot.watermarks import low_watermark, open_consistent
 
 __all__ = ["servers", "source", "target"]
 
@@ -43,7 +31,7 @@ def test_every_row_is_in_exactly_one_chunk(source: Database, name: str) -> None:
     reader = ChunkSource(endpoint(source), SOURCE)
     try:
         chunks = list(TablePlanner(session, plan, 50).chunks())
-        # A restart in the middle plans the rest to the same effect.
+        # After a restart in the middle the planner plans the same remaining chunks.
         resumed = [*chunks[:3], *TablePlanner(session, plan, 50).chunks(chunks[2])] if len(chunks) > 3 else chunks
         assert resumed[-1].is_last
         columns = bound_columns(plan.table)
@@ -58,7 +46,7 @@ def test_every_row_is_in_exactly_one_chunk(source: Database, name: str) -> None:
                 keys = [tuple(row[index] for index in plan.key) for row in found]
                 places = reader.places(columns, bounds, [key_bound(columns, key) for key in keys])
                 assert places == [chunk.number] * len(found), "the server finds the keys' chunk again"
-                assert reader.inside(plan, chunk, keys) == [True] * len(keys)
+                assert reader.in_chunk(plan, chunk, keys) == [True] * len(keys)
         total = count_rows(source, "shard.t")
         assert len(seen) == total
         assert len(set(seen)) == total
@@ -72,7 +60,7 @@ def test_every_row_is_in_exactly_one_chunk(source: Database, name: str) -> None:
 
 
 def _touched(session: Session) -> int:
-    """Rows that the session's statements have touched so far."""
+    """Return the number of rows that the session's statements have touched so far."""
     with session.cursor() as cursor:
         cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read_%'")
         return sum(int(value) for name, value in cursor.fetchall() if name != b"Handler_read_rnd_deleted")
@@ -155,7 +143,7 @@ def test_large_values_nulls_and_late_errors_come_through_raw(source: Database) -
             [b"x" * 17_000_000, None, b""],
             [b"y", b"z", None],
         ]
-        # The connection is in step again.
+        # The connection's protocol is in sync again.
         assert [row for batch in raw_rows(session, b"SELECT 1 WHERE FALSE") for row in batch] == []
         late = "SELECT seq, IF(seq < 90000, 1, (SELECT 1 UNION SELECT seq)) FROM mysql.seq_1_to_100000"
         rows = 0

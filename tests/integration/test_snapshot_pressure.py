@@ -1,4 +1,4 @@
-"""A source that is busy, or lags as a replica, is read on only when it is at ease again."""
+"""Tests that a busy source, or a replica with lag, is read again only when its load or lag is low enough."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from proto import errors
+from shardmerge.proto import errors
+from shardmerge.worker.core.mysql.connection import Endpoint
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.snapshot.dispenser import Dispenser
+from shardmerge.worker.snapshot.load_monitor import LoadMonitor
+from shardmerge.worker.snapshot.progress import Progress
+from shardmerge.worker.snapshot.rate_limiter import ChunkSize, RateLimiter, RateLimits
+from shardmerge.worker.snapshot.source_load import LoadLimits
+from shardmerge.worker.snapshot.unit import SnapshotUnit
+from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
 from tests.integration.snapshot_rig import Rig, count_rows, subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
 from tests.support.database import Database
 from tests.support.wait import until
-from worker.connection import Endpoint
-from worker.snapshot.dispenser import Dispenser
-from worker.snapshot.gauge import Gauge
-from worker.snapshot.pace import Amount, Limits, Pace
-from worker.snapshot.pressure import Bearable
-from worker.snapshot.progress import Progress
-from worker.snapshot.unit import SnapshotUnit
-from worker.unit import Finished, Outcome, Stopped, StopSignal
 
 __all__ = ["servers", "source", "target"]
 
@@ -40,7 +41,7 @@ def make(source: Database) -> None:
 
 @contextmanager
 def running(unit: SnapshotUnit) -> Generator[list[Outcome]]:
-    """Its outcome is in the list once the block is left."""
+    """Run the unit; its outcome is in the list after the block."""
     outcome: list[Outcome] = []
     stop = StopSignal()
     run = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
@@ -56,12 +57,12 @@ def running(unit: SnapshotUnit) -> Generator[list[Outcome]]:
 
 @contextmanager
 def busy(source: Database, threads: int) -> Generator[None]:
-    """So many statements run at the source."""
+    """Keep so many statements running at the source."""
     connections = [source.connect() for _ in range(threads)]
     numbers = [_number(connection) for connection in connections]
 
     def sleep(connection: pymysql.Connection) -> None:
-        with suppress(pymysql.MySQLError), connection.cursor() as cursor:  # it is killed
+        with suppress(pymysql.MySQLError), connection.cursor() as cursor:  # the statement is killed
             cursor.execute("SELECT SLEEP(3000)")
 
     sleepers = [threading.Thread(target=sleep, args=(connection,)) for connection in connections]
@@ -95,26 +96,26 @@ def test_busy(source: Database, target: Database, tmp_path: Path) -> None:
         unit = rig.unit()
         with ExitStack() as rest, busy(source, 13):
             outcome = rest.enter_context(running(unit))
-            until(lambda: unit.doing().startswith("snapshot.max-threads-running: "), "it is told why")
+            until(lambda: unit.activity().startswith("snapshot.max-threads-running: "), "it is told why")
             assert count_rows(target, "shard.t") == 0
         assert isinstance(outcome[0], Finished)
-        assert unit.doing() == ""
+        assert unit.activity() == ""
     assert count_rows(target, "shard.t") == ROWS
 
 
 def test_nothing_is_read_before_the_source_was_asked(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def idle(_: Gauge) -> None:
+    def idle(_: LoadMonitor) -> None:
         pass
 
-    monkeypatch.setattr(Gauge, "start", idle)
+    monkeypatch.setattr(LoadMonitor, "start", idle)
     make(source)
     with Rig(source, target, tmp_path, subtask_config(target, chunk_rows=100, max_threads_running=9000)) as rig:
         unit, stop, outcome = rig.unit(), StopSignal(), list[Outcome]()
         run = threading.Thread(target=lambda: outcome.append(unit.run(stop)))
         run.start()
-        until(lambda: unit.status().plan_complete and "not been asked" in unit.doing(), "chunks wait")
+        until(lambda: unit.status().plan_complete and "has not been read" in unit.activity(), "chunks wait")
         assert count_rows(target, "shard.t") == 0
         stop.set()
         run.join(300)
@@ -139,7 +140,8 @@ STATEMENTS = {
 
 
 def test_a_replica_that_lags(source: Database, target: Database, tmp_path: Path) -> None:
-    """The source follows the target, an hour late; then it stands still; then it is no replica any more."""
+    """The source follows the target with a lag of an hour; then its replication stops; then it is no replica any
+    more."""
     make(source)
     change, start, halt, reset = STATEMENTS[source.flavor]
     config = subtask_config(target, threads=2, chunk_rows=100, max_replica_lag=1)
@@ -148,9 +150,11 @@ def test_a_replica_that_lags(source: Database, target: Database, tmp_path: Path)
         try:
             source.execute(change.format(port=target.port), start)
             with running(unit) as outcome:
-                until(lambda: "the source lags" in unit.doing(), "it is told that it lags")
+                until(lambda: "the source lags" in unit.activity(), "it is told that it lags")
                 source.execute(halt)
-                until(lambda: "stands still" in unit.doing(), "it is told that it stands still")
+                until(
+                    lambda: "replication is stopped" in unit.activity(), "the unit reports that replication is stopped"
+                )
                 assert count_rows(target, "shard.t") == 0
                 source.execute(reset)
                 until(lambda: outcome, "it goes on")
@@ -169,11 +173,13 @@ def test_limits_that_nothing_speaks_against(source: Database, target: Database, 
 
 
 def test_a_user_who_may_not_see_it(source: Database) -> None:
-    """A limit that cannot be kept fails the snapshot, and the way out is told."""
+    """A limit that cannot be checked fails the snapshot, and the error names the way out."""
     source.execute("DROP USER IF EXISTS 'poor'@'%'", "CREATE USER 'poor'@'%'", "GRANT SELECT ON *.* TO 'poor'@'%'")
     stop = StopSignal()
-    dispenser = Dispenser(Progress(()), stop, Pace(Limits(), Amount(0, 0)))
-    gauge = Gauge(Endpoint(source.host, source.port, "poor"), "s1", Bearable(replica_lag=1), dispenser, stop.child())
+    dispenser = Dispenser(Progress(()), stop, RateLimiter(RateLimits(), ChunkSize(0, 0)))
+    gauge = LoadMonitor(
+        Endpoint(source.host, source.port, "poor"), "s1", LoadLimits(replica_lag=1), dispenser, stop.child()
+    )
     gauge.start()
     failure = until(lambda: dispenser.failure, "it fails")
     gauge.end()
@@ -184,12 +190,12 @@ def test_a_user_who_may_not_see_it(source: Database) -> None:
 def test_threads_are_seen_by_everybody(source: Database) -> None:
     source.execute("DROP USER IF EXISTS 'poor'@'%'", "CREATE USER 'poor'@'%'", "GRANT SELECT ON *.* TO 'poor'@'%'")
     stop = StopSignal()
-    dispenser = Dispenser(Progress(()), stop, Pace(Limits(), Amount(0, 0)))
-    dispenser.hold("not asked yet")
-    gauge = Gauge(
-        Endpoint(source.host, source.port, "poor"), "s1", Bearable(threads_running=5000), dispenser, stop.child()
+    dispenser = Dispenser(Progress(()), stop, RateLimiter(RateLimits(), ChunkSize(0, 0)))
+    dispenser.throttle("not asked yet")
+    gauge = LoadMonitor(
+        Endpoint(source.host, source.port, "poor"), "s1", LoadLimits(threads_running=5000), dispenser, stop.child()
     )
     gauge.start()
-    until(lambda: not dispenser.is_held, "it is asked")
+    until(lambda: not dispenser.is_throttled, "it is asked")
     gauge.end()
     assert dispenser.failure is None

@@ -1,4 +1,4 @@
-"""Snapshots that are cut short on real servers: restarts, kills, zombies, lost connections."""
+"""Tests interrupted snapshots on real servers: restarts, kills, zombies, lost connections."""
 
 from __future__ import annotations
 
@@ -12,33 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors, relay_pb2
-from proto import hooks as product_hooks
-from tests.integration.snapshot_rig import (
-    SOURCE,
-    TASK,
-    Rig,
-    Threads,
-    count_rows,
-    held_at,
-)
-from tests.integration.snapshot_tables import (
-    assert_merged,
-    loaded_chunks,
-    merging,
-    prepared,
-    servers,
-    source,
-    target,
-)
+from shardmerge.proto import errors, relay_pb2
+from shardmerge.proto import failpoints as product_hooks
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.spark.runner import TaskFailed, TaskOutcome
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec, read_chunks
+from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Located
+from shardmerge.worker.unit.contract import Failed, Finished, Stopped
+from tests.integration.snapshot_rig import SOURCE, TASK, Rig, Threads, count_rows, held_at
+from tests.integration.snapshot_tables import assert_merged, loaded_chunks, merging, prepared, servers, source, target
 from tests.support.database import Database
 from tests.support.hooks import Hooks
 from tests.support.wait import until
-from worker.position import RelayOffset, SourcePosition
-from worker.snapshot.link import GrpcLink, Located
-from worker.snapshot.reader import ReaderSpec, read_chunks
-from worker.spark import TaskFailed, TaskOutcome
-from worker.unit import Failed, Finished, Stopped, StopSignal
 
 __all__ = ["servers", "source", "target"]
 
@@ -49,7 +35,7 @@ def test_a_restart_loads_only_the_chunks_that_are_left(source: Database, target:
     with Rig(source, target, tmp_path, merging(target, threads=2, chunk_rows=100)) as rig:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
-            patch.setattr("proto.hooks.reach", _held_from(hooks, "snapshot.before_commit", 7))
+            patch.setattr("shardmerge.proto.failpoints.hit", _held_from(hooks, "snapshot.before_commit", 7))
             stop = StopSignal()
             outcome: list[object] = []
             unit = rig.unit()
@@ -70,15 +56,15 @@ def test_a_restart_loads_only_the_chunks_that_are_left(source: Database, target:
         assert {key: after[key] for key in before} == before, "what was loaded was not loaded again"
         assert again.status().finished_chunks == len(after) == again.status().total_chunks
         assert rows_before < count_rows(target, "merged.t") == 6000
-        # A restart right after the end finds nothing to do.
+        # A restart right after the end has no work to do.
         assert rig.unit(_NoSpark()).run(StopSignal()) == Finished()
     assert_merged(source, target, shards)
 
 
 def _held_from(hooks: Hooks, moment: str, number: int) -> Callable[[str], None]:
-    """A proto.hooks.reach by which ``moment`` is held from the time on when somebody comes there for the
-    ``number``-th time: a test that counted from outside might come too late."""
-    reach, arrivals = product_hooks.reach, itertools.count(1)
+    """Return a shardmerge.proto.failpoints.hit that holds ``moment`` from its ``number``-th occurrence on: a test that
+    counts from outside might be too late."""
+    reach, arrivals = product_hooks.hit, itertools.count(1)
 
     def counting(at: str) -> None:
         if at == moment and next(arrivals) == number:
@@ -96,11 +82,11 @@ class _NoSpark(Threads):
 def _read_in_process(spec: ReaderSpec, hooks: str) -> None:
     os.environ["SHARDMERGE_HOOKS"] = hooks
     who = relay_pb2.TaskIdentity(task=TASK, source=SOURCE, epoch=spec.epoch, index=0, run_secret=spec.secret)
-    read_chunks(spec, GrpcLink(spec.address, who, os.getpid()))
+    read_chunks(spec, GrpcWorkerClient(spec.address, who, os.getpid()))
 
 
 class _Elsewhere(Threads):
-    """Runs reader 0 in a process that is killed when it stands before its first commit; then reports its loss."""
+    """Runs reader 0 in a process that is killed while it is held before its first commit; then reports its loss."""
 
     def __init__(self, rig: Rig, hooks: Hooks, moment: str) -> None:
         self._rig, self._hooks, self._moment = rig, hooks, moment
@@ -161,7 +147,7 @@ def test_a_second_attempt_at_a_committed_chunk_loads_nothing(
         assert rig.run() == Finished()
 
         class Again:
-            """A link that hands out a chunk that is loaded already; nothing was written since."""
+            """A link that dispenses a chunk which is loaded already; nothing was written since."""
 
             def __init__(self) -> None:
                 self.left = [relay_pb2.ChunkSpec(source_schema="shard_1", source_table="t_1", number=0, upper=[b"101"])]

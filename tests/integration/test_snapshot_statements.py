@@ -1,4 +1,4 @@
-"""Statements that change rows of a table while its chunks are read: none of them may be lost (I4)."""
+"""Tests statements that change rows of a table while its chunks are read: none of them may be lost (I4)."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2, errors
-from proto.errors import ErrorSpec
+from shardmerge.proto import config_pb2, errors
+from shardmerge.proto.errors import ErrorSpec
+from shardmerge.worker.core.mysql.connection import Session, Side, current_position, server_info
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
+from shardmerge.worker.relay.model import AtStatement
+from shardmerge.worker.rules.table_scope import TableScope
+from shardmerge.worker.snapshot.source import chunk_source as reading
+from shardmerge.worker.snapshot.source.watermarks import open_consistent
+from shardmerge.worker.unit.contract import Failed, Finished, Outcome
 from tests.integration.snapshot_rig import Rig, held_at, subtask_config
 from tests.support.database import Database
 from tests.support.hooks import Hooks
 from tests.support.pair import KINDS, emptied, started_pair
-from worker.connection import Session, Side, current_position, server_info
-from worker.ddl.routed import RoutedScope
-from worker.ddl.tables import TableScope
-from worker.position import SourcePosition
-from worker.relay.model import AtStatement
-from worker.snapshot import source as reading
-from worker.snapshot.watermarks import open_consistent
-from worker.unit import Failed, Finished, Outcome, StopSignal
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def servers(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Database, Database]]:
-    """The statements are the source's; where the rows go matters less."""
+    """Provide the servers; the kind of the target is less important, because the statements run at the source."""
     with started_pair(tmp_path_factory.mktemp("statements"), KINDS[request.param]) as pair:
         yield pair
 
@@ -57,7 +58,7 @@ def _make(source: Database) -> None:
 
 
 def _read_with(rig: Rig, hooks: Hooks, meanwhile: Callable[[], None]) -> Outcome:
-    """Run the snapshot; ``meanwhile`` between the first chunk's SELECT and its high watermark."""
+    """Run the snapshot; call ``meanwhile`` between the first chunk's SELECT and its high watermark."""
     with held_at("snapshot.after_select", rig, hooks) as outcome:
         meanwhile()
     [ended] = outcome
@@ -88,7 +89,7 @@ def test_a_chunk_is_read_again_after_a_statement_on_its_table(
 
 
 def _counting(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> list[str]:
-    """From now on every chunk's SELECT is followed by ``meanwhile``; the moments reached so far."""
+    """Call ``meanwhile`` after every chunk's SELECT from now on; return the list of moments reached so far."""
     moments: list[str] = []
 
     def reach(moment: str) -> None:
@@ -96,7 +97,7 @@ def _counting(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) ->
             moments.append(moment)
             meanwhile()
 
-    monkeypatch.setattr(reading.hooks, "reach", reach)
+    monkeypatch.setattr(reading.failpoints, "hit", reach)
     return moments
 
 
@@ -155,8 +156,8 @@ def test_beside_exact_positions_a_statement_is_seen_or_met_in_the_stream(
     statements: tuple[str, ...],
     moment: str,
 ) -> None:
-    """A consistent snapshot's position lies before the statement, and then so does the lowest high watermark; or
-    every chunk has seen it."""
+    """Either a consistent snapshot's position, and so the lowest high watermark, is before the statement; or every
+    chunk has read its effect."""
     if source.flavor == "mysql":
         pytest.skip("MySQL's does not tell its position")
     _make(source)
@@ -165,7 +166,7 @@ def test_beside_exact_positions_a_statement_is_seen_or_met_in_the_stream(
 
     def open_and_change(session: Session) -> SourcePosition | None:
         opened.append(open_consistent(session))
-        if len(opened) == after + 1:  # the first one only asks whether the server tells its position
+        if len(opened) == after + 1:  # the first call only checks whether the server reports its position
             source.execute(*statements)
         return opened[-1]
 
@@ -227,7 +228,7 @@ def _filtered(target: Database, action: int, *events: str) -> config_pb2.SubTask
 def test_an_ignored_truncate_under_a_chunk_takes_no_row_from_it(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read before it stays; rows that come behind it come too."""
+    """Rows that were read before it stay; rows that are inserted after it are copied too."""
     _make(source)
     done: list[str] = []
 
@@ -258,7 +259,7 @@ def test_an_ignored_truncate_under_a_chunk_takes_no_row_from_it(
         ("truncate table", "TRUNCATE TABLE shard.t"),
         ("alter table", "ALTER TABLE shard.t ADD KEY (v)"),
         ("drop column", "ALTER TABLE shard.t DROP COLUMN v"),
-        ("drop table", "DROP TABLE `shard`.`t` /* generated by server */"),  # as both servers log it
+        ("drop table", "DROP TABLE `shard`.`t` /* generated by server */"),  # the text that both servers log
     ],
 )
 def test_a_statement_that_a_filter_stops_before_stops_the_copy(
@@ -285,7 +286,7 @@ def test_a_statement_that_a_filter_stops_before_stops_the_copy(
 def test_an_ignored_statement_lets_no_row_be_read_in_another_form(
     source: Database, target: Database, tmp_path: Path, statement: str, spec: ErrorSpec | None
 ) -> None:
-    """Whatever filters say: rows of one table are copied in one form, or the copy stops and says so."""
+    """With any filter, the rows of one table are copied with one structure, or the copy stops with an error."""
     _make(source)
     with Rig(source, target, tmp_path, _filtered(target, config_pb2.FILTER_ACTION_IGNORE, "all ddl")) as rig:
         outcome = _read_with(rig, Hooks(tmp_path / "hooks"), lambda: source.execute(statement))

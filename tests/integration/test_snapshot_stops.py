@@ -1,4 +1,4 @@
-"""What ends a snapshot's readers and waits: the unit's stop, another source at this worker, a frozen server."""
+"""Tests the end of a snapshot's readers and waits: the unit's stop, another source at this worker, a frozen server."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from proto import errors, relay_pb2
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors, relay_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancel_on
+from shardmerge.worker.core.mysql.connection import Side, connect, rows
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient
+from shardmerge.worker.unit.contract import Outcome, Stopped
+from shardmerge.worker.unit.run_context import RunningSnapshot
 from tests.integration.snapshot_rig import RUN_SECRET, SOURCE, TASK, Rig, endpoint, subtask_config
 from tests.support.database import Database
 from tests.support.pair import started_pair
 from tests.support.wait import until
-from worker.connection import Side, connect, rows
-from worker.context import RunningSnapshot
-from worker.cutoff import ANSWER_SECONDS, cut_off
-from worker.position import RelayOffset, SourcePosition
-from worker.snapshot.link import GrpcLink
-from worker.unit import Outcome, Stopped, StopSignal
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def target(servers: tuple[Database, Database]) -> Database:
 
 
 class _Handing:
-    """A dispenser that always has the same chunk."""
+    """A dispenser that always returns the same chunk."""
 
     def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse:
         return relay_pb2.TakeChunkResponse(chunk=relay_pb2.ChunkSpec(source_schema="shard", source_table="t"))
@@ -58,7 +59,7 @@ class _Handing:
         return False
 
 
-def _frames(link: GrpcLink, at: RelayOffset) -> list[str]:
+def _frames(link: GrpcWorkerClient, at: RelayOffset) -> list[str]:
     return [str(frame.WhichOneof("frame")) for frame in link.subscribe(at, at)]
 
 
@@ -66,7 +67,7 @@ def _frames(link: GrpcLink, at: RelayOffset) -> list[str]:
 def test_a_late_reader_gets_nothing_of_another_source(
     source: Database, target: Database, tmp_path: Path, wrong: str
 ) -> None:
-    """After a rebind the worker has the relay of another source, and maybe the same task there."""
+    """After a rebind the worker has the relay of another source, and maybe the same task with that source."""
     with Rig(source, target, tmp_path, subtask_config(target)) as rig:
         running = RunningSnapshot(
             TASK, "s9" if wrong == "relay" else SOURCE, 7, _Handing(), lambda _: False, StopSignal(), 1, rig.access()
@@ -83,7 +84,7 @@ def test_a_late_reader_gets_nothing_of_another_source(
             who.epoch = 6
         stop = StopSignal()
         at = rig.relay.locate(rig.start, 300, stop)
-        link = GrpcLink(rig.address, who, 1)
+        link = GrpcWorkerClient(rig.address, who, 1)
         try:
             assert _frames(link, at) == ["closed"]
             with pytest.raises(ShardmergeError) as caught:
@@ -95,7 +96,7 @@ def test_a_late_reader_gets_nothing_of_another_source(
         finally:
             link.close()
         if wrong != "relay":
-            link = GrpcLink(rig.address, right, 1)
+            link = GrpcWorkerClient(rig.address, right, 1)
             try:
                 assert _frames(link, at) == ["opened", "closed"]
                 assert link.locate(rig.start).offset == at
@@ -122,7 +123,7 @@ def test_a_stop_ends_a_readers_wait_for_the_relay(source: Database, target: Data
             run.start()
             assert waits.wait(300)
             stop.set()
-            run.join(300)  # half of what the reader waits by itself
+            run.join(300)  # half of the reader's own timeout
         assert outcome == [Stopped()]
 
 
@@ -133,7 +134,7 @@ def test_a_stop_cuts_off_the_wait_for_a_frozen_server(source: Database) -> None:
 
     def ask() -> None:
         try:
-            with cut_off(session, stop):
+            with cancel_on(session, stop):
                 failure.append(rows(session, "SELECT SLEEP(3600)"))
         except pymysql.MySQLError as error:
             failure.append(error)
@@ -153,7 +154,7 @@ def test_a_stop_cuts_off_the_wait_for_a_frozen_server(source: Database) -> None:
 def test_a_session_that_is_not_stopped_is_left_alone(source: Database) -> None:
     stop = StopSignal()
     with connect(endpoint(source), Side.SOURCE, name=SOURCE) as session:
-        with cut_off(session, stop):
+        with cancel_on(session, stop):
             assert rows(session, "SELECT 1") == [(1,)]
         stop.set()
         assert rows(session, "SELECT 2") == [(2,)]
@@ -173,7 +174,7 @@ def test_a_stop_is_obeyed_while_the_source_is_frozen_under_the_planner(
             until(lambda: source.waits_for_a_table(), "the planner waits for the table")
             source.signal(signal.SIGSTOP)
             stop.set()
-            run.join(ANSWER_SECONDS * 0.9)  # sooner than an answer is given up by itself
+            run.join(ANSWER_SECONDS * 0.9)  # sooner than the timeout of an answer
             assert outcome == [Stopped()]
         finally:
             source.signal(signal.SIGCONT)
@@ -182,7 +183,7 @@ def test_a_stop_is_obeyed_while_the_source_is_frozen_under_the_planner(
 
 @pytest.mark.parametrize("limit", ["rows_per_second", "bytes_per_second"])
 def test_a_limit_holds_chunks_back_and_says_so(source: Database, target: Database, tmp_path: Path, limit: str) -> None:
-    """At one row or byte a second, the second chunk would begin after four minutes."""
+    """With a limit of one row or byte a second, the second chunk would begin after four minutes."""
     source.execute("INSERT INTO shard.t SELECT seq, seq FROM shard.seq_3_to_500", "ANALYZE TABLE shard.t")
     config = subtask_config(target, threads=2, chunk_rows=250, **{limit: 1})
     with Rig(source, target, tmp_path, config) as rig:
@@ -191,8 +192,8 @@ def test_a_limit_holds_chunks_back_and_says_so(source: Database, target: Databas
         running.start()
         until(lambda: unit.status().finished_chunks, "a chunk is loaded")
         until(lambda: unit.status().total_chunks > 1, "another is planned")
-        # It is counted a moment before it is offered to the readers.
-        until(lambda: unit.doing().startswith("snapshot." + limit.replace("_", "-")), "it says what holds it back")
+        # A chunk is counted a moment before it is offered to the readers.
+        until(lambda: unit.activity().startswith("snapshot." + limit.replace("_", "-")), "it says what holds it back")
         assert unit.status().finished_chunks == 1
         stop.set()
         running.join(300)

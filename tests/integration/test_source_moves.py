@@ -1,19 +1,12 @@
-"""What happens to a source while its tasks copy their snapshot, and pauses of its relay over restarts (I1, I5, I9).
+"""Tests changes of a source during a snapshot, and pauses of its relay over restarts (I1, I5, I9).
 
-The moments are held, so that chunks are under way for certain. Both flavors of source.
+The tests hold the moments, so that chunks are certainly being read. Both flavors of source.
 """
 
 from __future__ import annotations
 
-from proto import errors
-from tests.integration.replicated_rig import (
-    SOURCE,
-    Replicated,
-    codes,
-    given_over,
-    module_replicated,
-    replicated,
-)
+from shardmerge.proto import errors
+from tests.integration.replicated_rig import SOURCE, Replicated, codes, given_over, module_replicated, replicated
 from tests.support.cluster import source_yaml
 from tests.support.wait import until
 from tests.support.writer import Writer
@@ -30,7 +23,8 @@ def _loaded(replicated: Replicated, name: str) -> int:
 
 
 def _begin(replicated: Replicated, name: str, position: str, moment: str) -> Writer:
-    """A task whose readers stand at ``moment`` with some chunks loaded and more to come, beside a writer."""
+    """Start a task whose readers are held at ``moment`` with some chunks loaded and more to come, and a parallel
+    writer."""
     cluster = replicated.cluster
     family = replicated.family(name, replicated.old)
     shards = family.create(2000)
@@ -45,7 +39,7 @@ def _begin(replicated: Replicated, name: str, position: str, moment: str) -> Wri
 
 
 def test_another_worker_takes_a_source_over_in_the_middle_of_a_snapshot(replicated: Replicated) -> None:
-    """The readers of the worker before have read their chunks: what they bring afterwards is refused (I3)."""
+    """The readers of the previous worker have read their chunks: their later reports are refused (I3)."""
     cluster, hooks, moment = replicated.cluster, replicated.cluster.hooks, "snapshot.after_select"
     with _begin(replicated, "moved", "watermark", moment) as writer:
         writer.go_on()
@@ -72,7 +66,7 @@ def test_another_worker_takes_a_source_over_in_the_middle_of_a_snapshot(replicat
 
 
 def test_another_login_in_the_middle_of_a_snapshot(replicated: Replicated) -> None:
-    """The password changes and every connection with the one before is cut off while chunks are read."""
+    """The password changes and every connection with the previous one is closed while chunks are read."""
     cluster, source, moment = replicated.cluster, replicated.old, "snapshot.after_select"
     granted = "SELECT, REPLICATION SLAVE, " + ("BINLOG MONITOR" if source.flavor == "mariadb" else "REPLICATION CLIENT")
     source.execute("CREATE USER copier@'%' IDENTIFIED BY 'first'", f"GRANT {granted} ON *.* TO copier@'%'")
@@ -101,7 +95,7 @@ def test_another_login_in_the_middle_of_a_snapshot(replicated: Replicated) -> No
 
 
 def test_a_paused_relay_stays_paused_whoever_has_the_source(replicated: Replicated) -> None:
-    """Over the restart of its worker, and at a worker that has no relay log of the source."""
+    """The pause lasts over the restart of its worker, and at a worker that has no relay log of the source."""
     cluster, source = replicated.cluster, replicated.old
     family = replicated.family("standing", source)
     shards = family.create(300)
@@ -138,8 +132,32 @@ def test_a_paused_relay_stays_paused_whoever_has_the_source(replicated: Replicat
 
 
 def _stands(replicated: Replicated, writer: Writer) -> None:
-    """The relay log does not grow while the source is written to, and says that it is paused."""
+    """Check that the relay log does not grow while the source is written to, and reports that it is paused."""
     head = replicated.relay()["relayBinlog"]
     writer.go_on()
     status = replicated.relay()
     assert status["paused"] and status["relayBinlog"] == head, status
+
+
+def test_a_parked_table_resumes_after_its_source_has_moved(replicated: Replicated) -> None:
+    """The new worker's relay log is another one, and nothing is written at the source until the table resumes."""
+    cluster, source = replicated.cluster, replicated.old
+    family = replicated.family("parked", source)
+    first, second = family.create(100)
+    cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+    cluster.wait_replicating("parked")
+    add = "ALTER TABLE %s ADD COLUMN added INT NOT NULL DEFAULT 7"
+    source.execute(add % first.name)
+    locks = ("shard-ddl-lock", "parked")
+    until(lambda: cluster.dmctl(*locks).json.get("locks"), "the table is parked")
+    before = cluster.worker_of(SOURCE)
+    [other] = [one for one in cluster.workers if one is not before]
+    cluster.dmctl("transfer-source", SOURCE, other.name)
+    assert cluster.worker_of(SOURCE) is other
+    cluster.wait_replicating("parked")
+    cluster.dmctl("shard-ddl-lock", "unlock", "parked-`parked`.`orders`")
+    until(lambda: not cluster.dmctl(*locks).json.get("locks"), "the table has resumed")
+    cluster.wait_joined("parked")
+    source.execute(add % second.name)
+    replicated.judge("parked", source)
+    cluster.dmctl("stop-task", "parked")

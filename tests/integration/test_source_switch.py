@@ -1,4 +1,4 @@
-"""Whether a source may be read from another address: proven at real servers, or refused with the reason."""
+"""Tests whether a source may be read from another address: proven at real servers, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from proto import errors
-from proto.common_pb2 import Stage
-from proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.common_pb2 import Stage
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.worker.core.mysql.connection import Endpoint
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.relay.fetch.server_change import Proof, check_reach
+from shardmerge.worker.relay.relay import Relay
 from tests.integration.relay_rig import (
     START,
     Servers,
@@ -26,16 +30,12 @@ from tests.integration.relay_rig import (
 from tests.support.database import Database
 from tests.support.mysql import MySQL
 from tests.support.wait import until
-from worker.connection import Endpoint
-from worker.position import RelayOffset, SourcePosition
-from worker.relay.relay import Relay
-from worker.relay.switch import Proof, check_reach
 
 __all__ = ["mysql", "servers"]
 
 
 def _reading(servers: Servers, source: Database, name: str = "relay") -> Relay:
-    """A relay that has read all of ``source``, and goes on."""
+    """Return a relay that has read all of ``source`` and continues."""
     relay = servers.relay(source, name)
     if not relay.relay_id:
         relay.ensure_from(START)
@@ -56,7 +56,7 @@ def _refused(call: Callable[[], object], spec: ErrorSpec) -> str:
 
 
 def _pair(servers: Servers) -> tuple[Database, Database]:
-    """``new`` follows ``old``."""
+    """Return two servers; ``new`` follows ``old``."""
     old, new = servers.server("old"), servers.server("new")
     create_table(old)
     insert(old, 5)
@@ -66,7 +66,7 @@ def _pair(servers: Servers) -> tuple[Database, Database]:
 
 
 def _has_all_of(replica: Database, source: Database) -> bool:
-    """Beside what it has written itself."""
+    """Return whether the replica has executed all transactions of the source; it may have others of its own."""
     if replica.flavor == "mariadb":
         return executed(replica) == executed(source)
     return replica.query(f"SELECT GTID_SUBSET('{executed(source)}', @@GLOBAL.gtid_executed)") == [(1,)]
@@ -80,10 +80,10 @@ def test_the_same_server_at_another_address(servers: Servers) -> None:
     insert(source, 300)
     relay = _reading(servers, source)
     relay.stop()
-    insert(source, 5)  # it goes on: the place is where the relay log ends
+    insert(source, 5)  # the source continues: the compared position is the relay log's end
     proof = _proven(relay, source, "localhost")
     assert proof.same and proof.server == end_of(source).server
-    # Right behind the beginning of a file, too.
+    # The same right after the beginning of a file.
     relay.start()
     source.execute("FLUSH BINARY LOGS")
     caught_up(relay, source)
@@ -91,7 +91,7 @@ def test_the_same_server_at_another_address(servers: Servers) -> None:
 
 
 def test_a_server_whose_data_was_copied(servers: Servers) -> None:
-    """Says that it is the same: so it is, unless the two went on apart."""
+    """The copy has the identity of the original: it counts as the same server, until both have diverged."""
     source = servers.server("source")
     create_table(source)
     insert(source, 20)
@@ -105,7 +105,7 @@ def test_a_server_whose_data_was_copied(servers: Servers) -> None:
     copy.start()
     proof = _proven(relay, copy)
     assert proof.same, proof
-    # Both go on by themselves: the same bytes in number, and in GTIDs, of other rows.
+    # Both continue separately: the same number of bytes and GTIDs, but different rows.
     source.start()
     insert(source, 5, "aaaa")
     relay.start()
@@ -116,7 +116,8 @@ def test_a_server_whose_data_was_copied(servers: Servers) -> None:
     insert(copy, 20, "cc")
     spec = errors.relay.SWITCH_OTHER_BINLOG
     assert "was read up to" in _refused(lambda: _proven(relay, copy), spec)
-    if servers.is_mariadb:  # which tells the GTIDs at a place: that is all that a worker without the relay log can ask
+    # MariaDB reports the GTIDs at a position: a worker without the relay log can check only these
+    if servers.is_mariadb:
         empty = servers.relay(copy, "empty")
         _refused(lambda: _proven(empty, copy, lowest=relay.head().position), spec)
     assert _proven(relay, source).same
@@ -129,7 +130,7 @@ def test_a_replica_that_was_promoted(servers: Servers) -> None:
     caught_up(relay, old)
     servers.caught_up(new, old)
     new.execute("FLUSH BINARY LOGS")
-    # Not promoted yet: it has written nothing itself.
+    # Not promoted yet: it has written no transaction of its own.
     proof = _proven(relay, new)
     assert not proof.same and proof.server == end_of(old).server
     servers.promote(new)
@@ -138,8 +139,8 @@ def test_a_replica_that_was_promoted(servers: Servers) -> None:
     insert(new, 5)
     old.stop()
     proof = _proven(relay, new)
-    assert not proof.same and "goes on by GTID" in proof.text
-    # A worker that is new to the source knows the tasks' places alone.
+    assert not proof.same and "continues by GTID" in proof.text
+    # A worker that is new to the source has only the tasks' positions.
     place = relay.head().position
     empty = servers.relay(new, "empty")
     assert not _proven(empty, new, lowest=place).same
@@ -155,11 +156,11 @@ def test_what_a_replica_wrote_itself_in_between(servers: Servers) -> None:
     insert(old, 3)
     caught_up(relay, old)
     until(lambda: len(new.query("SELECT id FROM d.t")) == 9, "all is applied")
-    # Rows are seen a moment before their GTIDs.
+    # Rows become visible a moment before their GTIDs.
     until(lambda: _has_all_of(new, old), "their GTIDs are executed")
     message = _refused(lambda: _proven(relay, new), errors.relay.SWITCH_ERRANT)
     assert f"transaction {own} of its own" in message
-    # A promotion does not mend it, nor do files that are gone.
+    # Neither a promotion nor missing files correct that.
     servers.promote(new)
     assert own in _refused(lambda: _proven(relay, new), errors.relay.SWITCH_ERRANT)
     new.purge()
@@ -190,8 +191,9 @@ def test_what_a_server_wrote_when_it_was_the_source_is_no_such_thing(servers: Se
 
 
 def test_what_a_server_wrote_and_was_read_from_its_replica_is_no_such_thing(servers: Servers) -> None:
-    """``b`` is the primary for a while, and all of it is read from ``a``, then its replica: by a relay log that was
-    begun before, which stood still meanwhile, and by one that was there all the time."""
+    """``b`` is the primary for a while, and all of it is read from ``a``, which is its replica then: by a relay that
+    was started before and stopped meanwhile, and by one that was running all the time. These are no transactions of
+    ``b``'s own."""
     a, b = _pair(servers)
     left, steady = _reading(servers, a, "left"), _reading(servers, a, "steady")
     left.stop()
@@ -210,7 +212,7 @@ def test_what_a_server_wrote_and_was_read_from_its_replica_is_no_such_thing(serv
     caught_up(steady, a)
     for relay in (left, steady):
         assert not _proven(relay, b).same
-    # What was read may be gone from the disk, and the relay may have been connected anew.
+    # The read events may be purged from the disk, and the relay may have reconnected.
     for _ in range(2):
         a.execute("FLUSH BINARY LOGS")
         insert(a, 3)
@@ -224,7 +226,7 @@ def test_what_a_server_wrote_and_was_read_from_its_replica_is_no_such_thing(serv
     caught_up(again, a)
     servers.caught_up(b, a)
     assert not _proven(again, b).same
-    if servers.is_mariadb:  # whose places name the last GTID of a domain alone
+    if servers.is_mariadb:  # its positions name only the last GTID of a domain
         empty = servers.relay(b, "empty")
         place = again.head().position
         assert "whether that was read" in _refused(

@@ -1,19 +1,13 @@
-"""`operate-source update`, `transfer-source`, `pause-relay` while tasks run and applications write; kills at the
-moments of a switch to another server (I1, I9). Both flavors of source."""
+"""Tests `operate-source update`, `transfer-source`, `pause-relay` while tasks run and applications write.
+
+Also kills at the moments of a switch to another server (I1, I9). Both flavors of source."""
 
 from __future__ import annotations
 
 import threading
 
-from proto import errors
-from tests.integration.replicated_rig import (
-    SOURCE,
-    Replicated,
-    codes,
-    given_over,
-    module_replicated,
-    replicated,
-)
+from shardmerge.proto import errors
+from tests.integration.replicated_rig import SOURCE, Replicated, codes, given_over, module_replicated, replicated
 from tests.support.cluster import source_yaml
 from tests.support.wait import until
 from tests.support.writer import ShardTable, Writer
@@ -35,7 +29,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
     with Writer(shards, seed=51) as writer:
         writer.go_on()
         dumps = set(until(lambda: source.dump_threads("dm"), "the relay comes as the new user"))
-        # Another password: the one before no longer lets anybody in.
+        # Another password: the previous one does not work any more.
         source.execute("ALTER USER dm@'%' IDENTIFIED BY 'second'")
         wrong = replicated.update(source_yaml(SOURCE, source, "dm", "third"))
         assert codes(wrong) == [errors.master.SOURCE_CHECK_FAILED.code], wrong.text
@@ -44,7 +38,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         assert right.code == 0, right.text
         assert "second" not in right.text
         cluster.wait_replicating("live")
-        # Everybody came anew, and whoever comes again comes with the new one.
+        # All connections were opened anew, and later ones use the new password too.
         until(lambda: set(source.dump_threads("dm")) - dumps, "the relay comes with the new password")
         source.kill_threads("dm")
         head = replicated.relay()["relayBinlog"]
@@ -57,13 +51,13 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         assert "the same server" in moved.text
         cluster.wait_replicating("live")
         writer.go_on()
-        # Rules for purging, without any interruption.
+        # Rules for purging, without an interruption of the task.
         epochs = [sub.raw["epoch"] for sub in cluster.subtasks("live").values()]
         purge = elsewhere + "purge: {interval: 5, remain-space: 0}\n"
         assert replicated.update(purge).code == 0
         assert [sub.raw["epoch"] for sub in cluster.subtasks("live").values()] == epochs
         assert codes(replicated.update(purge + "case-sensitive: true\n")) == [errors.master.SOURCE_UPDATE_FIXED.code]
-        # The relay log stands, and goes on.
+        # The relay pauses, and continues.
         cluster.dmctl("pause-relay", "-s", SOURCE)
         assert replicated.relay()["paused"]
         head = replicated.relay()["relayBinlog"]
@@ -71,14 +65,14 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         assert replicated.relay()["relayBinlog"] == head
         cluster.dmctl("resume-relay", "-s", SOURCE)
         until(lambda: replicated.relay()["relayBinlog"] != head, "it fetches again")
-        # Another worker, while everybody writes.
+        # Another worker, during the writes.
         before = cluster.worker_of(SOURCE)
         other = next(one for one in cluster.workers if one is not before)
         given = cluster.dmctl("transfer-source", SOURCE, other.name)
         assert cluster.worker_of(SOURCE) is other, given.text
         cluster.wait_replicating("live")
         writer.go_on()
-        # Off, and on again.
+        # Disable the source, and enable it again.
         off = replicated.update(elsewhere + "enable: false\n")
         assert off.code == 0, off.text
         asked = cluster.dmctl("query-status", "live", check=False)
@@ -90,7 +84,7 @@ def test_everything_that_changes_live(replicated: Replicated) -> None:
         writer.stop()
     replicated.judge("live", source)
     cluster.dmctl("stop-task", "live")
-    # Another address is only accepted with a password, and root has none.
+    # A new address is only accepted together with a password, and root has none.
     assert replicated.update(source_yaml(SOURCE, source, "dm", "second")).code == 0
     assert replicated.update(source_yaml(SOURCE, source)).code == 0
 
@@ -115,7 +109,7 @@ def test_another_server_goes_on_by_gtid(replicated: Replicated) -> None:
     with Writer(later.shard_tables(), seed=53) as writer:
         writer.go_on()
         told = replicated.update(source_yaml(SOURCE, new), "--dry-run")
-        assert told.code == 0 and "goes on by GTID" in told.text, told.text
+        assert told.code == 0 and "continues by GTID" in told.text, told.text
         answer = replicated.update(source_yaml(SOURCE, new))
         assert answer.code == 0, answer.text
         cluster.wait_replicating("switched")
@@ -131,7 +125,7 @@ SWITCHING = ("source.checked", "source.stored", "source.released", "relay.connec
 
 
 def test_kill_at_every_moment_of_a_switch(replicated: Replicated) -> None:
-    """Whoever is killed, the spare worker takes the source over: it has read nothing from the server before."""
+    """After any kill the spare worker takes the source over; it has read nothing from the previous server."""
     cluster, old, new = replicated.cluster, replicated.old, replicated.new
     family, later = replicated.family("killed", old), replicated.family("killed", new)
     shards = family.create(300)
@@ -181,8 +175,8 @@ def test_kill_at_every_moment_of_a_switch(replicated: Replicated) -> None:
 
 
 def _handed_over_late(replicated: Replicated, name: str) -> list[ShardTable]:
-    """A task that has copied its tables while they were written to, and is paused before its lanes have applied
-    anything. Its shard tables."""
+    """Start a task that has copied its tables during writes, and is paused before its lanes have applied anything;
+    return its shard tables."""
     cluster, hooks = replicated.cluster, replicated.cluster.hooks
     shards = replicated.family(name, replicated.old).create(300)
     hooks.hold("snapshot.planned")
@@ -211,7 +205,7 @@ def test_a_worker_new_to_the_source_finds_marks_of_the_server_before(replicated:
     assert len(known) > 1 and known[0] != known[-1] and all(gtids for _, gtids in known), known
     replicated.servers.caught_up(new, old)
     replicated.servers.promote(new)
-    # As an earlier version left it: nothing but the files of the server before tells where the chunks lie.
+    # The state that an earlier version has left: only the files of the previous server define the chunks' positions.
     replicated.target.execute("UPDATE dm_meta.snapshot_chunk SET gtid_set = '' WHERE task = 'late'")
     refused = replicated.update(source_yaml(SOURCE, new))
     assert codes(refused) == [errors.relay.SWITCH_BUSY.code], refused.text

@@ -1,4 +1,4 @@
-"""What others on the machine reach of a worker's Spark: no port beyond loopback, no block, no page, no secret."""
+"""Tests that other users of the machine reach no port of a worker's Spark beyond loopback, no block, page or secret."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import grpc
 import psutil
 import pytest
 
-from proto import errors, worker_pb2, worker_pb2_grpc
+from shardmerge.proto import errors, worker_pb2, worker_pb2_grpc
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon
 from tests.support.mariadb import MariaDB
@@ -49,7 +49,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _command_lines() -> str:
-    """Of every process that this user sees, as every user sees them."""
+    """Return the command lines of every process that this user sees, as every user sees them."""
     found: list[str] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -61,7 +61,7 @@ def _command_lines() -> str:
 
 
 def _get(worker: Daemon, path: str, *options: str) -> str:
-    """A page of Spark's, asked for at each port of the JVM. ``options``: of curl."""
+    """Request a page of Spark at each port of the JVM. ``options``: for curl."""
     answers: list[str] = []
     for host, port in _listening(psutil.Process(worker.jvm_pid())):
         assert _is_loopback(host)
@@ -78,7 +78,7 @@ def _get(worker: Daemon, path: str, *options: str) -> str:
 
 
 def _told_page(worker: Daemon) -> str:
-    """Where the page is, as the worker tells it."""
+    """Return the address of the page, as the worker reports it."""
     with grpc.insecure_channel(worker.address) as channel:
         request = worker_pb2.WorkerStatusRequest()
         return worker_pb2_grpc.WorkerStub(channel).QueryStatus(request, timeout=60).spark_ui
@@ -102,17 +102,17 @@ def test_what_is_reached_of_spark(
     cluster.start_task(family.task())
     cluster.wait_replicating("ports")
 
-    # Every port of every process that it has started.
+    # Every port of every process that the worker has started.
     own = int(worker.address.split(":")[1])
     found = {place for process in worker.session() for place in _listening(process)}
     assert len(found) >= 4
     assert [place for place in found if not _is_loopback(place[0]) and place[1] != own] == []
 
-    # No page; the worker says so too.
+    # There is no page; the worker reports that too.
     assert _get(worker, "/jobs/") == ""
     assert _told_page(worker) == ""
 
-    # The lanes are tasks, which are blocks of broadcasts: another program gets none.
+    # The lanes are tasks, which are blocks of broadcasts: another program must receive none.
     ports = [str(port) for _, port in sorted(_listening(psutil.Process(worker.jvm_pid())))]
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.spark_thief", *ports],
@@ -124,7 +124,7 @@ def test_what_is_reached_of_spark(
     told = [line for line in done.stdout.splitlines() if line.startswith(("got ", "refused "))]
     assert told == [f"refused {port}" for port in ports], done.stdout
 
-    # Nothing of the settings is in a list of processes, nor in a file that is left; files are the worker's alone.
+    # No list of processes and no remaining file contains the settings; only the worker's user may read its files.
     assert f"{worker.config}" in _command_lines()
     assert _SECRET not in _command_lines()
     assert not [path for path in temporary.rglob("*.conf") if _SECRET in path.read_text(errors="replace")]
@@ -132,7 +132,7 @@ def test_what_is_reached_of_spark(
     assert folders
     assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
 
-    # The same with the page on: at loopback, without what ends lanes, shows memory, or tells secrets.
+    # The same with the page enabled: at loopback, and without pages that end lanes, show memory, or reveal secrets.
     worker.terminate()
     worker.write_config(spark=_PAGES)
     worker.start()
@@ -164,7 +164,7 @@ def test_what_is_reached_of_spark(
     assert worker.spark_task_pids() == lanes
     assert _SECRET not in _command_lines()
 
-    # What takes this protection away, the worker does not start with.
+    # The worker does not start with settings that remove this protection.
     for setting, code in (
         ({"spark.authenticate": "false"}, errors.worker.SPARK_SETTING_REFUSED.code),
         ({"spark.sql.variable.substitute": "true"}, errors.worker.SPARK_SETTING_REFUSED.code),

@@ -1,4 +1,4 @@
-"""Where a task begins to replicate and where it ends: to the very group, whoever is killed (I2)."""
+"""Tests where a task begins to replicate and where it ends: exactly at a group, even after kills (I2)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from proto import common_pb2, config_pb2, errors, worker_pb2
-from proto.config.point import start_at, stop_at
+from shardmerge.proto import common_pb2, config_pb2, errors, worker_pb2
+from shardmerge.proto.config.position import start_at, stop_at
+from shardmerge.worker.unit.contract import Failed, Finished, Stopped
 from tests.integration.lane_rig import LaneRig, Processes, Run
 from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
 from tests.support.database import Database
 from tests.support.wait import until
-from worker.unit import Failed, Finished, Stopped
 
 __all__ = ["servers", "source", "target"]
 
@@ -23,7 +23,7 @@ TABLE = "CREATE TABLE t (id INT PRIMARY KEY, v INT) ENGINE=InnoDB"
 
 
 def _config(target: Database, **given: object) -> config_pb2.SubTaskConfig:
-    """Incremental; ``start`` and ``stop`` as people write them, a pair being a place in a file."""
+    """Return an incremental configuration; ``start`` and ``stop`` as in a task file, a pair is a position in a file."""
     config = subtask_config(target)
     config.mode = config_pb2.TASK_MODE_INCREMENTAL
     config.replicate.lanes = 2
@@ -45,21 +45,21 @@ def _config(target: Database, **given: object) -> config_pb2.SubTaskConfig:
 
 
 def _ids(server: Database) -> list[int]:
-    """[] while there is no such table."""
+    """Return the ids of the table; [] while it does not exist."""
     if not server.query("SELECT 1 FROM information_schema.tables WHERE table_schema = 'shard' AND table_name = 't'"):
         return []
     return [int(str(row[0])) for row in server.query("SELECT id FROM shard.t ORDER BY id")]
 
 
 def _insert(source: Database, *ids: int) -> tuple[str, int]:
-    """One transaction each; where the binlog ends then."""
+    """Insert each id in its own transaction; return where the binlog ends then."""
     for one in ids:
         source.execute(f"INSERT INTO shard.t VALUES ({one}, 0)")
     return source.binlog_end()
 
 
 def _second() -> float:
-    """A moment that begins a second, after all that was done before and before all that is done after."""
+    """Return the begin of a second, which is after all earlier actions of the test and before all later ones."""
     moment = math.floor(time.time()) + 1.0
     until(lambda: time.time() >= moment + 0.05, "the second has begun")
     return moment
@@ -88,7 +88,7 @@ def test_ends_at_a_place_and_goes_on_when_that_is_moved(source: Database, target
     middle = _insert(source, 4)
     behind = _insert(source, 5, 6)
     with LaneRig(source, target, tmp_path, subtask_config(target)) as rig:
-        # A place inside the group of row 4: that group is not applied.
+        # A position inside the group of row 4: that group is not applied.
         config = _config(target, start=begin, stop=(middle[0], middle[1] - 20))
         first = rig.begin(config)
         assert first.join() == Finished()
@@ -98,7 +98,7 @@ def test_ends_at_a_place_and_goes_on_when_that_is_moved(source: Database, target
 
         source.stop()
         try:
-            again = rig.begin(config)  # as a worker that is new to it: nothing but the records is asked
+            again = rig.begin(config)  # like a worker that is new to the task: it only reads the records
             assert again.join() == Finished()
             assert _sync(again).syncer_binlog == f"({place[0]}, {place[1]})"
             assert _sync(again).stop_at == f"{middle[0]}:{middle[1] - 20}"
@@ -123,7 +123,7 @@ def test_waits_for_a_place_that_is_yet_to_come_and_survives_kills(
     make_tables(source, TABLE)
     begin = _insert(source, 1)
     size = _insert(source, 2)[1] - begin[1]
-    # The end of the transaction of row 40, as far as their sizes do not change: cut in the middle of its successor.
+    # A position in the middle of the transaction after that of row 40, if all transactions have the same size.
     end = (begin[0], begin[1] + 39 * size + size // 2)
     with LaneRig(source, target, tmp_path, subtask_config(target)) as rig:
         config = _config(target, start=begin, stop=end)
@@ -167,7 +167,7 @@ def test_what_stops_at_a_time_and_what_starts_there_share_nothing(
 ) -> None:
     make_tables(source, TABLE)
     begin = source.binlog_end()
-    # So long is a DDL taken to lie at a time: its event tells whole seconds.
+    # The event of a DDL has its time in whole seconds, so the search by time needs this distance.
     before = [_second() for _ in range(4)][-1]
     _insert(source, 1, 2)
     source.execute("FLUSH BINARY LOGS")
@@ -180,14 +180,14 @@ def test_what_stops_at_a_time_and_what_starts_there_share_nothing(
         run = rig.begin(_config(target, start=begin, stop=_text(moment)))
         assert run.join() == Finished()
         assert _ids(target) == [1, 2, 3]
-        # Not one is left out; row 3, changed here, tells whether it came again.
+        # No row is left out; row 3, changed here, shows whether it was applied again.
         _forget(target)
         target.execute("UPDATE shard.t SET v = 1 WHERE id = 3")
         run = rig.begin(_config(target, start=_text(moment)))
         run.until_synced()
         assert _ids(target) == [1, 2, 3, 4, 5]
         assert run.stop() == Stopped()
-        # A source that tells no commit times begins earlier, where the rows are brought back to what they were.
+        # At a source without commit times the task begins earlier, and rows are restored to their values at the source.
         [[v]] = target.query("SELECT v FROM shard.t WHERE id = 3")
         assert v == (1 if source.flavor == "mysql" else 0)
 
@@ -263,7 +263,7 @@ def test_a_snapshot_cannot_end_before_it_was_taken(source: Database, target: Dat
     with LaneRig(source, target, tmp_path, config) as rig:
         error = _failed(rig.begin(config).join())
         assert error.spec is errors.replicate.STOP_BEHIND
-        # What is to come: the snapshot, and the changes up to there. In the middle of row 4, as sizes do not change.
+        # Future changes: the snapshot, and the changes up to the middle of row 4, if transactions have the same size.
         size = end[1] - place[1]
         config.stop_at.CopyFrom(stop_at(f"{end[0]}:{end[1] + size + size // 2}"))
         run = rig.begin(config)
@@ -279,7 +279,7 @@ def test_a_snapshot_is_followed_up_to_a_time(source: Database, target: Database,
     config = _config(target)
     config.mode = config_pb2.TASK_MODE_ALL
     with LaneRig(source, target, tmp_path, config) as rig:
-        # What has to be done before the moment takes its time on a slow machine: then with a later one.
+        # On a slow machine the preparation may take longer than until the moment: then repeat it with a later one.
         for seconds in (5, 20, 80, 320):
             moment = math.floor(time.time()) + float(seconds)
             config.stop_at.CopyFrom(stop_at(_text(moment)))
@@ -301,6 +301,6 @@ def test_a_snapshot_is_followed_up_to_a_time(source: Database, target: Database,
 
 
 def _forget(target: Database) -> None:
-    """As start-task --remove-meta."""
+    """Delete the records like start-task --remove-meta."""
     for table in ("subtask", "lane_checkpoint", "table_structure", "subtask_bound"):
         target.execute(f"DELETE FROM dm_meta.{table}")

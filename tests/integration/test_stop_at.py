@@ -1,4 +1,4 @@
-"""`start-task --stop-at` through dmctl: every subtask ends at its own place, killed on the way or not."""
+"""Tests `start-task --stop-at` through dmctl: every subtask ends at its own position, even after kills."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_killed_task_ends_at_the_place_of_each_source(world: World) -> None:
     ended = cluster.wait_subtasks(TASK, _ended_there(places), f"still says that it ended at {places}")
     assert {sub.raw["sync"]["stopAt"] for sub in ended.values()} == set(places.values())
 
-    # As the sources were at their places: what came behind them is taken back, not at the target, for it is not there.
+    # Restore the sources to their state at the positions: later changes are undone there, but never reached the target.
     for _, server in world.sources:
         server.execute(f"INSERT INTO {TASK}_01.order_01 SELECT * FROM {TASK}_01.kept", f"DROP TABLE {TASK}_01.kept")
     verdict = family.verdict()

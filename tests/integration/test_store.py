@@ -1,4 +1,4 @@
-"""The masters' transactions against a real etcd: fenced by the leadership, refused when somebody was first."""
+"""Tests the masters' transactions with a real etcd: fenced by the leadership, refused after a concurrent change."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from master.placement import Bind, Unbind
-from master.state import State
-from master.store import Store, merged_task
-from proto import common_pb2, errors, keys
-from proto import config_pb2 as config
-from proto import state_pb2 as pb
-from proto.errors import ShardmergeError
-from proto.etcd import Delete, Etcd, KeyIs
+from shardmerge.master.placement import Bind, Unbind
+from shardmerge.master.state import State
+from shardmerge.master.store import Store, merged_task
+from shardmerge.proto import common_pb2, errors, etcd_keys
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import state_pb2 as pb
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.etcd import Delete, Etcd, KeyIs
 from tests.support.etcd import Etcd as Server
 
 RUNNING, PAUSED = common_pb2.STAGE_RUNNING, common_pb2.STAGE_PAUSED
@@ -23,17 +23,17 @@ RUNNING, PAUSED = common_pb2.STAGE_RUNNING, common_pb2.STAGE_PAUSED
 
 @dataclass
 class Believer:
-    """A master that believes to lead since ``revision``, whatever etcd says."""
+    """A master that regards itself as leader since ``revision``, whatever etcd contains."""
 
     etcd: Etcd
     revision: int
     leads: bool = True
 
     def condition(self) -> KeyIs:
-        return KeyIs(keys.LEADER, self.revision)
+        return KeyIs(etcd_keys.LEADER, self.revision)
 
     def confirm(self) -> None:
-        record = self.etcd.get(keys.LEADER)
+        record = self.etcd.get(etcd_keys.LEADER)
         if record is None or record.mod_revision != self.revision:
             raise errors.master.NO_LEADER(master="believer")
 
@@ -48,8 +48,8 @@ def etcd(tmp_path: Path) -> Iterator[Etcd]:
 
 @pytest.fixture
 def store(etcd: Etcd) -> Store:
-    revision = etcd.put(keys.LEADER, keys.encode(pb.LeaderRecord(name="m1")))
-    etcd.put(keys.worker("w1"), keys.encode(pb.WorkerRecord(name="w1")))
+    revision = etcd.put(etcd_keys.LEADER, etcd_keys.encode(pb.LeaderRecord(name="m1")))
+    etcd.put(etcd_keys.worker("w1"), etcd_keys.encode(pb.WorkerRecord(name="w1")))
     return Store(etcd, Believer(etcd, revision))
 
 
@@ -101,11 +101,11 @@ def test_a_task_grows_and_shrinks_with_its_subtasks(store: Store, etcd: Etcd) ->
     assert (state.bound_name("s1"), state.bound_name("s2")) == ("w1", "")
     revision = store.expect(RUNNING, [("t", "s1")], state)
     assert store.read().subtasks["t", "s1"].revision == revision, "written anew although it said so"
-    etcd.put(keys.epoch("t", "s1"), b"{}")
+    etcd.put(etcd_keys.epoch("t", "s1"), b"{}")
     store.drop_subtasks([("t", "s1")], store.read())
     state = store.read()
     assert list(state.tasks["t"].value.sources) == ["s2"]
-    assert etcd.get(keys.epoch("t", "s1")) is None
+    assert etcd.get(etcd_keys.epoch("t", "s1")) is None
     store.drop_subtasks([("t", "s2")], state)
     assert not store.read().tasks
     store.drop_source("s1", store.read())
@@ -114,7 +114,7 @@ def test_a_task_grows_and_shrinks_with_its_subtasks(store: Store, etcd: Etcd) ->
 
 
 def _writes(store: Store) -> list[Callable[[State], object]]:
-    """One call per transaction that the state of :func:`_prepared` allows."""
+    """Return one call per transaction that the state of :func:`_prepared` allows."""
     task = pb.TaskRecord(name="u", sources=["s2"])
     subtask = pb.SubTaskRecord(config=config.SubTaskConfig(task="u", source_id="s2"))
     return [
@@ -137,35 +137,35 @@ def _prepared(store: Store) -> State:
 
 def test_every_write_of_a_deposed_leader_is_refused(store: Store, etcd: Etcd) -> None:
     state = _prepared(store)
-    etcd.put(keys.LEADER, keys.encode(pb.LeaderRecord(name="m2")))
-    before = etcd.get_prefix(keys.PREFIX)
+    etcd.put(etcd_keys.LEADER, etcd_keys.encode(pb.LeaderRecord(name="m2")))
+    before = etcd.get_prefix(etcd_keys.PREFIX)
     for write in _writes(store):
         with pytest.raises(ShardmergeError) as caught:
             write(state)
         assert caught.value.spec is errors.master.NO_LEADER
-    assert etcd.get_prefix(keys.PREFIX) == before
+    assert etcd.get_prefix(etcd_keys.PREFIX) == before
 
 
 def test_every_write_stands_on_what_was_read(store: Store, etcd: Etcd) -> None:
-    """Each transaction is refused after the records it stands on have changed, and changes nothing."""
+    """Each transaction is refused after the records that it depends on have changed, and changes nothing."""
     state = _prepared(store)
-    etcd.put(keys.source("s3"), b"{}")
-    etcd.put(keys.source("s2"), keys.encode(pb.SourceRecord(config=_source("other"))))
-    etcd.put(keys.bound("s1"), keys.encode(pb.BindingRecord(source_id="s1", worker="w9")))
-    etcd.put(keys.bound("s2"), keys.encode(pb.BindingRecord(source_id="s2", worker="w9")))
-    etcd.put(keys.subtask("t", "s1"), keys.encode(pb.SubTaskRecord(expected=PAUSED)))
-    etcd.put(keys.task("u"), keys.encode(pb.TaskRecord(name="u")))
-    before = etcd.get_prefix(keys.PREFIX)
+    etcd.put(etcd_keys.source("s3"), b"{}")
+    etcd.put(etcd_keys.source("s2"), etcd_keys.encode(pb.SourceRecord(config=_source("other"))))
+    etcd.put(etcd_keys.bound("s1"), etcd_keys.encode(pb.BindingRecord(source_id="s1", worker="w9")))
+    etcd.put(etcd_keys.bound("s2"), etcd_keys.encode(pb.BindingRecord(source_id="s2", worker="w9")))
+    etcd.put(etcd_keys.subtask("t", "s1"), etcd_keys.encode(pb.SubTaskRecord(expected=PAUSED)))
+    etcd.put(etcd_keys.task("u"), etcd_keys.encode(pb.TaskRecord(name="u")))
+    before = etcd.get_prefix(etcd_keys.PREFIX)
     for write in _writes(store):
         with pytest.raises(ShardmergeError) as caught:
             write(state)
         assert caught.value.spec is errors.master.CONFLICT
-    assert etcd.get_prefix(keys.PREFIX) == before
+    assert etcd.get_prefix(etcd_keys.PREFIX) == before
 
 
 def test_no_source_is_bound_to_a_worker_that_has_left(store: Store, etcd: Etcd) -> None:
     state = _prepared(store)
-    etcd.txn([], [Delete(keys.worker("w1"))])
+    etcd.txn([], [Delete(etcd_keys.worker("w1"))])
     for write in (lambda: store.place(Bind("s2", "w1"), state), lambda: store.add_source(_source("s4"), "w1")):
         with pytest.raises(ShardmergeError) as caught:
             write()
@@ -174,8 +174,8 @@ def test_no_source_is_bound_to_a_worker_that_has_left(store: Store, etcd: Etcd) 
 
 def test_one_bad_record_stops_decisions_instead_of_looking_absent(store: Store, etcd: Etcd) -> None:
     _prepared(store)
-    etcd.put(keys.source("s1"), b'{"fieldOfANewerVersion": 1}')
+    etcd.put(etcd_keys.source("s1"), b'{"fieldOfANewerVersion": 1}')
     with pytest.raises(ShardmergeError) as caught:
         store.read()
     assert caught.value.spec is errors.master.BAD_RECORD
-    assert keys.source("s1") in caught.value.message
+    assert etcd_keys.source("s1") in caught.value.message

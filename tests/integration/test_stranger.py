@@ -1,6 +1,7 @@
-"""A stranger with a gRPC client and the local files: no row, no password, no end of a run.
+"""Tests that a client without credentials but with access to local files gets no row or password, and ends no run.
 
-A cluster of its own: its accounts have canary passwords, and everything that its processes leave is searched for them.
+The test has a cluster of its own: its accounts have unique passwords, and all files and answers of its processes are
+searched for them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from pathlib import Path
 import grpc
 import pytest
 
-from proto import common_pb2, compare_pb2, compare_pb2_grpc, relay_pb2, relay_pb2_grpc, rpc, worker_pb2, worker_pb2_grpc
+from shardmerge.proto import (
+    common_pb2,
+    compare_pb2,
+    compare_pb2_grpc,
+    relay_pb2,
+    relay_pb2_grpc,
+    worker_pb2,
+    worker_pb2_grpc,
+)
+from shardmerge.proto.rpc import client
 from tests.support.wait import until
 from tests.support.world import Family, World
 
@@ -46,12 +56,13 @@ def family(world: World) -> Family:
 
 
 class Stranger:
-    """What a caller without any credential learns of a subtask, and the identities that it can make of it."""
+    """What a caller without any credential learns about a subtask, and the identities that it can construct from
+    that."""
 
     def __init__(self, world: World, family: Family) -> None:
         source = world.sources[0][0]
         self.worker = world.cluster.worker_of(source)
-        self.channel = rpc.channel(self.worker.address)
+        self.channel = client.channel(self.worker.address)
         status = worker_pb2_grpc.WorkerStub(self.channel).QueryStatus(worker_pb2.WorkerStatusRequest(task=family.name))
         [subtask] = status.subtasks
         self.source, self.task, self.epoch = source, family.name, subtask.epoch
@@ -84,7 +95,7 @@ def _subscribe(stranger: Stranger, who: relay_pb2.TaskIdentity) -> list[relay_pb
 
 
 def _is_alive(world: World, family: Family, stranger: Stranger) -> None:
-    """The same run goes on, and applies what comes."""
+    """Check that the same run continues, and applies new changes."""
     subtasks = world.cluster.subtasks(family.name)
     assert all(sub.stage == "Running" and not sub.errors for sub in subtasks.values()), subtasks
     again = Stranger(world, family)
@@ -125,7 +136,7 @@ def test_a_stranger_reads_nothing_and_ends_nothing(
 
 
 def test_a_stranger_that_hangs_up_ends_no_lane(world: World, family: Family, stranger: Stranger) -> None:
-    """A stream that its caller cancels is how the worker notices a lane whose process died."""
+    """A cancelled stream is how the worker notices a lane whose process has died."""
     stream = stranger.relay.Subscribe(_from_the_start(stranger.who(0, "")))
     next(iter(stream))
     stream.cancel()
@@ -133,7 +144,8 @@ def test_a_stranger_that_hangs_up_ends_no_lane(world: World, family: Family, str
 
 
 def test_no_password_is_left_in_reach(world: World, family: Family, stranger: Stranger) -> None:
-    """Not in a file that others may read, not in a command line, not in what Spark pickled, not in an answer."""
+    """No password is in a file that others may read, in a command line, in data that Spark has pickled, or in an
+    answer."""
     world.cluster.dmctl("compare", family.name)
     needles = _forms(CANARY)
     found = [f"{path}: {needle!r}" for path in _files(world) for needle in needles if needle in path.read_bytes()]
@@ -150,8 +162,8 @@ def test_no_password_is_left_in_reach(world: World, family: Family, stranger: St
 
 
 def test_files_of_a_run_are_its_users_alone(world: World, family: Family) -> None:
-    """The relay log has every row of the source."""
-    folders = [world.directory / "cluster" / f"{worker.name}-relay" for worker in world.cluster.workers]
+    """The relay log contains every row of the source."""
+    folders = [world.cluster.directory / f"{worker.name}-relay" for worker in world.cluster.workers]
     paths = [path for folder in folders for path in (folder, *folder.rglob("*"))]
     assert any(path.is_file() for path in paths)
     open_to_others = [f"{path} {stat.filemode(path.stat().st_mode)}" for path in paths if path.stat().st_mode & 0o077]
@@ -159,23 +171,24 @@ def test_files_of_a_run_are_its_users_alone(world: World, family: Family) -> Non
 
 
 def _forms(secret: str) -> list[bytes]:
-    """The password as it is, and as UTF-16, hex and base64 have it."""
+    """Return the password as text, and in UTF-16, hex and base64."""
     plain = secret.encode()
     return [plain, secret.encode("utf-16-le"), plain.hex().encode(), base64.b64encode(plain)[:-4]]
 
 
 def _files(world: World) -> Iterator[Path]:
-    """What the cluster's processes have written; not the files that the test gave dmctl, nor those of the servers."""
-    for path in (world.directory / "cluster").rglob("*"):
+    """Return the files that the cluster's processes have written; not those that the test gave dmctl, nor those of
+    servers."""
+    for path in world.cluster.directory.rglob("*"):
         if path.is_file() and path.suffix not in (".yaml", ".yml"):
             yield path
     for pid in _processes(world):
         for link in Path(f"/proc/{pid}/fd").iterdir():
             target = Path(os.readlink(link)) if link.is_symlink() else link
-            if target.is_file() and world.directory not in target.parents and str(target).startswith("/tmp/"):
+            if target.is_file() and world.cluster.directory not in target.parents and str(target).startswith("/tmp/"):
                 yield target
 
 
 def _processes(world: World) -> list[int]:
-    """Of the daemons, their JVMs and Spark's Python processes."""
+    """Return the ids of the daemons, their JVMs and Spark's Python processes."""
     return [process.pid for daemon in world.cluster.daemons for process in daemon.session()]

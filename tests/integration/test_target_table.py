@@ -1,4 +1,4 @@
-"""Making and checking merged tables on a real server."""
+"""Tests creating and checking merged tables on a real server."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from proto import errors
-from proto.errors import ShardmergeError
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, rows
+from shardmerge.worker.core.mysql.information_schema import read_table
+from shardmerge.worker.core.table_plan import AddPrefix, ColumnPlan, Mapping, PartitionId, TablePlan
+from shardmerge.worker.target.tables.target_table import TargetFacts, check_existing_target, ensure_target
 from tests.support.mariadb import MariaDB
-from worker.connection import Endpoint, Session, Side, connect, rows
-from worker.plan import AddPrefix, ColumnPlan, Mapping, PartitionId, TablePlan
-from worker.schema import read_table
-from worker.target_table import TargetFacts, compare_target, ensure_target
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
 
 
 class Bench:
-    """Source and target sessions on one server, and the schemas s and m made anew."""
+    """Source and target sessions on one server, with newly created schemas s and m."""
 
     def __init__(self, server: MariaDB) -> None:
         self.server = server
@@ -257,7 +257,7 @@ def test_routing_into_the_meta_schema_is_refused(bench: Bench) -> None:
 def test_comparing_makes_nothing(bench: Bench) -> None:
     bench.server.execute("CREATE TABLE s.t (id int PRIMARY KEY)")
     plan = bench.plan("t")
-    assert compare_target(bench.target, [plan]) is None
+    assert check_existing_target(bench.target, [plan]) is None
     assert bench.server.query("SHOW DATABASES LIKE 'm'") == []
 
 

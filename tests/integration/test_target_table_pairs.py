@@ -1,4 +1,5 @@
-"""Merged tables between servers of two kinds: made, found to fit, and what stands in for what the target lacks."""
+"""Tests merged tables between servers of two kinds: created, accepted by the check, with replacements for missing
+types."""
 
 from __future__ import annotations
 
@@ -6,21 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from proto import config_pb2 as config
-from proto import errors
-from proto import worker_pb2 as pb
-from proto.errors import ShardmergeError
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import errors
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Session, Side, connect, rows
+from shardmerge.worker.core.mysql.information_schema import read_table
+from shardmerge.worker.core.table_plan import ColumnPlan, TablePlan
+from shardmerge.worker.target.tables.target_table import ensure_target
+from shardmerge.worker.verify.precheck import check_subtask
 from tests.integration.snapshot_rig import endpoint
 from tests.support import all_types
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.pair import emptied
-from worker.check import check_subtask
-from worker.connection import Session, Side, connect, rows
-from worker.plan import ColumnPlan, TablePlan
-from worker.schema import read_table
-from worker.target_table import ensure_target
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Databas
 
 
 class Crossing:
-    """From one kind of server to the other."""
+    """A pair from one kind of server to the other."""
 
     def __init__(self, source: Database, target: Database) -> None:
         self.source, self.target = emptied(source), emptied(target)
@@ -53,7 +54,7 @@ class Crossing:
         self.writes.close()
 
     def plan(self) -> TablePlan:
-        """Of the table s.t, into m.t."""
+        """Return the plan of the table s.t, merged into m.t."""
         found = read_table(self.reads, "s", "t", source="src-1")
         assert found is not None
         columns = tuple(
@@ -63,15 +64,16 @@ class Crossing:
         return TablePlan(0, "src-1", found, "m", "t", columns, tuple(places[index] for index in found.key))
 
     def make(self, definition: str) -> dict[str, tuple[str, str]]:
-        """s.t so at the source, m.t made from it: type and collation of its columns."""
+        """Create s.t with this definition at the source, and m.t from it; return type and collation of m.t's
+        columns."""
         self.source.execute(f"CREATE TABLE s.t ({definition})")
         assert ensure_target(self.reads, self.writes, [self.plan()], meta_schema="dm_meta").created
-        # What was made fits.
+        # The created table passes the check.
         assert not ensure_target(self.reads, self.writes, [self.plan()], meta_schema="dm_meta").created
         return collations(self.writes)
 
     def checked(self) -> list[pb.CheckResult]:
-        """What the pre-check says of the target table."""
+        """Return the results of the pre-check of the target table."""
         source = config.SourceConfig(source_id="src-1", flavor="auto")
         getattr(source, "from").CopyFrom(config.Endpoint(host="127.0.0.1", port=self.source.port, user="root"))
         subtask = config.SubTaskConfig(
@@ -128,7 +130,7 @@ def test_from_mysql_to_mariadb(to_mariadb: Crossing) -> None:
         "n": ("int(11)", ""),
         "w": ("varchar(9)", "utf8mb4_uca1400_nopad_ai_ci"),
     }
-    # What the source keeps apart stays apart.
+    # Values that differ at the source differ at the target.
     to_mariadb.target.execute(
         "INSERT INTO m.t (id, a, g) VALUES (1, 'a', ST_GeomFromText('POINT(0 0)')), "
         "(2, 'a ', ST_GeomFromText('POINT(0 0)'))"

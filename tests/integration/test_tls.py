@@ -1,4 +1,4 @@
-"""TLS to sources and targets: who is spoken to is checked before a password is sent."""
+"""Tests TLS to sources and targets: the identity of the server is verified before a password is sent."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2 as pb
-from proto import errors
-from proto.config.source import parse_source_file
-from proto.errors import ShardmergeError
+from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto import errors
+from shardmerge.proto.config.source import parse_source_file
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect, rows, text_of
+from shardmerge.worker.core.mysql.endpoint import PLAIN, Tls
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.fetch.server_id import unleased
+from shardmerge.worker.relay.model import PurgePolicy
+from shardmerge.worker.relay.relay import Relay
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.wait import until
-from worker.connection import Endpoint, Side, connect, rows, text_of
-from worker.endpoint import PLAIN, Tls
-from worker.position import SourcePosition
-from worker.relay.model import PurgePolicy
-from worker.relay.relay import Relay
-from worker.relay.server_id import unleased
-from worker.unit import StopSignal
 
 _CREATED = "CREATE USER {}@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY 'secret' REQUIRE {}"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQL]:
-    """MySQL makes certificates of its own at its start."""
+    """Provide a MySQL, which creates its own certificates at its start."""
     made = MySQL(tmp_path_factory.mktemp("tls") / "source", 1)
     try:
         made.start()
@@ -49,7 +49,7 @@ def endpoint(server: Database, user: str, tls: Tls = PLAIN, password: str = "sec
 
 
 def of(server: Database, *names: str, **others: tuple[str, ...]) -> Tls:
-    """``names`` of files, by key of :class:`Tls`."""
+    """Return TLS options for ``names`` of files, by key of :class:`Tls`."""
     files = {"ca": "ca.pem", "cert": "client-cert.pem", "key": "client-key.pem"}
     return Tls(**{name: str(server.directory / "data" / files[name]) for name in names}, **others)  # type: ignore[arg-type]
 
@@ -74,8 +74,8 @@ def refused(where: Endpoint, spec: errors.ErrorSpec, side: Side = Side.SOURCE) -
 def test_accounts_that_ask_for_tls(server: MySQL, side: Side) -> None:
     assert cipher(endpoint(server, "one", of(server, "ca", "cert", "key")), side)
     assert cipher(endpoint(server, "any", of(server, "ca")), side)
-    # Encrypted where the server can, whoever it is: as the server's own clients do.
-    # The account is in the server's cache by now.
+    # Without TLS options the connection is encrypted if the server supports it, without verification, like the servers'
+    # own clients. The account is in the server's cache by now.
     assert cipher(endpoint(server, "any"), side)
     refused(endpoint(server, "one", of(server, "ca")), errors.relay.ACCESS_DENIED)
 
@@ -97,7 +97,7 @@ def test_a_server_that_is_not_the_one_meant(server: MySQL) -> None:
 def test_a_server_without_tls_is_not_spoken_to_when_keys_are_given(
     server: MySQL, tmp_path: Path, kind: type[Database]
 ) -> None:
-    # MySQL makes certificates of its own; without a version of the protocol it offers no TLS.
+    # MySQL creates its own certificates; without an enabled protocol version it offers no TLS.
     options = () if kind is MariaDB else ("--tls-version=",)
     bare = kind(tmp_path / "bare", 3, options).start()
     where = endpoint(bare, "root", of(server, "ca"), "")
@@ -118,7 +118,7 @@ def test_a_server_without_tls_is_not_spoken_to_when_keys_are_given(
 
 
 def test_a_server_that_ends_the_handshake_is_a_lost_one(server: MySQL) -> None:
-    """Nothing is known of what it offers, with TLS keys too."""
+    """The client does not learn what the server offers, with TLS options too."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         threading.Thread(target=lambda: listening.accept()[0].close()).start()
@@ -132,13 +132,13 @@ def test_files_that_cannot_be_used(server: MySQL, tmp_path: Path) -> None:
     garbage = tmp_path / "garbage.pem"
     garbage.write_text("no certificate")
     assert str(garbage) in refused(endpoint(server, "any", Tls(ca=str(garbage))), errors.worker.TLS_FILE)
-    # Corrected in place, it is read again.
+    # After a correction of the file it is read again.
     shutil.copy(of(server, "ca").ca, garbage)
     assert cipher(endpoint(server, "any", Tls(ca=str(garbage))))
 
 
 def contents(server: Database, *names: str) -> pb.Tls:
-    """As :func:`of`, with what the files hold in the place of their paths."""
+    """Return the options of :func:`of` with the contents of the files instead of their paths."""
     files = of(server, *names)
     return pb.Tls(**{f"{name}_content": Path(getattr(files, name)).read_text() for name in names})
 
@@ -161,12 +161,12 @@ def test_certificates_that_the_configuration_itself_holds(
         lines.append(f"    ssl-{name}-{'base64' if form == 'base64' else 'bytes'}: {written}")
     file = parse_source_file("\n".join(lines), "s1.yaml", {})
     assert [note.split(": ", 1)[1] for note in file.notes] == [
-        "from.security.ssl-ca: no effect: its content is given beside it"
+        "from.security.ssl-ca: no effect: its content is configured too"
     ]
     where = Endpoint.from_proto(getattr(file.config, "from"))
     assert cipher(where)
     assert where.tls.key_content not in repr(where.tls)
-    # The files that the library needs for a moment are gone.
+    # The temporary files for the library are removed.
     assert list(tmp_path.iterdir()) == []
 
 

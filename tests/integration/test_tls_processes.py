@@ -1,4 +1,4 @@
-"""TLS between master, worker, Spark's tasks, dmctl and etcd: a task runs by it, and every wrong certificate is told."""
+"""Tests TLS between master, worker, Spark's tasks, dmctl and etcd: a task runs, and wrong certificates are reported."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import psutil
 import pytest
 from cryptography import x509
 
-from proto import errors
-from proto.errors import ErrorSpec
-from proto.tls.model import TlsFiles
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ErrorSpec
+from shardmerge.proto.tls.model import TlsFiles
 from tests.support.certificates import Authority, serial_of
 from tests.support.cluster import Cluster
 from tests.support.daemon import Daemon, Setting
@@ -29,7 +29,7 @@ CLUSTER = "shardmerge.cluster"
 
 
 def serial_at(address: str, files: TlsFiles) -> int | None:
-    """Of the certificate that is shown at ``host:port``; None: nobody shows one in time."""
+    """Return the serial number of the certificate at ``host:port``; None: no server has presented one in time."""
     context = ssl.create_default_context(cafile=files.ca)
     context.load_cert_chain(files.cert, files.key)
     host, port = address.split(":")
@@ -46,7 +46,7 @@ def serial_at(address: str, files: TlsFiles) -> int | None:
 
 
 def reachable_ports(daemon: Daemon) -> set[str]:
-    """Where the daemon and what it has started listen for other machines."""
+    """Return the addresses at which the daemon and its processes listen for other machines."""
     found: set[str] = set()
     for process in daemon.session():
         try:
@@ -68,7 +68,7 @@ def test_a_task_by_tls(
     operator = authority.issue("operator", "operator")
     names: dict[str, Setting] = {"cert-allowed-cn": [CLUSTER, "operator"]}
     source, target = make_server("source"), make_server("target")
-    # Leases that outlive an etcd that is killed and started on a busy machine.
+    # Leases that outlast a kill and restart of etcd on a busy machine.
     cluster = make_cluster(
         workers=1,
         tls=files,
@@ -84,7 +84,7 @@ def test_a_task_by_tls(
         cluster.start_task(family.task())
         cluster.wait_replicating("tls")
 
-        # Who may not come is told why.
+        # A refused client gets the reason.
         def refused(tls: TlsFiles, spec: ErrorSpec) -> str:
             answer = cluster.dmctl("query-status", tls=tls, check=False)
             assert answer.code == 1
@@ -101,7 +101,7 @@ def test_a_task_by_tls(
         assert "dm-master master-1 takes no calls from the certificate of somebody" in said
         refused(authority.issue("old", "operator", days=-2), errors.tls.NOT_VALID_NOW)
 
-        # New certificates in the place of the old ones: both daemons show them, and call by them.
+        # New certificates replace the old ones: both daemons present them, as servers and as clients.
         pids = [daemon.pid for daemon in cluster.daemons]
         [before] = cluster.wait_replicating("tls").values()
         authority.issue("cluster", CLUSTER)
@@ -111,7 +111,8 @@ def test_a_task_by_tls(
         [after] = cluster.wait_replicating("tls").values()
         assert after.raw["epoch"] == before.raw["epoch"], "connections that were made stay"
 
-        # Of a new authority, in two steps: it is trusted everywhere before anybody shows its certificates.
+        # Certificates of a new authority, in two steps: all processes trust it before any of them presents its
+        # certificates.
         both = Path(files.ca).read_text() + Path(stranger.ca).read_text()
         Path(files.ca).write_text(both)
         theirs = stranger.issue("cluster", CLUSTER)
@@ -119,13 +120,13 @@ def test_a_task_by_tls(
         Path(theirs.cert).replace(files.cert)
         for daemon in (worker, master):
             until(lambda: serial_at(daemon.address, files) == serial_of(files.cert), "it shows the other's")  # noqa: B023
-        cluster.etcd.kill()  # it must be called anew, by the new certificate
+        cluster.etcd.kill()  # the daemons must reconnect with the new certificate
         cluster.etcd.start()
         cluster.dmctl("pause-task", "tls")
-        # A file that is gone: the daemons go on with what they read, new lanes say so and wait for it.
+        # A missing file: the daemons continue with the contents they have read, new lanes report it and wait for it.
         Path(files.key).rename(f"{files.key}.away")
         cluster.dmctl("resume-task", "tls", tls=operator, check=False)
-        wanted = f"ended without an answer: [{errors.tls.FILE_UNUSABLE.code} "
+        wanted = f"ended without a result: [{errors.tls.FILE_UNUSABLE.code} "
         until(lambda: wanted in worker.log.read_text(), "the lanes' failure is told")
         Path(f"{files.key}.away").rename(files.key)
         cluster.wait_replicating("tls")
@@ -137,14 +138,14 @@ def test_a_task_by_tls(
     for daemon in cluster.daemons:
         log = daemon.log.read_text()
         assert "PRIVATE KEY" not in log
-        assert "certificates taken" in log
+        assert "certificates replaced" in log
         assert f"[{errors.tls.PEER_PLAIN.code} " not in log
 
 
 def test_turned_on_while_a_task_runs(
     make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
-    """The order of docs/tls.md: etcd on two ports, workers, masters, and rows flow meanwhile."""
+    """Follows the order of docs/how-to/tls.md: etcd on two ports, workers, masters, while rows are replicated."""
     files = Authority(tmp_path / "pki").issue("cluster", CLUSTER)
     source, target = make_server("source"), make_server("target")
     cluster = make_cluster(workers=1)
@@ -173,7 +174,7 @@ def test_turned_on_while_a_task_runs(
             daemon.start()
 
         turn(worker)
-        # Once the worker is known again.
+        # After the worker has registered again.
         until(
             lambda: f"{errors.tls.PEER_WANTS_TLS.code}" in cluster.dmctl("query-status", "turned_on", check=False).text,
             "the master is told why the worker does not answer",
@@ -190,7 +191,7 @@ def test_turned_on_while_a_task_runs(
     assert family.verdict().differences == 0, family.verdict()
 
 
-# --- daemons that are given something wrong
+# --- daemons with wrong settings
 
 
 @pytest.fixture
@@ -232,7 +233,7 @@ def test_files_that_a_daemon_does_not_start_with(authority: Authority, tmp_path:
 
 
 def test_an_etcd_without_tls(authority: Authority, plain_etcd: Etcd, tmp_path: Path) -> None:
-    """It is not spoken to in plain text unless that is said."""
+    """The daemon does not use plain text with etcd unless its configuration requests it."""
     files = authority.issue("right", CLUSTER)
     Path(files.key).chmod(0o644)
     daemon = Daemon("master", "m1", tmp_path, {**keys_of(files), "etcd": [plain_etcd.endpoint]}, {}).start()
@@ -250,7 +251,7 @@ def test_an_etcd_without_tls(authority: Authority, plain_etcd: Etcd, tmp_path: P
 
 
 def test_an_etcd_with_tls(authority: Authority, tmp_path: Path) -> None:
-    """With certificates of its own authority, and processes that speak plain text among themselves."""
+    """etcd has certificates of its own authority, and the daemons use plain text among themselves."""
     apart = Authority(tmp_path / "etcd pki", "etcd's authority")
     etcd = Etcd(tmp_path / "etcd", tls=apart.issue("etcd", "etcd")).start()
     daemon = Daemon("master", "m1", tmp_path, {"etcd": [etcd.endpoint]}, {}).start()
@@ -275,7 +276,7 @@ def test_an_etcd_with_tls(authority: Authority, tmp_path: Path) -> None:
 def test_a_daemon_at_an_address_that_is_not_in_its_certificate(
     authority: Authority, plain_etcd: Etcd, tmp_path: Path
 ) -> None:
-    """It would be of no use to anybody: said at its start, not when the first lane fails."""
+    """No other process could connect to it: the error appears at its start, not when the first lane fails."""
     files = authority.issue("elsewhere", CLUSTER, hosts=("master.example",))
     settings = {**keys_of(files), "etcd": [f"http://{plain_etcd.endpoint}"]}
     daemon = Daemon("master", "m1", tmp_path, settings, {}).start()

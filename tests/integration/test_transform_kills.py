@@ -1,4 +1,4 @@
-"""Whoever is killed between changes of a table with a transform: the target is its view all the same (I9)."""
+"""Tests kills between changes of a table with a transform: the target equals its view afterwards (I9)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PASSES = "grp <> 3 AND v % 3 <> 1"
 
 @pytest.mark.parametrize("victim", ["tasks", "worker", "target"])
 def test_a_kill_between_transformed_changes(world: World, victim: str) -> None:
-    """Rows come into the filter and go out of it as they change."""
+    """Changed rows begin and cease to match the filter."""
     task = f"transformed_{victim}"
     killed_between_changes(world, victim, task, file(world, task))
     server = world.sources[0][1]

@@ -1,8 +1,8 @@
-"""A task with transforms while it changes: tables come and go, the file changes, somebody compares."""
+"""Tests a task with transforms during changes: tables are added and removed, the file changes, a comparison runs."""
 
 from __future__ import annotations
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.support.wait import until
 from tests.support.world import World
 
@@ -29,14 +29,14 @@ def seen(world: World, table: str, columns: str = "id, v, loud, n") -> list[tupl
 
 
 def update(world: World, text: str, *options: str) -> str:
-    """What the answer says; "" when all is well."""
+    """Return the text of an answer with an error; "" for success."""
     cluster = world.cluster
     answer = cluster.dmctl("update-task", cluster.write("updated.task.yaml", text), *options, check=False)
     return "" if answer.code == 0 else answer.text
 
 
 def begin(world: World, text: str) -> None:
-    """A start that a subtask refuses: the answer tells of it only where the subtask is faster than the answer."""
+    """Start a task that a subtask refuses: the answer shows the error only if the subtask is faster than the answer."""
     world.cluster.dmctl("start-task", world.cluster.write("begun.task.yaml", text), check=False)
 
 
@@ -57,10 +57,10 @@ def test_a_table_joins_with_its_transform_and_changes_it_by_leaving(world: World
     world.settle([NAME])
     assert seen(world, "b") == [(2, "two", "TWO", 2)]
     assert seen(world, "a") == [(1, "uno", "UNO", 1), (3, None, None, 3)]
-    # It says of each table that it is not compared, and why.
+    # The comparison reports of each table that it is not compared, and why.
     compared = cluster.compare(NAME, check=False)
-    assert compared.answer.text.count("transform t makes other rows of its rows") == 2, compared.answer.text
-    # Rows are at the target by the one transform: not by another.
+    assert compared.answer.text.count("transform t changes its rows") == 2, compared.answer.text
+    # The target's rows were made by this transform: another one is refused.
     for other in (
         file(world, "a", "b", projection="*, lower(v) AS loud"),
         file(world, "a", "b", condition="n > 1"),
@@ -70,7 +70,7 @@ def test_a_table_joins_with_its_transform_and_changes_it_by_leaving(world: World
             said = update(world, other, *options)
             assert f"[{errors.replicate.UPDATE_REMAPS.code} " in said, said
     cluster.wait_joined(NAME)
-    # The way out that the error names: a table leaves, its rows go, it comes again.
+    # The way out that the error names: remove the table, delete its rows, add it again.
     assert update(world, file(world, "a")) == ""
     cluster.wait_joined(NAME)
     world.target.execute(f"TRUNCATE {NAME}_merged.b")
@@ -82,7 +82,7 @@ def test_a_table_joins_with_its_transform_and_changes_it_by_leaving(world: World
     world.settle([NAME])
     assert seen(world, "b") == [(1, "one", "one", -1), (3, "TRE", "tre", 0)]
     assert seen(world, "a") == [(1, "uno", "UNO", 1), (2, "two", "TWO", 0), (3, None, None, 3)]
-    # A start may bring another projection; rows that are there stay as they were made. It brings no other filter.
+    # A start may use another projection; existing rows stay unchanged. It must not use another filter.
     cluster.dmctl("stop-task", NAME)
     begin(world, file(world, "a", "b", projection="*, lower(v) AS loud", condition="n > 0"))
     found = cluster.wait_subtasks(NAME, lambda sub: sub.stage == "Paused", "is paused")
@@ -100,7 +100,7 @@ def test_a_table_joins_with_its_transform_and_changes_it_by_leaving(world: World
 
 
 def test_a_task_that_stops_between_chunks_keeps_to_the_filter(world: World) -> None:
-    """The copy goes on by the rules that it began with; the other filter is refused where the stream begins."""
+    """The copy continues by the rules that it began with; the other filter is refused where the stream begins."""
     source, cluster = world.sources[0][1], world.cluster
     source.execute(f"CREATE OR REPLACE DATABASE {NAME}")
     world.target.execute(f"DROP DATABASE IF EXISTS {NAME}_merged")
@@ -110,7 +110,7 @@ def test_a_task_that_stops_between_chunks_keeps_to_the_filter(world: World) -> N
     )
     text = file(world, "c") + "\nsnapshot: {chunk-rows: 300, threads: 1, rows-per-second: 300}"
     cluster.hooks.hold("snapshot.after_commit")
-    cluster.start_task(text, "--remove-meta")  # the test before has left its checkpoint
+    cluster.start_task(text, "--remove-meta")  # the previous test has left its checkpoint
     cluster.hooks.reached("snapshot.after_commit")
     cluster.dmctl("stop-task", NAME)
     cluster.hooks.release("snapshot.after_commit")

@@ -1,4 +1,4 @@
-"""Transforms on real servers: history and changes alike."""
+"""Tests transforms on real servers: history and changes have the same result."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2 as pb
-from proto.config.transform import Refused
+from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto.config.rules.transform import Refused
+from shardmerge.worker.core.table import Column, ValueKind
+from shardmerge.worker.rules.transform.analyzer import analyse
+from shardmerge.worker.rules.transform.session import session
 from tests.integration.lane_rig import LaneRig
 from tests.integration.snapshot_rig import subtask_config
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.wait import until
-from worker.table import Column, ValueKind
-from worker.transform.analyst import analysed
-from worker.transform.session import session
 
 PROJECTION = (
     "id, upper(v) AS v, n * 2 AS twice, d / 3 AS third, date_trunc('HOUR', at) AS hour, hex(b) AS b, "
@@ -38,7 +38,7 @@ LATIN = [None, "", "\u00e9\u20ac", "x'", "\\"]
 
 @pytest.fixture(scope="module", autouse=True)
 def _spark() -> Iterator[None]:
-    """The JVM comes before gRPC's threads."""
+    """Start the JVM before gRPC's threads."""
     session()
     yield
 
@@ -96,7 +96,7 @@ def become_the_same(source: Database, target: Database, position: str, directory
         run.until_synced()
         with source.connect() as link, link.cursor() as cursor:
             cursor.executemany(insert.format("new"), rows)
-            # Rows come into the filter, go out of it, and stay on either side.
+            # Some rows begin to match the filter, some cease to, and others do not change in that.
             names = [part.split()[0] for part in COLUMNS.split(", ")]
             assert len(names) == 11
             pairs = ", ".join(f"c.{name} = o.{name}" for name in names)
@@ -123,12 +123,13 @@ def become_the_same(source: Database, target: Database, position: str, directory
 
 
 FILTERS = {"here": "n = 2 OR d > 90000000", "there": "v = 'a' OR LENGTH(v) > 3"}
-"""By where they are evaluated: as rows are decoded, and by the target. Both name columns that do not pass."""
+"""Filters by where they are evaluated: by the decoder, and by the target. Both name columns that are left out."""
 
 
 @pytest.mark.parametrize("position", ["auto", "watermark"])
 def test_expression_filters_come_first(position: str, tmp_path: Path) -> None:
-    """They see the row as the source has it, in both phases; what they leave becomes what the transform says."""
+    """They receive the row with the source's values, in both phases; the transform receives the rows that they
+    accept."""
     with two_servers(MariaDB, tmp_path) as (source, target):
         come_first(source, target, position, tmp_path)
 
@@ -196,7 +197,7 @@ def seen(server: Database, table: str) -> list[tuple[object, ...]]:
     return list(server.query(f"SELECT * FROM shard_1.{table} ORDER BY id"))
 
 
-# -- what Spark's analyzer says
+# -- errors of Spark's analyzer
 
 COLUMNS_GIVEN = (
     Column("id", ValueKind.INTEGER, "bigint", nullable=False),
@@ -222,9 +223,9 @@ COLUMNS_GIVEN = (
     ],
 )
 def test_what_a_projection_makes(projection: str, condition: str, outputs: str, given: tuple[int, ...]) -> None:
-    found = analysed(COLUMNS_GIVEN, projection, condition)
+    found = analyse(COLUMNS_GIVEN, projection, condition)
     told = [each.name + (f":{each.column.type_text}" if each.column else "") for each in found.outputs]
-    assert (" ".join(told), found.given) == (outputs, given)
+    assert (" ".join(told), found.inputs) == (outputs, given)
 
 
 @pytest.mark.parametrize(
@@ -232,9 +233,9 @@ def test_what_a_projection_makes(projection: str, condition: str, outputs: str, 
     [
         ("id, nosuch", "", "nosuch"),
         ("id, qty + 1", "", "name with AS"),
-        ("id, id AS k", "", "passes twice"),
+        ("id, id AS k", "", "twice"),
         ("id, 1 AS x, 2 AS X", "", "two columns are named"),
-        ("id, length(CAST(j AS STRING)) AS x", "", "can only pass"),
+        ("id, length(CAST(j AS STRING)) AS x", "", "can only be kept"),
         ("id, NULL AS x", "", "cast it"),
         ("id, array(1) AS x", "", "cast it"),
         ("*, *", "", "twice"),
@@ -250,4 +251,4 @@ def test_what_a_projection_makes(projection: str, condition: str, outputs: str, 
 )
 def test_what_is_refused(projection: str, condition: str, why: str) -> None:
     with pytest.raises(Refused, match=re.escape(why)):
-        analysed(COLUMNS_GIVEN, projection, condition)
+        analyse(COLUMNS_GIVEN, projection, condition)

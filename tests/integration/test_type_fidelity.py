@@ -1,7 +1,7 @@
-"""Every type that the decoder knows, through the snapshot and through the stream, for all four pairs of servers.
+"""Tests every type that the decoder supports, through the snapshot and the stream, for all four pairs of servers.
 
-The edges of each type (tests/support/all_types.py) are followed by random rows (random_types.py) with all that the two
-servers have both. Rows of one table are there before the snapshot, the same rows of another come through the stream.
+The edges of each type (tests/support/all_types.py) are followed by random rows (random_types.py) with all types that
+both servers have. Rows of one table exist before the snapshot, the same rows of another one are written to the stream.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from proto import config_pb2, errors
+from shardmerge.proto import config_pb2, errors
+from shardmerge.worker.replicate.unit import ReplicateUnit
+from shardmerge.worker.unit.contract import Failed, Stopped
 from tests.integration.lane_rig import LaneRig
 from tests.integration.snapshot_rig import subtask_config
 from tests.support import all_types, random_types
@@ -21,15 +23,13 @@ from tests.support.database import Database
 from tests.support.exact import assert_same_bytes
 from tests.support.pair import KINDS, emptied
 from tests.support.wait import until
-from worker.replicate.unit import ReplicateUnit
-from worker.unit import Failed, Stopped
 
 ROWS = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """One of each kind on each side."""
+    """One server of each kind on each side."""
 
     sources: dict[str, Database]
     targets: dict[str, Database]
@@ -72,7 +72,8 @@ _SHAPES = {
 
 
 def _shapes_create(table: str) -> str:
-    """Column types of geometries, of which all_types has the general one, and lists longer than a byte can number."""
+    """Return a table with types of geometries, of which all_types has the general one, and with ENUM and SET whose
+    labels need more than one byte."""
     shapes = ", ".join(f"g{number} {kind}" for number, kind in enumerate(_SHAPES))
     return f"CREATE TABLE {table} (id INT PRIMARY KEY, {shapes}, e ENUM({_LABELS}), s SET({_MEMBERS}))"
 
@@ -138,7 +139,7 @@ def test_every_type_arrives_bit_by_bit_through_snapshot_and_stream(
             "SET sql_mode = ''",
             *_edges(all_types.CHANGES, "shard.edges_before", target),
             *_edges(all_types.CHANGES, "shard.edges_after", target),
-            # Whole rows cross once more, as UPDATEs with both images.
+            # Whole rows are transported once more, as UPDATEs with both images.
             *(f"UPDATE shard.random_{when} SET id = id + 1000, ti = NULL WHERE id % 2" for when in ("before", "after")),
             *(f"UPDATE shard.shapes_{when} SET id = id + 10, s = s ^ 5, e = 257" for when in ("before", "after")),
         )

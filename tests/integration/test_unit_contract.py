@@ -1,4 +1,4 @@
-"""Every process unit keeps the promises of worker/unit.py."""
+"""Tests that every process unit fulfils the contract of worker/core/stop_signal.py."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
+from shardmerge.proto import errors
+from shardmerge.worker.core.mysql.connection import Side
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, first_checkpoints
+from shardmerge.worker.target.records import checkpoint as checkpoints
+from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.unit.contract import Failed, Outcome, ProcessUnit, Stopped
 from tests.integration.lane_rig import driver_of
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, subtask_config
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
-from worker import meta
-from worker.connection import Side
-from worker.replicate import checkpoint as checkpoints
-from worker.replicate.unit import ReplicateUnit, Standing, first_checkpoints
-from worker.unit import Failed, Outcome, ProcessUnit, Stopped, StopSignal
 
 MakeUnit = Callable[[Rig], ProcessUnit]
 
@@ -34,13 +35,13 @@ def _replicate(rig: Rig) -> ProcessUnit:
         if not first:
             offset = rig.relay.locate(rig.start, 300, StopSignal())
             first = first_checkpoints(2, rig.epoch, rig.relay.relay_id, rig.start, offset)
-            meta.begin(
+            subtask_record.begin(
                 session,
                 META,
                 TASK,
                 SOURCE,
                 rig.epoch,
-                meta.Phase.REPLICATE,
+                subtask_record.Phase.REPLICATE,
                 rig.start,
                 rig.tables,
                 lambda inner: checkpoints.insert(inner, META, TASK, SOURCE, first),
@@ -48,7 +49,7 @@ def _replicate(rig: Rig) -> ProcessUnit:
     finally:
         session.close()
     driver = driver_of(context, rig.plans)
-    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, Standing(first, None), driver)
+    return ReplicateUnit(context, rig.service, rig.plans, None, lambda: rig.start, StartState(first, None), driver)
 
 
 UNITS: dict[str, MakeUnit] = {"snapshot": _snapshot, "replicate": _replicate}
@@ -84,7 +85,7 @@ def rig(source: MariaDB, target: MariaDB, tmp_path: Path) -> Iterator[Rig]:
 
 
 class _Run(threading.Thread):
-    """``run`` in a thread of its own; raises nothing, for that is a promise."""
+    """Executes ``run`` in a thread; it must raise nothing, as the contract requires."""
 
     def __init__(self, unit: ProcessUnit, stop: StopSignal) -> None:
         super().__init__()
@@ -109,7 +110,7 @@ def test_stopped_before_it_began_commits_nothing(rig: Rig, make_unit: MakeUnit) 
 def test_stop_ends_it_and_status_answers_all_the_time(
     rig: Rig, make_unit: MakeUnit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # Held with rows in hand: it is certainly at work when it is stopped.
+    # Held while it processes rows: it is certainly working when it is stopped.
     monkeypatch.setenv("SHARDMERGE_HOOKS", str(tmp_path))
     moments = ("snapshot.before_commit", "lane0.commit", "lane1.commit")
     for moment in moments:

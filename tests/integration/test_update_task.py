@@ -1,11 +1,11 @@
-"""`dmctl update-task`: tables join a running task with their history, leave it, move, and settings change."""
+"""Tests `dmctl update-task`: tables join a running task with their history, leave it, move, and settings change."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import cast
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.support.cluster import Cluster, Json, SubTask
 from tests.support.judge import PartitionIds, Shard, Target, compare
 from tests.support.wait import until
@@ -14,7 +14,7 @@ from tests.support.writer import Writer
 
 
 def _only(family: Family, *tables: str, extra: str = "") -> str:
-    """The family's task file, for these of its shard tables."""
+    """Return the family's task file, for these of its shard tables only."""
     do_tables = "".join(f'\n      - {{db-name: "{family.name}_*", tbl-name: "{table}"}}' for table in tables)
     plain = f'    do-dbs: ["{family.name}_*"]'
     return family.task(extra=extra).replace(plain, f"{plain}\n    do-tables:{do_tables}")
@@ -31,7 +31,7 @@ def _changes(answer: Json) -> set[tuple[str, str]]:
 
 
 def _join(sub: SubTask) -> Json:
-    """The status of the tables that are joining; {}: none are."""
+    """Return the status of the tables that are joining; {} if there are none."""
     return cast("Json", sub.raw.get("join") or {})
 
 
@@ -82,7 +82,7 @@ def test_a_table_leaves_and_comes_back(world: World) -> None:
         writer.stop()
     world.settle(["leaves"])
     assert world.target.query("SELECT COUNT(*) FROM leaves.orders") == before
-    # Its old rows are in the way of its new ones: the other table goes on, and query-status says what to do.
+    # Its old rows collide with its new ones: the other table continues, and query-status reports the way out.
     assert _changes(_update(cluster, family.task())) == {("joins", "`leaves_01`.`order_02`")}
     failed = cluster.wait_subtasks("leaves", lambda sub: _join(sub).get("phase") == "failed", "says why nothing joins")
     for sub in failed.values():
@@ -131,7 +131,7 @@ def test_settings_change_and_fixed_keys_do_not(world: World) -> None:
         assert f"[{code} " in refused.text, refused.text
     cluster.wait_replicating("sets")
     world.judge(family)
-    # stop-task and start-task are no update: nothing is looked for.
+    # stop-task and start-task are no update: they do not search for new tables.
     tokens = world.target.query("SELECT update_token FROM dm_meta.subtask WHERE task = 'sets'")
     cluster.dmctl("stop-task", "sets")
     cluster.start_task(family.task(extra="replicate: {lanes: 3}\n"))
@@ -181,14 +181,14 @@ def test_an_update_of_a_task_that_copies_takes_effect_when_it_replicates(world: 
 
 
 def test_an_update_is_taken_back_while_its_tables_are_copied(world: World) -> None:
-    """Nothing of them is recorded any more, what they write does not arrive, and they may join again later."""
+    """No record of the tables remains, the readers' writes are refused, and the tables may join again later."""
     family = world.family("back", tables=2)
     shards = family.create(1500)
     cluster = world.cluster
     slowly = "snapshot: {chunk-rows: 50, threads: 1, rows-per-second: 100}\n"
     cluster.start_task(_only(family, "order_01"))
     cluster.wait_replicating("back")
-    # Held: however long the next command takes to come, the copy is not at its end.
+    # Held, so that the copy is not complete even if the next command is slow.
     cluster.hooks.hold("snapshot.after_commit")
     assert _changes(_update(cluster, family.task(extra=slowly))) == {("joins", "`back_01`.`order_02`")}
     of_second = "id >> 44 & 255 = 2"
@@ -216,7 +216,7 @@ def test_an_update_is_taken_back_while_its_tables_are_copied(world: World) -> No
 
 
 def test_a_table_that_is_made_meanwhile_comes_in(world: World) -> None:
-    """By its CREATE TABLE, with its rows; an update finds it there."""
+    """It is added by its CREATE TABLE, with its rows; a later update has nothing to add."""
     whole = world.family("made", tables=3)
     family = replace(whole, tables=2)
     family.create(200)

@@ -1,4 +1,5 @@
-"""Keys of MariaDB's UUID and INET types: cut into chunks in the server's own order, which may not be that of bytes."""
+"""Tests keys of MariaDB's UUID and INET types: cut into chunks in the server's order, which may differ from byte
+order."""
 
 from __future__ import annotations
 
@@ -6,22 +7,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from proto.errors import ShardmergeError
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.snapshot.chunks import Chunk
+from shardmerge.worker.snapshot.key_order import bound_columns, key_bound
+from shardmerge.worker.snapshot.reader.chunk_loader import literals_of
+from shardmerge.worker.snapshot.source.chunk_source import ChunkSource
+from shardmerge.worker.snapshot.table_planner import TablePlanner
 from tests.support.capture import described
 from tests.support.mariadb import MariaDB
-from worker.connection import Endpoint, Side, connect
-from worker.plan import TablePlan
-from worker.snapshot.chunks import Chunk
-from worker.snapshot.load import literals_of
-from worker.snapshot.order import bound_columns, key_bound
-from worker.snapshot.plan import TablePlanner
-from worker.snapshot.source import ChunkSource
 
 _UUID = (
     "INSERT(INSERT(MD5(seq), 13, 1, ELT(1 + seq MOD 7, '1', '2', '3', '4', '5', '6', '7')), "
     "17, 1, ELT(1 + seq MOD 4, '8', '9', 'a', 'b'))"
 )
-"""Of the versions 1 to 7."""
+"""UUIDs of the versions 1 to 7."""
 
 TABLES = {
     "uuid": ("u UUID PRIMARY KEY, v INT", f"{_UUID}, seq"),
@@ -72,7 +73,7 @@ def test_each_row_is_in_one_chunk_where_its_key_is_placed(server: MariaDB, colum
             keys = [tuple(row[index] for index in plan.key) for row in found]
             places = reader.places(bounded, bounds, [key_bound(bounded, key) for key in keys])
             assert places == [chunk.number] * len(found)
-            assert reader.inside(plan, chunk, keys) == [True] * len(keys)
+            assert reader.in_chunk(plan, chunk, keys) == [True] * len(keys)
             seen += found
     finally:
         reader.close()
@@ -81,7 +82,7 @@ def test_each_row_is_in_one_chunk_where_its_key_is_placed(server: MariaDB, colum
 
 @pytest.mark.parametrize("name", ["uuid", "behind a number", "before a number"])
 def test_rows_that_mariadb_does_not_find_again_are_told(server: MariaDB, name: str) -> None:
-    """Random bytes: of one row in sixteen the server shows a UUID by which it does not find the row."""
+    """With random bytes, the server shows for one row in sixteen a UUID by which it does not find the row."""
     columns, values = TABLES[name]
     plan = filled(server, columns, values.replace(_UUID, "UNHEX(MD5(seq))"))
     with pytest.raises(ShardmergeError) as caught:

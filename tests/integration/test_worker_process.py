@@ -1,4 +1,4 @@
-"""dm-worker as a process: a clean start that undoes itself, a clean end, an end at once."""
+"""Tests dm-worker as a process: a failed start that cleans up, a clean end, an immediate end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proto import errors
+from shardmerge.proto import errors
 from tests.support.cluster import Cluster
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
@@ -18,7 +18,7 @@ from tests.support.writer import Writer
 
 
 def _left(folder: Path) -> list[str]:
-    """What Spark makes where temporary files are, at any depth."""
+    """Return what Spark has left in the folder of temporary files, at any depth."""
     return sorted(path.name for kind in ("blockmgr-*", "artifacts-*", "liblz4-*") for path in folder.rglob(kind))
 
 
@@ -32,7 +32,7 @@ def test_life_of_a_worker(
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     source, target = make_server("source"), make_server("target")
-    # So long that nothing but the second signal can end a worker that drains and is held.
+    # Long enough that only the second signal can end a worker that drains and is held.
     cluster = make_cluster(workers=1, worker_settings={"drain-seconds": 600})
     [worker] = cluster.workers
     cluster.create_source("mysql-01", source)
@@ -42,7 +42,7 @@ def test_life_of_a_worker(
         cluster.start_task(family.task())
         cluster.wait_replicating("life")
 
-        # SIGTERM: drained, the lease given back, nothing left behind.
+        # SIGTERM: lanes drained, the lease released, no files and processes left.
         assert worker.terminate() == 0
         # Spark's Python processes notice the JVM's end by themselves.
         until(lambda: not worker.session(), "nothing that it has started is left")
@@ -52,7 +52,7 @@ def test_life_of_a_worker(
         worker.start()
         cluster.wait_replicating("life")
 
-        # While it drains, a second signal ends it at once; what it had started follows.
+        # While it drains, a second signal ends it at once; the processes that it has started end too.
         cluster.hooks.hold("lane0.before_commit")
         cluster.hooks.reached("lane0.before_commit")
         size = worker.log.stat().st_size
@@ -65,7 +65,7 @@ def test_life_of_a_worker(
         worker.start()
         cluster.wait_replicating("life")
 
-        # A JVM that is killed leaves what it wrote; the next start of the worker clears it away.
+        # A killed JVM leaves its files; the next start of the worker removes them.
         worker.kill_all()
         killed = set(_left(temporary))
         assert killed
@@ -76,7 +76,7 @@ def test_life_of_a_worker(
     cluster.wait_caught_up("life", {"mysql-01": source})
     assert family.verdict().differences == 0, family.verdict()
 
-    # A start that fails says why in two lines and leaves no JVM.
+    # A failed start reports its reason in two lines and leaves no JVM.
     worker.terminate()
     host, port = worker.address.split(":")
     with socket.create_server((host, int(port))):

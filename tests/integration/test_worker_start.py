@@ -1,4 +1,4 @@
-"""A dm-worker or dm-master that is told to end while it starts ends soon and undoes what it has begun."""
+"""Tests that a dm-worker or dm-master that gets a signal during its start ends soon and cleans up."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from shardmerge.worker.core.spark.settings import SECRET_KEY
 from tests.support.daemon import Daemon
 from tests.support.etcd import Etcd
 from tests.support.hooks import Hooks
 from tests.support.ports import free_port
 from tests.support.wait import until
-from worker.spark_settings import SECRET_KEY
 
 _IS_IN_JVM = b"Setting Spark log level"
-"""What Spark says in its JVM before it looks for its cluster."""
+"""Text that Spark logs in its JVM before it connects to its cluster."""
 _SOON_SECONDS = 45.0
 """Spark gives up a cluster after 60 s and more; on a quiet machine the end takes less than 3."""
 
@@ -36,7 +36,7 @@ class Rig:
         return self.folder / "tmp"
 
     def begin(self, kind: str = "worker", spark_master: str = "local[4]", etcd: str = "", **more: int) -> Daemon:
-        """A daemon that has just been started."""
+        """Start a daemon and return at once."""
         settings: dict[str, object] = {"etcd": [etcd or self.etcd.endpoint], "log-format": "text"}
         if kind == "worker":
             settings |= {
@@ -50,7 +50,7 @@ class Rig:
         return made.start(wait=False)
 
     def end(self, daemon: Daemon, number: signal.Signals = signal.SIGTERM) -> None:
-        """Soon, with nothing left."""
+        """End the daemon: it must end soon and leave no process."""
         began = time.monotonic()
         daemon.signal(number)
         until(lambda: not daemon.alive, f"it ends: {daemon.last_lines()}", 300)

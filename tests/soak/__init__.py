@@ -1,1 +1,1 @@
-"""A soak: random writers and random faults for many minutes, then every row compared. See run.sh."""
+"""The soak test: random writers and random faults for many minutes, then a comparison of every row. See run.sh."""

@@ -1,4 +1,4 @@
-"""``python -m tests.soak``: see run.sh. Prints a line per fault and ends with the judge's verdict."""
+"""Runs the soak: ``python -m tests.soak``, see run.sh. It prints a line per fault and ends with the judge's verdict."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.soak.writer import Writers
 from tests.support.wait import until
 from tests.support.writer import Counts
 
-# A snapshot is over soon: what comes to it comes quickly.
+# A snapshot ends soon, so the faults during it follow each other quickly.
 _SNAPSHOT_FAULTS = 3
 _SNAPSHOT_PAUSE_SECONDS = 4.0
 _ANOTHER_SECONDS = 1.0
-_EXPLAINED = 2  # differing rows per table whose history is looked up
+_EXPLAINED = 2  # number of differing rows per table whose history is printed
 _EVENTS_SHOWN = 20
 
 
@@ -51,7 +51,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``failures``: sentences; none means that all is well."""
+    """Result of a soak. ``failures``: sentences; the soak has succeeded if there are none."""
 
     counts: Counts
     restarts: int
@@ -79,10 +79,10 @@ class Soak:
         self._faults = Faults(self._arena, Random(f"{options.seed}/faults"), self._over)
         self.done: Counter[str] = Counter()
 
-    # -- what is said
+    # -- output
 
     def _note(self, text: str) -> None:
-        """To the log only."""
+        """Write to the log only."""
         now = datetime.now(UTC).strftime("%H:%M:%S.%f")[:-3]
         with self._log_lock:
             print(f"{now} +{time.monotonic() - self._began:.0f}s {text}", file=self._log, flush=True)
@@ -135,7 +135,7 @@ class Soak:
         return Result(self._writers.counts, arena.supervisor.restarts, judged, tuple(failures))
 
     def _second_judge(self, judged: Sequence[Judged]) -> list[str]:
-        """`dmctl compare` of every table that has a key, which must come to what the judge has come to."""
+        """Run `dmctl compare` for every table that has a key; its result must equal the judge's."""
         keyed = [item for item in judged if item.kind.key]
         tables = [option for item in keyed for option in ("--table", f"{TARGET_SCHEMA}.{item.kind.name}")]
         compared = self._arena.cluster.compare(TASK, *tables, check=False)
@@ -147,11 +147,11 @@ class Soak:
         return [f"dmctl compare does not agree with the judge, who saw {rows} rows: {compared.answer.text}"]
 
     def _disturb(self) -> None:
-        """Fault after fault until the time is up or something cannot go on."""
+        """Cause one fault after the other until the time is up or a failure prevents the soak from continuing."""
         options = self._options
         rng = Random(f"{options.seed}/schedule")
         end = time.monotonic() + options.minutes * 60
-        # The first ones come while chunks are being copied, whatever the machine's speed.
+        # The first faults occur while chunks are copied, on fast and slow machines.
         self._wait_for_chunks(end)
         early = [fault for fault in UNDER_THE_SNAPSHOT if fault in options.faults]
         for fault in rng.sample(early, min(_SNAPSHOT_FAULTS, len(early))):
@@ -164,7 +164,7 @@ class Soak:
                     return
 
     def _wait_for_chunks(self, end: float) -> None:
-        """Until every subtask has loaded one."""
+        """Wait until every subtask has loaded a chunk."""
 
         def loaded() -> bool:
             return bool(self._problems()) or self._merge.loaded_sources() == len(self._arena.sources)
@@ -172,7 +172,7 @@ class Soak:
         until(loaded, "every subtask has copied a chunk", max(1.0, end - time.monotonic()), every=0.2)
 
     def _pause(self, seconds: float, end: float) -> bool:
-        """Wait so long; False when the soak is to end before that."""
+        """Wait so long; return False when the soak must end before that."""
         over = time.monotonic() + seconds
         while (now := time.monotonic()) < over:
             if now >= end or self._problems():
@@ -181,7 +181,7 @@ class Soak:
         return True
 
     def _one(self, fault: Fault) -> bool:
-        """Do it; False when there is nothing it could be done to now."""
+        """Cause the fault; return False when it has no possible victim now."""
         number = self.done.total() + 1
         phase = "snapshot" if self._watch.snapshot_goes_on else "replicate"
         self._note(f"fault {number}: {fault.name} ({phase})")
@@ -199,7 +199,7 @@ class Soak:
             found.append(f"a writer failed: {self._writers.failure!r}")
         return found
 
-    # -- when it did not end well
+    # -- after a failure
 
     def _report(self) -> None:
         for line in self._watch.describe():
@@ -221,7 +221,7 @@ class Soak:
             )
 
     def _explain(self, judged: Sequence[Judged]) -> None:
-        """Of the first differing rows: every change in the binlog, with its position."""
+        """Print every change in the binlog, with its position, of the first differing rows."""
         if any(item.verdict.differences for item in judged):
             self._checkpoints()
         for item in judged:

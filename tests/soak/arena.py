@@ -1,4 +1,4 @@
-"""Everything a soak runs, and the supervisor that brings back what died."""
+"""Runs all processes of a soak, and the supervisor that restarts those that have died."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.server import Server
 FLAVORS: dict[str, Callable[[Path, int, tuple[str, ...]], Database]] = {"mariadb": MariaDB, "mysql": MySQL}
 
 RESTART_SECONDS = 2.0
-"""How long what died stays dead: RestartSec of deploy/systemd."""
+"""How long a dead process stays down: RestartSec of deploy/systemd."""
 
 _LOOK_SECONDS = 0.25
-_OFTEN = "--max-binlog-size=16M"  # rotations on the way
-# By source: the ways in which a server may write its binlog.
+_OFTEN = "--max-binlog-size=16M"  # causes rotations during the soak
+# By source: the different ways in which a server may write its binlog.
 _SOURCE_OPTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     "mariadb": ((_OFTEN,), (_OFTEN, "--log-bin-compress=ON", "--log-bin-compress-min-len=64")),
     "mysql": (
@@ -37,7 +37,7 @@ _SOURCE_OPTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(slots=True)
 class _Kept:
-    """A process that has to live. ``pause``: seconds it stays dead the next time; ``kills``: how many it met."""
+    """A supervised process. ``pause``: seconds it stays down the next time; ``kills``: how often it was killed."""
 
     name: str
     alive: Callable[[], bool]
@@ -47,7 +47,7 @@ class _Kept:
 
 
 class Supervisor:
-    """Starts what ended again, as an init system does; one thread per process it keeps."""
+    """Restarts processes that have ended, as an init system does; one thread per supervised process."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.restarts = 0
@@ -68,7 +68,7 @@ class Supervisor:
             thread.start()
 
     def stay_dead(self, name: str, seconds: float) -> None:
-        """To be called before the kill: the process comes back after this long, once."""
+        """Let the process stay down for this long, once; call it before the kill."""
         kept = self._kept[name]
         kept.pause = seconds
         kept.kills += 1
@@ -79,7 +79,7 @@ class Supervisor:
 
     @property
     def failure(self) -> str | None:
-        """What could not be started."""
+        """Return the error of a process that could not be started."""
         return self._failures[0] if self._failures else None
 
     def stop(self) -> None:
@@ -99,7 +99,7 @@ class Supervisor:
                 kept.start()
             except AssertionError as error:
                 if kept.kills != kills:
-                    continue  # the next fault hit it while it was starting
+                    continue  # the next fault has killed it while it was starting
                 self._failures.append(f"{kept.name} does not start: {error}")
                 return
             with self._lock:
@@ -108,7 +108,7 @@ class Supervisor:
 
 
 class Arena:
-    """Two sources, a target, etcd, a master and workers under ``directory``."""
+    """Two sources, a target, etcd, a master and workers with their files in ``directory``."""
 
     def __init__(self, directory: Path, source: str, target: str, workers: int, say: Callable[[str], None]) -> None:
         self.sources = tuple(
@@ -138,7 +138,7 @@ class Arena:
         return (*(source.server for source in self.sources), self.target)
 
     def epochs(self) -> int:
-        """The newest epoch that a subtask has taken at the target; 0 when that cannot be told."""
+        """Return the newest epoch that a subtask has taken at the target; 0 when it cannot be read."""
         try:
             [(epoch,)] = self.target.query(f"SELECT COALESCE(MAX(epoch), 0) FROM `{META}`.subtask")
         except pymysql.MySQLError:

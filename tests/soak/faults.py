@@ -1,4 +1,4 @@
-"""What a soak does to the processes: one random fault after the other. The supervisor brings back what dies."""
+"""Causes random faults of the processes of a soak, one after the other. The supervisor restarts dead processes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.soak.arena import RESTART_SECONDS, Arena
 from tests.support.daemon import Daemon
 from tests.support.server import Server
 
-# Shorter and longer than a worker's lease (10 s): in the second case others take over from what is only frozen.
+# Shorter and longer than a worker's lease (10 s): in the second case other workers take over from a frozen process.
 _FROZEN_SECONDS = (1.0, 3.0, 6.0, 15.0)
-# Less than the target's patience with a silent lane (30 s), or the target itself would end the zombie.
+# Less than the target's timeout for a silent lane (30 s); otherwise the target would end the connection of the lane.
 _ZOMBIE_SECONDS = 25.0
 _ZOMBIE_FEED_SECONDS = 2.0
 _ZOMBIE_LIFE_SECONDS = 3.0
@@ -27,8 +27,8 @@ _DEAD_SECONDS = (RESTART_SECONDS, RESTART_SECONDS, 6.0, 15.0)
 
 
 class Faults:
-    """Does what is asked to a victim drawn from ``rng``. Each says in words what it did, "" when there was no victim:
-    what is dead is not killed again.
+    """Causes faults of a victim drawn from ``rng``. Each method returns a text about the fault, "" when there was no
+    victim: a dead process is not killed again.
 
     ``over``: set when the soak ends, so that nothing stays frozen for longer.
     """
@@ -38,14 +38,14 @@ class Faults:
         self._rng = rng
         self._over = over
 
-    # -- who
+    # -- victims
 
     def _worker(self) -> Daemon | None:
         workers = [worker for worker in self._arena.cluster.workers if worker.alive]
         return self._rng.choice(workers) if workers else None
 
     def _lane(self) -> tuple[Daemon, int] | None:
-        """A Spark task process that is at work: one that talks to the target."""
+        """Return a working Spark task process: one with a connection to the target."""
         port = self._arena.target.port
         workers = list(self._arena.cluster.workers)
         self._rng.shuffle(workers)
@@ -56,7 +56,7 @@ class Faults:
                     return worker, self._rng.choice(busy)
         return None
 
-    # -- what
+    # -- faults
 
     def kill_lane(self) -> str:
         found = self._lane()
@@ -75,9 +75,9 @@ class Faults:
         return f"lane process {pid} of {worker.name} {self._wait_frozen(lambda: _send(pid, signal.SIGCONT))}"
 
     def zombie_lanes(self) -> str:
-        """Worker and JVM die while their lanes only hang: these come back when others have taken over.
+        """Kill worker and JVM while their lanes are frozen: these wake up when other lanes have taken over.
 
-        What such a lane still holds in memory it must not commit (I3).
+        Such a lane must not commit what it still holds in memory (I3).
         """
         found = self._lane()
         if found is None:
@@ -89,7 +89,7 @@ class Faults:
         left = [process.pid for process in worker.session() if process.pid not in (worker.pid, jvm)]
         for pid in left:
             _send(pid, signal.SIGSTOP)
-        # Changes go on arriving at their connections: what they will find there when they are awake.
+        # Changes continue to arrive at their connections: the lanes will read them when they wake up.
         self._over.wait(_ZOMBIE_FEED_SECONDS)
         worker.kill()
         _send(jvm, signal.SIGKILL)
@@ -97,7 +97,7 @@ class Faults:
         while time.monotonic() < over and self._arena.epochs() <= before and not self._over.wait(0.5):
             pass
         taken = "after others took over" if self._arena.epochs() > before else "before anybody took over"
-        # The lanes alone at first: their parent, once awake, ends them.
+        # The lanes alone at first: their parent, when it wakes up, ends them.
         for pid in lanes:
             _send(pid, signal.SIGCONT)
         self._over.wait(_ZOMBIE_LIFE_SECONDS)
@@ -106,7 +106,7 @@ class Faults:
         return f"{len(lanes)} lane processes of {worker.name} hung and came back {taken}"
 
     def kill_worker(self) -> str:
-        """The machine is gone."""
+        """Kill the worker and all its processes, as if its machine had failed."""
         worker = self._worker()
         if worker is None:
             return ""
@@ -115,7 +115,8 @@ class Faults:
         return f"{worker.name} and all it had started, down {down:.0f} s"
 
     def kill_worker_alone(self) -> str:
-        """Its JVM and lanes must notice by themselves, while the next process begins beside them."""
+        """Kill the worker alone: its JVM and lanes must notice that by themselves, while the next process starts in
+        parallel."""
         worker = self._worker()
         if worker is None:
             return ""
@@ -166,7 +167,7 @@ class Faults:
         master.kill_all()
         return f"{master.name}, down {down:.0f} s"
 
-    # -- how
+    # -- helpers
 
     def _kill(self, name: str, server: Server) -> str:
         if not server.is_running:
@@ -195,7 +196,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``share``: how often it is drawn, relative to the others."""
+    """A kind of fault. ``share``: how often it is drawn, relative to the others."""
 
     name: str
     do: Callable[[Faults], str]
@@ -221,7 +222,7 @@ FAULTS: tuple[Fault, ...] = (
 UNDER_THE_SNAPSHOT = tuple(
     fault for fault in FAULTS if fault.name in ("kill lane", "kill target", "kill source", "kill worker", "kill JVM")
 )
-"""What hits a snapshot that has just begun."""
+"""Faults that can hit a snapshot that has just begun."""
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -1,7 +1,7 @@
-"""What a source's binlog says about one row: every change of it, with its position.
+"""Reads what a source's binlog holds about one row: every change of it, with its position.
 
-Read with another decoder (mysql-replication) than the one under test. For a difference at the end of a soak: the
-first change that is not seen at the target tells where in the relay log, and beside which fault, to look.
+It uses another decoder (mysql-replication) than the one under test. For a difference at the end of a soak, the first
+change that is missing at the target shows where to look: its place in the relay log, and the fault at that time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Wanted:
 
 
 def wanted(tables: Sequence[SoakTable], identity: Row) -> list[Wanted]:
-    """The shard tables a row of the target may come from, and its key there."""
+    """Return the shard tables that a row of the target may come from, and its key there."""
     found: list[Wanted] = []
     for table in tables:
         if table.ids is None:
@@ -45,9 +45,9 @@ def wanted(tables: Sequence[SoakTable], identity: Row) -> list[Wanted]:
 
 
 def changes(one: Wanted) -> Iterator[str]:
-    """Every change of the row in the binlog, oldest first."""
+    """Generate every change of the row in the binlog, oldest first."""
     server = one.table.source.server
-    # A change of our own: the reader, which waits for more at the end, is to stop there.
+    # The reader waits for more events at the end of the binlog: this own change is where it must stop.
     server.execute(f"CREATE TABLE `{ELSEWHERE}`.{_MARK} (id INT)", f"INSERT INTO `{ELSEWHERE}`.{_MARK} VALUES (1)")
     [(first, *_), *_] = server.query("SHOW BINARY LOGS")
     reader = BinLogStreamReader(

@@ -1,8 +1,8 @@
-"""The kinds of shard tables of a soak: what they hold, how a random row of each looks, how one is found again.
+"""Defines the kinds of shard tables of a soak: their columns, their random rows, and how an existing row is found.
 
-Each kind stands for a way in which a merge can go wrong: integer keys that collide until they are mapped, text
-keys that are equal without being the same, a second unique key whose values wander from row to row, no key at
-all, and every type a value can have.
+Each kind represents a way in which a merge can fail: integer keys that collide until they are mapped, text keys that
+are equal but not identical, a second unique key whose values move from row to row, no key at all, and every type of
+value.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tests.support.writer import ORDERS
 Value = str | int | float | bytes | None
 
 MOVED_KEYS = 100_000
-"""Keys from here up to COUNTED_KEYS are those that updates move rows to."""
+"""Updates move rows to keys from here up to COUNTED_KEYS."""
 
 COUNTED_KEYS = 1_000_000
-"""AUTO_INCREMENT goes on here once the tables are filled: a key moved above the counter would move it on MySQL."""
+"""AUTO_INCREMENT continues here once the tables are filled: a key moved above the counter would move it on MySQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """``definition``: what stands between the parentheses of CREATE TABLE. ``columns``: what an INSERT names, with
-    ``marks`` as their placeholders; ``row`` draws their values.
+    """A kind of shard table. ``definition``: the text between the parentheses of CREATE TABLE. ``columns``: the columns
+    of an INSERT, with ``marks`` as their placeholders; ``row`` draws their values.
 
     ``key``: the target's key; () for none. ``counted``: the key is an integer ``id`` with AUTO_INCREMENT that
     `partition id` maps; it is not among ``columns``. ``few``: finds up to so many rows. ``most``: rows above which
@@ -71,7 +71,7 @@ def _plain(count: int) -> tuple[str, ...]:
 
 
 def _by_id(rng: Random, most: int) -> Where:
-    """The first rows at or after a random key: of the first, of the moved, or of those that writers inserted."""
+    """Select the first rows at or after a random key: of the first, of the moved, or of those that writers inserted."""
     lowest = rng.choice((rng.randrange(20_000), MOVED_KEYS, COUNTED_KEYS + int(rng.paretovariate(0.4)) % 60_000))
     return Where(f"WHERE id >= %s ORDER BY id LIMIT {most}", (lowest,))
 
@@ -84,7 +84,7 @@ _WORDS = ("alpha", "Beta", "größe", "École", "日本", "naïve", "ångström"
 
 
 def _cased(rng: Random, text: str) -> str:
-    """Equal under the collation, and yet another text."""
+    """Return a text that is equal under the collation, but not identical."""
     changed = rng.choice((str.lower, str.upper, str.title, str))(text)
     return changed + " " * rng.choice((0, 0, 0, 0, 1, 2))
 
@@ -112,7 +112,7 @@ def _account(rng: Random, place: Place) -> tuple[Value, ...]:
 
 
 def _event(rng: Random, _: Place) -> tuple[Value, ...]:
-    """Few different values, so that many rows are alike."""
+    """Draw one of a few values, so that many rows are equal."""
     return (
         rng.randrange(6),
         rng.choice((None, "tick", "Tick", "tick ", "日本")),

@@ -1,4 +1,4 @@
-"""What a soak merges: tables of every kind at every source, the task that says so, and whether it came true."""
+"""Defines what a soak merges: tables of every kind at every source, the task file, and the check of the result."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TASK = "soak"
 META = "dm_meta"
 SCHEMA = "soak_01"
 ELSEWHERE = "elsewhere"
-"""A schema at the sources that the task does not merge; writers use it all the same."""
+"""A schema at the sources that the task does not merge; writers use it too."""
 
 _TABLES = 2
 TARGET_SCHEMA = "soak"
-_COLLATION = "utf8mb4_general_ci"  # the same text is equal on every server of a soak
-# Small chunks make a snapshot long enough to be disturbed, small batches cut large transactions into pieces.
+_COLLATION = "utf8mb4_general_ci"  # text equality is the same on every server of a soak
+# Small chunks make a snapshot long enough for faults, small batches split large transactions.
 _CHUNK_ROWS = 200
 _BATCH_ROWS = 4000
 _LANES = 3
@@ -64,7 +64,7 @@ class SoakTable:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One target table and what the judge says of it."""
+    """One target table and the judge's verdict on it."""
 
     kind: Kind
     tables: tuple[SoakTable, ...]
@@ -72,7 +72,7 @@ class Judged:
 
 
 class Merge:
-    """All shard tables of a soak and the target they come together in."""
+    """All shard tables of a soak and the target into which they are merged."""
 
     def __init__(self, sources: Sequence[Source], target: Database) -> None:
         self._sources = tuple(sources)
@@ -85,7 +85,7 @@ class Merge:
         )
 
     def create(self, seed: int, rows: int) -> None:
-        """Make and fill the tables: up to ``rows`` rows each, fewer where a kind holds few."""
+        """Create and fill the tables: up to ``rows`` rows each, fewer where a kind holds few."""
         for source in self._sources:
             source.server.execute(f"CREATE DATABASE `{SCHEMA}`", f"CREATE DATABASE `{ELSEWHERE}`")
             source.server.execute(f"CREATE TABLE `{ELSEWHERE}`.noise (id BIGINT AUTO_INCREMENT PRIMARY KEY, v INT)")
@@ -95,18 +95,18 @@ class Merge:
             _fill(table, rng, min(rows, table.kind.most * 2 // 3))
 
     def loaded_sources(self) -> int:
-        """How many sources have a chunk at the target."""
+        """Return how many sources have a chunk at the target."""
         try:
             [(count,)] = self._target.query(
                 f"SELECT COUNT(DISTINCT source) FROM `{META}`.snapshot_chunk WHERE task = '{TASK}' AND state = 1"
             )
-        except pymysql.err.ProgrammingError:  # the table is not there yet
+        except pymysql.err.ProgrammingError:  # the table does not exist yet
             return 0
         assert isinstance(count, int)
         return count
 
     def verdicts(self) -> list[Judged]:
-        """Of every target table; the sources must be quiet and applied."""
+        """Return the verdict on every target table; the sources must be quiet and applied."""
         found: list[Judged] = []
         for kind in KINDS:
             tables = tuple(table for table in self.tables if table.kind is kind)
@@ -116,7 +116,7 @@ class Merge:
         return found
 
     def task(self) -> str:
-        """The task file."""
+        """Return the task file."""
         lines = [
             f"name: {TASK}",
             "task-mode: all",
@@ -171,7 +171,7 @@ def _fill(table: SoakTable, rng: Random, rows: int) -> None:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
-            # Random text keys may meet: such a row is left out, here and in the count.
+            # Random text keys may be equal: such a row is left out, here and in the count.
             for start in range(0, rows, 500):
                 batch = [table.kind.row(rng, table.place) for _ in range(min(500, rows - start))]
                 values = [value for row in batch for value in row]

@@ -1,4 +1,4 @@
-"""Looks at the task while a soak goes on: what it says, what it uses, and whether it gave up."""
+"""Watches the task during a soak: its status, its memory, and whether it needs an operator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psutil
 import pymysql
 
-from proto.errors import CATALOGUE
+from shardmerge.proto.errors import CATALOGUE
 from tests.soak.arena import Arena
 from tests.soak.merge import TASK
 from tests.support.cluster import SubTask
@@ -22,19 +22,19 @@ _SETTLE_LOOK_SECONDS = 2.0
 
 
 class GaveUp(Exception):
-    """A subtask is paused by an error that does not pass by itself: an operator would be needed."""
+    """A subtask is paused by an error that does not clear by itself: an operator would be needed."""
 
 
 @dataclass(slots=True)
 class Memory:
-    """The most that was seen, in MiB of resident memory."""
+    """The highest resident memory seen, in MiB."""
 
     lane: int = 0
     jvm: int = 0
 
 
 class Watch:
-    """Every few seconds a line per subtask goes to ``log``; :attr:`gave_up` tells the soak to end."""
+    """Writes a line per subtask to ``log`` every few seconds; :attr:`gave_up` asks the soak to end."""
 
     def __init__(self, arena: Arena, log: Callable[[str], None]) -> None:
         self._arena = arena
@@ -56,13 +56,13 @@ class Watch:
 
     @property
     def snapshot_goes_on(self) -> bool:
-        """Whether, as of the last look, a subtask had not come to the end of its snapshot."""
+        """Return whether, at the last poll, a subtask had not finished its snapshot."""
         return len(self._seen) < len(self._arena.sources) or any(sub.unit != "Sync" for sub in self._seen.values())
 
     def settle(self, seconds: float) -> None:
-        """With writers and faults at an end: until every source's binlog is applied to its end.
+        """Wait until every source's binlog is applied to its end; writers and faults must have ended.
 
-        Raises GaveUp, or AssertionError at the deadline with what the subtasks say.
+        Raises GaveUp, or AssertionError at the deadline with the subtasks' status.
         """
         ends: dict[str, tuple[int, int]] = {}
 
@@ -71,7 +71,7 @@ class Watch:
                 return False
             try:
                 ends.update({source.name: _end(source.server) for source in self._arena.sources})
-            except pymysql.err.OperationalError:  # it runs and does not answer yet
+            except pymysql.err.OperationalError:  # it runs but does not answer yet
                 return False
             found = self._look()
             self._judge(found)
@@ -85,10 +85,10 @@ class Watch:
             raise AssertionError("\n".join((str(error), *self.describe()))) from None
 
     def describe(self) -> list[str]:
-        """The subtasks as they were at the last look."""
+        """Return the subtasks' state at the last poll."""
         return [_line(sub) for sub in self._seen.values()]
 
-    # -- one look after the other
+    # -- the polling thread
 
     def _run(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):

@@ -1,7 +1,7 @@
-"""Random writers of a soak: several connections per source, everything an application may do to its tables.
+"""Writes randomly to the sources of a soak: several connections per source, all operations of an application.
 
-Each thread draws from its own seeded generator, so that a run can be repeated up to the servers' scheduling.
-Only SQL is spoken, only to the sources.
+Each thread draws from its own seeded generator, so that a run can be repeated up to the servers' scheduling. It only
+sends SQL, and only to the sources.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROWS_PER_STATEMENT = 1000
 
 @dataclass(slots=True)
 class _Hand:
-    """One thread's own things. ``crowded``: by table name, whether it holds more rows than its kind should."""
+    """The data of one thread. ``crowded``: by table name, whether it holds more rows than its kind should."""
 
     rng: Random
     source: Source
@@ -43,11 +43,11 @@ class _Hand:
 
 
 class Writers:
-    """``threads`` writers per source that go on until stopped.
+    """``threads`` writers per source that write until stopped.
 
-    ``pause_seconds``: between two transactions of a thread, on average; it leaves the machine to the program
-    under test. ``large_share``: of transactions that are large. A killed source is waited for; any other failure
-    ends the thread and is kept in :attr:`failure`.
+    ``pause_seconds``: between two transactions of a thread, on average; it leaves processor time to the program under
+    test. ``large_share``: of transactions that are large. Threads wait for a killed source; any other failure ends the
+    thread and is kept in :attr:`failure`.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Writers:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended a thread before its time."""
+        """Return the error that has ended a thread early."""
         return self._failures[0] if self._failures else None
 
     def stop(self) -> Counts:
@@ -109,13 +109,13 @@ class Writers:
                 done = self._turn(hand)
                 with self._lock:
                     self.counts.add(done)
-        except Exception as error:  # noqa: BLE001 - the soak asks for it
+        except Exception as error:  # noqa: BLE001 - the soak reads it
             self._failures.append(error)
         finally:
             _drop(hand)
 
     def _turn(self, hand: _Hand) -> Counts:
-        """One transaction, or nothing when the server did not let it through."""
+        """Run one transaction; no changes when the server has rejected it."""
         try:
             if hand.connection is None:
                 hand.connection = _connected(hand)
@@ -136,7 +136,7 @@ class Writers:
         if what < 0.003:
             _elsewhere(rng, cursor)
             return done
-        if what < 0.08:  # a statement alone is a transaction too
+        if what < 0.08:  # a single statement is a transaction too
             _change(hand, cursor, done)
             done.transactions = 1
             return done
@@ -172,7 +172,7 @@ def _drop(hand: _Hand) -> None:
             connection.close()
 
 
-# -- what happens inside a transaction
+# -- inside a transaction
 
 
 def _pick(hand: _Hand) -> SoakTable:
@@ -180,7 +180,7 @@ def _pick(hand: _Hand) -> SoakTable:
 
 
 def _change(hand: _Hand, cursor: Cursor, done: Counts) -> None:
-    """One statement, most often. One that meets a key that is taken is undone by the server, alone."""
+    """Run one statement, in most cases. The server rolls back a statement that meets a taken key, and no other."""
     table = _pick(hand)
     rng = hand.rng
     what = rng.random()
@@ -211,7 +211,7 @@ def _change(hand: _Hand, cursor: Cursor, done: Counts) -> None:
 
 @contextmanager
 def _unless_taken() -> Generator[None]:
-    """Swallows the error of a key that is taken, and no other."""
+    """Suppress the error of a taken key, and no other."""
     try:
         yield
     except pymysql.err.IntegrityError as error:
@@ -226,12 +226,12 @@ def _insert(cursor: Cursor, table: SoakTable, rng: Random, count: int, verb: str
 
 
 def _low_id(rng: Random) -> int:
-    """A key that may exist, may have existed, or is 0."""
+    """Return a key that may exist, may have existed, or is 0."""
     return rng.choice((0, rng.randrange(1, 50), rng.randrange(1, 6000)))
 
 
 def _with_id(table: SoakTable, rng: Random, verb: str) -> tuple[str, list[object]]:
-    """An INSERT or REPLACE of one row, its integer key given."""
+    """Return an INSERT or REPLACE of one row with an explicit integer key."""
     values: list[object] = list(table.kind.row(rng, table.place))
     if not table.kind.counted:
         return insert_head(table, verb) + marks(table), values
@@ -263,14 +263,14 @@ def _update(cursor: Cursor, table: SoakTable, rng: Random, most: int) -> int:
 
 
 def _update_nothing(cursor: Cursor, table: SoakTable, rng: Random) -> None:
-    """SET of the values that are there: no change, and most often no event."""
+    """Update columns to their current values: no change, and usually no event."""
     where = table.kind.few(rng, 3)
     name = rng.choice(table.kind.columns)
     cursor.execute(f"UPDATE {table.name} SET `{name}` = `{name}` {where.text}", where.values)
 
 
 def _update_inside(hand: _Hand, cursor: Cursor) -> int:
-    """A part of a document: what a server may log as a change instead of a value."""
+    """Update a part of a document, which a server may log as a partial change."""
     rng = hand.rng
     table = rng.choice([table for table in hand.tables if table.kind.name == "wide"])
     where = table.kind.few(rng, 3)
@@ -288,7 +288,7 @@ def _delete(cursor: Cursor, table: SoakTable, rng: Random, most: int) -> int:
 
 
 def _change_key(hand: _Hand, cursor: Cursor, table: SoakTable) -> int:
-    """Move a row to a new key, to one that is free again, or to one that differs in nothing but its letters."""
+    """Move a row to a new key, to one that is free again, or to one that differs only in upper and lower case."""
     rng = hand.rng
     where = table.kind.few(rng, 1)
     if table.kind.counted:
@@ -308,7 +308,7 @@ def _change_key(hand: _Hand, cursor: Cursor, table: SoakTable) -> int:
 
 
 def _wander(cursor: Cursor, table: SoakTable, rng: Random) -> int:
-    """A row goes and comes back at once, as it was or changed; a unique value goes to another row."""
+    """Delete a row and insert it again at once, unchanged or changed; move a unique value to another row."""
     if table.kind.name != "accounts":
         return _delete(cursor, table, rng, 1) + _replace(cursor, table, rng)
     cursor.execute(
@@ -323,7 +323,7 @@ def _wander(cursor: Cursor, table: SoakTable, rng: Random) -> int:
 
 
 def _two_tables(hand: _Hand, cursor: Cursor) -> int:
-    """One statement that changes two shard tables: two table maps in one event group."""
+    """Change two shard tables with one statement: two table maps in one event group."""
     one, two = (table for table in hand.tables if table.kind.name == "orders")
     pairs = f"{one.name} a JOIN {two.name} b ON a.id = b.id"
     at = hand.rng.randrange(1, 3000)
@@ -349,7 +349,7 @@ def _with_savepoint(hand: _Hand, cursor: Cursor, done: Counts) -> None:
 
 
 def _large(hand: _Hand, cursor: Cursor, done: Counts) -> None:
-    """A transaction of thousands of rows: what makes groups that are applied in pieces."""
+    """Run a transaction of thousands of rows: such groups are applied in pieces."""
     table, rng = _pick(hand), hand.rng
     kind = table.kind
     cursor.execute(f"SELECT COUNT(*) FROM {table.name}")
@@ -365,12 +365,12 @@ def _large(hand: _Hand, cursor: Cursor, done: Counts) -> None:
     else:
         for _ in range(max(1, kind.large // _ROWS_PER_STATEMENT)):
             done.inserts += _insert(cursor, table, rng, min(kind.large, _ROWS_PER_STATEMENT), "INSERT IGNORE")
-    # And something after it in the same group.
+    # And another statement after it in the same group.
     _change(hand, cursor, done)
 
 
 def _is_crowded(hand: _Hand, cursor: Cursor, table: SoakTable) -> bool:
-    """As of its last count, which is taken now and then."""
+    """Return whether the table was crowded at its last count, which is repeated now and then."""
     hand.touched += 1
     if table.name not in hand.crowded or hand.touched % _COUNT_EVERY == 0:
         cursor.execute(f"SELECT COUNT(*) FROM {table.name}")
@@ -380,7 +380,7 @@ def _is_crowded(hand: _Hand, cursor: Cursor, table: SoakTable) -> bool:
 
 
 def _elsewhere(rng: Random, cursor: Cursor) -> None:
-    """What the task does not merge passes by, definitions included."""
+    """Write to a schema that the task does not merge, including its definitions."""
     name = f"`{ELSEWHERE}`.`t{rng.randrange(3)}`"
     cursor.execute(
         rng.choice(

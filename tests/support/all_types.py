@@ -1,8 +1,8 @@
-"""One table with a column of every supported type, and rows at the edges of each."""
+"""Defines one table with a column of every supported type, and rows at the edges of each type."""
 
 from __future__ import annotations
 
-from worker.table import Column, Table, ValueKind
+from shardmerge.worker.core.table import Column, Table, ValueKind
 
 CREATE = """
 CREATE TABLE d.all_types (
@@ -36,7 +36,7 @@ _HIGHEST = ("127", "255", "32767", "65535", "8388607", "16777215", "2147483647",
 
 
 def _row(number: int, **values: str) -> str:
-    """An INSERT of the columns named; values are SQL."""
+    """Return an INSERT of the named columns; the values are SQL."""
     values = {"id": str(number)} | values
     return f"INSERT INTO d.all_types ({', '.join(values)}) VALUES ({', '.join(values.values())})"
 
@@ -89,7 +89,7 @@ INSERTS = (
     _row(27, p="POINT(1, 2)"),
     _row(18446744073709551615, p="ST_GeomFromText('LINESTRING(0 0, 1 1)', 4326)"),
 )  # fmt: skip
-"""With sql_mode '' (zero dates, rounding)."""
+"""Rows for a session with sql_mode '' (zero dates, rounding)."""
 
 CHANGES = (
     "UPDATE d.all_types SET ti = 5, vc = 'changed', f = 2.5 WHERE id < 3",
@@ -194,4 +194,4 @@ TABLE = Table(
     has_foreign_keys=False,
     engine="InnoDB",
 )
-"""As information_schema of MariaDB 10.11 describes it."""
+"""The table as information_schema of MariaDB 10.11 describes it."""

@@ -1,4 +1,4 @@
-"""Writes MySQL's binary JSON and its changes, for tests; shares no code with what reads them.
+"""Writes MySQL's binary JSON and its changes, for tests; shares no code with the readers under test.
 
 Format: sql-common/json_binary.h and sql-common/json_diff.h of the MySQL server.
 """
@@ -14,7 +14,7 @@ REPLACE, INSERT, REMOVE = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value of a column type that JSON lacks; ``text``: as the server prints it."""
+    """A value of a column type that JSON lacks; ``text`` is the form that the server prints."""
 
     code: int
     value: bytes
@@ -23,7 +23,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class Unsigned:
-    """An integer that was made from an unsigned one."""
+    """An integer that comes from an unsigned column."""
 
     value: int
 
@@ -32,20 +32,20 @@ Json = None | bool | int | float | str | Opaque | Unsigned | list["Json"] | dict
 
 
 def encode(value: Json, large: bool = False) -> bytes:
-    """The document; ``large``: containers with offsets of 4 bytes, which the server uses from 64 KiB on."""
+    """Return the document; ``large``: containers have offsets of 4 bytes, which the server uses from 64 KiB on."""
     kind, body = _value(value, large)
     return bytes([kind]) + body
 
 
 def size_of(number: int) -> bytes:
-    """A length-encoded integer."""
+    """Return a length-encoded integer."""
     if number < 251:
         return bytes([number])
     return b"\xfc" + struct.pack("<H", number) if number < 1 << 16 else b"\xfd" + struct.pack("<I", number)[:3]
 
 
 def change(operation: int, path: str, value: Json = None) -> bytes:
-    """One change of a value."""
+    """Return one change of a value."""
     step = path.encode()
     head = bytes([operation]) + size_of(len(step)) + step
     if operation == REMOVE:
@@ -55,7 +55,7 @@ def change(operation: int, path: str, value: Json = None) -> bytes:
 
 
 def text_of(value: Json) -> str:
-    """The server's text, for values without floating-point numbers."""
+    """Return the server's text, for values without floating-point numbers."""
     if isinstance(value, dict):
         pairs = sorted(value.items(), key=lambda pair: (len(pair[0].encode()), pair[0].encode()))
         return "{" + ", ".join(f"{text_of(key)}: {text_of(member)}" for key, member in pairs) + "}"

@@ -1,4 +1,4 @@
-"""Binlog files and events for tests: reading real ones, changing them, making them up."""
+"""Reads, changes and makes binlog files and events for tests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from worker.binlog.events import EventType
-from worker.plan import ColumnPlan, Mapping, TablePlan
-from worker.rows import RowChange
-from worker.table import Table
+from shardmerge.worker.binlog.events import EventType
+from shardmerge.worker.core.row_change import RowChange
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import ColumnPlan, Mapping, TablePlan
 
 _HEADER = struct.Struct("<IBIIIH")
 _TO_V2 = {
@@ -23,7 +23,7 @@ _TO_V2 = {
 
 @dataclass(frozen=True, slots=True)
 class Binlog:
-    """A binlog file: its format description and the bytes of all events behind it."""
+    """A binlog file: its format description, and the bytes of all events after it."""
 
     format_description: bytes
     events: bytes
@@ -37,7 +37,7 @@ class Binlog:
 
 
 def read_binlog(path: Path) -> Binlog:
-    """A file of a server's data directory, or one that was kept."""
+    """Read a file of a server's data directory, or a stored one."""
     data = path.read_bytes()
     assert data[:4] == b"\xfebin"
     first = data[4 : 4 + struct.unpack_from("<I", data, 13)[0]]
@@ -53,7 +53,7 @@ def split(events: bytes) -> Iterator[bytes]:
 
 
 def forge(code: int, body: bytes, *, checksum: bool = True, log_pos: int = 1000, flags: int = 0) -> bytes:
-    """An event of server 1, with its checksum."""
+    """Return an event of server 1, with its checksum."""
     size = 19 + len(body) + (4 if checksum else 0)
     event = _HEADER.pack(1_700_000_000, code, 1, size, log_pos, flags) + body
     return event + struct.pack("<I", zlib.crc32(event)) if checksum else event
@@ -64,13 +64,13 @@ def body_of(event: bytes, checksum: bool = True) -> bytes:
 
 
 def query(statement: bytes, schema: bytes = b"d", *, checksum: bool = True) -> bytes:
-    """A QUERY event without status variables."""
+    """Return a QUERY event without status variables."""
     body = struct.pack("<IIBHH", 7, 0, len(schema), 0, 0) + schema + b"\0" + statement
     return forge(EventType.QUERY, body, checksum=checksum)
 
 
 def without_checksums(binlog: Binlog) -> Binlog:
-    """What the server writes with binlog_checksum=NONE."""
+    """Return the file as the server writes it with binlog_checksum=NONE."""
     body = bytearray(body_of(binlog.format_description))
     body[-1] = 0
     events = (forge(event[4], body_of(event), checksum=False) for event in binlog.each())
@@ -88,7 +88,8 @@ _TO_COMPRESSED = {
 
 
 def as_version_2(event: bytes, extra: bytes = b"") -> bytes:
-    """A rows event of version 1 as MySQL writes it since 5.6: with (empty) extra data; others as they are."""
+    """Return a rows event of version 1 as MySQL writes it since 5.6, with (empty) extra data; other events
+    unchanged."""
     code = _TO_V2.get(EventType(event[4]))
     if code is None:
         return event
@@ -97,9 +98,9 @@ def as_version_2(event: bytes, extra: bytes = b"") -> bytes:
 
 
 def as_compressed(event: bytes) -> bytes:
-    """A rows event of version 1 or 2 as MariaDB writes it with log_bin_compress=ON; others as they are.
+    """Return a rows event of version 1 or 2 as MariaDB writes it with log_bin_compress=ON; other events unchanged.
 
-    Column count and bitmaps stay plain (sql/log_event_server.cc, Rows_log_event::write_compressed).
+    Column count and bitmaps are not compressed (sql/log_event_server.cc, Rows_log_event::write_compressed).
     """
     code = _TO_COMPRESSED.get(EventType(event[4]))
     if code is None:
@@ -116,7 +117,7 @@ def as_compressed(event: bytes) -> bytes:
 
 
 def plan_of(table: Table, mappings: dict[str, Mapping] | None = None, leave_out: str = "") -> TablePlan:
-    """A plan that writes every column a server lets write."""
+    """Return a plan that writes every column that a server lets clients write."""
     columns = tuple(
         ColumnPlan(index, column, column.name, (mappings or {}).get(column.name))
         for index, column in enumerate(table.columns)
@@ -132,7 +133,7 @@ def only(plan: TablePlan) -> Callable[[str, str], TablePlan | None]:
 
 
 def row_of(change: RowChange) -> tuple[object, ...]:
-    """All of a change but where it stands: kind, plan, images, source keys."""
+    """Return all of a change but its position: kind, plan, images, source keys."""
     return (
         change.kind,
         change.plan,

@@ -1,4 +1,4 @@
-"""An in-process gRPC server that answers dmctl with prepared answers: the contract, without a cluster."""
+"""Runs an in-process gRPC server that answers dmctl with prepared answers: it tests the contract without a cluster."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import grpc
 
-from proto import common_pb2, rpc
-from proto import master_pb2 as pb
-from proto.common_pb2 import ErrorDetail
-from proto.errors import ShardmergeError
-from proto.master_pb2_grpc import MasterServicer, add_MasterServicer_to_server
-from proto.worker_pb2 import (
+from shardmerge.proto import common_pb2
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.common_pb2 import ErrorDetail
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.master_pb2_grpc import MasterServicer, add_MasterServicer_to_server
+from shardmerge.proto.rpc.server import listen, make_server
+from shardmerge.proto.worker_pb2 import (
     LaneStatus,
     LoadStatus,
     ProcessResult,
@@ -24,19 +25,19 @@ from proto.worker_pb2 import (
 )
 
 Answer = Any
-"""A response, an error to raise, or a function of the request that gives either."""
+"""A response, an error to raise, or a function of the request that returns either."""
 
 
 class CannedMaster(MasterServicer):
-    """Answers each method with its prepared answers in turn, the last one for ever; keeps every request."""
+    """Answers each method with its prepared answers in turn, and repeats the last one; records every request."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self._answers: dict[str, list[Answer]] = {}
         self._lock = threading.Lock()
-        self._server = rpc.make_server(["shardmerge.v1.Master"], "canned master")
+        self._server = make_server(["shardmerge.v1.Master"], "canned master")
         add_MasterServicer_to_server(self, self._server)
-        self.port = rpc.listen(self._server, "127.0.0.1:0")
+        self.port = listen(self._server, "127.0.0.1:0")
         self._server.start()
 
     @property
@@ -143,7 +144,7 @@ def detail(code: int = 40001, *, retryable: bool = False, message: str = "row co
 def loading(
     share: float, *, rate: float = 50_000, done: bool = False, tables: int = 3, rows: int = 1_000_000
 ) -> LoadStatus:
-    """A snapshot that is ``share`` done; its tables are copied one after the other."""
+    """Return a snapshot of which ``share`` is done; its tables are copied one after the other."""
     each = rows // tables
     finished = int(rows * share)
     progress = [
@@ -209,7 +210,7 @@ def syncing(*, synced: bool, behind: int = 0, rps: int = 1200, lanes: int = 2) -
 
 
 def retrying(lane: int = 0) -> SyncStatus:
-    """A unit of two lanes, one of which repeats a transaction."""
+    """Return a unit of two lanes, one of which repeats a transaction."""
     status = syncing(synced=False)
     one = status.lanes[lane]
     one.phase, one.attempt = "retrying", 3
@@ -242,7 +243,7 @@ def subtask(
 
 
 def status(*subtasks: SubTaskStatus, result: bool = True) -> pb.QueryStatusResponse:
-    """One source per subtask, mysql-01 and on."""
+    """Return a status with one source for each subtask, from mysql-01 on."""
     return pb.QueryStatusResponse(
         result=result,
         sources=[

@@ -1,7 +1,7 @@
-"""Makes the binlogs and their rows that unit tests read, of a real server: ``python -m tests.support.capture``.
+"""Records binlogs of real servers and their rows, which unit tests read: ``python -m tests.support.capture``.
 
-Beside each binlog stands what its server said of it: the table's structure, and the rows in the end, as the literals
-of what a SELECT shows.
+Each binlog has a JSON file of the same name with what its server reported: the structure of the table, and its final
+rows as the literals of a SELECT's values.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from shardmerge.worker.binlog.rows.row_literals import RowWriter
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect, rows
+from shardmerge.worker.core.mysql.information_schema import read_table, select_list
+from shardmerge.worker.core.row_change import Literals
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan
 from tests.support import random_types
 from tests.support.binlog import Binlog, plan_of, read_binlog
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
-from worker.binlog.literal import RowWriter
-from worker.connection import Endpoint, Side, connect, rows
-from worker.plan import TablePlan
-from worker.rows import Literals
-from worker.schema import read_table, select_list
-from worker.table import Table
 
-DATA = Path(__file__).resolve().parents[1] / "unit" / "binlog" / "data"
+DATA = Path(__file__).resolve().parents[1] / "unit" / "worker" / "binlog" / "data"
 KEPT = {"mariadb": "mariadb-10.11-random", "mysql": "mysql-9.7-random"}
 _ROWS, _CHANGES = 12, 40
 _OPTIONS: dict[type[Database], tuple[str, ...]] = {
-    # The shorter half of its events is not compressed.
+    # The server does not compress the shorter half of its events.
     MariaDB: ("--sql-mode=", "--binlog-row-metadata=FULL", "--log-bin-compress=1", "--log-bin-compress-min-len=3000"),
     MySQL: ("--sql-mode=",),
 }
@@ -38,7 +38,7 @@ _OPTIONS: dict[type[Database], tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """``rows``: each row's literals, in hexadecimal, in key order."""
+    """What the server reported. ``rows``: each row's literals, in hexadecimal, in key order."""
 
     table: Table
     rows: tuple[tuple[str, ...], ...]
@@ -48,14 +48,14 @@ _JSON = TypeAdapter(Said)
 
 
 def kept(flavor: str) -> tuple[Binlog, TablePlan, list[Literals]]:
-    """A kept binlog, the plan of its table, and the rows that it leads to."""
+    """Return a stored binlog, the plan of its table, and the rows that the binlog results in."""
     said = _JSON.validate_json((DATA / f"{KEPT[flavor]}.json").read_bytes())
     found = [tuple(bytes.fromhex(value) for value in row) for row in said.rows]
     return read_binlog(DATA / f"{KEPT[flavor]}.binlog"), plan_of(said.table), found
 
 
 def selected(server: Database, plan: TablePlan) -> list[Literals]:
-    """What the chunk reader makes of a table's rows, by ``id``."""
+    """Return the literals that the chunk reader makes of a table's rows, ordered by ``id``."""
     raw = connect(Endpoint(server.host, server.port, "root"), Side.SOURCE, name="s1", raw=True)
     chunk = RowWriter(plan, "s1")
     fields = select_list(each.column for each in plan.columns)

@@ -1,4 +1,4 @@
-"""A certificate authority for tests: makes the PEM files that processes are given, right and wrong ones."""
+"""Provides a certificate authority for tests: makes valid and invalid PEM files for the processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from proto.tls.model import TlsFiles
+from shardmerge.proto.tls.model import TlsFiles
 
 BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 class Authority:
-    """Its certificate is ``ca``; all files stand in ``directory``."""
+    """A certificate authority. ``ca``: its certificate; ``directory``: the folder of all files."""
 
     def __init__(self, directory: Path, name: str = "cluster authority") -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -40,8 +40,8 @@ class Authority:
         days: int = 30,
         usages: Sequence[ObjectIdentifier] = BOTH,
     ) -> TlsFiles:
-        """``<file>.pem`` and ``<file>.key`` for common name ``name``, in the place of older ones. ``days`` below zero:
-        expired that long ago."""
+        """Write ``<file>.pem`` and ``<file>.key`` for common name ``name``, and replace older ones. ``days`` below
+        zero: the certificate expired that many days ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         made = _about(self._name, subject, key.public_key(), days)
@@ -59,7 +59,7 @@ class Authority:
 
 
 def serial_of(path: str) -> int:
-    """Another number for each certificate that was made."""
+    """Return the serial number, which differs for each certificate that was made."""
     return x509.load_pem_x509_certificate(Path(path).read_bytes()).serial_number
 
 
@@ -84,7 +84,7 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Whole at once, as who replaces a certificate should do it."""
+    """Replace the whole file at once, as an operator should when replacing a certificate."""
     made = f"{path}.new"
     descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -1,4 +1,4 @@
-"""A whole shardmerge: etcd, masters and workers as real processes, driven through the real dmctl."""
+"""Runs a whole shardmerge cluster: etcd, masters and workers as real processes, controlled by the real dmctl."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from proto import errors
-from proto.durable import private_folder, private_text
-from proto.tls.model import TlsFiles
-from tests.support.daemon import ROOT, Daemon, Setting, command, own_state
+from shardmerge.proto import errors
+from shardmerge.proto.files.durable_file import private_folder, private_text
+from shardmerge.proto.tls.model import TlsFiles
+from shardmerge.worker.target.members.member_cache import CHECK_VARIABLE
+from tests.support.daemon import Daemon, Setting, own_state
 from tests.support.database import KEY_RETRIEVAL, Database
+from tests.support.dmctl import dmctl
 from tests.support.etcd import Etcd
 from tests.support.hooks import Hooks
+from tests.support.loan import LentProcess, Loan, borrow
 from tests.support.wait import until
 
 Json = dict[str, Any]
@@ -29,7 +31,7 @@ _UNHEARD = tuple(f"[{spec.code} {spec.name}]" for spec in (errors.ctl.MASTER_UNR
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What dmctl said: exit code, its JSON ({} when it printed none), all text for messages."""
+    """The result of a dmctl command: exit code, its JSON ({} when it printed none), all text for messages."""
 
     code: int
     json: Json
@@ -38,13 +40,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What `dmctl compare` found: its answer and the lines of its report."""
+    """The result of `dmctl compare`: its answer and the lines of its report."""
 
     answer: Answer
     lines: list[Json]
 
     def total(self, name: str) -> int:
-        """Of all tables: rows, missing, extra, different, unjudged, repaired or unnamed."""
+        """Return the sum over all tables of: rows, missing, extra, different, unjudged, repaired or unnamed."""
         assert "tables" in self.answer.json, self.answer.text
         return sum(int(str(table[name])) for table in cast("list[Json]", self.answer.json["tables"]))
 
@@ -68,11 +70,13 @@ class SubTask:
 
 
 class Cluster:
-    """etcd + ``masters`` × dm-master + ``workers`` × dm-worker under ``directory``.
+    """etcd, ``masters`` dm-masters and ``workers`` dm-workers, with their files in ``directory``.
 
-    ``worker_settings``: further keys of the workers' configuration files. ``environment``: for all
-    daemons and dmctl. ``tls``: of all of them, and of etcd. Nothing runs before :meth:`start`; after
-    :meth:`stop` nothing does.
+    ``worker_settings``: further keys of the workers' configuration files. ``environment``: for all daemons and dmctl.
+    ``tls``: for all of them, and for etcd. No process runs before :meth:`start` or after :meth:`stop`.
+
+    A cluster without any of these arguments may be borrowed (tests/support/loan.py), if it is started before a file or
+    hook is prepared for it: then ``directory`` is a different one after the start.
     """
 
     def __init__(
@@ -88,54 +92,51 @@ class Cluster:
     ) -> None:
         self.directory = directory
         private_folder(directory)
-        # A Unix socket's path is short, and that of a test's folder is not.
+        # A Unix socket's path must be short, and that of a test's folder is long.
         self._runtime = Path(tempfile.mkdtemp(prefix="sm-"))
         self.hooks = Hooks(directory / "hooks")
         self.etcd = Etcd(directory / "etcd", tls=tls)
         self.tls = tls
+        self._is_plain = not (worker_settings or master_settings or environment or tls)
+        self._loan: Loan | None = None
         self._sources_of: dict[str, frozenset[str]] = {}
         self._environment = {
-            **self.hooks.environment,
-            **own_state(directory),
-            "XDG_RUNTIME_DIR": str(self._runtime),
+            **self._own_environment(),
             "PYTHONUNBUFFERED": "1",
+            # The workers compare each answer of their caches with the records.
+            CHECK_VARIABLE: "1",
             **(environment or {}),
         }
-        endpoints = [self.etcd.endpoint]
-        self.masters = [
-            self._daemon("master", f"master-{n}", {"etcd": endpoints, **(master_settings or {})})
-            for n in range(1, masters + 1)
-        ]
-        self.workers = [
-            self._daemon(
-                "worker",
-                f"worker-{n}",
-                {
-                    "etcd": endpoints,
-                    "relay-dir": str(directory / f"worker-{n}-relay"),
-                    "spark": {"master": "local[16]"},
-                    **(worker_settings or {}),
-                },
-            )
-            for n in range(1, workers + 1)
-        ]
+        self._further = {"master": master_settings or {}, "worker": worker_settings or {}}
+        self.masters = [self._daemon("master", f"master-{n}") for n in range(1, masters + 1)]
+        self.workers = [self._daemon("worker", f"worker-{n}") for n in range(1, workers + 1)]
 
-    def _daemon(self, kind: str, name: str, settings: Mapping[str, Setting]) -> Daemon:
-        common = {"log-format": "text", **_tls_keys(self.tls)}
-        return Daemon(kind, name, self.directory, {**common, **settings}, self._environment)
+    def _own_environment(self) -> dict[str, str]:
+        return {**self.hooks.environment, **own_state(self.directory), "XDG_RUNTIME_DIR": str(self._runtime)}
+
+    def _daemon(self, kind: str, name: str) -> Daemon:
+        return Daemon(kind, name, self.directory, self._settings(kind, name), self._environment)
+
+    def _settings(self, kind: str, name: str) -> dict[str, Setting]:
+        settings: dict[str, Setting] = {"log-format": "text", **_tls_keys(self.tls), "etcd": [self.etcd.endpoint]}
+        if kind == "worker":
+            settings |= {"relay-dir": str(self.directory / f"{name}-relay"), "spark": {"master": "local[16]"}}
+        return {**settings, **self._further[kind]}
 
     def socket(self, master: Daemon) -> str:
-        """The address of a master's Unix socket, for dmctl's --master-addr."""
+        """Return the address of a master's Unix socket, for dmctl's --master-addr."""
         return f"unix:{self._runtime}/shardmerge/{master.name}.sock"
 
     @property
     def daemons(self) -> list[Daemon]:
         return [*self.masters, *self.workers]
 
-    # -- life
+    # -- start and end
 
     def start(self) -> Cluster:
-        """Start all; return when every daemon answers and every worker is known to the leader."""
+        """Start all processes; return when every daemon answers and the leader knows every worker."""
+        if self._borrow():
+            return self
         self.etcd.start()
         for daemon in self.daemons:
             daemon.start(wait=False)
@@ -144,7 +145,47 @@ class Cluster:
         self.wait_for_workers(self.workers)
         return self
 
+    def _borrow(self) -> bool:
+        """Use the cluster of the kept world, which is like a newly started one; return whether that succeeded."""
+        if not self._is_plain or list(self.directory.rglob("*")) != [self.hooks.directory]:
+            return False
+        self._loan = loan = borrow("cluster", workers=len(self.workers), masters=len(self.masters))
+        if loan is None:
+            return False
+        shutil.rmtree(self._runtime)
+        self.directory, self._runtime = loan.directory, Path(loan.facts["runtime"])
+        self.hooks.directory = self.directory / "hooks"
+        self._environment.update(self._own_environment())
+        etcd = _object(loan.facts["etcd"])
+        self.etcd.adopt(
+            self.directory / "etcd", int(etcd["port"]), int(etcd["peer_port"]), LentProcess(loan, int(etcd["process"]))
+        )
+        for daemon, facts in zip(self.daemons, _objects(loan.facts["daemons"]), strict=True):
+            settings = self._settings(daemon.kind, daemon.name)
+            daemon.adopt(str(facts["address"]), self.directory, settings, LentProcess(loan, int(facts["process"])))
+        return True
+
+    @property
+    def facts(self) -> Json:
+        """Return what a test process must know to borrow the cluster."""
+        return {
+            "directory": str(self.directory),
+            "runtime": str(self._runtime),
+            "etcd": {"port": self.etcd.port, "peer_port": self.etcd.peer_port, "process": self.etcd.pid},
+            "daemons": [{"address": daemon.address, "process": daemon.pid} for daemon in self.daemons],
+        }
+
     def stop(self) -> None:
+        """End the cluster for good. A borrowed cluster that was not disturbed is returned in its current state."""
+        if self._loan is None:
+            self._stop_all()
+            return
+        if self._loan.taken:
+            self._stop_all()
+        self._loan.end()
+        self._loan = None
+
+    def _stop_all(self) -> None:
         self.hooks.release_all()
         for daemon in reversed(self.daemons):
             daemon.stop()
@@ -158,18 +199,18 @@ class Cluster:
         self.stop()
 
     def worker_of(self, source: str) -> Daemon:
-        """The worker that ``source`` is bound to now; asked until somebody says: a master or etcd may have been killed
-        just before."""
+        """Return the worker that ``source`` is bound to now. Repeats the question until there is an answer: a master or
+        etcd may just have been killed."""
 
         def bound() -> Daemon | None:
             members = _objects(self.dmctl("list-member", "--worker", check=False).json.get("workers"))
             names = [member["name"] for member in members if member["source"] == source]
             return next((worker for worker in self.workers if worker.name in names), None)
 
-        return until(bound, f"a worker is bound to {source}")
+        return until(bound, f"a worker is bound to {source}", every=0.2)
 
     def wait_for_workers(self, workers: Sequence[Daemon], seconds: float = 300.0) -> None:
-        """Until the leader lists all of ``workers`` as alive; AssertionError when one has ended."""
+        """Wait until the leader lists all of ``workers`` as alive; AssertionError when one has ended."""
         names = {worker.name for worker in workers}
 
         def all_there() -> bool:
@@ -179,26 +220,26 @@ class Cluster:
             members = _objects(answer.json.get("workers"))
             return names <= {str(member["name"]) for member in members if member["stage"] != "offline"}
 
-        until(all_there, f"workers {sorted(names)} are members", seconds)
+        until(all_there, f"workers {sorted(names)} are members", seconds, every=0.2)
 
     def wait_bound(self, sources: Sequence[str], seconds: float = 300.0) -> None:
-        """Until every one of ``sources`` is bound to a live worker."""
+        """Wait until every one of ``sources`` is bound to a live worker."""
 
         def all_bound() -> bool:
             answer = self.dmctl("list-member", "--worker", check=False)
             members = _objects(answer.json.get("workers"))
             return set(sources) <= {str(member["source"]) for member in members if member["stage"] == "bound"}
 
-        until(all_bound, f"sources {sorted(sources)} are bound", seconds)
+        until(all_bound, f"sources {sorted(sources)} are bound", seconds, every=0.2)
 
     # -- dmctl
 
     def dmctl(self, *arguments: str, check: bool = True, seconds: float = 400.0, tls: TlsFiles | None = None) -> Answer:
-        """Run dmctl with JSON output; with ``check`` anything but success is an AssertionError. ``tls``: another
-        certificate than the cluster's.
+        """Run dmctl with JSON output; with ``check`` any result but success is an AssertionError.
 
-        Masters that live and are too slow for dmctl's patience with a connection or an election are asked again: the
-        command was not sent, or was refused unread.
+        ``tls``: a certificate that differs from the cluster's. The command is repeated when the masters are alive and
+        slower than dmctl's timeout for a connection or an election: then the command was not sent, or was refused
+        unread.
         """
 
         def heard() -> Answer | None:
@@ -217,16 +258,8 @@ class Cluster:
     def _dmctl(self, arguments: Sequence[str], seconds: float, tls: TlsFiles | None) -> Answer:
         addresses = ",".join(master.address for master in self.masters)
         secured = [f"--{key}={path}" for key, path in _tls_keys(tls).items()]
-        ended = subprocess.run(
-            [command("dmctl"), "--master-addr", addresses, "--output", "json", *secured, *arguments],
-            cwd=ROOT,
-            env={**os.environ, **self._environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        words = ["--master-addr", addresses, "--output", "json", *secured, *arguments]
+        ended = dmctl(words, {**os.environ, **self._environment}, seconds)
         text = f"dmctl {' '.join(arguments)} → {ended.returncode}\n{ended.stdout}{ended.stderr}"
         try:
             parsed: object = json.loads(ended.stdout)
@@ -235,10 +268,10 @@ class Cluster:
         return Answer(ended.returncode, _object(parsed), text)
 
     def compare(self, task: str, *options: str, check: bool = True, replicates: bool = True) -> Compared:
-        """`dmctl compare`; with ``check`` anything but "no differences" is an AssertionError.
+        """Run `dmctl compare`; with ``check`` any result but "no differences" is an AssertionError.
 
-        Unless the task is not to replicate: nothing can be said of a subtask whose run is only about to deal its
-        lanes, or begins anew in the midst of it; then again.
+        With ``replicates`` the command is repeated while the answer cannot cover a subtask: its run has not started its
+        lanes yet, or has just been started anew.
         """
         path = self.directory / f"{task}.compared.jsonl"
         between = [f"[{spec.code} " for spec in (errors.compare.NOT_REPLICATING, errors.compare.RELAY_CHANGED)]
@@ -256,20 +289,20 @@ class Cluster:
         return Compared(answer, lines)
 
     def write(self, name: str, text: str) -> str:
-        """A configuration file in the cluster's directory; its path."""
+        """Write a configuration file into the cluster's directory; return its path."""
         path = self.directory / name
         with private_text(path) as file:
             file.write(text)
         return str(path)
 
     def create_source(self, source_id: str, server: Database, *, user: str | None = None, extra: str = "") -> None:
-        """`dmctl operate-source create` for ``server``; ``extra``: further lines of the file."""
+        """Run `dmctl operate-source create` for ``server``; ``extra``: further lines of the file."""
         self.dmctl(
             "operate-source", "create", self.write(f"{source_id}.yaml", source_yaml(source_id, server, user) + extra)
         )
 
     def start_task(self, text: str, *options: str) -> None:
-        """`dmctl start-task` with a task file of this text; its name is taken from the text."""
+        """Run `dmctl start-task` with a task file of this text; its name is taken from the text."""
         match = re.search(r"^name:\s*\"?([\w-]+)", text, re.MULTILINE)
         assert match, "the task has no name"
         self._sources_of[match.group(1)] = frozenset(re.findall(r"^\s*- source-id:\s*\"?([\w-]+)", text, re.MULTILINE))
@@ -278,7 +311,7 @@ class Cluster:
     # -- status
 
     def subtasks(self, task: str) -> dict[str, SubTask]:
-        """By source; {} while the leader cannot say."""
+        """Return the subtasks by source; {} while the leader cannot answer."""
         answer = self.dmctl("query-status", task, check=False)
         found: dict[str, SubTask] = {}
         for entry in _objects(answer.json.get("sources")):
@@ -290,8 +323,8 @@ class Cluster:
     def wait_subtasks(
         self, task: str, condition: Callable[[SubTask], bool], what: str, seconds: float = 300.0
     ) -> dict[str, SubTask]:
-        """Until ``condition`` holds for the subtasks of ``task`` at all of its sources: a subtask that nobody can
-        speak for now (its worker is starting) is one it does not hold for."""
+        """Wait until ``condition`` holds for the subtasks of ``task`` at all of its sources. It does not hold for a
+        subtask without a status (its worker is starting)."""
         last: dict[str, SubTask] = {}
 
         def holds() -> dict[str, SubTask] | None:
@@ -306,20 +339,21 @@ class Cluster:
             raise AssertionError(f"{error}\n{json.dumps([sub.raw for sub in last.values()], indent=1)}") from None
 
     def wait_replicating(self, task: str, seconds: float = 400.0) -> dict[str, SubTask]:
-        """Until the snapshot of every subtask is done."""
+        """Wait until the snapshot of every subtask is done."""
         return self.wait_subtasks(
             task, lambda sub: sub.unit == "Sync" and sub.stage == "Running", "replicates", seconds
         )
 
     def relay_status(self, source: str) -> Json | None:
-        """Of its relay log; None while nobody can say: its worker is starting, or stands still."""
+        """Return the status of the source's relay log; None while there is none: its worker is starting, or has
+        stopped."""
         answer = self.dmctl("query-status", "-s", source, check=False)
         found = [_object(one.get("sourceStatus")) for one in _objects(answer.json.get("sources"))]
         return _object(found[0].get("relayStatus")) or None if found else None
 
     def wait_joined(self, task: str, seconds: float = 300.0) -> dict[str, SubTask]:
-        """Until every subtask replicates and no tables are joining it. A run that has just begun does not say yet
-        whether tables join."""
+        """Wait until every subtask replicates and no tables are joining it. A run that has just begun does not report
+        yet whether tables join."""
         return self.wait_subtasks(
             task,
             lambda sub: sub.unit == "Sync" and sub.stage == "Running" and not sub.raw.get("join"),
@@ -331,9 +365,9 @@ class Cluster:
         return self.wait_subtasks(task, lambda sub: sub.stage == "Paused", "is paused", seconds)
 
     def wait_caught_up(self, task: str, sources: Mapping[str, Database], seconds: float = 400.0) -> None:
-        """Until every subtask has applied what its source's binlog ends with now.
+        """Wait until every subtask has applied all that its source's binlog holds now.
 
-        Call it when nothing writes any more; it trusts positions, not the word "synced" alone.
+        Call it when all writers have stopped. It compares positions and does not rely on the status "synced" alone.
         """
         ends = {source: binlog_end(server) for source, server in sources.items()}
         self.wait_subtasks(
@@ -374,19 +408,19 @@ def _subtask(source_status: Json, raw: Json) -> SubTask:
 
 
 def parse_position(text: str) -> tuple[int, int]:
-    """``"(mysql-bin.000003, 2022)"`` → (3, 2022), comparable within one server; (0, 0) for no position."""
+    """Return ``"(mysql-bin.000003, 2022)"`` as (3, 2022), comparable within one server; (0, 0) for no position."""
     match = re.search(r"\.(\d+),\s*(\d+)\)", text)
     return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
 
 
 def binlog_end(server: Database) -> tuple[int, int]:
-    """Where the server's binlog ends now, as :func:`parse_position` gives it."""
+    """Return where the server's binlog ends now, in the form of :func:`parse_position`."""
     file, position = server.binlog_end()
     return parse_position(f"({file}, {position})")
 
 
 def source_yaml(source_id: str, server: Database, user: str | None = None, password: str = "") -> str:
-    """``user``, ``password``: not the server's own ones."""
+    """Return the text of a source file. ``user``, ``password``: used in place of the server's own ones."""
     if user is None:
         user, password = server.user, server.password
     return (

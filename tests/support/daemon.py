@@ -1,4 +1,4 @@
-"""One of our daemons as a real process: start, kill -9, freeze, thaw, restart, look inside."""
+"""Runs one of the project's daemons as a real process: start, kill -9, freeze, thaw, restart, inspect."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from pathlib import Path
 
 import psutil
 
-from proto.durable import private_text
+from shardmerge.proto.files.durable_file import private_text
+from tests.support.loan import LentProcess
 from tests.support.ports import free_port
 from tests.support.wait import until
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What may stand in a daemon's configuration file.
+# The values that a daemon's configuration file may hold.
 Setting = str | int | Sequence[str] | Mapping[str, str]
 
 
 def own_state(directory: Path) -> dict[str, str]:
-    """Nothing of a daemon's is in the folders of whoever runs the tests."""
+    """Return an environment with which a daemon writes nothing to the folders of the user who runs the tests."""
     return {"XDG_STATE_HOME": str(directory / "state"), "XDG_RUNTIME_DIR": ""}
 
 
 def command(name: str) -> str:
-    """Path of one of the project's commands in the environment that runs the tests."""
+    """Return the path of one of the project's commands in the environment that runs the tests."""
     return str(Path(sys.executable).parent / name)
 
 
 class Daemon:
     """``dm-<kind> --config <name>.yaml`` in a session of its own; ``kind`` is master or worker.
 
-    The configuration file, the log and the default key stand in ``directory``; ``address`` is chosen once, so that a
-    restarted daemon is found where it was. No Unix socket unless ``environment`` or ``settings`` say so.
+    The configuration file, the log and the default key are in ``directory``. ``address`` is chosen once, so that a
+    restarted daemon has the same address. There is no Unix socket unless ``environment`` or ``settings`` ask for it.
     """
 
     def __init__(
@@ -50,10 +51,11 @@ class Daemon:
         self.log = directory / f"{name}.log"
         self._settings = settings
         self._environment = environment
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | LentProcess | None = None
 
     def write_config(self, **changes: Setting) -> None:
-        """The file anew, with ``changes`` (underscores stand for hyphens); read at the next start."""
+        """Write the file anew, with ``changes`` (underscores replace hyphens); the daemon reads it at its next
+        start."""
         settings: dict[str, Setting] = {
             "name": self.name,
             f"{self.kind}-addr": self.address,
@@ -64,8 +66,14 @@ class Daemon:
         with private_text(self.config) as file:
             file.write(to_yaml(settings))
 
+    def adopt(self, address: str, directory: Path, settings: Mapping[str, Setting], process: LentProcess) -> None:
+        """Represent this running daemon from now on; its environment is the same mapping as before."""
+        self.address, self._settings, self._process = address, settings, process
+        self.config = directory / self.config.name
+        self.log = directory / self.log.name
+
     def start(self, *, wait: bool = True) -> Daemon:
-        """Start it; with ``wait`` return when its port answers (a worker's: when Spark runs too)."""
+        """Start it; with ``wait`` return when its port answers (for a worker: when Spark runs too)."""
         if not self.config.exists():
             self.write_config()
         with private_text(self.log, append=True) as log:
@@ -86,7 +94,7 @@ class Daemon:
         until(self._answers, f"{self.name} answers on {self.address} (see {self.log})", 400)
 
     def check_alive(self) -> None:
-        """AssertionError with the log's last lines when it has ended."""
+        """Raise AssertionError with the log's last lines when the daemon has ended."""
         if not self.alive:
             raise AssertionError(f"{self.name} ended: {self.last_lines()}")
 
@@ -108,31 +116,36 @@ class Daemon:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def exit_code(self) -> int | None:
+        """Return the exit code; None while the daemon runs."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, f"{self.name} was never started"
         return self._process.pid
 
-    # -- ways to end and to disturb it
+    # -- ways to end and to disturb the daemon
 
     def signal(self, number: signal.Signals) -> None:
-        """To the daemon alone."""
+        """Send a signal to the daemon alone."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """kill -9 of the daemon alone; what it had started must notice by itself."""
+        """kill -9 of the daemon alone; the processes that it had started must notice its end by themselves."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def kill_all(self) -> None:
-        """kill -9 of the daemon and all it has started: the machine is gone."""
+        """kill -9 of the daemon and all processes that it has started: as if the machine had failed."""
         for process in self.session():
             _signal(process, signal.SIGKILL)
         self._reap()
 
     def freeze(self) -> None:
-        """SIGSTOP to the daemon and all it has started: the machine hangs."""
+        """Send SIGSTOP to the daemon and all processes that it has started: as if the machine had hung."""
         for process in self.session():
             _signal(process, signal.SIGSTOP)
 
@@ -141,7 +154,7 @@ class Daemon:
             _signal(process, signal.SIGCONT)
 
     def terminate(self, seconds: float = 300.0) -> int:
-        """SIGTERM, the clean way; its exit code. AssertionError when it does not end."""
+        """Send SIGTERM, the clean way; return the exit code. AssertionError when the daemon does not end."""
         assert self._process is not None
         self._process.terminate()
         try:
@@ -157,7 +170,7 @@ class Daemon:
         return self.start(wait=wait)
 
     def stop(self) -> None:
-        """End it whatever its state; nothing it started stays."""
+        """End the daemon in any state; no process that it started remains."""
         if self._process is None:
             return
         self.thaw()
@@ -173,12 +186,12 @@ class Daemon:
         assert self._process is not None
         self._process.wait(300)
 
-    # -- what it has started
+    # -- the processes that it has started
 
     def session(self) -> list[psutil.Process]:
-        """Living processes of the daemon's session: itself, the JVM, Spark's Python processes.
+        """Return the living processes of the daemon's session: itself, the JVM, Spark's Python processes.
 
-        The session outlives the daemon, so that orphans are found as well.
+        The session outlives the daemon, so that orphans are found too.
         """
         found: list[psutil.Process] = []
         for process in psutil.process_iter():
@@ -190,14 +203,15 @@ class Daemon:
         return found
 
     def jvm_pid(self) -> int:
-        """The JVM of the Spark driver (local mode: also of the executor)."""
+        """Return the process id of the JVM of the Spark driver (in local mode also of the executor)."""
         for process in self.session():
             if _name(process) == "java":
                 return process.pid
         raise AssertionError(f"{self.name} has no JVM: {self.last_lines()}")
 
     def spark_task_pids(self) -> list[int]:
-        """Spark's Python task processes, busy or idle: children of `worker.spark_daemon`."""
+        """Return the ids of Spark's Python task processes, busy or idle: children of
+        `shardmerge.worker.core.spark.python_daemon`."""
         daemons = {process.pid for process in self.session() if _is_pyspark(process)}
         return sorted(process.pid for process in self.session() if _is_pyspark(process) and _parent(process) in daemons)
 
@@ -211,7 +225,7 @@ def _name(process: psutil.Process) -> str:
 
 def _is_pyspark(process: psutil.Process) -> bool:
     try:
-        return "worker.spark_daemon" in process.cmdline()
+        return "shardmerge.worker.core.spark.python_daemon" in process.cmdline()
     except psutil.Error:
         return False
 
@@ -231,7 +245,7 @@ def _signal(process: psutil.Process, number: signal.Signals) -> None:
 
 
 def to_yaml(settings: Mapping[str, Setting]) -> str:
-    """A flat configuration as YAML; scalars are JSON, which YAML contains."""
+    """Return a flat configuration as YAML; scalars are JSON, which YAML contains."""
     lines: list[str] = []
     for key, value in settings.items():
         if isinstance(value, Mapping):

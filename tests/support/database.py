@@ -1,7 +1,8 @@
-"""What MariaDB and MySQL servers of the tests have in common: how they are started, asked and told."""
+"""Defines what MariaDB and MySQL servers of the tests have in common: start, connections, queries."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import ER
 
+from tests.support.loan import LentProcess, borrow
 from tests.support.ports import free_port
 from tests.support.server import Server
 from tests.support.wait import until
@@ -19,8 +21,12 @@ from tests.support.wait import until
 KEY_RETRIEVAL = "security: {allow-public-key-retrieval: true}"
 
 
+_ZONE = os.environ.get("TZ")
+"""Time zone of this process, which a server that it starts inherits."""
+
+
 class Thread(NamedTuple):
-    """A connection at a server: its ``id`` there, whose it is, and what it does."""
+    """A connection at a server: its ``id`` there, its user, and what it does."""
 
     id: int
     user: str
@@ -30,10 +36,10 @@ class Thread(NamedTuple):
 
 
 class Database(Server):
-    """A server on a free loopback port, its data in ``directory``.
+    """A server on a free loopback port, with its data in ``directory``.
 
-    ``root`` without a password over TCP; binlog ROW/FULL unless ``options`` (of the server's command
-    line, behind the ones here) say otherwise. ``user``, ``password``: as whom the program under test comes.
+    ``root`` has no password over TCP. The binlog is ROW/FULL unless ``options`` (of the server's command line, placed
+    after the ones here) change that. ``user``, ``password``: the account that the program under test uses.
     """
 
     flavor: ClassVar[str]
@@ -53,27 +59,47 @@ class Database(Server):
 
     @abstractmethod
     def _template(self) -> Path:
-        """A fresh data directory, to be copied."""
+        """Return a fresh data directory, to be copied."""
 
     @abstractmethod
     def _command(self) -> Sequence[str]:
-        """The program, and the options that this kind of server needs."""
+        """Return the program, and the options that this kind of server needs."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether it has only the options, and the time zone, that every server of its kind has."""
+        return not self.options and os.environ.get("TZ") == _ZONE
 
     def start(self) -> Self:
         if (self.directory / "data").exists():
             self._start()
             return self
+        if self._borrow():
+            return self
         self.directory.mkdir(parents=True, exist_ok=True)
         shutil.copytree(self._template(), self.directory / "data")
-        # A server that starts removes what looks like a temporary table in its tmpdir: of other servers too.
+        # A server that starts removes files that look like temporary tables from its tmpdir: those of other servers
+        # too.
         (self.directory / "tmp").mkdir()
         try:
             self._start()
         except AssertionError:
-            # Somebody else may have taken the port. Nobody knows it yet: another one is as good.
+            # Another process may have taken the port. Nothing uses the port number yet, so another one can replace it.
             self.port = free_port()
             self._start()
         return self
+
+    def _borrow(self) -> bool:
+        """Use a server of the kept world, which is like a newly started one; return whether that succeeded."""
+        if not self.is_plain or self._given_back:
+            return False
+        self._loan = borrow(self.flavor, server_id=self.server_id)
+        if self._loan is None:
+            return False
+        self.directory = self._loan.directory
+        self.port = int(self._loan.facts["port"])
+        self._process = LentProcess(self._loan, int(self._loan.facts["process"]))
+        return True
 
     def _start(self) -> None:
         data, scratch = self.directory / "data", self.directory / "tmp"
@@ -95,7 +121,8 @@ class Database(Server):
                 "--innodb-flush-log-at-trx-commit=2",
                 "--sync-binlog=0",
                 "--skip-name-resolve",
-                # A client that stands still in the middle of its handshake is waited for: not 10 s only.
+                # The server waits for a client that is stopped in the middle of its handshake: longer than the default
+                # of 10 s.
                 "--connect-timeout=600",
                 "--performance-schema=OFF",
                 *self.options,
@@ -107,11 +134,11 @@ class Database(Server):
             [(data,)] = self.query("SELECT @@GLOBAL.datadir")
         except pymysql.err.OperationalError:
             return False
-        # Not so if a server of somebody else has the port.
+        # The directory differs if another process's server has the port.
         return Path(str(data)).resolve() == (self.directory / "data").resolve()
 
     def connect(self, database: str | None = None, *, user: str = "root", password: str = "") -> Connection:
-        """An autocommit connection, utf8mb4, UTC."""
+        """Return an autocommit connection, utf8mb4, UTC."""
         return pymysql.connect(
             host=self.host,
             port=self.port,
@@ -133,7 +160,7 @@ class Database(Server):
             connection.close()
 
     def give_account(self, user: str, password: str, *grants: str) -> None:
-        """The program under test comes as this new user from now on; ``grants``: e.g. "SELECT ON *.*"."""
+        """Let the program under test use this new account from now on; ``grants``: e.g. "SELECT ON *.*"."""
         self.execute(
             f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY '{password}'",
             *(f"GRANT {grant} TO {user}@'127.0.0.1'" for grant in grants),
@@ -142,21 +169,21 @@ class Database(Server):
 
     @property
     def login(self) -> str:
-        """``target-database`` or ``from`` of a file, as YAML within braces."""
+        """Return ``target-database`` or ``from`` of a file, as YAML within braces."""
         return f'{{host: {self.host}, port: {self.port}, user: {self.user}, password: "{self.password}"{self._trust}}}'
 
     @property
     def _trust(self) -> str:
-        """Without a certificate MySQL's caching_sha2_password needs the server's key."""
+        """Return the key option: without a certificate MySQL's caching_sha2_password needs the server's key."""
         return f", {KEY_RETRIEVAL}" if self.takes_key else ""
 
     @property
     def takes_key(self) -> bool:
-        """Whether the program under test may be sent this server's key, to encrypt its password."""
+        """Return whether the program under test may receive this server's key, to encrypt its password."""
         return self.flavor == "mysql"
 
     def spelt(self, statement: str) -> str:
-        """``statement`` as this kind of server knows it: in tests they are written for MariaDB."""
+        """Return ``statement`` in this server's dialect: the tests write statements for MariaDB."""
         return statement
 
     def query(self, statement: str) -> list[tuple[object, ...]]:
@@ -169,10 +196,10 @@ class Database(Server):
             connection.close()
 
     def threads(self) -> list[Thread]:
-        """All connections, with the one that asks.
+        """Return all connections, including the one that asks.
 
-        MySQL's information_schema.processlist fails (3854) while anybody's statement has a character that utf8mb3 has
-        not; SHOW PROCESSLIST does not.
+        MySQL's information_schema.processlist fails (3854) while the statement of any session has a character that
+        utf8mb3 does not have; SHOW PROCESSLIST does not.
         """
         # Id, User, Host, db, Command, Time, State, Info, …
         return [
@@ -181,8 +208,8 @@ class Database(Server):
         ]
 
     def kill_threads(self, user: str, command: str = "") -> None:
-        """End the connections of ``user``, which may end by themselves meanwhile; those alone that are at ``command``,
-        if given."""
+        """End the connections of ``user``, which may end by themselves meanwhile; with ``command`` only those that
+        execute it."""
         for thread in self.threads():
             if thread.user == user and command in ("", thread.command):
                 self.kill_thread(thread.id)
@@ -195,13 +222,13 @@ class Database(Server):
             assert error.args[0] == ER.NO_SUCH_THREAD, error
 
     def purge(self) -> None:
-        """All of the binlog but a new file."""
+        """Remove all of the binlog but a new file."""
         self.execute("FLUSH BINARY LOGS")
         self.purge_before(self.binlog_end()[0])
 
     def purge_before(self, file: str) -> None:
-        """Remove the binlog's files before ``file``. A server keeps one for a moment: while a dump that read it has not
-        ended, and MariaDB until its binlog checkpoint has come into a later one, which a thread of its own writes."""
+        """Remove the binlog's files before ``file``. A server may keep one for a moment: until a dump that read it has
+        ended, and with MariaDB until its binlog checkpoint has reached a later file, which a separate thread writes."""
 
         def is_first() -> bool:
             self.execute(f"PURGE BINARY LOGS TO '{file}'")
@@ -210,7 +237,7 @@ class Database(Server):
         until(is_first, f"the binlog begins with {file}")
 
     def dump_threads(self, user: str = "") -> list[int]:
-        """The ids of the connections that are sent the binlog; of ``user``'s alone, if given."""
+        """Return the ids of the connections that receive the binlog; with ``user`` only those of this user."""
         return [
             thread.id
             for thread in self.threads()
@@ -218,11 +245,11 @@ class Database(Server):
         ]
 
     def waits_for_a_table(self) -> bool:
-        """Whether anybody does, for its metadata lock."""
+        """Return whether any session waits for the metadata lock of a table."""
         return any("metadata lock" in thread.state for thread in self.threads())
 
     def binlog_end(self) -> tuple[str, int]:
-        """File name and position where the binlog ends now."""
+        """Return the file name and position where the binlog ends now."""
         ((file, position, *_),) = self.query(self.binlog_end_statement)
         assert isinstance(file, str) and isinstance(position, int)
         return file, position

@@ -1,10 +1,10 @@
-"""Clauses of ALTER TABLE and other DDL as the manuals have it, and what is to be read in them."""
+"""Lists clauses of ALTER TABLE and other DDL from the servers' manuals, and the expected results of reading them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from worker.ddl.clause import ClauseKind
+from shardmerge.worker.ddl.sql.clause import ClauseKind
 
 TABLES = (
     "CREATE TABLE p (x INT PRIMARY KEY, y INT UNIQUE)",
@@ -17,16 +17,18 @@ TABLES = (
     "CREATE TABLE r (id INT NOT NULL, a INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10),"
     " PARTITION p1 VALUES LESS THAN (20), PARTITION p2 VALUES LESS THAN (30))",
 )
-"""What the statements here need to run, in a schema of its own."""
+"""Tables that the statements here need to run, in a schema of their own."""
 
 BOTH = frozenset({"mariadb", "mysql"})
 MARIADB, MYSQL = frozenset({"mariadb"}), frozenset({"mysql"})
-NOWHERE = frozenset[str]()  # read only: newer or older than the servers of the tests, or to be run after another
+# for reading only: newer or older than the servers of the tests, or executed after another statement
+NOWHERE = frozenset[str]()
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A clause for ``table``; ``on``: the flavors of servers that run it. ``others``: tables it names."""
+    """A clause for ``table``. ``on``: the flavors of servers that execute it. ``others``: further tables that it
+    names."""
 
     text: str
     kind: ClauseKind
@@ -39,7 +41,7 @@ class Case:
 
     @property
     def is_last(self) -> bool:
-        """Whether no other clause can follow."""
+        """Return whether no other clause can follow."""
         return self.kind in (ClauseKind.ORDER_BY, ClauseKind.PARTITIONING, ClauseKind.PARTITION_ROWS)
 
 
@@ -211,7 +213,7 @@ ALTERS = (
     ("SET STATEMENT lock_wait_timeout = 3 FOR ALTER TABLE t ADD d INT", MARIADB),
     ("ALTER TABLE t", BOTH),
 )
-"""Whole statements, with the servers that run them."""
+"""Whole statements, with the servers that execute them."""
 
 OTHERS = (
     ("CREATE TABLE m (a INT, b INT REFERENCES p (x), FOREIGN KEY (a) REFERENCES p (y))", BOTH),

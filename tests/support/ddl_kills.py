@@ -1,11 +1,11 @@
-"""Kills at the moments of a statement that the target is to run once (I6, I9)."""
+"""Kills processes at the moments of a statement that must run once at the target (I6, I9)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from proto.errors import CATALOGUE
+from shardmerge.proto.errors import CATALOGUE
 from tests.support.cluster import SubTask, binlog_end
 from tests.support.database import Database
 from tests.support.judge import PartitionIds, Shard, Target, compare
@@ -20,8 +20,8 @@ _MADE = ("ddl.before", "ddl.made", "ddl.before_passing", "ddl.passing", "ddl.pas
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """``text``: at the source, with ``$`` for the schema; ``then``: behind it; ``moments``: where it may be killed;
-    ``first``: before it, without kills."""
+    """A statement and its moments. ``text``: at the source, with ``$`` for the schema; ``then``: follows it;
+    ``moments``: where a process may be killed; ``first``: precedes it, without kills."""
 
     text: str
     then: tuple[str, ...]
@@ -64,12 +64,12 @@ STATEMENTS: dict[str, Killed] = {
 
 
 def at_every_moment(victim: str) -> dict[str, Kills]:
-    """The same victim at each of the moments of every statement."""
+    """Return kills of the same victim at each of the moments of every statement."""
     return {name: at_each(victim, killed.moments) for name, killed in STATEMENTS.items()}
 
 
 def kill_at_moments_of_statements(world: World, label: str, kills: Mapping[str, Kills]) -> None:
-    """All statements run, one behind the other; ``kills``: by statement."""
+    """Run all statements, one after the other; ``kills``: by statement."""
     schema = f"ddl_{label}"
     _, source = world.sources[0]
     _prepare(source, schema)
@@ -85,7 +85,7 @@ def kill_at_moments_of_statements(world: World, label: str, kills: Mapping[str, 
             world.cluster.hooks.hold(next(iter(chosen)))
         source.execute(*(text.replace("$", schema) for text in (killed.text, *killed.then)))
         if chosen:
-            # Behind several failures the next attempt is up to a minute away.
+            # After several failures the next attempt may be up to a minute away.
             kill_at_each(world, chosen, lambda: world.cluster.dmctl("resume-task", schema, check=False))
         settle(world, schema)
     judge(world, schema)
@@ -93,7 +93,8 @@ def kill_at_moments_of_statements(world: World, label: str, kills: Mapping[str, 
 
 
 def settle(world: World, task: str) -> None:
-    """Until all is applied; at once an AssertionError when the task stands with an error that it does not try again."""
+    """Wait until all is applied; AssertionError at once when the task is paused with an error that it does not
+    retry."""
     source_id, source = world.sources[0]
     end = binlog_end(source)
 
@@ -133,7 +134,7 @@ def _task(world: World, schema: str) -> str:
 
 
 def judge(world: World, schema: str) -> None:
-    """Rows and structure; a statement that ran twice, or never, would show in one of them."""
+    """Compare rows and structure; a statement that ran twice, or never, would show in one of them."""
     source, target = world.sources[0][1], world.target
     for table in ("t", "a", "b", "gone", "made"):
         verdict = compare([Shard(source.connect, schema, table)], Target(target.connect, schema, table))

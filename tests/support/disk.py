@@ -1,4 +1,4 @@
-"""A file system of a few MiB, so that "disk full" is the kernel's own answer."""
+"""Provides a file system of a few MiB, so that the error "disk full" comes from the kernel."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 @contextmanager
 def small_disk(directory: Path, mebibytes: int) -> Generator[Path]:
-    """``directory`` as a tmpfs of that size, until the end of the block.
+    """Mount ``directory`` as a tmpfs of that size, until the end of the block.
 
-    Needs root or sudo without a password; the test is skipped where neither is there.
+    Needs root or sudo without a password; without both the test is skipped.
     """
     directory.mkdir(parents=True, exist_ok=True)
     sudo = [] if os.getuid() == 0 else ["sudo", "-n"]

@@ -1,20 +1,21 @@
-"""A real etcd on free loopback ports, killed and brought back by the test."""
+"""Runs a real etcd on free loopback ports, which the test can kill and restart."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from proto.errors import ShardmergeError
-from proto.etcd import Etcd as Client
-from proto.tls.model import TlsFiles
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.etcd import Etcd as Client
+from shardmerge.proto.tls.model import TlsFiles
+from tests.support.loan import LentProcess
 from tests.support.ports import free_port
 from tests.support.server import Server
 
 
 class Etcd(Server):
-    """One member, one directory, the same ports for its whole life. ``endpoint`` is "127.0.0.1:port".
+    """One member with one directory and the same ports for its whole life. ``endpoint`` is "127.0.0.1:port".
 
-    ``tls``: its certificate, and whose callers must show; None: plain text.
+    ``tls``: its certificate, and the authority whose certificates clients must present; None: plain text.
     """
 
     def __init__(self, directory: Path, options: tuple[str, ...] = (), tls: TlsFiles | None = None) -> None:
@@ -26,7 +27,7 @@ class Etcd(Server):
         self.endpoint = f"127.0.0.1:{self.port}"
 
     def start(self) -> Etcd:
-        """Start and wait until it answers; after :meth:`Server.kill` on the same data and ports."""
+        """Start and wait until it answers; after :meth:`Server.kill` with the same data and ports."""
         self.directory.mkdir(parents=True, exist_ok=True)
         scheme = "http" if self.tls is None else "https"
         peer = f"http://127.0.0.1:{self.peer_port}"
@@ -48,6 +49,11 @@ class Etcd(Server):
             ],
         )
         return self
+
+    def adopt(self, directory: Path, port: int, peer_port: int, process: LentProcess) -> None:
+        """Represent this running etcd from now on."""
+        self.directory, self.port, self.peer_port, self._process = directory, port, peer_port, process
+        self.endpoint = f"127.0.0.1:{port}"
 
     def _answers(self) -> bool:
         with self.client(timeout=1.0) as client:

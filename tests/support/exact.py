@@ -1,6 +1,6 @@
-"""Tables compared by their bytes: what the judge's values could hide shows here.
+"""Compares tables by their bytes: this shows differences that the judge's values could hide.
 
-Values cross as the server's own hexadecimal digits, so that no client library stands between.
+The servers return the values as hexadecimal digits, so that no client library converts them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def assert_same_bytes(source: Database, target: Database, table: str, key: Seque
     ]
     assert columns, f"no table {table}"
     cells = ", ".join(_bytes_of(column, kind) for column, kind in columns)
-    # By bytes: servers may sort what a collation holds equal either way.
+    # Ordered by bytes: servers may order values that are equal in a collation either way.
     order = ", ".join(f"HEX(`{column}`), `{column}`" for column in key)
     expected = source.query(f"SELECT {cells} FROM {table} ORDER BY {order}")
     found = target.query(f"SELECT {cells} FROM {at or table} ORDER BY {order}")
@@ -40,11 +40,11 @@ def assert_same_bytes(source: Database, target: Database, table: str, key: Seque
 
 
 def _bytes_of(column: str, data_type: str) -> str:
-    """An expression that shows every bit of a column's value."""
+    """Return an expression that shows every bit of a column's value."""
     name = f"`{column}`"
     match data_type:
         case "float" | "double":
-            return f"{name} * 1e0"  # as text it may be short of digits
+            return f"{name} * 1e0"  # its text form may lack digits
         case "bit":
             return f"CAST({name} AS UNSIGNED)"
         case _ if data_type in _PLAIN:
@@ -54,5 +54,5 @@ def _bytes_of(column: str, data_type: str) -> str:
 
 
 def _cell(data_type: str, value: object) -> object:
-    # Servers write the same double in different ways: 1e15, 1000000000000000.
+    # Servers write the same double in different forms: 1e15, 1000000000000000.
     return float(str(value)) if data_type in ("float", "double") and value is not None else value

@@ -1,4 +1,4 @@
-"""A gRPC call that ends in the middle of its message, byte by byte: RFC 9113 (HTTP/2), RFC 7541 (HPACK)."""
+"""Makes a gRPC call that ends in the middle of its message, byte by byte: RFC 9113 (HTTP/2), RFC 7541 (HPACK)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _header(name: bytes, value: bytes) -> bytes:
-    """A literal that is not indexed."""
+    """Return a literal header that is not indexed."""
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
 class UnfinishedCall:
-    """One connection with one call of ``method``; ``announced`` bytes are promised, as many as the server takes at once
-    are sent, and one is kept back. Close it."""
+    """One connection with one call of ``method``. It announces ``announced`` bytes, sends as many as the server accepts
+    at once, and keeps one back. Close it after use."""
 
     def __init__(self, address: str, method: str, announced: int) -> None:
         host, _, port = address.rpartition(":")
@@ -54,7 +54,7 @@ class UnfinishedCall:
         self._connection_window -= 5
 
     def push(self, seconds: float) -> None:
-        """Send what may be sent, until the server has allowed nothing more for ``seconds``."""
+        """Send all bytes that the server allows, until it has allowed no more for ``seconds``."""
         self._socket.settimeout(seconds)
         try:
             while self._left and not self.ended:

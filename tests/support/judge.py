@@ -1,7 +1,7 @@
-"""The judge: reads sources and target row by row and says where they differ (I1).
+"""The judge reads sources and target row by row and reports where they differ (I1).
 
-Shares no code with the program under test: the merge, the `partition id` layout included, is computed
-here a second time. Sources must be quiet while it reads.
+It shares no code with the program under test: it computes the merge, including the `partition id` layout, a second
+time. Sources must be quiet while it reads.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Row = tuple[Hashable, ...]
 
 @dataclass(frozen=True, slots=True)
 class PartitionIds:
-    """`partition id` as its documentation says: bit 63 is 0, then 4 bits instance, 7 schema, 8 table,
-    44 original id; None for a part takes no bits and widens the original id."""
+    """`partition id` as its documentation describes it: bit 63 is 0, then 4 bits instance, 7 schema, 8 table, 44
+    original id; None for a part takes no bits and widens the original id."""
 
     instance: int | None
     schema: int | None
@@ -59,8 +59,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``rows``: rows the target should have. ``examples``: the first differences, in words; ``identities``: their
-    keys, or the whole rows where there is no key."""
+    """The judge's result. ``rows``: rows the target should have. ``examples``: texts about the first differences;
+    ``identities``: their keys, or the whole rows where there is no key."""
 
     rows: int
     missing: int
@@ -90,7 +90,7 @@ def compare(
     columns: Sequence[str] | None = None,
     examples: int = 10,
 ) -> Verdict:
-    """Every row of ``target`` against the merge of ``shards``.
+    """Compare every row of ``target`` with the merge of ``shards``.
 
     ``columns``: what to compare; None: the columns of the first shard that are not generated. ``key``:
     columns that identify a row of the target; () for tables without a key, compared as multisets.
@@ -163,7 +163,7 @@ def _columns(shard: Shard) -> tuple[str, ...]:
 
 
 def _rows(connect: Callable[[], Connection], schema: str, table: str, names: Sequence[str]) -> Iterator[Row]:
-    """Rows as Python values; FLOAT as DOUBLE, because its own text form is short of digits."""
+    """Return rows as Python values; FLOAT as DOUBLE, because its own text form may lack digits."""
     connection = connect()
     try:
         with connection.cursor() as cursor:

@@ -1,10 +1,10 @@
-"""What of a world may be killed, how it comes back, and what must hold then (I9)."""
+"""Kills parts of a world, restarts them, and checks the result (I9)."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import cast
@@ -17,7 +17,10 @@ from tests.support.writer import ORDERS, ShardTable, Writer, beside_a_writer
 
 
 def _kill_worker(world: World) -> None:
-    worker = world.cluster.worker_of("mysql-01")
+    _kill(world.cluster.worker_of("mysql-01"))
+
+
+def _kill(worker: Daemon) -> None:
     worker.kill()
     until(lambda: not worker.session(), "JVM and Spark tasks of the killed worker end by themselves", 300)
     worker.start()
@@ -52,7 +55,7 @@ def _other_jvm(jvm_pid: Callable[[], int], old: int) -> bool:
 
 def _kill_spark_tasks(world: World) -> None:
     for pid in world.cluster.worker_of("mysql-01").spark_task_pids():
-        # An idle process ends by itself, and a busy one when another of its job is killed before it.
+        # An idle process ends by itself, and a busy one ends when another process of its job is killed before it.
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -62,21 +65,21 @@ def _kill_master(world: World) -> None:
 
 
 def _kill_etcd(world: World) -> None:
-    """For longer than the lease: the workers must stop their lanes, and come back."""
+    """Kill etcd for longer than the lease: the workers must stop their lanes, and reconnect."""
     world.cluster.etcd.kill()
     _until_said(world, b"lease lost", b"now=STAGE_PAUSED", "the workers stop their lanes")
     world.cluster.etcd.start()
 
 
 def _lose_leases(world: World) -> None:
-    """As before, but without waiting for the lanes' end: a thread of the driver that a test holds would keep it off."""
+    """Kill etcd, but do not wait for the lanes' end: a thread of the driver that a test holds would delay it."""
     world.cluster.etcd.kill()
     _until_said(world, b"lease lost", b"", "the workers notice that their leases are lost")
     world.cluster.etcd.start()
 
 
 def _until_said(world: World, first: bytes, then: bytes, what: str) -> None:
-    """By every worker since it last registered: it may have said so before anybody looks."""
+    """Wait until every worker has logged this since it last registered; it may have done so before the first look."""
 
     def said() -> bool:
         logs = [worker.log.read_bytes().rpartition(b"registered ")[2] for worker in world.cluster.workers]
@@ -106,23 +109,24 @@ VICTIMS: dict[str, Callable[[World], None]] = {
     "target": _kill_target,
     "source": _kill_source,
 }
-"""By name; the worker, its processes and the source are those of the first source."""
+"""Victims by name; the worker, its processes and the source are those of the first source."""
 
 Kills = Mapping[str, str]
-"""Moments in their order, with who is killed at each.
+"""Moments in their order, each with its victim.
 
-A subtask whose tasks, source or target failed waits longer each time before it tries again; a worker or JVM that starts
-anew has no such past. So a list that mixes the victims takes less time than one victim at as many moments.
+After each failure of its tasks, source or target a subtask waits longer before it retries; a worker or JVM that is
+started anew waits only for the shortest time. So a list that mixes the victims takes less time than one victim at as
+many moments.
 """
 
 
 def at_each(victim: str, moments: Sequence[str]) -> Kills:
-    """The same victim at each of the moments."""
+    """Return the same victim for each of the moments."""
     return dict.fromkeys(moments, victim)
 
 
 def kill_while_replicating(world: World, victim: str) -> None:
-    """With load on: after the kill the target equals the merge (I1)."""
+    """Kill the victim under load: after the kill the target equals the merge (I1)."""
     name = f"kill_{victim}"
     family = world.family(name)
     shards = family.create(300)
@@ -130,7 +134,7 @@ def kill_while_replicating(world: World, victim: str) -> None:
         world.cluster.start_task(family.task())
         world.cluster.wait_replicating(name)
         writer.go_on()
-        # In the middle of a transaction at the target: rows are written, nothing is committed yet.
+        # In the middle of a transaction at the target: rows are written, but none is committed yet.
         world.cluster.hooks.hold("lane0.before_commit")
         world.cluster.hooks.reached("lane0.before_commit")
         try:
@@ -152,7 +156,7 @@ COPYING = (
     "snapshot.after_commit",
     "handover",
 )
-"""The moments of a snapshot, in the order in which a task that is killed at each comes to them."""
+"""The moments of a snapshot, in the order in which a task reaches them when it is killed at each."""
 JOINING = (
     "update.begun",
     "join.copying",
@@ -168,13 +172,13 @@ JOINING = (
 
 
 def kill_while_copying(world: World, label: str, kills: Kills) -> None:
-    """At moments of one snapshot, while the applications go on writing (I1, I4, I5)."""
+    """Kill at moments of one snapshot, while the applications continue to write (I1, I4, I5)."""
     name = f"snap_{label}"
     family = world.family(name)
     shards = family.create(4000)
     with Writer(shards, seed=22) as writer:
         world.cluster.hooks.hold(next(iter(kills)))
-        # Always watermarks: MariaDB needs no fix-up otherwise, and comes to fewer moments.
+        # Always watermarks: without this setting MariaDB needs no fix-up, and reaches fewer moments.
         world.cluster.start_task(family.task(extra="snapshot: {chunk-rows: 400, threads: 2, position: watermark}\n"))
         kill_at_each(world, kills)
         world.cluster.wait_replicating(name)
@@ -185,7 +189,7 @@ def kill_while_copying(world: World, label: str, kills: Kills) -> None:
 
 
 def kill_while_joining(world: World, label: str, kills: Kills) -> None:
-    """At moments of tables that join, from history to their last own event (I1, I5)."""
+    """Kill at moments of tables that join, from history to their last own event (I1, I5)."""
     name = f"join_{label}"
     family = world.family(name, tables=2)
     shards = family.create(1500)
@@ -196,7 +200,7 @@ def kill_while_joining(world: World, label: str, kills: Kills) -> None:
         world.cluster.start_task(one)
         world.cluster.wait_replicating(name)
         world.cluster.hooks.hold(next(iter(kills)))
-        # Its answer may be that it was not heard in time: the worker stands still.
+        # The command may report a timeout: the worker is held.
         world.cluster.dmctl("update-task", world.cluster.write(f"{name}.update.yaml", first), check=False)
         kill_at_each(world, kills)
         world.cluster.wait_joined(name)
@@ -209,7 +213,7 @@ def kill_while_joining(world: World, label: str, kills: Kills) -> None:
 
 
 PARKING = ("ddl.before_passing", "ddl.passing", "ddl.passed")
-"""Of a sharding DDL: a shard table comes to wait."""
+"""Moments of a sharding DDL until a shard table is parked."""
 
 _OF_OWNER = ("lock.executing", "ddl.begun", "ddl.run", "lock.executed", "lock.told")
 LOCKED = (
@@ -224,16 +228,16 @@ LOCKED = (
     "join.adopting",
     "join.adopted",
 )
-"""From there on to the last shard table that is the lanes' own again; as they come at the owner."""
+"""All moments until the lanes apply the last shard table's rows again, in the order in which the owner reaches them."""
 
 
 LET_GO = tuple(moment for moment in LOCKED if moment not in _OF_OWNER)
-"""Those that come at the others too."""
+"""The moments that the other workers reach too."""
 
 
 def kill_while_locked(world: World, label: str, kills: Kills, *, owner: bool = True) -> None:
-    """At moments of a sharding DDL, with load on (I1, I5, I6); nobody unlocks anything. ``owner``: whether these are
-    moments of the worker that runs the statement."""
+    """Kill at moments of a sharding DDL, under load (I1, I5, I6); no lock is unlocked by a command. ``owner``: whether
+    these are moments of the worker that runs the statement."""
     name = f"lock_{label}"
     family = world.family(name, tables=2)
     shards = family.create(300)
@@ -261,7 +265,7 @@ def _but(shards: Sequence[ShardTable], without: Sequence[ShardTable]) -> list[Sh
 
 
 def _give(world: World, kills: Kills, shards: Sequence[ShardTable]) -> None:
-    """The statement to these tables, and the kills at the moments that follow from it."""
+    """Execute the statement on these tables, and kill at the moments that follow from it."""
     if kills:
         world.cluster.hooks.hold(next(iter(kills)))
     for shard in shards:
@@ -271,51 +275,67 @@ def _give(world: World, kills: Kills, shards: Sequence[ShardTable]) -> None:
             f"UPDATE {shard.name} SET added = id % 5 WHERE id % 2 = 0",
         )
     if kills:
-        kill_at_each(world, kills)
+        kill_at_each(world, kills, of_owner=_OF_OWNER)
 
 
 def locks_of(world: World, task: str) -> list[Json] | None:
-    """As `shard-ddl-lock` lists them; None while nobody can say."""
+    """Return the locks as `shard-ddl-lock` lists them; None while there is no answer."""
     answer = world.cluster.dmctl("shard-ddl-lock", task, check=False)
     return cast("list[Json]", answer.json.get("locks") or []) if answer.code == 0 else None
 
 
 def kill_at_each(
-    world: World, kills: Kills | Sequence[tuple[str, str]], nudge: Callable[[], object] = lambda: None
+    world: World,
+    kills: Kills | Sequence[tuple[str, str]],
+    nudge: Callable[[], object] = lambda: None,
+    of_owner: Collection[str] = (),
 ) -> None:
-    """The first moment is held already. The next one is before the victim is killed: nobody passes it unseen.
+    """Kill at each moment; the first one is held already. The next moment is held before the victim is killed, so that
+    no process goes past it unnoticed.
 
-    ``kills``: as pairs where a moment comes several times. ``nudge``: called now and then until the moment comes.
+    ``kills``: pairs if a moment occurs several times. ``nudge``: called repeatedly until the moment is reached. The
+    moments ``of_owner`` count at any worker, and the victim "worker" is then that one: after the death of a lock's
+    owner, another source runs the statement.
     """
     hooks = world.cluster.hooks
     pairs = list(kills.items()) if isinstance(kills, Mapping) else list(kills)
     for (moment, victim), following in zip(pairs, (*(one for one, _ in pairs[1:]), None), strict=True):
-        worker = world.cluster.worker_of("mysql-01")
+        by_owner = moment in of_owner
 
-        def stands(moment: str = moment, worker: Daemon = worker) -> bool:
-            if hooks.standing(moment) & {one.pid for one in worker.session()}:
-                return True
+        def stands(moment: str = moment, by_owner: bool = by_owner) -> Daemon | None:
+            """Return the worker that stands at the moment: any one, or the one that the first source is bound to now.
+
+            The binding is read at each poll. The worker that was killed before may lose its source while it starts again.
+            """
+            at_it = hooks.standing(moment)
+            for worker in world.cluster.workers:
+                stands_here = bool(at_it & {one.pid for one in worker.session()})
+                if stands_here and (by_owner or world.cluster.worker_of("mysql-01") is worker):
+                    return worker
             nudge()
-            return False
+            return None
 
-        until(stands, f"the worker of mysql-01 stands at {moment}", 300)
+        worker = until(stands, f"a worker stands at {moment}", 300)
         if following is not None:
             hooks.hold(following)
         try:
-            kill = _lose_leases if victim == "etcd" else VICTIMS[victim]
-            kill(world)
+            if by_owner and victim == "worker":
+                _kill(worker)
+            else:
+                kill = _lose_leases if victim == "etcd" else VICTIMS[victim]
+                kill(world)
         finally:
             hooks.release(moment)
 
 
 ADDING = ("deferred.before_alter", "deferred.added")
-"""Of the indexes that are added behind a snapshot."""
+"""Moments of the indexes that are added after a snapshot."""
 
 
 def kill_while_indexes_are_added(world: World, label: str, kills: Kills) -> None:
-    """Before their ALTER and after it, with load on: the target ends with the source's indexes and rows (I1).
+    """Kill before the indexes' ALTER and after it, under load: the target ends with the source's indexes and rows (I1).
 
-    A victim may also be "adder", the worker that is at it.
+    A victim may also be "adder", the worker that adds the indexes.
     """
     name = f"index_{label}"
     family = world.family(name)

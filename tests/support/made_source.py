@@ -1,4 +1,4 @@
-"""A source made of bytes: binlog files with event groups, and what its dump thread would send."""
+"""Simulates a source in memory: binlog files with event groups, and the bytes that its dump thread sends."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import uuid
 import zlib
 from dataclasses import dataclass, field
 
-from worker.binlog.events import FLAG_ARTIFICIAL, EventType
-from worker.binlog.gtids import encode_set, parse_gtid, parse_gtid_list
-from worker.position import SourcePosition
-from worker.relay.gtid import GtidSet
+from shardmerge.worker.binlog.events import FLAG_ARTIFICIAL, EventType
+from shardmerge.worker.binlog.gtid_events import encode_set, parse_gtid, parse_gtid_list
+from shardmerge.worker.binlog.gtid_set import GtidSet
+from shardmerge.worker.core.position import SourcePosition
 
 _HEADER = struct.Struct("<IBIIIH")
 TIME = 1_700_000_000
@@ -27,14 +27,14 @@ def event(
     time: int = TIME,
     server: int = 1,
 ) -> bytes:
-    """One event; ``log_pos`` as it stands in the header."""
+    """Return one event; ``log_pos`` is the value in the header."""
     size = 19 + len(body) + (4 if checksum else 0)
     made = _HEADER.pack(time, code, server, size, log_pos & 0xFFFFFFFF, flags) + body
     return made + struct.pack("<I", zlib.crc32(made)) if checksum else made
 
 
 def description(log_pos: int, *, mariadb: bool = True, checksum: bool = True) -> bytes:
-    """A format description: its own checksum is always there."""
+    """Return a format description event; it always has a checksum of its own."""
     version = (b"10.11.6-MariaDB" if mariadb else b"8.0.36").ljust(50, b"\0")
     lengths = bytes(171 if mariadb else 42)
     body = struct.pack("<H", 4) + version + struct.pack("<IB", 0, 19) + lengths + bytes([checksum])
@@ -49,7 +49,7 @@ def query_body(statement: bytes, schema: bytes = b"d", sql_mode: int | None = No
 
 @dataclass(slots=True)
 class File:
-    """``ends``: the source byte behind each of its events; FDE first."""
+    """A binlog file. ``ends``: the source byte after each of its events, the FDE first."""
 
     name: str
     events: list[bytes] = field(default_factory=list[bytes])
@@ -61,7 +61,7 @@ class File:
 
 
 class MadeSource:
-    """Grows by groups, rotates, crashes; :meth:`dump` sends it from a position.
+    """A source that writes groups, rotates and crashes; :meth:`dump` sends its binlog from a position.
 
     ``writer``: id of the server that writes the next groups; ``written``: the last number of each. (MySQL: always 1.)
     """
@@ -121,25 +121,25 @@ class MadeSource:
             self.query(b"BEGIN")
 
     def transaction(self, *sizes: int) -> None:
-        """A group of rows events with bodies of these sizes."""
+        """Write a group of rows events with bodies of these sizes."""
         self._begin()
         for size in sizes:
             self.add(EventType.WRITE_ROWS_V1, bytes(size))
         self.add(EventType.XID, bytes(8), time=TIME + self.sequence)
 
     def statement(self, text: bytes) -> None:
-        """A group of one statement."""
+        """Write a group of one statement."""
         self.gtid(standalone=True)
         self.query(text)
 
     def rotate(self) -> None:
-        """The next file, announced at the end of this one."""
+        """Begin the next file, which the end of this one announces."""
         name = f"mysql-bin.{len(self.files) + 1:06d}"
         self.add(EventType.ROTATE, struct.pack("<Q", 4) + name.encode())
         self._next_file()
 
     def crash(self, *, inside_group: bool) -> None:
-        """The next file, unannounced; this one may end inside a group, which was never committed."""
+        """Begin the next file, unannounced; this one may end inside a group, which was never committed."""
         if inside_group:
             before, written = str(self.executed), dict(self.written)
             self._begin()
@@ -149,7 +149,7 @@ class MadeSource:
         self._next_file()
 
     def dump(self, position: SourcePosition) -> list[bytes]:
-        """All events the dump thread sends from ``position``, an event's start."""
+        """Return all events that the dump thread sends from ``position``, an event's start."""
         number = next(at for at, file in enumerate(self.files) if file.name == position.file)
         sent: list[bytes] = []
         pos = position.pos
@@ -165,7 +165,8 @@ class MadeSource:
         return sent
 
     def dump_by_gtid(self, known: str) -> list[bytes]:
-        """All events it sends to who has the GTID set ``known``: of each file from its start, but for known groups."""
+        """Return all events that the dump thread sends to a client with the GTID set ``known``: each file from its
+        start, except known groups."""
         has = GtidSet(known)
         number = max(
             at
@@ -191,7 +192,7 @@ class MadeSource:
         return sent
 
     def _passed(self, name: str, pos: int) -> bytes:
-        """ "I left something out, and stand here"."""
+        """Return the event that reports: events up to this position were left out."""
         if self.mariadb:
             return event(
                 EventType.MARIADB_GTID_LIST, bytes(4), pos, checksum=self.checksum, flags=FLAG_ARTIFICIAL, time=0
@@ -203,11 +204,11 @@ class MadeSource:
         return event(EventType.ROTATE, body, 0, checksum=self.checksum, flags=FLAG_ARTIFICIAL)
 
     def heartbeat(self) -> bytes:
-        """ "I am alive, and stand here"."""
+        """Return the event that reports: the source is alive, and its binlog ends at this position."""
         return event(EventType.HEARTBEAT, self.files[-1].name.encode(), self.files[-1].end, checksum=self.checksum)
 
     def committed(self) -> bytes:
-        """Every byte that must be served, but format descriptions: the log repeats those."""
+        """Return every byte that must be served, except format descriptions: the log repeats those."""
         kept: list[bytes] = []
         for file in self.files:
             whole = file.events

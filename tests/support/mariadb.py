@@ -1,4 +1,4 @@
-"""A real MariaDB server on a free loopback port, started and ended by the test."""
+"""Runs a real MariaDB server on a free loopback port; the test starts and ends it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MariaDB(Database):
     binlog_end_statement = "SHOW MASTER STATUS"
 
     def _template(self) -> Path:
-        """Made once and copied for every server (2 s instead of 5)."""
+        """Return the template, which is made once and copied for every server (2 s instead of 5)."""
         if not (_TEMPLATE / "ready").exists():
             scratch = Path(tempfile.mkdtemp(prefix="shardmerge-template-"))
             subprocess.run(
@@ -41,7 +41,7 @@ class MariaDB(Database):
             (scratch / "ready").touch()
             try:
                 scratch.rename(_TEMPLATE)
-            except OSError:  # another process was first
+            except OSError:  # another process has made it first
                 shutil.rmtree(scratch, ignore_errors=True)
         return _TEMPLATE
 

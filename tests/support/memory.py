@@ -1,4 +1,4 @@
-"""How much memory processes take."""
+"""Measures how much memory processes use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MIB = 1 << 20
 
 
 def peak_mib(pid: int) -> int:
-    """The largest resident set that the process ever had, pages shared with others included (proc(5), VmHWM).
+    """Return the largest resident set that the process ever had, including pages shared with others (proc(5), VmHWM).
 
     0 for a process that is gone.
     """
@@ -20,5 +20,5 @@ def peak_mib(pid: int) -> int:
 
 
 def forget_peak(pid: int) -> None:
-    """From now on :func:`peak_mib` counts anew (proc(5), clear_refs)."""
+    """Let :func:`peak_mib` measure from now on (proc(5), clear_refs)."""
     Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")

@@ -1,4 +1,4 @@
-"""Requests that nobody sends: made of a message's descriptor, then damaged; seeded."""
+"""Makes requests that no client sends, from a message's descriptor, and damages them; seeded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEXTS = (
 _NUMBERS = (0, 1, 2, 3, 7, 255, 65_536, -1, (1 << 31) - 1, (1 << 32) - 1, (1 << 53), (1 << 63) - 1, (1 << 64) - 1)
 _FLOATS = (0.0, 1.5, -1.0, 1e18, 1e308, float("nan"), float("inf"))
 _HOSTS = ("127.0.0.1", "", "a\nb", "x" * 2_000)
-"""Nothing but this machine is called: a name would be asked for."""
+"""Addresses of this machine only: a host name would cause a DNS request."""
 _PORTS = (0, 1, 65_536)
 _BITS = {
     FieldDescriptor.CPPTYPE_INT32: (-(1 << 31), (1 << 31) - 1),
@@ -29,7 +29,7 @@ _BITS = {
 
 
 def mutated(pick: random.Random, kind: Descriptor) -> bytes:
-    """One request of this kind on the wire, or no message at all."""
+    """Return one request of this kind in wire format, or bytes that are no message at all."""
     how = pick.random()
     if how < 0.1:
         return pick.randbytes(pick.choice((0, 1, 2, 5, 50, 500)))
@@ -56,7 +56,7 @@ def _damage(pick: random.Random, raw: bytearray) -> None:
 
 
 def made(pick: random.Random, kind: Descriptor, depth: int = 0) -> Message:
-    """A message whose fields hold what they should and what they should not, each there or not."""
+    """Return a message whose fields are present or absent, with valid and invalid values."""
     message = GetMessageClass(kind)()
     often = pick.choice((0.2, 0.6, 0.95))
     for field in kind.fields:

@@ -1,4 +1,4 @@
-"""A real MySQL 9 server on a free loopback port, started and ended by the test."""
+"""Runs a real MySQL 9 server on a free loopback port; the test starts and ends it."""
 
 from __future__ import annotations
 
@@ -30,17 +30,21 @@ class MySQL(Database):
     binlog_end_statement = "SHOW BINARY LOG STATUS"
 
     def __init__(self, directory: Path, server_id: int, options: tuple[str, ...] = (), *, gtid: bool = True) -> None:
-        mode = "ON" if gtid else "OFF"
-        super().__init__(directory, server_id, (f"--gtid-mode={mode}", f"--enforce-gtid-consistency={mode}", *options))
+        super().__init__(directory, server_id, (*_gtid_options(gtid), *options))
+
+    @property
+    def is_plain(self) -> bool:
+        return self.options == _gtid_options(True)
 
     def spelt(self, statement: str) -> str:
-        """Another engine and another collation of the same kind; the sequence engine's ``seq_1_to_<n>`` counted out."""
+        """Replace engine and collation by equivalents of this server, and ``seq_1_to_<n>`` of the sequence engine by
+        its numbers."""
         for theirs, ours in _SPELLINGS.items():
             statement = statement.replace(theirs, ours)
         return _SEQUENCE.sub(_counted, statement)
 
     def _template(self) -> Path:
-        """Made once per provided MySQL and copied for every server."""
+        """Return the template, which is made once per provided MySQL and copied for every server."""
         template = _provided() / "template"
         if not template.exists():
             scratch = Path(tempfile.mkdtemp(prefix="template-", dir=_provided()))
@@ -62,11 +66,11 @@ class MySQL(Database):
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            # The server's UUID: each copy makes its own.
+            # This file has the server's UUID: each copy must make its own.
             (scratch / "data" / "auto.cnf").unlink()
             try:
                 (scratch / "data").rename(template)
-            except OSError:  # another process was first
+            except OSError:  # another process has made it first
                 pass
             finally:
                 shutil.rmtree(scratch)
@@ -81,9 +85,14 @@ class MySQL(Database):
             "--binlog-row-metadata=FULL",
             "--innodb-redo-log-capacity=64M",
             "--innodb-log-buffer-size=16M",
-            # A killed process loses nothing by it, only a machine would.
+            # Only a machine failure would lose data by this setting, not a killed process.
             "--innodb-flush-method=nosync",
         )
+
+
+def _gtid_options(gtid: bool) -> tuple[str, ...]:
+    mode = "ON" if gtid else "OFF"
+    return (f"--gtid-mode={mode}", f"--enforce-gtid-consistency={mode}")
 
 
 def _counted(match: re.Match[str]) -> str:
@@ -97,7 +106,7 @@ def _counted(match: re.Match[str]) -> str:
 
 @cache
 def _provided() -> Path:
-    """Where `mysqld` is; fetched if it is not there yet."""
+    """Return where `mysqld` is; download it if it is not there yet."""
     found = subprocess.run(
         ["bash", "-c", ". deploy/system.sh && install_packages mysql && provide_mysql"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Kills while the target takes the join of its shard tables at once (I6, I9)."""
+"""Kills processes while the target takes the schema join of its shard tables at once (I6, I9)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOINED = ("ddl.before", "join.held", "ddl.begun", "ddl.run", "ddl.before_passing
 
 
 def kill_while_joined(world: World, label: str, adding: Kills, dropping: Kills) -> None:
-    """At moments of the first column that comes, and of the last that goes, with load on."""
+    """Kill at moments of the first ADD COLUMN of a column, and of its last DROP COLUMN, under load."""
     name = f"optimistic_{label}"
     family = world.family(name, tables=2)
     shards = family.create(300)
@@ -28,7 +28,7 @@ def kill_while_joined(world: World, label: str, adding: Kills, dropping: Kills) 
         _give(world, {}, there, "ADD COLUMN added INT NOT NULL DEFAULT 7")
         writer.go_on()
         _give(world, {}, there, "DROP COLUMN added")
-        # The target's goes with the last: of the source at which the kills are arranged.
+        # The target's column is dropped with the last one: that of the source at which the kills are arranged.
         dropped = f"SELECT COUNT(*) FROM dm_meta.dropped_column WHERE task = '{name}'"
         until(lambda: world.target.query(dropped) == [(len(there),)], "the other source's tables have dropped it", 300)
         _give(world, dropping, here, "DROP COLUMN added")

@@ -1,4 +1,4 @@
-"""A source and a target for all tests of a module, emptied for each of them."""
+"""Provides a source and a target for all tests of a module, emptied before each test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def started_pair(
 
 
 def emptied(server: Database) -> Database:
-    """``server`` without any schema of a test."""
+    """Return ``server`` without any schema of a test."""
     own = {"mysql", "sys", "information_schema", "performance_schema"}
     for (schema,) in server.query("SHOW DATABASES"):
         if schema not in own:

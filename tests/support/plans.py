@@ -1,9 +1,9 @@
-"""Hand-made plans for tests of the pure cores."""
+"""Provides hand-written plans for tests of the pure modules."""
 
 from __future__ import annotations
 
-from worker.plan import ColumnPlan, Mapping, TablePlan
-from worker.table import Column, Table, ValueKind
+from shardmerge.worker.core.table import Column, Table, ValueKind
+from shardmerge.worker.core.table_plan import ColumnPlan, Mapping, TablePlan
 
 
 def integer(name: str = "id") -> Column:
@@ -25,7 +25,7 @@ def table_plan(
     mapping: Mapping | None = None,
     unique_keys: tuple[tuple[str, ...], ...] = (),
 ) -> TablePlan:
-    """Shard ``schema.name`` merged into shop.orders; ``mapping`` is that of the first column."""
+    """Return a plan: shard ``schema.name`` is merged into shop.orders; ``mapping`` is that of the first column."""
     table = Table(schema, name, columns, key, "PRIMARY" if key else "", unique_keys, False, "InnoDB")
     return TablePlan(
         shard=shard,

@@ -1,4 +1,4 @@
-"""Loopback ports, each for one user at a time."""
+"""Provides loopback ports, each for one user at a time."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import suppress
 from functools import cache
 from itertools import cycle
 
-# Below those that the system gives to outgoing connections (32768 and up): one of these could take a port between
-# its choice and its use, or while a killed server is away.
+# These ports are below those that the system uses for outgoing connections (32768 and up): one of those could take a
+# port between its choice and its use, or while a killed server is down.
 _CHOICE = range(10_000, 32_000)
 _BLOCK = 500
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago, and that nobody else is given soon.
+    """Return a TCP port of 127.0.0.1 that was free a moment ago, and that is not returned again soon.
 
-    Much later is a port used: a worker listens when its Spark runs. So what is free now is not enough, two daemons
-    of one test would now and then be given the same one.
+    A port may be used much later: a worker listens when its Spark runs. So it is not enough that a port is free now:
+    sometimes two daemons of one test would get the same one.
     """
     while True:
         port = next(_own_ports())
@@ -30,9 +30,10 @@ def free_port() -> int:
 
 @cache
 def _own_ports() -> Iterator[int]:
-    """The ports of a block that is this process's until its end, again and again."""
+    """Return the ports of a block that this process owns until its end, in an endless cycle."""
     for first in random.sample(_CHOICE[::_BLOCK], len(_CHOICE) // _BLOCK):
-        # A name that one process of the machine can have, and that is free when it has ended, however it has.
+        # Only one process of the machine can own this name, and the name is free again when that process has ended in
+        # any way.
         claim = socket.socket(socket.AF_UNIX)
         try:
             claim.bind(f"\0shardmerge-tests-ports-{first}")

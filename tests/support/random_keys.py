@@ -1,4 +1,4 @@
-"""Key columns of every sort that a server orders, with values at the edges of its order, as hypothesis strategies."""
+"""Generates key columns of every sort that a server orders, with values at the edges of its order (hypothesis)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.support.random_types import quote
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """``definition``: of the column, without its name; ``values``: SQL expressions."""
+    """A key column. ``definition``: without its name; ``values``: SQL expressions."""
 
     definition: str
     values: st.SearchStrategy[str]
 
 
 def _numbers(lowest: int, highest: int) -> st.SearchStrategy[str]:
-    """Near the limits, near zero, close together and with holes of 10^15."""
+    """Draw numbers near the limits, near zero, close together and with gaps of 10^15."""
     near = st.integers(0, 40)
     return st.one_of(
         near.map(lambda n: highest - n),
@@ -109,14 +109,14 @@ class KeyedTable:
         return f"CREATE TABLE {name} ({', '.join(columns)}, v INT, PRIMARY KEY ({', '.join(names)})) ENGINE=InnoDB"
 
     def insert(self, name: str) -> str:
-        """Keys that the server holds equal to one before are left out."""
+        """Return the INSERT; a key that the server considers equal to an earlier one is left out."""
         rows = (f"({', '.join(row)}, {number})" for number, row in enumerate(self.rows))
         return f"INSERT IGNORE INTO {name} VALUES {', '.join(rows)}"
 
 
 @st.composite
 def keyed_tables(draw: st.DrawFn, flavor: str) -> KeyedTable:
-    """Of one to three key columns, the leading ones often equal."""
+    """Draw a table of one to three key columns; the leading ones are often equal."""
     columns = COMMON | OWN[flavor]
     kinds = tuple(draw(st.lists(st.sampled_from(sorted(columns)), min_size=1, max_size=3)))
     values: list[st.SearchStrategy[str]] = [columns[kind].values for kind in kinds]

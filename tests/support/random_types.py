@@ -1,4 +1,5 @@
-"""Random rows of a table with a column of every type that a server has, as SQL; the same for the same seed."""
+"""Generates random rows of a table with a column of every type that a server has, as SQL; the same for the same
+seed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _ALPHABET = "ab é\\'\"\n\0😀中%_*/"
 
 
 def quote(text: str | bytes) -> str:
-    """Text as a literal of an utf8mb4 connection; bytes as X'…'."""
+    """Return text as a literal of an utf8mb4 connection, and bytes as X'…'."""
     if isinstance(text, bytes):
         return f"X'{text.hex()}'"
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0") + "'"
@@ -24,7 +25,7 @@ def quote(text: str | bytes) -> str:
 
 def _integer(lowest: int, highest: int) -> Maker:
     def make(pick: random.Random) -> str:
-        # Few bits as often as many; the edges.
+        # Values with few bits are as frequent as values with many; and the edges.
         value = pick.choice((pick.randint(lowest, highest), pick.getrandbits(pick.randint(1, 64)), lowest, highest))
         return str(min(max(value, lowest), highest))
 
@@ -81,12 +82,12 @@ def _bytes(most: int) -> Maker:
 
 
 def _fixed_bytes(size: int) -> Maker:
-    """With zeros at the end as often as not: some are cut off in row images."""
+    """Return a maker of fixed bytes, half of which end with zeros: some servers cut these off in row images."""
     return lambda pick: quote(pick.randbytes(pick.randint(0, size)).ljust(size, b"\0"))
 
 
 def _shape(pick: random.Random) -> str:
-    """Raw bytes: SRID and WKB, which both servers take as they are; of a sphere, and of planes."""
+    """Return SRID and WKB as raw bytes, which both servers accept: of a sphere, and of planes."""
     srid = pick.choice((0, 4326, 3857))
     points = [struct.pack("<dd", pick.uniform(-80, 80), pick.uniform(-80, 80)) for _ in range(pick.randint(2, 5))]
     point = b"\1" + struct.pack("<I", 1) + points[0]
@@ -110,7 +111,7 @@ def _uuid(pick: random.Random) -> str:
 
 
 def json_value(pick: random.Random, depth: int = 0) -> str:
-    """An SQL expression of a JSON value: of any type, opaque ones too, nested at most 5 deep."""
+    """Return an SQL expression of a JSON value: of any type, including opaque ones, nested at most 5 deep."""
     kind = pick.randint(0, 13) if depth else pick.randint(8, 20)
     if kind >= 11 and depth < 5:
         count = pick.choice((0, 1, 2, 3, pick.randint(4, 12)))
@@ -123,7 +124,7 @@ def json_value(pick: random.Random, depth: int = 0) -> str:
         _text(_ALPHABET, 9), lambda _: "TRUE", lambda _: "NULL",
         lambda pick: f"CAST({_day(1, 9999)(pick)} AS DATE)", lambda pick: f"CAST({_time(pick)} AS TIME(6))",
         lambda pick: f"CAST({_moment(1, 9998)(pick)} AS DATETIME(6))", lambda pick: f"X'{pick.randbytes(9).hex()}'",
-        # With two of the longest the value no longer fits offsets of 2 bytes.
+        # With two of the longest texts the value no longer fits offsets of 2 bytes.
         lambda pick: quote("a" * (pick.choice((3, 127, 128)) if pick.random() < 0.97 else 60_000)),
     )  # fmt: skip
     scalar = pick.choice(makers)(pick)
@@ -203,8 +204,8 @@ STRANGE = {"mysql": frozenset({"i4", "i6", "u"}), "mariadb": frozenset({"vec"})}
 
 
 def columns(flavor: str, *, rare: bool, without: frozenset[str] = frozenset()) -> tuple[tuple[str, str, Maker], ...]:
-    """Name, definition and values. ``rare``: also types that only one kind of server or client knows, but for the
-    columns named by ``without``."""
+    """Return name, definition and values of each column. ``rare``: also types that only one kind of server or client
+    supports; ``without``: names of columns to leave out."""
     return tuple(column for column in (_COMMON + _OWN[flavor] if rare else _COMMON) if column[0] not in without)
 
 
@@ -223,7 +224,7 @@ def inserts(
     rare: bool = True,
     without: frozenset[str] = frozenset(),
 ) -> Iterator[str]:
-    """With sql_mode '': numbers are rounded, fractions cut. Rows are numbered from 0."""
+    """Generate INSERTs for a session with sql_mode '': numbers are rounded, fractions cut. Rows are numbered from 0."""
     for number in range(count):
         values = [
             "NULL" if pick.random() < 0.08 else make(pick) for _, _, make in columns(flavor, rare=rare, without=without)
@@ -232,7 +233,7 @@ def inserts(
 
 
 def json_changes(table: str, pick: random.Random, rows: int, count: int) -> Iterator[str]:
-    """UPDATEs that change JSON values in places, which a MySQL may log as such."""
+    """Generate UPDATEs that change parts of JSON values, which a MySQL may log as partial changes."""
     paths = ("$.k0", "$.k1", '$."k1".k0', "$[0]", "$[1]", "$[last]", "$[last-1]", "$[7]", "$.k0[0]", '$."*/ é"')
     for _ in range(count):
         sets: list[str] = []

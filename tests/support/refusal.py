@@ -1,4 +1,4 @@
-"""What a call of the contract is refused with."""
+"""Checks with which error a call of the contract is refused."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from proto.errors import ErrorSpec, ShardmergeError
-from proto.rpc import coded_from_rpc
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.proto.rpc.client import coded_from_rpc
 
 
 def refused(call: Callable[[], object], spec: ErrorSpec) -> ShardmergeError:
-    """The error of ``call``, which must be of ``spec``."""
+    """Return the error of ``call``, which must be of ``spec``."""
     with pytest.raises(grpc.RpcError) as caught:
         call()
     error = coded_from_rpc(caught.value, "master")

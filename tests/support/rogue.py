@@ -1,4 +1,4 @@
-"""A server of MySQL's protocol, written by hand, that asks a client for what it must not give.
+"""Implements a malicious server of MySQL's protocol, which requests from a client what it must not send.
 
 Format: MySQL Internals Manual, "Connection Phase Packets", "Generic Response Packets", "LOCAL INFILE Request".
 """
@@ -17,7 +17,7 @@ from typing import Self
 
 SALT = bytes(range(1, 21))
 _SSL = 0x800
-_CAPABILITIES = 0x000FF7DF & ~_SSL | 0x00200000  # all of MySQL 5.7's that a client may be offered
+_CAPABILITIES = 0x000FF7DF & ~_SSL | 0x00200000  # all of MySQL 5.7's that a server may offer to a client
 FULL = b"\xff\xff\xff"
 OK = b"\0\0\0\2\0\0\0"
 EOF = b"\xfe\0\0\2\0"
@@ -41,7 +41,7 @@ class Peer:
         self.sock.sendall(data)
 
     def read(self) -> bytes:
-        """One packet of the client's; ConnectionError when it has gone."""
+        """Return one packet of the client; ConnectionError when the client has gone."""
         head = self._exactly(4)
         self.number = (head[3] + 1) % 256
         data = self._exactly(int.from_bytes(head[:3], "little"))
@@ -58,7 +58,7 @@ class Peer:
         return data
 
     def greet(self, method: str = "mysql_native_password", *, tls: bool = False, salt: bytes = SALT) -> None:
-        """The greeting, then whatever the client answers to it."""
+        """Send the greeting, then read any answer of the client."""
         flags = _CAPABILITIES | (_SSL if tls else 0)
         self.send(
             b"\x0a8.0.36-rogue\0" + struct.pack("<I", 7) + salt[:8] + b"\0" + struct.pack("<H", flags & 0xFFFF)
@@ -67,14 +67,14 @@ class Peer:
         )  # fmt: skip
 
     def encrypt(self, context: ssl.SSLContext) -> None:
-        """After the client has asked for it."""
+        """Switch to TLS, after the client has requested it."""
         self.sock = context.wrap_socket(self.sock, server_side=True)
 
     def switch(self, method: str, data: bytes = SALT + b"\0") -> None:
         self.send(b"\xfe" + method.encode() + b"\0" + data)
 
     def rows(self, *rows: tuple[str, ...], names: int = 0) -> None:
-        """A result of text columns; without rows it has no end yet."""
+        """Send a result of text columns; without rows it has no end yet."""
         columns = names or len(rows[0])
         self.send(bytes([columns]))
         for _ in range(columns):
@@ -87,13 +87,13 @@ class Peer:
             self.send(EOF)
 
     def let_in(self) -> None:
-        """By mysql_native_password, whatever the password."""
+        """Accept the client with mysql_native_password and any password."""
         self.greet()
         self.read()
         self.send(OK)
 
     def obey(self, upto: bytes) -> bytes:
-        """OK to every statement up to one that holds ``upto``, which is given back unanswered."""
+        """Send OK to every statement up to the one that contains ``upto``, which is returned unanswered."""
         while True:
             statement = self.read()
             if upto in statement:
@@ -101,16 +101,16 @@ class Peer:
             self.send(OK)
 
     def drip(self, data: bytes, every: float = 0.05) -> None:
-        """Byte after byte, until the client has gone."""
+        """Send one byte after the other, until the client has gone."""
         for byte in data:
             self.sock.sendall(bytes([byte]))
             time.sleep(every)
 
 
 class Rogue:
-    """Listens at a free loopback port while in its block; every connection meets ``behaviour``.
+    """Listens at a free loopback port within its block; every connection is handled by ``behaviour``.
 
-    ``heard``: what clients have sent, packet by packet. ``sent``: bytes that endless streams got rid of.
+    ``heard``: the packets that clients have sent. ``sent``: bytes that endless streams have sent.
     """
 
     def __init__(self, behaviour: Behaviour, host: str = "127.0.0.1") -> None:
@@ -132,7 +132,7 @@ class Rogue:
 
     @property
     def said(self) -> bytes:
-        """All that clients have sent."""
+        """Return all bytes that clients have sent."""
         return b"\n".join(self.heard)
 
     def _serve(self) -> None:
@@ -153,14 +153,14 @@ class Rogue:
 
 
 def endless(peer: Peer, part: bytes) -> None:
-    """The same bytes again and again, until the client has gone."""
+    """Send the same bytes again and again, until the client has gone."""
     block = part * max(1, (1 << 16) // len(part))
     while True:
         peer.raw(block)
 
 
 def numbered(peer: Peer, payload: bytes) -> None:
-    """Packets without end, in the right order."""
+    """Send packets without end, with correct sequence numbers."""
     while True:
         first = peer.number
         data = b"".join(

@@ -1,4 +1,4 @@
-"""MySQL's serialized messages, made for tests: the writing side of worker/binlog/serialization.py."""
+"""Writes MySQL's serialized messages for tests of the reader, worker/binlog/tagged_fields.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uuid
 
 
 def number(value: int) -> bytes:
-    """A variable-length integer."""
+    """Return a variable-length integer."""
     size = next((size for size in range(1, 9) if value < 1 << 7 * size), 9)
     if size == 9:
         return b"\xff" + value.to_bytes(8, "little")
@@ -26,7 +26,7 @@ def message(fields: bytes, *, last_needed: int = 0, version: int = 1) -> bytes:
 
 
 def tagged_gtid(server: uuid.UUID, tag: str, sequence: int, microseconds: int, *, last_needed: int = 0) -> bytes:
-    """The body of a GTID_TAGGED event."""
+    """Return the body of a GTID_TAGGED event."""
     fields = [
         number(1),
         b"".join(map(number, server.bytes)),
@@ -37,5 +37,5 @@ def tagged_gtid(server: uuid.UUID, tag: str, sequence: int, microseconds: int, *
         number(microseconds),
     ]
     made = b"".join(number(field) + value for field, value in enumerate(fields))
-    # Further fields, as servers write them: length of the transaction, their versions.
+    # Further fields that servers write: length of the transaction, their versions.
     return message(made + number(8) + number(999) + number(9) + number(90704), last_needed=last_needed)

@@ -1,10 +1,9 @@
-"""``python -m tests.support.spark_thief <port>...``: what another program, which knows no secret, gets of a Spark
-driver that listens at these ports of this machine.
+"""Attacks a Spark driver without its secret: ``python -m tests.support.spark_thief <port>...``.
 
-It has Spark's classes and no authentication, and asks every port for blocks of broadcasts as an executor does
-(org.apache.spark.network.BlockTransferService.fetchBlockSync): the tasks of a driver are such blocks. Prints
-"got", port, block and bytes for each block that it got, and "refused" and the port for each port that does not serve
-it.
+The ports are those at which the driver listens on this machine. The program has Spark's classes and no authentication,
+and requests blocks of broadcasts from every port as an executor does
+(org.apache.spark.network.BlockTransferService.fetchBlockSync): the tasks of a driver are such blocks. It prints "got",
+port, block and bytes for each block that it received, and "refused" and the port for each port that does not serve it.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def main(ports: list[int]) -> None:
             block = f"broadcast_{number}_piece0"
             try:
                 size = int(service.fetchBlockSync(_HOST, port, "driver", block, None).size())
-            except Exception as error:  # noqa: BLE001 - refused, unknown, or nothing of Spark's listens there
+            except Exception as error:  # noqa: BLE001 - refused, unknown, or the listener is not Spark's
                 if "BlockNotFound" in str(error):
                     continue
                 print(f"refused {port}", flush=True)

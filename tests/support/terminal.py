@@ -1,4 +1,4 @@
-"""A command on a terminal of its own: what it writes there, and keys for it."""
+"""Runs a command on a terminal of its own: reads its output and sends it keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.wait import until
 
 
 class Terminal:
-    """``text``: what the command wrote, since the last :meth:`press` if there was one."""
+    """A command on a terminal. ``text``: its output since the last :meth:`press`, or since its start."""
 
     def __init__(self, command: Sequence[str | Path], environment: Mapping[str, str], cwd: Path | None = None) -> None:
         self._reader, writer = pty.openpty()
@@ -26,7 +26,7 @@ class Terminal:
         os.close(writer)
 
     def read(self) -> str:
-        """All that was written so far."""
+        """Return all output so far."""
         while select.select([self._reader], [], [], 0)[0]:
             try:
                 piece = os.read(self._reader, 65536)
@@ -38,7 +38,7 @@ class Terminal:
         return self.text
 
     def press(self, keys: str) -> None:
-        """Give keys, and forget what was written before."""
+        """Send keys, and discard the output before them."""
         self.text = ""
         self.type(keys)
 
@@ -49,7 +49,7 @@ class Terminal:
         until(lambda: all(word in self.read() for word in words), f"the terminal shows {words}")
 
     def end(self) -> int:
-        """Until the command has ended by itself; its exit code."""
+        """Wait until the command has ended by itself; return its exit code."""
         until(lambda: (self.read(), self.process.poll() is not None)[1], "dmctl ends")
         self.read()
         os.close(self._reader)

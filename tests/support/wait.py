@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline; tests never sleep for a fixed time."""
+"""Waits for a condition with a deadline; tests never sleep for a fixed time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LONGEST_PAUSE = 1.0
 
 
 def until(condition: Callable[[], T | None], what: str, seconds: float = 300.0, every: float = 0.05) -> T:
-    """Poll ``condition`` until it is truthy and return that; AssertionError with ``what`` at the deadline.
+    """Poll ``condition`` until it is truthy and return its value; AssertionError with ``what`` at the deadline.
 
-    ``every``: seconds between two looks, at least. A look that is work itself (a dmctl is a process of its own) is
-    followed by twice its time: waiting must not take the processors from what is waited for.
+    ``every``: the least number of seconds between two polls. An expensive poll (each dmctl is a process) is followed by
+    a pause of twice its duration: waiting must not use the processors that the awaited event needs.
     """
     deadline = time.monotonic() + seconds
     while True:

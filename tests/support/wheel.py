@@ -1,4 +1,4 @@
-"""Look into a built wheel: stubs, compiled decoder, commands; then import from it alone.
+"""Inspects a built wheel: stubs, compiled decoder, commands; then imports from it alone.
 
 Run by tests/run.sh: ``python tests/support/wheel.py dist/shardmerge-….whl``.
 """
@@ -17,20 +17,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def expected_files() -> list[str]:
-    """Paths in the wheel that the source tree promises."""
+    """Return the paths that the source tree requires in the wheel."""
     stubs = [
-        f"proto/{proto.stem}_{suffix}"
+        f"shardmerge/proto/{proto.stem}_{suffix}"
         for proto in (ROOT / "proto").glob("*.proto")
         for suffix in ("pb2.py", "pb2.pyi", "pb2_grpc.py", "pb2_grpc.pyi")
     ]
     extension = importlib.machinery.EXTENSION_SUFFIXES[0]
     compiled = [
-        f"{module.relative_to(ROOT).with_suffix('')}{extension}"
+        f"shardmerge/{module.relative_to(ROOT).with_suffix('')}{extension}"
         for module in (ROOT / "worker").rglob("*.py")
         if "# cython: language_level=3" in module.read_text(encoding="utf-8")[:400]
     ]
     sources = [
-        str(module.relative_to(ROOT))
+        f"shardmerge/{module.relative_to(ROOT)}"
         for package in ("proto", "master", "worker", "ctl")
         for module in (ROOT / package).rglob("*.py")
     ]
@@ -48,10 +48,10 @@ def main(wheel: Path) -> int:
         with tempfile.TemporaryDirectory() as unpacked:
             archive.extractall(unpacked)
             imports = "; ".join(
-                ["import proto", f"assert proto.__file__.startswith({unpacked!r}), proto.__file__"]
-                + [f"import proto.{proto.stem}_pb2_grpc" for proto in (ROOT / "proto").glob("*.proto")]
+                ["from shardmerge import proto", f"assert proto.__file__.startswith({unpacked!r}), proto.__file__"]
+                + [f"import shardmerge.proto.{proto.stem}_pb2_grpc" for proto in (ROOT / "proto").glob("*.proto")]
             )
-            # -P: not from the source tree that is the current directory.
+            # -P: do not import from the source tree, which is the current directory.
             ended = subprocess.run(
                 [sys.executable, "-P", "-c", imports],
                 env={**os.environ, "PYTHONPATH": unpacked},

@@ -1,4 +1,4 @@
-"""Two sources, a target (or several) and a cluster, with a family of shard tables per test."""
+"""Provides two sources, a target (or several) and a cluster, with a family of shard tables per test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ filters:
     events: [delete, truncate table]
     action: Ignore
 """
-"""Of the second source, for the tests of source filters."""
+"""Filters of the second source, for the tests of source filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Family:
         ]
 
     def create(self, rows: int, shape: Shape = ORDERS) -> list[ShardTable]:
-        """Make and fill all shard tables, ``rows`` each."""
+        """Create and fill all shard tables, ``rows`` rows each."""
         shards = self.shard_tables()
         create_tables(shards, shape)
         for number, shard in enumerate(shards):
@@ -57,7 +57,7 @@ class Family:
         return shards
 
     def verdict(self) -> Verdict:
-        """The judge's: sources must be quiet and applied."""
+        """Return the judge's verdict: sources must be quiet and applied."""
         shards = [
             Shard(
                 server.connect, f"{self.name}_{schema:02d}", f"order_{table:02d}", PartitionIds(instance, schema, table)
@@ -67,7 +67,7 @@ class Family:
         return compare(shards, Target(self.target.connect, self.name, "orders"))
 
     def task(self, name: str | None = None, *, mode: str = "all", extra: str = "") -> str:
-        """The task file; ``extra``: further top-level lines."""
+        """Return the task file; ``extra``: further top-level lines."""
         lines = [
             f"name: {name or self.name}",
             f"task-mode: {mode}",
@@ -108,7 +108,7 @@ class Family:
 
 
 class World:
-    """Servers and cluster of one test module; tests take families of their own from it."""
+    """Servers and cluster of one test module; each test creates families of its own in it."""
 
     def __init__(
         self, directory: Path, sources: Sequence[Kind] = (MariaDB, MariaDB), targets: Sequence[Kind] = (MariaDB,)
@@ -145,7 +145,8 @@ class World:
             server.stop()
 
     def heal(self) -> None:
-        """Whatever the test before has left dead or held: alive and bound again."""
+        """Restart what the previous test has killed, release what it has held, and wait until the sources are bound
+        again."""
         self.cluster.hooks.release_all()
         for server in self.servers:
             server.ensure_running()
@@ -160,8 +161,8 @@ class World:
         return Family(name, self.sources, target or self.target, **shape)
 
     def head_of_task(self, name: str, rules: str) -> list[str]:
-        """The lines of a task file of the first source, up to ``rules``: the keys of its mysql-instance, without its
-        block-allow list, "own"."""
+        """Return the lines of a task file of the first source, up to ``rules``: the keys of its mysql-instance, without
+        its block-allow list, "own"."""
         target = self.target
         return [
             f"name: {name}",
@@ -173,14 +174,15 @@ class World:
         ]
 
     def settle(self, tasks: Sequence[str], seconds: float = 400.0) -> None:
-        """With all writers stopped: until every task has applied all there is."""
+        """Wait until every task has applied all changes; all writers must have stopped."""
         for task in tasks:
             self.cluster.wait_caught_up(task, dict(self.sources), seconds)
 
     def judge(self, family: Family) -> Verdict:
-        """With all writers stopped: when the family's task has applied all there is, the target is the merge.
+        """Check that the target is the merge when the family's task has applied all changes; all writers must have
+        stopped.
 
-        Says who: the judge here, and `dmctl compare`, which must come to the same.
+        Both the judge here and `dmctl compare` check it, and must agree.
         """
         self.settle([family.name])
         verdict = family.verdict()

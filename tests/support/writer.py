@@ -1,8 +1,8 @@
-"""A random concurrent writer: what applications do to shard tables while they are being merged.
+"""Writes randomly and concurrently, as applications write to shard tables during a merge.
 
-Insert, update, delete, change of a key, re-use of a deleted key, large transactions, rollbacks. Each
-thread draws from its own seeded generator, so a run can be repeated up to the servers' scheduling.
-It owes nothing to the code under test: it only speaks SQL to the sources.
+Insert, update, delete, change of a key, re-use of a deleted key, large transactions, rollbacks. Each thread draws from
+its own seeded generator, so a run can be repeated up to the servers' scheduling. It does not depend on the code under
+test: it only sends SQL to the sources.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from tests.support.wait import until
 Value = str | int | bytes | None
 
 _DUPLICATE = 1062
-# Lock wait timeout, a table that was altered since the transaction began to read others, deadlock.
+# Lock wait timeout; a table that was altered after the transaction had begun to read others; deadlock.
 _AGAIN = frozenset({1205, 1412, 1213})
 _LOST = frozenset({0, 1053, 1927, 2003, 2006, 2013})  # the server was killed or is starting
-# Keys that updates move rows to; far above what AUTO_INCREMENT reaches, below 2**32.
+# Updates move rows to keys from here on: far above what AUTO_INCREMENT reaches, below 2**32.
 _MOVED_KEYS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of shard table: its columns and how a row of it looks.
+    """A kind of shard table: its columns, and how its rows are drawn.
 
-    ``definition``: what stands between the parentheses of CREATE TABLE; the key is an integer column
-    ``id`` with AUTO_INCREMENT. ``row`` draws values for ``columns`` (without ``id``).
+    ``definition``: the text between the parentheses of CREATE TABLE; the key is an integer column ``id`` with
+    AUTO_INCREMENT. ``row`` draws values for ``columns`` (without ``id``).
     """
 
     definition: str
@@ -83,7 +83,7 @@ class ShardTable:
 
 @dataclass(slots=True)
 class Counts:
-    """What was committed, in statements that changed a row; rolled back work is not counted."""
+    """The number of committed statements that changed a row; rolled back work is not counted."""
 
     inserts: int = 0
     updates: int = 0
@@ -103,7 +103,7 @@ class Counts:
 
 
 def create_tables(shards: Sequence[ShardTable], shape: Shape = ORDERS) -> None:
-    """Schemas and tables of ``shards``, empty."""
+    """Create the schemas and tables of ``shards``, empty."""
     for shard in shards:
         connection = shard.connect()
         try:
@@ -115,7 +115,7 @@ def create_tables(shards: Sequence[ShardTable], shape: Shape = ORDERS) -> None:
 
 
 def fill(shard: ShardTable, rows: int, seed: int, shape: Shape = ORDERS, per_statement: int = 1000) -> None:
-    """``rows`` rows with ids from 1 upwards, so that the ids of different shards collide."""
+    """Insert ``rows`` rows with ids from 1 upwards, so that the ids of different shards collide."""
     rng = random.Random(f"{seed}/{shard.name}")
     connection = shard.connect()
     try:
@@ -135,9 +135,9 @@ def _insert(cursor: Cursor, shard: ShardTable, shape: Shape, rows: Sequence[tupl
 
 
 def _unless_taken(change: Callable[[], int]) -> int:
-    """The rows of ``change``; none if their key is taken: the server has undone this statement only.
+    """Return the number of rows of ``change``; 0 if its key is taken: the server has undone this statement only.
 
-    That may be an AUTO_INCREMENT's: a table that the server opens anew counts on from its largest moved key.
+    The key may come from AUTO_INCREMENT: a table that the server opens anew continues from its largest moved key.
     """
     try:
         return change()
@@ -149,7 +149,7 @@ def _unless_taken(change: Callable[[], int]) -> int:
 
 @dataclass(slots=True)
 class _Hand:
-    """One thread's own things."""
+    """The data of one thread."""
 
     rng: random.Random
     connections: dict[Callable[[], Connection], Connection] = field(
@@ -159,8 +159,8 @@ class _Hand:
 
 
 def beside_a_writer(shard: ShardTable, *statements: str) -> None:
-    """Run them at the table's server; one that loses a deadlock with the writer's transactions, or those of lanes, runs
-    again."""
+    """Run the statements at the table's server, in parallel with a writer; a statement that loses a deadlock with the
+    transactions of the writer, or of lanes, runs again."""
     connection = shard.connect()
     with closing(connection), connection.cursor() as cursor:
         for statement in statements:
@@ -177,9 +177,8 @@ def beside_a_writer(shard: ShardTable, *statements: str) -> None:
 class Writer:
     """Threads that keep changing ``shards`` until stopped.
 
-    ``pause_seconds``: between a thread's transactions; keeps the two cores of a test machine for the
-    code under test. A killed source is waited for; any other failure ends the thread and is raised
-    by :meth:`stop`.
+    ``pause_seconds``: between a thread's transactions; leaves the two cores of a test machine to the code under test.
+    Threads wait for a killed source; any other failure ends the thread and is raised by :meth:`stop`.
     """
 
     def __init__(
@@ -219,7 +218,7 @@ class Writer:
         return self
 
     def pause(self) -> None:
-        """Return when no transaction is open; :meth:`resume` goes on."""
+        """Return when no transaction is open; :meth:`resume` continues."""
         self._may_run.clear()
         with self._lock:
             self._lock.wait_for(lambda: self._busy == 0)
@@ -228,7 +227,7 @@ class Writer:
         self._may_run.set()
 
     def go_on(self, changes: int = 200) -> None:
-        """Return when it has made more than so many further changes."""
+        """Return when more than this number of further changes has been made."""
         wanted = self.counts.changes + changes
         until(lambda: self.counts.changes > wanted or bool(self._errors), f"{changes} further changes")
 
@@ -265,7 +264,7 @@ class Writer:
                     with self._lock:
                         self._busy -= 1
                         self._lock.notify_all()
-        except Exception as error:  # noqa: BLE001 - handed to stop()
+        except Exception as error:  # noqa: BLE001 - raised by stop()
             self._errors.append(error)
         finally:
             for connection in hand.connections.values():
@@ -273,7 +272,7 @@ class Writer:
 
     def _transaction(self, hand: _Hand) -> None:
         done = Counts()
-        # One source per transaction: a source is one server.
+        # One source per transaction: each source is a separate server.
         connect = hand.rng.choice(self.shards).connect
         shards = [shard for shard in self.shards if shard.connect == connect]
         try:

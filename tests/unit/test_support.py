@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proto import hooks
-from proto.config.daemon import parse_worker
+from shardmerge.proto import failpoints
+from shardmerge.proto.config.daemon.daemon_file import parse_worker
 from tests.support.cluster import parse_position
 from tests.support.daemon import ROOT, to_yaml
 from tests.support.hooks import Hooks
@@ -80,9 +80,9 @@ def test_a_written_configuration_is_read_back() -> None:
 def test_a_held_moment_is_reached_once_and_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = Hooks(tmp_path)
     monkeypatch.setenv("SHARDMERGE_HOOKS", moments.environment["SHARDMERGE_HOOKS"])
-    hooks.reach("a.moment")
+    failpoints.hit("a.moment")
     moments.hold("a.moment")
-    program = threading.Thread(target=hooks.reach, args=("a.moment",))
+    program = threading.Thread(target=failpoints.hit, args=("a.moment",))
     program.start()
     assert moments.reached("a.moment", 10)
     assert program.is_alive()

@@ -1,4 +1,4 @@
-"""Binlog events as far as a reader of the stream needs them: header, format description, query, rotate.
+"""Parses the binlog events that a reader of the stream needs: header, format description, query, rotate.
 
 Pure functions of an event's bytes. Every function takes the *whole* event, its 19-byte header included, and
 ``checksum``: whether its last four bytes are a CRC32 (see :attr:`FormatDescription.checksum`). Formats: MySQL
@@ -14,8 +14,8 @@ import zlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proto import errors
-from worker.binlog.queryvars import QueryVariables, query_variables
+from shardmerge.proto import errors
+from shardmerge.worker.binlog.query_variables import QueryVariables, query_variables
 
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
@@ -23,10 +23,10 @@ CHECKSUM_SIZE = 4
 FLAG_IN_USE = 0x1
 """In the format description of a file that the server still writes to."""
 FLAG_ARTIFICIAL = 0x20
-"""Made up by the dump thread: not in the source's file."""
+"""Made by the dump thread: not in the source's file."""
 FLAG_RELAY_LOG = 0x40
 FLAG_IGNORABLE = 0x80
-"""A reader that does not know the event's type may pass it by."""
+"""A reader that does not know the event's type may skip it."""
 
 _HEADER = struct.Struct("<IBIIIH")
 _U16 = struct.Struct("<H")
@@ -101,8 +101,8 @@ class EventHeader(NamedTuple):
     """The common header. A NamedTuple: made once per event of the stream.
 
     ``timestamp``: Unix seconds when the statement began at the source. ``size``: bytes of the whole event, header and
-    checksum included. ``log_pos``: byte in the source's file right behind the event, modulo 2³² (a file may outgrow
-    it in one large transaction); 0 in events the dump thread made up.
+    checksum included. ``log_pos``: byte in the source's file right after the event, modulo 2³² (a file may grow beyond
+    it in one large transaction); 0 in events that the dump thread made.
     """
 
     timestamp: int
@@ -114,12 +114,12 @@ class EventHeader(NamedTuple):
 
     @property
     def is_artificial(self) -> bool:
-        """Not in the source's file: never to be stored nor counted in a position."""
+        """Whether it is not in the source's file: never store it nor count it in a position."""
         return self.log_pos == 0 or bool(self.flags & FLAG_ARTIFICIAL)
 
 
 def malformed(source: str, position: int, reason: str) -> errors.ShardmergeError:
-    """The coded error for bytes that are no event of the format."""
+    """The coded error for bytes that are not an event of the format."""
     return errors.decode.MALFORMED_EVENT(source=source, position=position, reason=reason)
 
 
@@ -132,7 +132,7 @@ def event_name(code: int) -> str:
 
 
 def parse_header(buf: bytes | bytearray | memoryview, at: int = 0, source: str = "") -> EventHeader:
-    """The header that starts at byte ``at``; only the header has to be there. Size is at least the header's."""
+    """The header that starts at byte ``at``; ``buf`` must contain only the header. Its size is at least its own."""
     if len(buf) - at < HEADER_SIZE or at < 0:
         raise malformed(source, 0, f"{len(buf) - at} bytes are too few for an event header")
     header = EventHeader._make(_HEADER.unpack_from(buf, at))
@@ -142,7 +142,7 @@ def parse_header(buf: bytes | bytearray | memoryview, at: int = 0, source: str =
 
 
 def checksum_matches(event: bytes | memoryview) -> bool:
-    """Whether the CRC32 in the last four bytes of ``event`` is that of the bytes before it.
+    """Whether the CRC32 in the last four bytes of ``event`` matches the bytes before it.
 
     The server computes a format description's checksum without its in-use flag, which it sets and clears later.
     """
@@ -168,7 +168,7 @@ def body_end(event: bytes, header: EventHeader, checksum: bool, least: int, sour
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """What the first event of a binlog file says about the events behind it.
+    """The first event of a binlog file, which describes the format of the events after it.
 
     ``checksum``: the events end with a CRC32 (algorithm 1; 0 is none). ``post_header_lengths[t]``: fixed part of
     events of type t, 0 for types the server does not know.
@@ -182,10 +182,10 @@ class FormatDescription:
 
     @staticmethod
     def parse(event: bytes, source: str = "") -> FormatDescription:
-        """Parse a FORMAT_DESCRIPTION event as it stands in the file.
+        """Parse a FORMAT_DESCRIPTION event of a file.
 
         Only binlog version 4 is known, and only servers that name their checksum algorithm in it (MySQL ≥ 5.6.1,
-        MariaDB ≥ 5.3): what is before the last five bytes is one post-header length per event type.
+        MariaDB ≥ 5.3): before the last five bytes there is one post-header length per event type.
         """
         header = parse_header(event, 0, source)
         if header.type != EventType.FORMAT_DESCRIPTION:
@@ -214,7 +214,7 @@ class FormatDescription:
 
 
 _CLIENT_ENCODINGS = {
-    # Collation ids of clients that do not speak UTF-8; other ids are read as UTF-8. The servers' latin1 is cp1252.
+    # Collation ids of clients that do not use UTF-8; other ids are read as UTF-8. The servers' latin1 is cp1252.
     1: "big5", 84: "big5", 8: "cp1252", 5: "cp1252", 15: "cp1252", 31: "cp1252", 47: "cp1252", 48: "cp1252",
     49: "cp1252", 94: "cp1252", 24: "gb2312", 86: "gb2312", 28: "gbk", 87: "gbk", 248: "gb18030", 249: "gb18030",
     13: "shift_jis", 88: "shift_jis", 95: "cp932", 96: "cp932", 12: "euc_jp", 91: "euc_jp", 19: "euc_kr", 85: "euc_kr",
@@ -234,17 +234,17 @@ class QueryEvent:
 
     @property
     def sql_mode(self) -> int | None:
-        """The server's bits; None when not said."""
+        """The server's bits; None when the event does not have them."""
         return self.variables.sql_mode
 
     @property
     def text(self) -> str:
-        """The statement as text; bytes that are not of the client's character set become U+FFFD."""
+        """The statement as text; bytes that are not valid in the client's character set become U+FFFD."""
         return self.statement.decode(self._encoding, "replace")
 
     @property
     def is_text(self) -> bool:
-        """Whether :attr:`text` is what the client has sent."""
+        """Whether :attr:`text` is exactly the client's text."""
         try:
             self.statement.decode(self._encoding)
         except UnicodeDecodeError:
@@ -276,7 +276,7 @@ def parse_query(event: bytes, checksum: bool, source: str = "") -> QueryEvent:
 
 @dataclass(frozen=True, slots=True)
 class RotateEvent:
-    """The stream goes on in ``file`` at byte ``position``."""
+    """The stream continues in ``file`` at byte ``position``."""
 
     file: str
     position: int
@@ -295,14 +295,14 @@ def parse_rotate(event: bytes, checksum: bool, source: str = "") -> RotateEvent:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The dump thread stands at ``position`` of ``file`` and has nothing to send."""
+    """The dump thread is at ``position`` of ``file`` and has nothing to send."""
 
     file: str
     position: int
 
 
 def parse_heartbeat(event: bytes, checksum: bool, source: str = "") -> Heartbeat:
-    """Parse HEARTBEAT, and HEARTBEAT_V2 (MySQL's libs/mysql/binlog/event/codecs/binary.cpp), whose place may be
+    """Parse HEARTBEAT, and HEARTBEAT_V2 (MySQL's libs/mysql/binlog/event/codecs/binary.cpp), whose position may be
     beyond 4 GiB."""
     header = parse_header(event, 0, source)
     end = body_end(event, header, checksum, 1, source)
@@ -334,12 +334,12 @@ def uncompress(data: bytes, limit: int, source: str, position: int) -> bytes:
     start = 1 + (data[0] & 7)
     length = int.from_bytes(data[1:start], "big")
     if length > limit:
-        raise malformed(source, position, f"compressed part claims {length} bytes")
+        raise malformed(source, position, f"compressed part states a size of {length} bytes")
     worker = zlib.decompressobj()
     try:
         plain = worker.decompress(data[start:], length + 1)
     except zlib.error as error:
         raise malformed(source, position, f"compressed part: {error}") from None
     if len(plain) != length or not worker.eof:
-        raise malformed(source, position, f"compressed part holds not the {length} bytes it claims")
+        raise malformed(source, position, f"compressed part does not contain the {length} bytes that its header states")
     return plain

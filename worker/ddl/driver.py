@@ -1,8 +1,8 @@
-"""Acts on a statement before which all lanes of a stream stand.
+"""Handles a DDL statement while all lanes of a stream have stopped at the barrier before it.
 
-    decide (pure) ── act, table by table ── one transaction: structures, dealing, "passed" ── the lanes go on
+    actions (pure) ── execute, table by table ── one transaction: structures, partitioning, "executed" ── lanes resume
 
-Every step before the transaction may be done again from its beginning, by another process, after any kill.
+After a kill, another process may repeat every step before the transaction from its beginning.
 """
 
 from __future__ import annotations
@@ -12,282 +12,316 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from proto import config_pb2, errors, hooks
-from proto.log import get_logger
-from proto.state_pb2 import BinlogOp
-from worker import meta
-from worker.connection import Session, Side, server_info
-from worker.context import SubTaskContext
-from worker.cutoff import session_until
-from worker.ddl import dropped, operator_records, parked, records
-from worker.ddl.act import Actor
-from worker.ddl.by_word import act_by_word, actions_by_word
-from worker.ddl.creation import Creation
-from worker.ddl.dialect import Dialect
-from worker.ddl.digests import Printed
-from worker.ddl.filtered import FilteredStatement, Sorted
-from worker.ddl.given import given_session
-from worker.ddl.online import records as online_records
-from worker.ddl.online.step import Course, read_step, with_away
-from worker.ddl.online.swap import Meant, OnlineChanges
-from worker.ddl.operator import Ops, Word
-from worker.ddl.passing import Passing, TablesStanding
-from worker.ddl.plan import Action, Alter, Scene, Shard, gone_by, shards_of
-from worker.ddl.reading import not_understood, read, refusal, word_about
-from worker.ddl.records import StatementPlace
-from worker.ddl.renames import forget_marks
-from worker.ddl.routed import RoutedScope, shown
-from worker.ddl.statement import Ddl
-from worker.ddl.structure import Structures
-from worker.ddl.surroundings import scene_of
-from worker.ddl.tracker import open_tracker
-from worker.ddl.versioned import Server
-from worker.ddl.waiting import WaitingTables
-from worker.ddl.work import Work
-from worker.plan import TablePlan
-from worker.quarantine import store as quarantine
-from worker.relay.model import Statement
-from worker.relay.queried import Queried
-from worker.replicate.stream import Stream
-from worker.target_table import find_stand_ins
-from worker.unit import StopSignal
+from shardmerge.proto import config_pb2, errors, failpoints
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
+from shardmerge.worker.core.mysql.connection import Session, Side, server_info
+from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.decide.actions import Action, Alter, DdlContext, ShardTarget, removed_by, shard_numbers
+from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
+from shardmerge.worker.ddl.decide.copied_tables import CopiedUntil, copied_later
+from shardmerge.worker.ddl.decide.ddl_context import read_ddl_context
+from shardmerge.worker.ddl.decide.ddl_filter import FilteredActions, FilteredStatement
+from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops
+from shardmerge.worker.ddl.decide.routed_statements import RoutedScope, short_text
+from shardmerge.worker.ddl.decide.statement_reader import override_for, read_statement, refusal, unknown_statement_error
+from shardmerge.worker.ddl.execute.executor import StatementExecutor
+from shardmerge.worker.ddl.execute.override_actions import actions_with_override, apply_override
+from shardmerge.worker.ddl.execute.rename_targets import drop_rename_marks
+from shardmerge.worker.ddl.execute.source_session import find_source_session
+from shardmerge.worker.ddl.execute.statement_context import StatementContext
+from shardmerge.worker.ddl.execute.structure_check import StatementStructures
+from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.ddl.online.classify import OnlineContext, classify, with_renamed_away
+from shardmerge.worker.ddl.online.follow import EffectiveStatement, OnlineChanges
+from shardmerge.worker.ddl.sql.dialect import Dialect
+from shardmerge.worker.ddl.sql.statement import Ddl
+from shardmerge.worker.ddl.sql.version_comments import Server
+from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
+from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
+from shardmerge.worker.ddl.structure.structure_after import StructureMemo
+from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
+from shardmerge.worker.relay.model import Statement
+from shardmerge.worker.relay.serve.query_event import LoggedQuery
+from shardmerge.worker.target.quarantine import held_store as quarantine
+from shardmerge.worker.target.records import (
+    ddl_progress,
+    dropped_columns,
+    executed_locks,
+    operator_statements,
+    parked_tables,
+    subtask_record,
+)
+from shardmerge.worker.target.records import shadow_tables as online_records
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.tables.target_table import find_fallback_collations
+from shardmerge.worker.unit.run_context import RunContext
 
 log = get_logger()
 
-_NOT_AT_TARGET = Word((), own=False)
+_NOT_AT_TARGET = OperatorOverride((), runs_original=False)
 
-Columns = Callable[[TablesStanding], Mapping[str, str]]
-"""A stream's tables, as columns of the subtask's row."""
+RowColumns = Callable[[StreamTables], Mapping[str, str]]
+"""Converts a stream's tables to columns of the subtask's row."""
 
 
-def main_columns(standing: TablesStanding) -> Mapping[str, str]:
-    """Of a subtask's own lanes."""
-    return {"dealing": standing.dealing.to_json()}
+def main_columns(tables: StreamTables) -> Mapping[str, str]:
+    """The columns for a subtask's own lanes."""
+    return {"dealing": tables.partitioning.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
-class _Met:
-    """A statement that a stream has come to. ``ddl``: None when it changes nothing, or an operator answers for it."""
+class _CurrentStatement:
+    """The statement that a stream has reached. ``ddl``: None when it changes nothing, or an operator overrides it."""
 
     statement: Statement
-    queried: Queried
+    queried: LoggedQuery
     ddl: Ddl | None
-    word: Word | None
+    override: OperatorOverride | None
     session: Session
-    passing: Passing
+    changes: BarrierChanges
     stop: StopSignal
 
 
 class StatementDriver:
-    """For one run of one stream. :meth:`act` is called by one thread.
+    """For one run of one stream. One thread calls :meth:`act`.
 
-    ``standing``: where the stream begins; ``columns``: see :data:`Columns`.
+    ``tables``: the stream's tables where it begins. ``columns``: see :data:`RowColumns`.
     """
 
     def __init__(
         self,
-        context: SubTaskContext,
+        context: RunContext,
         stream: Stream,
-        standing: TablesStanding,
-        columns: Columns = main_columns,
-        waiting: WaitingTables | None = None,
+        tables: StreamTables,
+        columns: RowColumns = main_columns,
+        parked_queue: ParkedQueue | None = None,
         entries: Mapping[StatementPlace, TablePlan] = MappingProxyType({}),
         ops: Ops = tuple,
+        copied_until: CopiedUntil = MappingProxyType({}),
     ) -> None:
-        """``waiting``: of a subtask with a shard-mode. ``entries``: before which statement a table of the stream
-        waited: behind it, it comes in."""
-        self._waiting = waiting
+        """``parked_queue``: only of a subtask with a shard-mode. ``entries``: tables that enter the stream after the
+        statement at which they were parked."""
+        self._copied_until = copied_until
+        self._parked_queue = parked_queue
         self._entries = entries
         self._ops = ops
         self._context = context
         self._stream = stream
         self._columns = columns
         self._waits_for = ""
-        self._printed = Printed()
-        self.standing = standing
+        self._canonical = CanonicalCreates()
+        self._memo = StructureMemo()
+        self._parked_definitions = ParkedDefinitions(self._memo)
+        self.tables = tables
 
     def ops(self) -> tuple[BinlogOp, ...]:
-        """What an operator has said by now about the source's binlog."""
+        """The operator's current overrides for the source's binlog."""
         return self._ops()
 
-    def doing(self) -> str:
-        """What it waits for, "" for nothing."""
+    def activity(self) -> str:
+        """What the driver waits for, "" for nothing."""
         return self._waits_for
 
-    def passed(self) -> StatementPlace | None:
-        """The statement that the stream has passed last, asked of the target."""
+    def last_passed(self) -> StatementPlace | None:
+        """The last statement that the stream has executed, read from the target."""
         who = self._context.who
-        return self._context.at_target(lambda session: records.read_passed(session, *who, self._stream))
+        return self._context.at_target(lambda session: ddl_progress.read_passed(session, *who, self._stream))
 
-    def act(self, statement: Statement, stop: StopSignal) -> TablesStanding | None:
-        """Do what ``statement`` comes to; what the stream goes on with, None: ``stop`` came first.
+    def act(self, statement: Statement, stop: StopSignal) -> StreamTables | None:
+        """Execute ``statement``. Returns the tables with which the stream resumes; None: ``stop`` came first.
 
         Raises the ddl.* errors, FENCED, the rules' and the target's coded errors.
         """
         context, (_, task, source) = self._context, self._context.who
-        queried = context.relay.query_at(statement)
-        word = word_about(context, self._ops, statement)
-        statement, ddl = read(context, statement, queried, word)
-        hooks.reach("ddl.before")
+        queried = context.relay.read_query_event(statement)
+        override = override_for(context, self._ops, statement)
+        statement, ddl = read_statement(context, statement, queried, override)
+        failpoints.hit("ddl.before")
         target = context.target_endpoint
         with (
-            session_until(stop, target, Side.TARGET, name="target", read_timeout=None) as session,
+            cancellable_session(stop, target, Side.TARGET, name="target", read_timeout=None) as session,
             ExitStack() as held,
         ):
-            passing = Passing(self.standing)
+            changes = BarrierChanges(self.tables)
             for place, plan in self._entries.items():
                 if place.is_exactly(statement):
-                    passing.enter(plan)
-            work: Work | None = None
-            # What has waited before the statement has been through all that it takes. What still waits for a later one
-            # has been through this one too: its rows here were applied before.
-            is_ours = not passing.entered and RoutedScope(self.standing.scope, beside=True)(statement)
-            if is_ours and (ddl is not None or word is not None):
-                work = self._act(_Met(statement, queried, ddl, word, session, passing, stop), held)
+                    changes.enter(plan)
+            statement_context: StatementContext | None = None
+            # A table that was parked at the statement has had its effects already. So has a table that is parked at a
+            # later statement: its rows up to here were applied before.
+            is_ours = not changes.entered and RoutedScope(self.tables.scope, with_shadow_tables=True)(statement)
+            if is_ours and (ddl is not None or override is not None):
+                statement_context = self._act(
+                    _CurrentStatement(statement, queried, ddl, override, session, changes, stop), held
+                )
                 if stop.is_set:
                     return None
-            hooks.reach("ddl.before_passing")
-            self._record(session, statement, passing)
-            hooks.reach("ddl.passed")
-            if work is not None:
-                forget_marks(work)
+            failpoints.hit("ddl.before_passing")
+            self._record(session, statement, changes)
+            failpoints.hit("ddl.passed")
+            if statement_context is not None:
+                drop_rename_marks(statement_context)
         self._waits_for = ""
-        self.standing = passing.result()
-        if self._waiting is not None:
-            # Also when none has parked: tables that came, went or were altered are told to the locks.
-            self._waiting.park(passing.parked, statement.group_end)
+        self.tables = changes.apply()
+        if self._parked_queue is not None:
+            # Also without parked tables: the lock agent must publish tables that were added, removed or altered.
+            self._parked_queue.park(changes.parked, statement.group_end)
         log.info(
-            "a statement is passed",
+            "DDL applied, stream resumed",
             task=task,
             source=source,
             position=str(statement.position),
-            statement=shown(statement),
-            by_operator=word is not None,
-            parked=len(passing.parked),
+            statement=short_text(statement),
+            by_operator=override is not None,
+            parked=len(changes.parked),
         )
-        return self.standing
+        return self.tables
 
     # --- parts
 
-    def _act(self, met: _Met, held: ExitStack) -> Work | None:
-        """None: it comes to nothing. ``held``: what is held until the statement is recorded."""
+    def _act(self, met: _CurrentStatement, held: ExitStack) -> StatementContext | None:
+        """None: the statement has no effect here. ``held``: locks that are held until the statement is recorded."""
         context = self._context
-        scene, meant = self._meant(met)
-        word = met.word
-        if word is not None:
-            actions = actions_by_word(word, meant.ddl, meant.statement, scene)
+        scene, meant = self._effective(met)
+        override = met.override
+        if override is not None:
+            actions = actions_with_override(override, meant.ddl, meant.statement, scene)
             self._check_held(actions, meant.statement, met.session)
-            actor = self._actor(met, meant, gone_by(actions))
-            act_by_word(word, actions, actor)
-            actor.settle()
-            return actor.work
+            actor = self._executor(met, meant, removed_by(actions))
+            apply_override(override, actions, actor)
+            actor.check_targets()
+            return actor.context
         if meant.ddl is None:
             return None
         sorted_ = self._filtered(met, meant, scene)
-        actions, passed_over = sorted_.done, sorted_.passed_over
+        actions, passed_over = sorted_.run, sorted_.skipped
         if not actions and not passed_over:
             return None
         if not met.queried.event.is_text:
-            raise not_understood(self._context, met.statement)
+            raise unknown_statement_error(self._context, met.statement)
         self._check_held((*actions, *passed_over), meant.statement, met.session)
-        actor = self._actor(met if actions else replace(met, word=_NOT_AT_TARGET), meant, gone_by(actions))
-        act_by_word(_NOT_AT_TARGET, passed_over, actor)
+        self._check_copied(actions, meant)
+        actor = self._executor(met if actions else replace(met, override=_NOT_AT_TARGET), meant, removed_by(actions))
+        apply_override(_NOT_AT_TARGET, passed_over, actor)
         is_mariadb = met.queried.is_mariadb
         for action in actions:
-            if isinstance(action, Alter) and self._waiting is not None:
+            if isinstance(action, Alter) and self._parked_queue is not None:
                 if context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
-                    actor.join(action, held, is_mariadb=is_mariadb)
+                    actor.join_schemas(action, held, is_mariadb=is_mariadb)
                 else:
                     actor.park(action, is_mariadb=is_mariadb)
             else:
-                actor.do(action)
+                actor.run(action)
             if met.stop.is_set:
-                return actor.work
-        actor.settle()
-        return actor.work
+                return actor.context
+        actor.check_targets()
+        return actor.context
 
-    def _filtered(self, met: _Met, meant: Meant, scene: Scene) -> Sorted:
-        """What the statement comes to by the event filters."""
+    def _filtered(self, met: _CurrentStatement, meant: EffectiveStatement, scene: DdlContext) -> FilteredActions:
+        """The statement's actions after the event filters."""
         ddl, statement = meant.ddl, meant.statement
-        assert ddl is not None  # noqa: S101 - for the type checker: the caller has looked
+        assert ddl is not None  # noqa: S101 - for the type checker: the caller has checked
 
-        def structures(shard: Shard) -> tuple[Creation, Creation | None]:
+        def structures(shard: ShardTarget) -> tuple[CreateStatement, CreateStatement | None]:
             if not met.queried.event.is_text:
-                raise not_understood(self._context, met.statement)
-            return self._actor(met, meant, frozenset()).structures_of(shard)
+                raise unknown_statement_error(self._context, met.statement)
+            return self._executor(met, meant, frozenset()).structures_around(shard)
 
-        found = FilteredStatement(self._context.rules.events, ddl, statement, scene, structures).sort()
-        for action in found.passed_over:
+        found = FilteredStatement(self._context.rules.events, ddl, statement, scene, structures).filter()
+        for action in found.skipped:
             log.info(
-                "an event filter passes over a statement: it does not run at the target",
+                "event filter skips a statement: it does not run at the target",
                 task=self._context.who[1],
                 source=self._context.who[2],
                 position=str(statement.position),
-                statement=shown(statement),
-                tables=shards_of(action),
+                statement=short_text(statement),
+                tables=shard_numbers(action),
             )
         return found
 
-    def _meant(self, met: _Met) -> tuple[Scene, Meant]:
-        """What the statement is for the task's own tables: that of a tool for online schema changes may be another."""
-        scene, meant = self._scene(met), Meant(met.statement, met.ddl)
-        rules, tables = self._context.rules, self.standing.scope
+    def _effective(self, met: _CurrentStatement) -> tuple[DdlContext, EffectiveStatement]:
+        """The statement's effect on the task's own tables: for an online schema change it may be another statement."""
+        scene, meant = self._ddl_context(met), EffectiveStatement(met.statement, met.ddl)
+        rules, tables = self._context.rules, self.tables.scope
         if met.ddl is None or not rules.online.is_on:
             return scene, meant
         seen = online_records.read(met.session, *self._context.who)
-        course = Course(rules.online, seen, tables.holds, scene)
-        step = read_step(met.ddl, course)
-        scene = replace(scene, shards=with_away(scene, course))
+        course = OnlineContext(rules.online, seen, tables.holds, scene)
+        step = classify(met.ddl, course)
+        scene = replace(scene, shards=with_renamed_away(scene, course))
         if step.is_empty:
             return scene, meant
         if not met.queried.event.is_text:
-            raise not_understood(self._context, met.statement)
-        actor = self._actor(met, meant, frozenset())
+            raise unknown_statement_error(self._context, met.statement)
+        actor = self._executor(met, meant, frozenset())
         server = Server(met.queried.is_mariadb, met.queried.version)
-        changes = OnlineChanges(actor.work, actor.structures, actor.dialect, self._printed, scene, seen, server)
-        return scene, changes.follow(step, by_operator=met.word is not None and not met.word.own)
+        changes = OnlineChanges(actor.context, actor.structures, actor.dialect, self._canonical, scene, seen, server)
+        return scene, changes.follow(step, by_operator=met.override is not None and not met.override.runs_original)
 
     def _check_held(self, actions: Sequence[Action], statement: Statement, session: Session) -> None:
-        """Held rows are of the structure before the statement: raises HELD_ROWS."""
-        shards = frozenset(number for action in actions for number in shards_of(action))
+        """Held rows have the structure before the statement. Raises HELD_ROWS."""
+        shards = frozenset(number for action in actions for number in shard_numbers(action))
         count = quarantine.count_keys(session, self._context.who, shards) if shards else 0
         if count:
             raise refusal(self._context, errors.ddl.HELD_ROWS, statement, count=count)
 
-    def _scene(self, met: _Met) -> Scene:
-        return scene_of(self._context, self.standing, met.session, met.stop, waits=self._waiting is not None)
+    def _check_copied(self, actions: Sequence[Action], meant: EffectiveStatement) -> None:
+        """Raises COPIED_LATER."""
+        shard = copied_later(actions, meant.ddl, meant.statement.offset, self._copied_until)
+        if shard is not None:
+            raise refusal(self._context, errors.ddl.COPIED_LATER, meant.statement, table=".".join(shard.name))
 
-    def _actor(self, met: _Met, meant: Meant, going: frozenset[int]) -> Actor:
+    def _ddl_context(self, met: _CurrentStatement) -> DdlContext:
+        return read_ddl_context(self._context, self.tables, met.session, met.stop, waits=self._parked_queue is not None)
+
+    def _executor(self, met: _CurrentStatement, meant: EffectiveStatement, going: frozenset[int]) -> StatementExecutor:
         context, session = self._context, met.session
-        given = meant.given
+        given = meant.session
         if given is None:
-            # What an operator runs in its place names its moments by itself.
-            ddl = None if met.word is not None and not met.word.own else met.ddl
-            plans = self.standing.plans.values()
-            given = given_session(context, met.statement, ddl, met.queried, plans, met.stop)
+            # An operator's replacement statement contains its own time literals.
+            ddl = None if met.override is not None and not met.override.runs_original else met.ddl
+            plans = self.tables.plans.values()
+            given = find_source_session(context, met.statement, ddl, met.queried, plans, met.stop)
         tracker = open_tracker(session, context.who, self._stream.name, context.epoch)
-        work = Work(context, meant.statement, meant.ddl, given, session, met.passing, met.stop, self._tell, going)
-        dialect = Dialect(
-            met.queried.is_mariadb, server_info(session).is_mariadb, lambda names: find_stand_ins(session, names)
+        statement_context = StatementContext(
+            context, meant.statement, meant.ddl, given, session, met.changes, met.stop, self._set_waiting, going
         )
-        return Actor(work, Structures(work, tracker, dialect), dialect, self._printed)
+        dialect = Dialect(
+            met.queried.is_mariadb,
+            server_info(session).is_mariadb,
+            lambda names: find_fallback_collations(session, names),
+        )
+        return StatementExecutor(
+            statement_context,
+            StatementStructures(statement_context, tracker, dialect, self._memo),
+            dialect,
+            self._canonical,
+            self._parked_definitions,
+        )
 
-    def _tell(self, waits_for: str) -> None:
+    def _set_waiting(self, waits_for: str) -> None:
         self._waits_for = waits_for
 
-    def _record(self, session: Session, statement: Statement, passing: Passing) -> None:
+    def _record(self, session: Session, statement: Statement, changes: BarrierChanges) -> None:
         who, stream = self._context.who, self._stream
-        result = passing.result()
+        result = changes.apply()
 
         def also(inner: Session) -> None:
-            records.write_creations(inner, *who, passing.creations)
-            parked.write(inner, *who, passing.parked)
-            dropped.write(inner, *who[:2], passing.dropped)
-            online_records.write(inner, *who, passing.online)
-            records.write_passed(inner, *who, stream, StatementPlace.of(statement))
-            for subject in sorted(passing.subjects):
-                records.forget_begun(inner, *who, subject)
-            operator_records.pass_all(inner, who, statement)
-            hooks.reach("ddl.passing")
+            ddl_progress.write_creations(inner, *who, changes.creations)
+            parked_tables.write(inner, *who, changes.parked)
+            dropped_columns.write(inner, *who[:2], changes.dropped)
+            online_records.write(inner, *who, changes.shadow_records)
+            ddl_progress.write_passed(inner, *who, stream, StatementPlace.of(statement))
+            for target in sorted(changes.joined):
+                executed_locks.forget_structure(inner, *who[:2], target)
+            for subject in sorted(changes.subjects):
+                ddl_progress.delete_begun(inner, *who, subject)
+            operator_statements.finish_all(inner, who, statement)
+            failpoints.hit("ddl.passing")
 
-        meta.pass_statement(session, *who, self._context.epoch, self._columns(result), passing.tables, also)
+        subtask_record.record_statement(session, *who, self._context.epoch, self._columns(result), changes.tables, also)

@@ -1,13 +1,13 @@
-"""Values that leave the relay log: its ends, its state, what a subscription yields."""
+"""Values that the relay log returns: its ends, its state, the items of a subscription."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proto import config_pb2 as pb
-from proto.common_pb2 import Stage
-from proto.errors import ShardmergeError
-from worker.position import RelayOffset, SourcePosition
+from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto.common_pb2 import Stage
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A QUERY event that is no transaction control: DDL, DML in statement format, privileges …
+    """A QUERY event that is not transaction control: DDL, DML in statement format, privileges …
 
-    ``group_start``, ``offset``, ``group_end``: where its event group begins, the event begins, the group ends.
+    ``group_start``, ``offset``, ``group_end``: the start of its event group, its own start, the end of the group.
     ``position``: of the group's start at the source. ``schema``: the default schema, "" for none.
-    ``sql_mode``: the server's bit mask, None when the event does not say.
+    ``sql_mode``: the server's bit mask, None when the event does not contain it.
     """
 
     group_start: RelayOffset
@@ -39,7 +39,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class OpenedData:
-    """What a decoder needs to begin at an offset. ``format_description``: the whole event, header included."""
+    """The data for a decoder that starts at an offset. ``format_description``: the whole event, header included."""
 
     relay_id: str
     format_description: bytes
@@ -48,7 +48,7 @@ class OpenedData:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """From byte ``at`` of a block's events on they are of the group that begins at relay byte ``byte``."""
+    """From byte ``at`` on, the events of a block belong to the group that begins at relay byte ``byte``."""
 
     at: int
     byte: int
@@ -58,8 +58,8 @@ class Place:
 class BlockData:
     """Whole events of one segment; see Block in proto/relay.proto for the fields.
 
-    ``places``: none when the events are the relay log's own bytes from ``start`` to ``end``; else where each group's
-    events are (see worker/relay/expand.py).
+    ``places``: empty when the events are the relay log's own bytes from ``start`` to ``end``; else the start of each
+    group's events (see worker/relay/serve/group_blocks.py).
     """
 
     start: RelayOffset
@@ -75,7 +75,7 @@ class BlockData:
 
 @dataclass(frozen=True, slots=True)
 class BlockPlace:
-    """A block of the relay log's own bytes from ``start`` to ``end``, which the reader takes from the file itself."""
+    """A block of the relay log's own bytes from ``start`` to ``end``, which the reader reads from the file itself."""
 
     start: RelayOffset
     end: RelayOffset
@@ -88,14 +88,14 @@ class BlockPlace:
 
 @dataclass(frozen=True, slots=True)
 class AtHead:
-    """Everything up to ``head`` was served; repeated about every second while nothing comes."""
+    """Everything up to ``head`` was served; repeated about every second while there is nothing new."""
 
     head: Head
 
 
 @dataclass(frozen=True, slots=True)
 class AtStatement:
-    """Everything before the group of ``statement`` was served; asking for the next item goes past it."""
+    """Everything before the group of ``statement`` was served; the next items continue with that group."""
 
     statement: Statement
 
@@ -112,10 +112,10 @@ SubscriptionItem = BlockData | BlockPlace | AtHead | AtStatement | ReachedUntil
 
 @dataclass(frozen=True, slots=True)
 class PurgePolicy:
-    """When segments that no checkpoint needs are removed.
+    """The rules for the removal of segments that no checkpoint needs.
 
-    ``interval_seconds`` between looks; ``expires_hours``: older ones go, 0: age is no reason;
-    ``remain_space_gib``: below this much free space the oldest go, 0: space is no reason.
+    ``interval_seconds``: between checks; ``expires_hours``: older segments are removed, 0: their age does not matter;
+    ``remain_space_gib``: with less free space the oldest are removed, 0: free space does not matter.
     """
 
     interval_seconds: float = 3600
@@ -129,11 +129,11 @@ class PurgePolicy:
 
 @dataclass(frozen=True, slots=True)
 class RelayState:
-    """The relay now.
+    """The present state of the relay.
 
-    ``stage``: STAGE_RUNNING, STAGE_PAUSED (nothing is fetched until :meth:`~worker.relay.relay.Relay.start`, or
-    until there is disk space again) or STAGE_STOPPED. ``error`` beside STAGE_RUNNING: the last attempt failed and it
-    tries again.
+    ``stage``: STAGE_RUNNING, STAGE_PAUSED (nothing is fetched until
+    :meth:`~shardmerge.worker.relay.relay.Relay.start`, or until there is disk space again) or STAGE_STOPPED.
+    ``error`` with STAGE_RUNNING: the last attempt failed and the relay retries.
     """
 
     stage: Stage

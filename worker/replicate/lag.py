@@ -1,7 +1,7 @@
-"""How far behind lanes are, in time. Pure, but for the memory of :class:`SourceTrail`.
+"""Computes how far lanes are behind, in time. Pure, except for the samples in :class:`SourceProgress`.
 
-Clocks: commit times are the source's (see worker/relay/commit_time.py), the moments of applying the lanes'. Where they
-differ by more than a network's way, the difference shows as lag; no figure here is ever below zero.
+Clocks: commit times are the source's (see worker/binlog/commit_time.py), times of applying are the lanes'. If the
+clocks differ by more than the network's latency, the difference appears as lag; no value here is ever below zero.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from worker.position import SourcePosition
+from shardmerge.worker.core.position import SourcePosition
 
 _RECENT_SECONDS = 10.0
 
@@ -27,49 +27,49 @@ class Applied:
 
 
 def worst_lag_ms(lanes: Iterable[Applied]) -> float:
-    """The worst of the lanes' last transactions; one applied long before the newest says nothing about now."""
+    """The highest lag of the lanes' last transactions; one that was applied long before the newest is ignored."""
     known = [lane for lane in lanes if lane.applied]
     newest = max((lane.applied for lane in known), default=0.0)
     return max((lane.lag_ms for lane in known if newest - lane.applied <= _RECENT_SECONDS), default=0.0)
 
 
-def age_ms(now: float, first_behind: float | None, passed: float) -> float:
+def age_ms(now: float, next_commit_time: float | None, applied_commit_time: float) -> float:
     """Age of a transaction that is not applied yet.
 
-    ``first_behind``: its commit time, maybe rounded down to a second; None: there is none. ``passed``: commit time of
-    the one before it, which cannot be later.
+    ``next_commit_time``: its commit time, maybe rounded down to a second; None: there is none. ``applied_commit_time``:
+    commit time of the one before it, which cannot be later.
     """
-    if first_behind is None:
+    if next_commit_time is None:
         return 0.0
-    return max(0.0, now - max(first_behind, passed)) * 1000
+    return max(0.0, now - max(next_commit_time, applied_commit_time)) * 1000
 
 
-class SourceTrail:
-    """Where the source's binlog ended, and when that was seen: for how long something has not been fetched.
+class SourceProgress:
+    """Samples of the end of the source's binlog; they determine since when something has not been fetched.
 
-    Not thread-safe. ``keep``: how many moments are remembered.
+    Not thread-safe. ``keep``: how many samples are kept.
     """
 
     def __init__(self, keep: int = 600) -> None:
         self._keep = keep
         self._seen: list[tuple[float, SourcePosition]] = []
 
-    def note(self, at: float, end: SourcePosition) -> None:
-        """The source's binlog ended at ``end`` at the time ``at``; the same place again is no news."""
+    def add(self, at: float, end: SourcePosition) -> None:
+        """Record that the source's binlog ended at ``end`` at the time ``at``; an unchanged end is ignored."""
         if end.file and (not self._seen or self._seen[-1][1].file_order() != end.file_order()):
             self._seen.append((at, end))
 
     def unfetched_since(self, head: SourcePosition) -> float | None:
-        """When something behind ``head`` was first seen; None: nothing is. What lies before ``head`` is forgotten."""
+        """When an end after ``head`` was first seen; None: there is none. Samples before ``head`` are removed."""
         while self._seen and (head.reaches(self._seen[0][1]) or not head.same_server(self._seen[0][1])):
             del self._seen[0]
-        # The oldest say since when; the newest may go.
+        # The oldest samples matter; the newest may be dropped.
         del self._seen[self._keep :]
         return self._seen[0][0] if self._seen else None
 
 
 def unfetched_bytes(head: SourcePosition, end: SourcePosition) -> int:
-    """Bytes of the source's binlog behind ``head``, as far as known: of a later file only those up to ``end``."""
+    """Bytes of the source's binlog after ``head``, as far as known: of a later file only those up to ``end``."""
     if not head.same_server(end):
         return 0
     (head_file, head_pos), (end_file, end_pos) = head.file_order(), end.file_order()

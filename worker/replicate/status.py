@@ -1,31 +1,31 @@
-"""What `query-status` says of the lanes: lag, bytes behind, rates, phases and what each lane waits for. Pure."""
+"""Computes what `query-status` shows about lanes: lag, bytes behind, rates, phases, what each waits for. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proto import worker_pb2
-from proto.relay_pb2 import LaneReport
-from worker.ddl.routed import shown
-from worker.position import RelayOffset, SourcePosition
-from worker.relay.model import Head, Statement
-from worker.replicate.board import LaneView, committed
-from worker.replicate.lag import Applied, age_ms, unfetched_bytes, worst_lag_ms
-from worker.replicate.reporter import LanePhase
+from shardmerge.proto import worker_pb2
+from shardmerge.proto.relay_pb2 import LaneReport
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.ddl.decide.routed_statements import short_text
+from shardmerge.worker.relay.model import Head, Statement
+from shardmerge.worker.replicate.lag import Applied, age_ms, unfetched_bytes, worst_lag_ms
+from shardmerge.worker.replicate.lane.reporter import LanePhase
+from shardmerge.worker.replicate.lane_coordinator import LaneView, committed
 
-_SILENCE_SAID_SECONDS = 5.0
+_SILENCE_SHOWN_SECONDS = 5.0
 _LONG_SECONDS = 2.0
 _SHOWN_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the lanes are measured by, at Unix time ``now``, ``elapsed`` seconds after they were started.
+class StatusInputs:
+    """The values from which the status is computed, at Unix time ``now``, ``elapsed`` seconds after the lanes' start.
 
-    ``source_end``: where the source's binlog ends, as last seen. ``unfetched_since``: Unix time at which something
-    behind ``head`` was first seen there, None: nothing is. ``bytes_behind`` and ``first_commit_behind``: of the relay
-    log, from an offset on (see Relay.bytes_between and Relay.commit_time_behind).
+    ``source_end``: the end of the source's binlog, as last seen. ``unfetched_since``: Unix time at which an end after
+    ``head`` was first seen there, None: there is none. ``bytes_behind`` and ``next_commit_time``: of the relay log,
+    from an offset on (see Relay.bytes_between and Relay.next_commit_time).
     """
 
     now: float
@@ -34,11 +34,11 @@ class Surroundings:
     source_end: SourcePosition
     unfetched_since: float | None
     bytes_behind: Callable[[RelayOffset], int]
-    first_commit_behind: Callable[[RelayOffset], float | None]
+    next_commit_time: Callable[[RelayOffset], float | None]
 
 
-def sync_status(lanes: Sequence[LaneView], around: Surroundings, held_keys: int = 0) -> worker_pb2.SyncStatus:
-    """The replicate unit's status. ``held_keys``: whose changes wait in the quarantine."""
+def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int = 0) -> worker_pb2.SyncStatus:
+    """The replicate unit's status. ``held_keys``: the number of keys whose changes wait in the quarantine."""
     made = [_lane(view, around) for view in lanes]
     reports = [view.report for view in lanes if view.report is not None]
     places = [(at, report) for report in reports if (at := committed(report)) is not None]
@@ -72,22 +72,22 @@ def sync_status(lanes: Sequence[LaneView], around: Surroundings, held_keys: int 
     return status
 
 
-def doing(lanes: Sequence[LaneView]) -> str:
-    """One phrase for all lanes: of the one that is worst off; "" while they work or wait for events."""
+def lanes_activity(lanes: Sequence[LaneView]) -> str:
+    """One phrase for all lanes, about the one with the most severe problem; "" while they work or wait for events."""
     for phase in (LanePhase.RETRYING, LanePhase.BARRIER, LanePhase.COMMITTING, LanePhase.STARTING):
         for view in lanes:
-            said = waits_for(view)
-            if said and _phase(view) == phase and (phase is not LanePhase.COMMITTING or _long(view)):
-                return f"lane {view.lane}: {said}"
+            phrase = waiting_for(view)
+            if phrase and _phase(view) == phase and (phase is not LanePhase.COMMITTING or _long(view)):
+                return f"lane {view.lane}: {phrase}"
     return ""
 
 
-def waits_for(view: LaneView) -> str:
-    """What a lane waits for, in one phrase; "" when it is at work."""
+def waiting_for(view: LaneView) -> str:
+    """What a lane waits for, in one phrase; "" while it works."""
     report = view.report
     if report is None:
         return "its Spark task to start"
-    if view.silent_seconds > _SILENCE_SAID_SECONDS:
+    if view.silent_seconds > _SILENCE_SHOWN_SECONDS:
         return f"a sign of life, for {view.silent_seconds:.0f} s"
     match report.phase:
         case LanePhase.STARTING:
@@ -103,7 +103,7 @@ def waits_for(view: LaneView) -> str:
         case LanePhase.BARRIER:
             if not isinstance(view.barrier, Statement):
                 return "every lane to reach the barrier"
-            return f"every lane to reach the barrier before: {shown(view.barrier)[:_SHOWN_CHARACTERS]}"
+            return f"every lane to reach the barrier before: {short_text(view.barrier)[:_SHOWN_CHARACTERS]}"
         case _:
             return ""
 
@@ -120,9 +120,9 @@ def _phase(view: LaneView) -> str:
     return view.report.phase if view.report is not None else LanePhase.STARTING
 
 
-def _lane(view: LaneView, around: Surroundings) -> worker_pb2.LaneStatus:
+def _lane(view: LaneView, around: StatusInputs) -> worker_pb2.LaneStatus:
     report = view.report
-    status = worker_pb2.LaneStatus(lane=view.lane, phase=_phase(view), waits_for=waits_for(view))
+    status = worker_pb2.LaneStatus(lane=view.lane, phase=_phase(view), waits_for=waiting_for(view))
     if report is None:
         status.phase_seconds = view.silent_seconds
         return status
@@ -135,7 +135,7 @@ def _lane(view: LaneView, around: Surroundings) -> worker_pb2.LaneStatus:
         status.committed.CopyFrom(at.to_proto())
         if at < around.head.offset:
             status.bytes_behind = around.bytes_behind(at)
-            status.oldest_ms = age_ms(around.now, around.first_commit_behind(at), report.position_time)
+            status.oldest_ms = age_ms(around.now, around.next_commit_time(at), report.position_time)
     if report.HasField("retrying"):
         status.attempt = report.attempt
         status.error.CopyFrom(report.retrying)

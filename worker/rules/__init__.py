@@ -1,7 +1,13 @@
-"""The rules of a subtask: which tables take part, where they go, what becomes of their columns."""
+"""The rules of a subtask: which tables take part, their targets, and how their rows change on the way.
 
-from worker.rules.explain import Applied, Explained, explain
-from worker.rules.router import Route
-from worker.rules.rules import Rules, check_partitions
+rules compiles the configuration (router, column_mapping, event_filter, expression_filter, transform_rules,
+online_ddl_names) and makes a plan for each table; explain describes the rules that decided. Two folders apply rules
+to whole rows, between decoder and batch: stage/ evaluates expression filters and transforms, transform/ is Spark SQL
+over one row.
+"""
+
+from shardmerge.worker.rules.explain import Applied, Explained, explain
+from shardmerge.worker.rules.router import Route
+from shardmerge.worker.rules.rules import Rules, check_partitions
 
 __all__ = ["Applied", "Explained", "Route", "Rules", "check_partitions", "explain"]

@@ -1,4 +1,4 @@
-"""Column mappings: ``partition id``, ``add prefix``, ``add suffix``."""
+"""Compiles the column mappings: ``partition id``, ``add prefix``, ``add suffix``."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from proto import config_pb2 as pb
-from proto.config.partition_id import ID_BITS, INSTANCE_BITS, SCHEMA_BITS, TABLE_BITS
-from proto.config.selector import Ranked, Selector, ranked, selector
-from proto.errors import config
-from worker.plan import AddPrefix, AddSuffix, Mapping, PartitionId
-from worker.table import Column, Table, ValueKind
+from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto.config.rules.partition_id import ID_BITS, INSTANCE_BITS, SCHEMA_BITS, TABLE_BITS
+from shardmerge.proto.config.rules.selector import Ranked, Selector, ranked, selector
+from shardmerge.proto.errors import config
+from shardmerge.worker.core.table import Column, Table, ValueKind
+from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, Mapping, PartitionId
 
-_TOLD = {
+_PARTS_BY_BITS = {
     ID_BITS - instance * INSTANCE_BITS - schema * SCHEMA_BITS - table * TABLE_BITS: (instance, schema, table)
     for instance, schema, table in product((False, True), repeat=3)
 }
-"""Which parts ids have, by the bits of the original id: no two layouts leave it the same number."""
+"""The parts of mapped ids (instance, schema, table), by the bits left for the original id, which differ per layout."""
 
 
-def told_by(mapping: PartitionId) -> tuple[bool, bool, bool]:
-    """Whether mapped ids tell instance, schema and table."""
-    return _TOLD[mapping.bits]
+def identifies_shard(mapping: PartitionId) -> tuple[bool, bool, bool]:
+    """Whether mapped ids contain the numbers of instance, schema and table."""
+    return _PARTS_BY_BITS[mapping.bits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class ColumnMapper:
         return found
 
     def chosen(self, schema: str, table: str) -> Iterator[Ranked[MappingRule]]:
-        """The rules of each mapped column: the most specific one holds, the first of several that agree.
+        """The rules of each mapped column: the most specific one applies, the first of several that agree.
 
         Raises ``config.AMBIGUOUS_MAPPING``.
         """
@@ -105,7 +105,7 @@ class ColumnMapper:
             yield rules
 
     def numbers(self, rule: MappingRule, schema: str, table: str) -> PartitionLayout:
-        """What ``partition id`` puts before the ids of a table. Raises ``config.PARTITION_NAME``."""
+        """The layout of ``partition id`` for the ids of a table. Raises ``config.PARTITION_NAME``."""
         try:
             return partition_layout(schema, table, rule.arguments, self.case_sensitive)
         except ValueError as error:
@@ -151,7 +151,7 @@ class PartitionPart:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLayout:
-    """The numbers before an id, from bit 62 down, and the ``id_bits`` that are left to it."""
+    """The numbers before an id, from bit 62 down, and the ``id_bits`` that remain for it."""
 
     parts: tuple[PartitionPart, ...]
     id_bits: int
@@ -166,7 +166,7 @@ class PartitionLayout:
 
 
 def partition_id(schema: str, table: str, arguments: Sequence[str], case_sensitive: bool) -> PartitionId:
-    """As :func:`partition_layout`, in the form that is executed per row."""
+    """Like :func:`partition_layout`, in the form that is executed per row."""
     return partition_layout(schema, table, arguments, case_sensitive).partition_id
 
 
@@ -175,7 +175,7 @@ def partition_layout(schema: str, table: str, arguments: Sequence[str], case_sen
 
     ``arguments``: instance number, schema prefix, table prefix and optionally a separator. From bit 62 down:
     4 bits instance, 7 schema, 8 table, the rest for the original id; a part given as "" takes no bits. The
-    layout is DM's (docs: "Column Mapping", partition id). Raises ValueError saying what does not fit.
+    layout is DM's (docs: "Column Mapping", partition id). Raises ValueError with the reason if a part does not fit.
     """
     instance, schema_prefix, table_prefix, separator = (*arguments, "", "", "", "")[:4]
     parts: list[PartitionPart] = []
@@ -206,8 +206,8 @@ def _name_number(what: str, name: str, prefix: str, separator: str, bits: int, c
 
 def _number(what: str, digits: str, bits: int) -> int:
     if not (digits.isascii() and digits.isdecimal()):
-        raise ValueError(f"{what} is no number: {digits!r}")
-    # Leading zeros carry nothing, and Python refuses to convert thousands of digits.
+        raise ValueError(f"{what} is not a number: {digits!r}")
+    # Leading zeros do not count, and Python refuses to convert thousands of digits.
     significant = digits.lstrip("0") or "0"
     if len(significant) > 3 or int(significant) >= 1 << bits:
         raise ValueError(f"{what} is {digits}, but must be at most {(1 << bits) - 1}")

@@ -1,5 +1,5 @@
-"""Names of the events that a DDL statement is, as event filters list them. Pure values; worker/ddl/events.py finds
-them."""
+"""Names of DDL events as event filters list them. Pure values; worker/ddl/sql/ddl_event_names.py determines those of
+a statement."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DdlEvents:
-    """``parts``: the names that each part of a statement goes by, those of the whole statement among them."""
+    """The events of a statement. ``parts``: the event names of each part of it, including those of the whole
+    statement."""
 
     parts: tuple[frozenset[str], ...]
 
     @staticmethod
     def of(*names: str) -> DdlEvents:
-        """Of a statement of one part."""
+        """The events of a statement with one part."""
         return DdlEvents((frozenset(names),))
 
 
@@ -77,7 +78,7 @@ LOSING = (
     "drop table partition",
     "exchange table partition",
 )
-"""By statements of these kinds a table or rows of it go without row events (CREATE OR REPLACE TABLE too)."""
+"""Statements of these kinds remove a table or rows of it without row events (CREATE OR REPLACE TABLE too)."""
 
 STRUCTURAL = frozenset(
     {
@@ -93,4 +94,4 @@ STRUCTURAL = frozenset(
         "rename column",
     }
 )
-"""What a statement's words alone do not tell: the structures before and behind it do."""
+"""Events that only the structures before and after a statement show, not its text."""

@@ -1,17 +1,17 @@
-"""Event filters: which changes of a table's rows and structure are applied at all. Pure.
+"""Compiles event filters, which skip changes of a table's rows and structure or stop the task at them. Pure.
 
 The meaning is TiDB DM's (docs: "Filter Binlog Events"; tiflow pkg/binlog-filter/filter.go, ``BinlogEvent.Filter``).
-Every rule that matches the table is asked, one after the other, and the first that says something decides; an event
-that none says anything of passes. Within a rule:
+The rules that match the table are evaluated one after the other, and the first one that applies decides; an event to
+which no rule applies is replicated. Within a rule:
 
-    Ignore, Error   a listed event, or a statement that an sql-pattern finds, is passed over, or stopped before
-    Do              an event that is not listed, or a statement that no sql-pattern finds (if there are any), is passed
-                    over
+    Ignore, Error   a listed event, or a statement that an sql-pattern matches, is skipped, or the task stops before it
+    Do              an event that is not listed, or a statement that no sql-pattern matches (if there are any), is
+                    skipped
 
-A list of events is read from its beginning (``matchEvent``): ``all``, ``all ddl``, ``all dml`` take what they name,
-``none``, ``none ddl``, ``none dml`` end the list for it. Rules of the source come before those of the task, rules for
+A list of events is read from its beginning (``matchEvent``): ``all``, ``all ddl``, ``all dml`` match all these events,
+``none``, ``none ddl``, ``none dml`` end the list for them. Rules of the source come before those of the task, rules for
 schemas before rules for tables (tidb pkg/util/table-rule-selector/trie_selector.go, ``Match``), then their order in the
-file counts. It matters only where Error and Ignore meet.
+file counts. The order matters only where both Error and Ignore apply.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from proto import config_pb2 as pb
-from proto.config.regex import Regex, RegexError, compile_regex
-from proto.config.selector import Selector, selector
-from proto.errors import config
-from worker.rules.ddl_events import INCOMPATIBLE, LOSING, DdlEvents
+from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto.config.rules.regex import Regex, RegexError, compile_regex
+from shardmerge.proto.config.rules.selector import Selector, selector
+from shardmerge.proto.errors import config
+from shardmerge.worker.rules.ddl_events import INCOMPATIBLE, LOSING, DdlEvents
 
 _ROWS = {"insert": 1, "update": 2, "delete": 3}
 """Events of rows, with their ChangeKind."""
@@ -32,29 +32,30 @@ _ROWS = {"insert": 1, "update": 2, "delete": 3}
 
 class Verdict(enum.Enum):
     PASS = enum.auto()
-    PASS_OVER = enum.auto()
+    SKIP = enum.auto()
     STOP = enum.auto()
 
 
 _VERDICTS = {
     pb.FILTER_ACTION_DO: Verdict.PASS,
-    pb.FILTER_ACTION_IGNORE: Verdict.PASS_OVER,
+    pb.FILTER_ACTION_IGNORE: Verdict.SKIP,
     pb.FILTER_ACTION_ERROR: Verdict.STOP,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RowEvents:
-    """What a table's filters say of its rows: bits ``1 << ChangeKind``, as in TablePlan. ``loose``: see there."""
+    """The verdicts of a table's filters on its rows: bits ``1 << ChangeKind``, as in TablePlan. ``may_lack_rows``: see
+    TablePlan."""
 
-    passed_over: int
-    stops: int
-    loose: bool
+    skipped_kinds: int
+    stop_kinds: int
+    may_lack_rows: bool
 
 
 @dataclass(frozen=True, slots=True)
 class EventRule:
-    """``verdict``: on what the rule takes; PASS for Do, which passes over all that it does not take."""
+    """One rule. ``verdict``: on the events that it lists; PASS for Do, which skips all events that it does not list."""
 
     name: str
     selector: Selector
@@ -64,31 +65,31 @@ class EventRule:
 
     def on_rows(self, event: str) -> Verdict:
         """``event``: insert, update, delete."""
-        return self._said(self._lists(frozenset({event}), of_rows=True))
+        return self._verdict_if(self._lists(frozenset({event}), of_rows=True))
 
     def on_ddl(self, events: DdlEvents, text: str | None) -> Verdict:
-        """``text``: None where only the kinds of events are asked for."""
+        """``text``: None if only the kinds of events matter."""
         if self.verdict is Verdict.PASS:
-            # A statement of several clauses passes if each of them does.
+            # A statement of several clauses is replicated if each of them is.
             taken = all(self._lists(names, of_rows=False) for names in events.parts)
         else:
             taken = any(self._lists(names, of_rows=False) for names in events.parts)
-        said = self._said(taken)
-        if said is Verdict.PASS and self.sql is not None and text is not None:
-            return self._said(self.sql.matches(text))
-        return said
+        verdict = self._verdict_if(taken)
+        if verdict is Verdict.PASS and self.sql is not None and text is not None:
+            return self._verdict_if(self.sql.matches(text))
+        return verdict
 
     def on_text(self, text: str) -> Verdict:
-        """Of a statement that is not understood."""
-        return Verdict.PASS if self.sql is None else self._said(self.sql.matches(text))
+        """The verdict on a statement that cannot be parsed."""
+        return Verdict.PASS if self.sql is None else self._verdict_if(self.sql.matches(text))
 
-    def _said(self, taken: bool) -> Verdict:
+    def _verdict_if(self, taken: bool) -> Verdict:
         if self.verdict is Verdict.PASS:
-            return Verdict.PASS if taken else Verdict.PASS_OVER
+            return Verdict.PASS if taken else Verdict.SKIP
         return self.verdict if taken else Verdict.PASS
 
     def _lists(self, names: frozenset[str], *, of_rows: bool) -> bool:
-        """Whether the list of events takes an event of these names."""
+        """Whether the list of events matches an event of these names."""
         kind = "dml" if of_rows else "ddl"
         for event in self.events:
             if event in ("all", f"all {kind}") or event in names:
@@ -102,7 +103,7 @@ class EventRule:
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """``rules``: in the order in which they are asked."""
+    """``rules``: in the order of their evaluation."""
 
     rules: tuple[EventRule, ...] = ()
 
@@ -117,26 +118,26 @@ class EventFilter:
         return EventFilter((*compiled(subtask.source_filters), *compiled(subtask.event_filters)))
 
     def rows(self, schema: str, table: str) -> RowEvents:
-        """What becomes of the table's row events.
+        """The verdicts on the table's row events.
 
-        The table is loose where row events are passed over, or where statements may be by which rows or the table go:
-        what they leave at the target meets what comes.
+        The target may lack rows of the table if row events are skipped, or if statements may be skipped that remove
+        rows or the table: the rows that then remain at the target collide with later ones.
         """
         matching = self.matching(schema, table)
         passed_over = stops = 0
         for event, kind in _ROWS.items():
             verdict = _first(rule.on_rows(event) for rule in matching)
-            passed_over |= (verdict is Verdict.PASS_OVER) << kind
+            passed_over |= (verdict is Verdict.SKIP) << kind
             stops |= (verdict is Verdict.STOP) << kind
         by_text = any(rule.sql is not None and rule.verdict is not Verdict.STOP for rule in matching)
         keeps_rows = any(
-            self.ddl(*place, DdlEvents.of(name)) is Verdict.PASS_OVER
+            self.ddl(*place, DdlEvents.of(name)) is Verdict.SKIP
             for name, place in ((name, _place(name, schema, table)) for name in LOSING)
         )
         return RowEvents(passed_over, stops, bool(passed_over) or by_text or keeps_rows)
 
     def ddl(self, schema: str, table: str, events: DdlEvents, text: str | None = None) -> Verdict:
-        """Of a statement on a table; ``table``: "" for one on a schema."""
+        """The verdict on a statement on a table; ``table``: "" for a statement on a schema."""
         return _first(rule.on_ddl(events, text) for rule in self.matching(schema, table))
 
     def names_of(self, schema: str, table: str) -> frozenset[str]:
@@ -144,11 +145,11 @@ class EventFilter:
         return frozenset(event for rule in self.matching(schema, table) for event in rule.events)
 
     def unknown(self, text: str) -> Verdict:
-        """Of a statement whose tables are not known: the sql-patterns of rules for every schema decide."""
+        """The verdict on a statement whose tables are unknown: the sql-patterns of rules for every schema decide."""
         return _first(rule.on_text(text) for rule in self.matching("", ""))
 
     def matching(self, schema: str, table: str) -> list[EventRule]:
-        """The rules that are asked about a table, in that order; ``table``: "" for a schema itself."""
+        """The rules for a table, in the order of their evaluation; ``table``: "" for a schema itself."""
         return [rule for rule in self.rules if rule.selector.matches(schema, table)]
 
 

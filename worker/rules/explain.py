@@ -1,4 +1,4 @@
-"""Why a table's rows go where they go: the deciding rules put into words. Pure; the same calls decide and explain."""
+"""Describes the rules that decide about a table, for users. Pure; it calls the same functions that decide."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from proto.config.selector import Ranked
-from proto.errors import ShardmergeError
-from worker.rules.column_mapping import MappingRule
-from worker.rules.event_filter import EventRule, Verdict
-from worker.rules.router import Chosen, Route
-from worker.rules.rules import Rules
-from worker.rules.transform import TransformRule
-from worker.table import Table
+from shardmerge.proto.config.rules.selector import Ranked
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.rules.column_mapping import MappingRule
+from shardmerge.worker.rules.event_filter import EventRule, Verdict
+from shardmerge.worker.rules.router import ChosenRoute, Route
+from shardmerge.worker.rules.rules import Rules
+from shardmerge.worker.rules.transform_rules import TransformRule
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A rule that concerns a table.
+    """A rule that applies to a table.
 
-    ``kind``: the task file's key ("block-allow-list", "route-rules", …); ``name``: the rule's in the file, "" for what
-    no rule of the file says; ``text``: what it does, a phrase; ``beaten``: rules that match too and are less specific.
+    ``kind``: the task file's key ("block-allow-list", "route-rules", …); ``name``: the rule's in the file, "" for a
+    default without a rule; ``text``: a phrase with its effect; ``overridden``: rules that match too and are less
+    specific.
     """
 
     kind: str
     name: str
     text: str
-    beaten: tuple[str, ...] = ()
+    overridden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """``target`` None: the table takes no part, or ``error`` says why the task would not take it."""
+    """``target`` None: the table takes no part, or ``error`` is the reason for which the task would not accept it."""
 
     takes_part: bool
     target: Route | None
@@ -41,25 +42,25 @@ class Explained:
 
 
 def explain(rules: Rules, schema: str, table: str, structure: Table | None = None) -> Explained:
-    """What the rules make of a table; ``structure``: its columns, None when it is not known (it does not exist, say).
+    """The rules that apply to a table; ``structure``: its columns, None when unknown (for example for a missing table).
 
-    What rules say of a table's rows, one kind after the other, comes from :func:`_of_rows`.
+    :func:`_of_rows` returns the rules for its rows, one kind after the other.
     """
     verdict = rules.judge(schema, table)
-    said = [Applied("block-allow-list", rules.block_allow.name, verdict.why)]
+    applied = [Applied("block-allow-list", rules.block_allow.name, verdict.why)]
     if not verdict.passes:
-        return Explained(False, None, tuple(said))
+        return Explained(False, None, tuple(applied))
     target: Route | None = None
     try:
         chosen = rules.router.choose(schema, table)
         target = chosen.route
-        said.append(_route(chosen))
-        said.extend(_of_rows(rules, schema, table))
+        applied.append(_route(chosen))
+        applied.extend(_of_rows(rules, schema, table))
         if structure is not None:
             rules.mapper.mappings(structure)
     except ShardmergeError as error:
-        return Explained(True, target, tuple(said), error)
-    return Explained(True, target, tuple(said))
+        return Explained(True, target, tuple(applied), error)
+    return Explained(True, target, tuple(applied))
 
 
 def _of_rows(rules: Rules, schema: str, table: str) -> Iterator[Applied]:
@@ -67,7 +68,7 @@ def _of_rows(rules: Rules, schema: str, table: str) -> Iterator[Applied]:
         yield _event_filter(rule)
     for rule in rules.expressions.matching(schema, table):
         conditions = " and ".join(f"{kind}: {text}" for kind, text in rule.by_kind.items())
-        yield Applied("expression-filters", rule.name, f"passes over where {conditions}")
+        yield Applied("expression-filters", rule.name, f"skips rows where {conditions}")
     for ranked in rules.mapper.chosen(schema, table):
         yield _mapping(rules, ranked, schema, table)
     transforms = rules.transforms.chosen(schema, table)
@@ -75,21 +76,21 @@ def _of_rows(rules: Rules, schema: str, table: str) -> Iterator[Applied]:
         yield _transform(transforms)
 
 
-def _route(chosen: Chosen) -> Applied:
+def _route(chosen: ChosenRoute) -> Applied:
     best = chosen.rules.best
     if not best:
         return Applied("route-rules", "", "no route: it keeps its name")
     added = "".join(f", adds {each.target_column} = {each.text!r}" for each in chosen.route.extracts)
     text = f"matches {best[0].selector.text}{added}"
-    return Applied("route-rules", _names(best), text, _each(chosen.rules.beaten))
+    return Applied("route-rules", _names(best), text, _each(chosen.rules.overridden))
 
 
-_ACTIONS = {Verdict.PASS: "lets pass only", Verdict.PASS_OVER: "passes over", Verdict.STOP: "stops before"}
+_ACTIONS = {Verdict.PASS: "replicates only", Verdict.SKIP: "skips", Verdict.STOP: "stops before"}
 
 
 def _event_filter(rule: EventRule) -> Applied:
-    said = [*rule.events, *(["statements that a sql-pattern finds"] if rule.sql is not None else [])]
-    return Applied("filter-rules", rule.name, f"{_ACTIONS[rule.verdict]}: {', '.join(said)}")
+    matched = [*rule.events, *(["statements that a sql-pattern finds"] if rule.sql is not None else [])]
+    return Applied("filter-rules", rule.name, f"{_ACTIONS[rule.verdict]}: {', '.join(matched)}")
 
 
 def _mapping(rules: Rules, ranked: Ranked[MappingRule], schema: str, table: str) -> Applied:
@@ -101,14 +102,14 @@ def _mapping(rules: Rules, ranked: Ranked[MappingRule], schema: str, table: str)
         text = f"{text}, {', '.join(parts)}, the id in {layout.id_bits}"
     else:
         text = f"{text} {rule.arguments[0]!r}"
-    return Applied("column-mapping-rules", _names(ranked.best), text, _each(ranked.beaten))
+    return Applied("column-mapping-rules", _names(ranked.best), text, _each(ranked.overridden))
 
 
 def _transform(ranked: Ranked[TransformRule]) -> Applied:
     rule = ranked.best[0]
-    said = {"projection": rule.projection, "filter": rule.filter}
-    text = ", ".join(f"{key}: {value}" for key, value in said.items() if value)
-    return Applied("transform-rules", _names(ranked.best), text, _each(ranked.beaten))
+    parts = {"projection": rule.projection, "filter": rule.filter}
+    text = ", ".join(f"{key}: {value}" for key, value in parts.items() if value)
+    return Applied("transform-rules", _names(ranked.best), text, _each(ranked.overridden))
 
 
 class _Named(Protocol):

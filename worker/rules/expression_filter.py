@@ -1,8 +1,8 @@
-"""Expression filters: rows of one table that are passed over by their values.
+"""Compiles expression filters, which filter out rows of a table by their values.
 
-Source: DM's documentation, "Filter DMLs Using SQL Expressions": a change for which the expression is true is passed
-over, one for which it is false or NULL is not; of an update with both expressions both must be true; a rule names its
-table exactly; several rules may be of one table.
+Source: DM's documentation, "Filter DMLs Using SQL Expressions": a change for which the expression is true is filtered
+out, one for which it is false or NULL is not; if a rule has both expressions for an update, both must be true; a rule
+names its table exactly; a table may have several rules.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proto import config_pb2 as pb
-from proto.config.expression import Expression, NoColumn, Refused, parse
-from proto.errors import config
-from worker.plan import ColumnPlan, RowFilter
-from worker.table import Table
+from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto.config.rules.expression import Expression, NoColumn, Refused, parse
+from shardmerge.proto.errors import config
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import ColumnPlan, RowFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class FilterRule:
 
     @property
     def by_kind(self) -> dict[str, str]:
-        """The expressions that the rule has, by the file's words for them."""
+        """The expressions that the rule has, by their keys in the task file."""
         kinds = {
             "insert-value": self.insert,
             "update-old-value": self.update_old,

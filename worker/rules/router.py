@@ -1,14 +1,14 @@
-"""Router: the target table of a shard table."""
+"""Determines the target table of a shard table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from proto import config_pb2 as pb
-from proto.config.regex import Regex, RegexError, compile_regex
-from proto.config.selector import Ranked, Selector, ranked, selector
-from proto.errors import config
+from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto.config.rules.regex import Regex, RegexError, compile_regex
+from shardmerge.proto.config.rules.selector import Ranked, Selector, ranked, selector
+from shardmerge.proto.errors import config
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class Extracted:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a table's rows go.
+    """The target of a table's rows.
 
-    ``extracts``: columns that come with them (DM docs: "Extract table, schema, and source information and write into
-    the merged table"). A text is what the groups of the rule's regular expression find, one behind the other, "" where
-    it finds nothing (tidb pkg/util/table-router/router.go, ``extractVal``).
+    ``extracts``: columns that are added to them (DM docs: "Extract table, schema, and source information and write into
+    the merged table"). Their text is the concatenation of the groups that the rule's regular expression matches, "" if
+    it does not match (tidb pkg/util/table-router/router.go, ``extractVal``).
     """
 
     target_schema: str
@@ -35,7 +35,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class ExtractRule:
-    """``of``: which name ``pattern`` is searched in, "table", "schema" or "source"."""
+    """``of``: the name in which ``pattern`` is searched, "table", "schema" or "source"."""
 
     of: str
     pattern: Regex
@@ -65,8 +65,8 @@ class RouteRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """``rules``: who decided for ``route``; no best one: the table keeps its name."""
+class ChosenRoute:
+    """``rules``: the rules that chose ``route``; without a best one the table keeps its name."""
 
     route: Route
     rules: Ranked[RouteRule]
@@ -107,12 +107,12 @@ class Router:
         return self.choose(schema, table).route
 
     def keeps_name(self, schema: str, table: str) -> bool:
-        """Whether no rule is about a table of this name."""
+        """Whether no rule matches a table of this name."""
         return not any(rule.selector.matches(schema, table) for rule in self.rules)
 
     def only_names(self, target_schema: str, target_table: str) -> tuple[bool, bool]:
-        """Whether all shard tables that rules send to a target have the same schema, and the same table name. Known
-        from the rules alone: tables to come are meant too."""
+        """Whether all shard tables that rules send to a target have the same schema, and the same table name. Derived
+        from the rules alone, so that it includes future tables."""
         schemas: set[str] = set()
         tables: set[str] = set()
         for rule in self.rules:
@@ -126,19 +126,19 @@ class Router:
                 tables.add(table.text if table is not None and table.exact else "")
         return len(schemas) == 1 and "" not in schemas, len(tables) == 1 and "" not in tables
 
-    def choose(self, schema: str, table: str) -> Chosen:
-        """The target of a table, and by which rules; a table that no rule matches keeps its schema and name.
+    def choose(self, schema: str, table: str) -> ChosenRoute:
+        """The target of a table, with the rules that chose it; a table that no rule matches keeps its schema and name.
 
-        Rules of equal rank that agree on the target are no conflict. Raises ``config.AMBIGUOUS_ROUTE``.
+        Rules of equal rank that agree on the target do not conflict. Raises ``config.AMBIGUOUS_ROUTE``.
         """
         rules = ranked(self.rules, schema, table)
         routes = {rule.route(self.source, schema, table) for rule in rules.best}
         if not routes:
-            return Chosen(Route(schema, table), rules)
+            return ChosenRoute(Route(schema, table), rules)
         if len(routes) > 1:
             names = ", ".join(sorted(rule.name for rule in rules.best))
             raise config.AMBIGUOUS_ROUTE(source=self.source, schema=schema, table=table, rules=names)
-        return Chosen(routes.pop(), rules)
+        return ChosenRoute(routes.pop(), rules)
 
 
 def _extracts(task: str, rule: pb.RouteRule) -> Iterator[ExtractRule]:

@@ -1,22 +1,22 @@
-"""All rules of one subtask, and the plan they make of a table."""
+"""All rules of one subtask, and the plans that they make of its tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from proto import config_pb2 as pb
-from proto.config.block_allow import BlockAllow, Verdict
-from proto.config.names import SYSTEM_SCHEMAS
-from proto.errors import config
-from worker.plan import ColumnPlan, Constant, Mapping, PartitionId, TablePlan
-from worker.rules.column_mapping import ColumnMapper, told_by
-from worker.rules.event_filter import EventFilter
-from worker.rules.expression_filter import ExpressionFilters
-from worker.rules.online import OnlineNames
-from worker.rules.router import Route, Router
-from worker.rules.transform import Transforms
-from worker.table import Column, Table, ValueKind
+from shardmerge.proto import config_pb2 as pb
+from shardmerge.proto.config.rules.block_allow import BlockAllow, Verdict
+from shardmerge.proto.config.rules.reserved_names import SYSTEM_SCHEMAS
+from shardmerge.proto.errors import config
+from shardmerge.worker.core.table import Column, Table, ValueKind
+from shardmerge.worker.core.table_plan import ColumnPlan, Constant, Mapping, PartitionId, TablePlan
+from shardmerge.worker.rules.column_mapping import ColumnMapper, identifies_shard
+from shardmerge.worker.rules.event_filter import EventFilter
+from shardmerge.worker.rules.expression_filter import ExpressionFilters
+from shardmerge.worker.rules.online_ddl_names import OnlineNames
+from shardmerge.worker.rules.router import Route, Router
+from shardmerge.worker.rules.transform_rules import Transforms
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +47,24 @@ class Rules:
         )
 
     def route(self, schema: str, table: str) -> Route | None:
-        """Where the table's rows go; None when it takes no part. Raises ``config.AMBIGUOUS_ROUTE``."""
+        """The target of the table's rows; None when it takes no part. Raises ``config.AMBIGUOUS_ROUTE``."""
         return self.router.route(schema, table) if self.judge(schema, table).passes else None
 
     def judge(self, schema: str, table: str) -> Verdict:
-        """Whether the table takes part, and why.
+        """Whether the table takes part, with the reason.
 
         The server's own schemas never take part, nor does a schema named like the task's meta schema: on
-        a server that is the target of another task it holds that task's checkpoints. Nor do tables that
-        are made beside others by a tool for online schema changes.
+        a server that is the target of another task it holds that task's checkpoints. Nor do shadow and
+        trash tables of a tool for online schema changes.
         """
         if self._reserved(schema):
             return Verdict(False, "a schema of the server itself, or of this program's records")
-        beside = self.online.shadow_of(table)
-        if beside:
-            return Verdict(False, f"the shadow table of an online schema change of {beside}")
-        beside = self.online.trash_of(table)
-        if beside:
-            return Verdict(False, f"left over from an online schema change of {beside}")
+        changed = self.online.shadow_of(table)
+        if changed:
+            return Verdict(False, f"the shadow table of an online schema change of {changed}")
+        changed = self.online.trash_of(table)
+        if changed:
+            return Verdict(False, f"left over from an online schema change of {changed}")
         return self.block_allow.judge(schema, table)
 
     def may_hold(self, schema: str) -> bool:
@@ -72,10 +72,10 @@ class Rules:
         return not self._reserved(schema) and self.block_allow.may_pass(schema)
 
     def plan(self, shard: int, source: str, table: Table) -> TablePlan:
-        """What becomes of the rows of a table that :meth:`route` lets through.
+        """The plan for a table for which :meth:`route` returns a target.
 
-        ``shard``: the number of the table among the subtask's. A key that the target cannot be
-        addressed by (a column of it is generated) gives way to the next unique key, or to none. Raises what
+        ``shard``: the number of the table among the subtask's. A key that cannot identify rows at the target (a column
+        of it is generated) is replaced by the next unique key, or by none. Raises what
         :meth:`route`, :meth:`ColumnMapper.mappings`, :meth:`ExpressionFilters.of_table` and :meth:`Transforms.of_table`
         raise, and ValueError for a table that takes no part.
         """
@@ -108,27 +108,27 @@ class Rules:
             columns=columns,
             key=key,
             one_lane=one_lane,
-            loose=rows.loose or bool(filters),
+            may_lack_rows=rows.may_lack_rows or bool(filters),
             own_keys=self._own_keys(route, [columns[at].mapping for at in key]),
-            passed_over=rows.passed_over,
-            stops=rows.stops,
+            skipped_kinds=rows.skipped_kinds,
+            stop_kinds=rows.stop_kinds,
             filters=filters,
             transform=transformed[0] if transformed is not None else None,
         )
 
     def _own_keys(self, route: Route, mappings: Sequence[Mapping | None]) -> bool:
-        """``mappings``: of the key's columns. Whether one of them tells the target's shard tables apart: by instance,
-        schema and table, or without the part that all of them have in common by the routes."""
-        told = [told_by(mapping) for mapping in mappings if isinstance(mapping, PartitionId)]
-        if any(all(parts) for parts in told):
+        """Whether one of the mappings of the key's columns (``mappings``) distinguishes the target's shard tables: by
+        instance, schema and table, or without the part that is the same for all of them by the routes."""
+        parts_of = [identifies_shard(mapping) for mapping in mappings if isinstance(mapping, PartitionId)]
+        if any(all(parts) for parts in parts_of):
             return True
         place = (route.target_schema, route.target_table)
         if self.mapper.layouts > 1:
-            return False  # ranges of several layouts may lie in each other
+            return False  # the ranges of several layouts may overlap
         if self.judge(*place).passes and self.router.keeps_name(*place):
-            return False  # a shard table of the target's own name would go there too
+            return False  # a shard table with the target's own name would have this target too
         one_schema, one_table = self.router.only_names(*place)
-        return any(instance and (schema or one_schema) and (table or one_table) for instance, schema, table in told)
+        return any(instance and (schema or one_schema) and (table or one_table) for instance, schema, table in parts_of)
 
     def _reserved(self, schema: str) -> bool:
         lower = schema.lower()
@@ -136,12 +136,12 @@ class Rules:
 
 
 def check_partitions(plans: Iterable[TablePlan]) -> None:
-    """Refuse two shard tables whose mapped keys are bound to collide.
+    """Refuse two shard tables whose mapped keys are certain to collide.
 
-    That is when both go to one target table, every column of their keys is mapped by ``partition id`` and the
-    numbers are the same (of loose tables, whose rows may replace what they find under a key, already when one column
-    is): names ``t_1`` and ``t_01``, ``t`` and ``t_0``, or tables of two schemas when only
-    the table's number counts. Raises ``config.PARTITION_CLASH``.
+    That is the case when both have the same target table, ``partition id`` maps every column of their keys and the
+    numbers are the same (for a table whose rows the target may lack, and whose rows therefore may replace existing
+    ones, already when it maps one column): names ``t_1`` and ``t_01``, ``t`` and ``t_0``, or tables of two schemas when
+    only the table's number counts. Raises ``config.PARTITION_CLASH``.
     """
     first: dict[tuple[object, ...], TablePlan] = {}
     for plan in plans:
@@ -150,7 +150,7 @@ def check_partitions(plans: Iterable[TablePlan]) -> None:
             for column in (plan.columns[index] for index in plan.key)
             if isinstance(column.mapping, PartitionId)
         )
-        if not mapped or (len(mapped) < len(plan.source_key) and not (plan.loose and plan.own_keys)):
+        if not mapped or (len(mapped) < len(plan.source_key) and not (plan.may_lack_rows and plan.own_keys)):
             continue
         other = first.setdefault((plan.target_schema, plan.target_table, mapped), plan)
         if other is not plan:
@@ -199,6 +199,14 @@ def _text(name: str) -> Column:
 
 
 def _one_lane(table: Table, columns: tuple[ColumnPlan, ...], key: tuple[int, ...]) -> bool:
-    """A unique key beside the identifying one: the order between its rows matters."""
+    """Whether there is a unique key besides the identifying one: then the order between its rows matters."""
     names = {columns[at].column.name for at in key}
     return any(set(unique) != names for unique in table.unique_keys)
+
+
+def same_route(table: Table, before: Rules, wanted: Rules) -> bool:
+    """Whether the rows of a table that takes part under ``before`` go where they went."""
+    was, now = before.route(table.schema, table.name), wanted.route(table.schema, table.name)
+    if was is None or now is None:
+        return False
+    return (was.target_schema, was.target_table) == (now.target_schema, now.target_table)

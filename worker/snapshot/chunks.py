@@ -1,4 +1,4 @@
-"""Chunks: consecutive ranges of a table's key, and how integers are cut evenly. Pure."""
+"""Defines chunks, consecutive ranges of a table's key, and cuts integer keys into even ranges. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WHOLE = Chunk(0, (), ())
 
 
 def cut(bounds: Iterable[Bound], last: Chunk | None = None) -> Iterator[Chunk]:
-    """The chunks between ``bounds`` (ascending), after ``last``: they cover every key after it once."""
+    """The chunks between ``bounds`` (ascending), after ``last``: they cover every key after it exactly once."""
     if last is not None and last.is_last:
         return
     number = 0 if last is None else last.number + 1
@@ -46,9 +46,9 @@ def cut(bounds: Iterable[Bound], last: Chunk | None = None) -> Iterator[Chunk]:
 
 
 def even_step(minimum: int, maximum: int, rows: int, chunk_rows: int) -> int | None:
-    """How many integers wide a chunk of about ``chunk_rows`` rows is; None when the keys are not even.
+    """How many integers wide a chunk of about ``chunk_rows`` rows is; None when the keys are not evenly spread.
 
-    ``rows``: the server's estimate. Flink CDC's rule: the factor tells dense keys from ones with holes.
+    ``rows``: the server's estimate. This is Flink CDC's rule: the factor separates dense keys from keys with gaps.
     """
     if rows <= chunk_rows:
         return None

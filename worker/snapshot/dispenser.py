@@ -1,7 +1,7 @@
-"""Hands planned chunks to the readers, and hears how they do. Thread-safe.
+"""Hands planned chunks to the readers and receives their reports. Thread-safe.
 
-A reader that asks again without having reported its chunk gets that chunk again: its answer was lost, or
-Spark has started the reader a second time. Two readers at one chunk do no harm: its record lets only one commit.
+A reader that asks again without having reported its chunk gets that chunk again: the answer was lost, or
+Spark has started the reader a second time. Two readers of one chunk do no harm: its record lets only one commit.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from proto import relay_pb2, rpc
-from proto.errors import ShardmergeError
-from worker.plan import TablePlan
-from worker.snapshot.chunks import Chunk
-from worker.snapshot.pace import Amount, Pace
-from worker.snapshot.progress import Progress
-from worker.unit import StopSignal
+from shardmerge.proto import relay_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.rpc.coded_errors import error_from_proto
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.snapshot.chunks import Chunk
+from shardmerge.worker.snapshot.progress import Progress
+from shardmerge.worker.snapshot.rate_limiter import ChunkSize, RateLimiter
 
 _WAIT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
@@ -26,19 +27,22 @@ _LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PlannedChunk:
+    """A chunk that is recorded and waits for a reader."""
+
     plan: TablePlan
     chunk: Chunk
 
 
 class Dispenser:
-    """``stop``: the unit's signal; once it is set every reader is told to stop. ``clock``: seconds, monotonic."""
+    """The queue of planned chunks of one run. ``stop``: the unit's signal; once it is set, every reader gets the answer
+    to stop. ``clock``: seconds, monotonic."""
 
     def __init__(
-        self, progress: Progress, stop: StopSignal, pace: Pace, clock: Callable[[], float] = time.monotonic
+        self, progress: Progress, stop: StopSignal, limiter: RateLimiter, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._progress = progress
         self._stop = stop
-        self._pace = pace
+        self._limiter = limiter
         self._clock = clock
         self._changed = threading.Condition()
         self._waiting: deque[PlannedChunk] = deque()
@@ -46,25 +50,25 @@ class Dispenser:
         self._complete = False
         self._closed = False
         self._failure: ShardmergeError | None = None
-        self._held = ""
+        self._throttle_reason = ""
 
-    # --- the gauge's side
+    # --- calls of the load monitor
 
-    def hold(self, why: str) -> None:
-        """No chunk begins while the source has too much to do, one phrase; "": they may."""
+    def throttle(self, why: str) -> None:
+        """Let no chunk begin while the source is too busy. ``why``: the reason, one phrase; "": chunks may begin."""
         with self._changed:
-            self._held = why
+            self._throttle_reason = why
             self._changed.notify_all()
 
     @property
-    def is_held(self) -> bool:
+    def is_throttled(self) -> bool:
         with self._changed:
-            return bool(self._held)
+            return bool(self._throttle_reason)
 
-    # --- the planner's side
+    # --- calls of the planner
 
-    def offer(self, chunks: Iterable[PlannedChunk]) -> None:
-        """More chunks, recorded in the store already."""
+    def add(self, chunks: Iterable[PlannedChunk]) -> None:
+        """Add chunks that are recorded in the store already."""
         with self._changed:
             self._waiting.extend(chunks)
             self._changed.notify_all()
@@ -76,13 +80,13 @@ class Dispenser:
             self._changed.notify_all()
 
     def fail(self, error: ShardmergeError) -> None:
-        """The snapshot cannot go on: every reader is to stop. The first error stays."""
+        """Fail the snapshot: every reader has to stop. The first error is kept."""
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()
 
     def close(self) -> None:
-        """The unit ends: every reader is to stop."""
+        """End the unit: every reader has to stop."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -94,11 +98,11 @@ class Dispenser:
 
     @property
     def is_ending(self) -> bool:
-        """Whether everybody is to stop."""
+        """Whether the readers and the planner have to stop."""
         return self._stop.is_set or self._closed or self._failure is not None
 
     def wait_ending(self, seconds: float) -> bool:
-        """Wait up to ``seconds``; True as soon as everybody is to stop."""
+        """Wait up to ``seconds``; True as soon as :attr:`is_ending`."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while not self.is_ending:
@@ -108,18 +112,18 @@ class Dispenser:
                 self._changed.wait(min(left, _LOOK_SECONDS))
             return True
 
-    def waits_for(self) -> str:
-        """Why no chunk begins though some are planned, "" when nothing holds them back."""
+    def waiting_for(self) -> str:
+        """Why no chunk begins although some are planned; "" when none has to wait."""
         with self._changed:
-            if self._waiting and self._held:
-                return self._held
-            left = self._pace.wait(self._clock()) if self._waiting else 0.0
-            return f"{self._pace.waits_for}: the next chunk begins in {left:.1f} s" if left > 0 else ""
+            if self._waiting and self._throttle_reason:
+                return self._throttle_reason
+            left = self._limiter.wait(self._clock()) if self._waiting else 0.0
+            return f"{self._limiter.tightest_limit}: the next chunk begins in {left:.1f} s" if left > 0 else ""
 
-    # --- the readers' side
+    # --- calls of the readers
 
     def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse:
-        """The next chunk for reader ``who.index``; waits up to a second while there is none or it has to wait."""
+        """The next chunk for reader ``who.index``; waits up to a second while there is none or none may begin."""
         deadline = time.monotonic() + _WAIT_SECONDS
         with self._changed:
             while True:
@@ -127,9 +131,9 @@ class Dispenser:
                     return relay_pb2.TakeChunkResponse(stop=True)
                 mine = self._taken.get(who.index)
                 now = self._clock()
-                if mine is None and self._waiting and not self._held and self._pace.wait(now) <= 0:
+                if mine is None and self._waiting and not self._throttle_reason and self._limiter.wait(now) <= 0:
                     mine = self._taken[who.index] = self._waiting.popleft()
-                    self._pace.begin(who.index, now)
+                    self._limiter.begin(who.index, now)
                 if mine is not None:
                     self._progress.idle(who.index)
                     return relay_pb2.TakeChunkResponse(chunk=_spec(mine))
@@ -142,17 +146,18 @@ class Dispenser:
                 self._changed.wait(min(left, _LOOK_SECONDS))
 
     def report(self, report: relay_pb2.ChunkReport) -> bool:
-        """True: the reader is to stop. A report of a chunk that the reader does not hold changes nothing."""
+        """Count a reader's report; True: the reader has to stop. A report about a chunk that the reader does not hold
+        changes nothing."""
         index = report.who.index
         if report.HasField("failed"):
-            self.fail(rpc.error_from_proto(report.failed))
+            self.fail(error_from_proto(report.failed))
             return True
         with self._changed:
             mine = self._taken.get(index)
             if mine is not None and _is(mine, report.chunk):
                 if report.HasField("high"):
                     del self._taken[index]
-                    self._pace.read(index, Amount(report.rows, report.bytes))
+                    self._limiter.read(index, ChunkSize(report.rows, report.bytes))
                     self._progress.loaded(index, mine.plan.shard, report.rows, report.bytes, report.seconds)
                 else:
                     self._progress.reading(index, mine.plan.shard, report.rows, report.bytes)

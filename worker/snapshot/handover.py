@@ -1,7 +1,7 @@
-"""The hand-over from snapshot to stream: which changes the chunks hold already (I5).
+"""The hand-over from snapshot to stream: decides which changes the chunks hold already (I5).
 
-The stream starts at the lowest high watermark. Until it has passed the highest, a change counts for a key only if it
-is at or beyond the high watermark of the chunk that the key belongs to.
+The stream starts at the lowest high watermark. Until it has cleared the highest one, a change counts for a key only if
+it is at or after the high watermark of the chunk that the key belongs to.
 """
 
 from __future__ import annotations
@@ -11,27 +11,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proto import errors
-from proto.errors import ShardmergeError
-from worker.connection import Endpoint
-from worker.plan import TablePlan
-from worker.position import RelayOffset, SourcePosition
-from worker.rows import ChangeKind, Literals, RowChange
-from worker.snapshot.chunks import Bound
-from worker.snapshot.order import bound_columns, key_bound
-from worker.snapshot.records import Mark, StoredChunk
-from worker.snapshot.source import ChunkSource
-from worker.table import Column
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Endpoint
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
+from shardmerge.worker.core.table import Column
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.snapshot.chunk_records import HighWatermark, StoredChunk
+from shardmerge.worker.snapshot.chunks import Bound
+from shardmerge.worker.snapshot.key_order import bound_columns, key_bound
+from shardmerge.worker.snapshot.source.chunk_source import ChunkSource
 
 Places = Callable[[Sequence[Column], Sequence[Bound], Sequence[Bound]], list[int]]
 """For each key how many of the ascending bounds are not above it (see ChunkSource.places)."""
 
 
 @dataclass(frozen=True, slots=True)
-class TableMarks:
-    """One source table's chunks: their upper ``bounds`` but the last one's, their high watermarks in order.
+class TableWatermarks:
+    """High watermarks of one source table's chunks.
 
-    ``columns``: those that bounds are made of; the table's leading key columns.
+    ``columns``: the table's leading key columns, of which bounds are made. ``bounds``: the upper bound of every chunk
+    but the last. ``highs``: the high watermark of every chunk, in the same order.
     """
 
     columns: tuple[Column, ...]
@@ -43,42 +44,46 @@ class TableMarks:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What the chunks hold, by (schema, table). Pickles into the lanes.
+    """What the chunks hold, by (schema, table). It is pickled into the lanes.
 
-    ``lowest``: the lowest high watermark, where the stream must begin; ``done_at``: the highest, from where on
+    ``lowest``: the lowest high watermark, where the stream must begin. ``done_at``: the highest one; from there on
     every change counts. ``shards``: the tables' numbers.
     """
 
     source: Endpoint
     source_id: str
-    tables: Mapping[tuple[str, str], TableMarks]
+    tables: Mapping[tuple[str, str], TableWatermarks]
     lowest: tuple[SourcePosition, RelayOffset]
     done_at: RelayOffset
     shards: frozenset[int] = frozenset()
+
+    def copied_until(self) -> dict[tuple[str, str], RelayOffset]:
+        """The highest high watermark of each table, by (schema, table)."""
+        return {name: marks.highest for name, marks in self.tables.items()}
 
     def apply(self, changes: list[RowChange], offset_of: Callable[[RowChange], RelayOffset]) -> list[RowChange]:
         """The changes that count, in order.
 
         ``changes`` must carry source keys; ``offset_of``: the relay offset of a change's event. An UPDATE that counts
-        for only one of its keys becomes an INSERT or a DELETE. Tables that were not in the snapshot always count.
-        Keys that only the source can compare are asked of it. Raises catalogue errors of the source connection.
+        for only one of its keys becomes an INSERT or a DELETE. Changes of tables outside the snapshot always count.
+        Keys that only the source can compare are sent to it. Raises catalogue errors of the source connection.
         """
-        return self.apply_with(changes, offset_of, self._ask)
+        return self.apply_with(changes, offset_of, self._places)
 
     def apply_with(
         self, changes: Iterable[RowChange], offset_of: Callable[[RowChange], RelayOffset], places: Places
     ) -> list[RowChange]:
         """:meth:`apply` with another way to compare keys."""
-        judged: list[_Judged] = []
+        judged: list[_Candidate] = []
         questions: dict[tuple[str, str], dict[Literals, int]] = {}
         for change in changes:
             name = (change.plan.table.schema, change.plan.table.name)
             marks = self.tables.get(name)
             offset = offset_of(change)
             if marks is None or offset >= marks.highest:
-                judged.append(_Judged(change, None, offset))
+                judged.append(_Candidate(change, None, offset))
             elif offset >= marks.lowest:
-                judged.append(_Judged(change, marks, offset))
+                judged.append(_Candidate(change, marks, offset))
                 keys = questions.setdefault(name, {})
                 for key in (change.source_key_before, change.source_key_after):
                     if key:
@@ -93,7 +98,7 @@ class Handover:
                 kept.append(change)
                 continue
             place = questions[(change.plan.table.schema, change.plan.table.name)]
-            left = _counted(
+            left = _counted_part(
                 change,
                 before=bool(change.before) and offset >= marks.highs[place[change.source_key_before]],
                 after=bool(change.after) and offset >= marks.highs[place[change.source_key_after]],
@@ -102,20 +107,20 @@ class Handover:
                 kept.append(left)
         return kept
 
-    def _ask(self, columns: Sequence[Column], bounds: Sequence[Bound], keys: Sequence[Bound]) -> list[int]:
-        return _asker(self.source, self.source_id)(columns, bounds, keys)
+    def _places(self, columns: Sequence[Column], bounds: Sequence[Bound], keys: Sequence[Bound]) -> list[int]:
+        return _comparer(self.source, self.source_id)(columns, bounds, keys)
 
 
-class _Judged(NamedTuple):
-    """A change that may count; ``marks`` None: it does."""
+class _Candidate(NamedTuple):
+    """A change that may count; with ``marks`` None it certainly does."""
 
     change: RowChange
-    marks: TableMarks | None
+    marks: TableWatermarks | None
     offset: RelayOffset
 
 
-def _counted(change: RowChange, *, before: bool, after: bool) -> RowChange | None:
-    """The part of a change that counts."""
+def _counted_part(change: RowChange, *, before: bool, after: bool) -> RowChange | None:
+    """The part of a change that counts; None when nothing of it does."""
     if change.kind is not ChangeKind.UPDATE:
         return change if before or after else None
     if before and after:
@@ -138,11 +143,11 @@ def build_handover(
 ) -> Handover:
     """The hand-over of a finished snapshot of at least one table, in offsets of relay log ``relay_id``.
 
-    ``stored``: every chunk, by table and number (SnapshotStore.read_chunks). ``locate``: Relay.locate; asked once per
+    ``stored``: every chunk, by table and number (SnapshotStore.read_chunks). ``locate``: Relay.locate; called once per
     position that is not known in this relay log, in the source's order. Raises INCOMPLETE and what ``locate`` raises.
     """
     chunks: dict[int, list[StoredChunk]] = {plan.shard: [] for plan in plans}
-    marks: dict[SourcePosition, Mark] = {}
+    marks: dict[SourcePosition, HighWatermark] = {}
     left = 0
     for item in stored:
         if item.shard not in chunks:
@@ -159,19 +164,19 @@ def build_handover(
     wanted = sorted((mark.position for mark in marks.values()), key=SourcePosition.file_order)
     offsets = {position: locate(position) for position in wanted}
 
-    def offset_of(high: Mark) -> RelayOffset:
+    def offset_of(high: HighWatermark) -> RelayOffset:
         if high.offset is not None and high.relay_id == relay_id:
             return high.offset
         return offsets[high.position]
 
-    tables: dict[tuple[str, str], TableMarks] = {}
+    tables: dict[tuple[str, str], TableWatermarks] = {}
     placed: list[tuple[RelayOffset, SourcePosition]] = []
     for plan in plans:
         marks_of = [item.loaded.high for item in chunks[plan.shard] if item.loaded is not None]
         highs = tuple(offset_of(high) for high in marks_of)
         placed += [(offset, high.position) for offset, high in zip(highs, marks_of, strict=True)]
         bounds = tuple(item.chunk.upper for item in chunks[plan.shard][:-1])
-        tables[(plan.table.schema, plan.table.name)] = TableMarks(
+        tables[(plan.table.schema, plan.table.name)] = TableWatermarks(
             bound_columns(plan.table), bounds, highs, min(highs), max(highs)
         )
     lowest, position = min(placed, key=lambda item: item[0])
@@ -179,8 +184,8 @@ def build_handover(
     return Handover(source, source_id, tables, (position, lowest), done_at, frozenset(plan.shard for plan in plans))
 
 
-class _Asker:
-    """This process's connection for comparing keys at one source. Opened when first needed; thread-safe."""
+class _KeyComparer:
+    """This process's connection on which one source compares keys. Opened when first needed; thread-safe."""
 
     def __init__(self, source: Endpoint, source_id: str) -> None:
         self._source = ChunkSource(source, source_id)
@@ -194,7 +199,7 @@ class _Asker:
                 self._source.close()
                 if not error.spec.retryable:
                     raise
-                # The connection may have idled too long; a new one answers or tells why not.
+                # The connection may have idled too long; a new one answers or raises the actual error.
                 return self._source.places(columns, bounds, keys)
 
     def close(self) -> None:
@@ -202,22 +207,22 @@ class _Asker:
             self._source.close()
 
 
-_ASKERS: dict[tuple[Endpoint, str], _Asker] = {}
-_ASKERS_LOCK = threading.Lock()
+_COMPARERS: dict[tuple[Endpoint, str], _KeyComparer] = {}
+_COMPARERS_LOCK = threading.Lock()
 
 
-def _asker(source: Endpoint, source_id: str) -> _Asker:
-    with _ASKERS_LOCK:
-        found = _ASKERS.get((source, source_id))
+def _comparer(source: Endpoint, source_id: str) -> _KeyComparer:
+    with _COMPARERS_LOCK:
+        found = _COMPARERS.get((source, source_id))
         if found is None:
-            found = _ASKERS[(source, source_id)] = _Asker(source, source_id)
+            found = _COMPARERS[(source, source_id)] = _KeyComparer(source, source_id)
         return found
 
 
-def close_askers() -> None:
+def close_key_comparers() -> None:
     """Close this process's connections of :meth:`Handover.apply`."""
-    with _ASKERS_LOCK:
-        askers = list(_ASKERS.values())
-        _ASKERS.clear()
+    with _COMPARERS_LOCK:
+        askers = list(_COMPARERS.values())
+        _COMPARERS.clear()
     for asker in askers:
         asker.close()

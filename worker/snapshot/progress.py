@@ -1,8 +1,8 @@
-"""How far a snapshot has come: per table and in all. Thread-safe.
+"""Computes a snapshot's progress, per table and in total. Thread-safe.
 
-What counts as finished is committed, and the shares are made of that, of the plan and of the estimates of the
-subtask's first start alone, all of which the meta schema holds: a restart shows what was shown before, and nothing ever
-runs backwards, however wrong an estimate turns out to be. What readers have at hand is told apart from it.
+Only committed chunks count as finished. The shares depend only on those, on the plan and on the estimates of the
+subtask's first start. The meta schema holds all of them, so a restart shows the same progress as before, and no share
+ever decreases, however wrong an estimate turns out to be. What readers are reading now is reported separately.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from proto import worker_pb2 as pb
-from worker.plan import TablePlan
-from worker.snapshot.records import StoredChunk
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.snapshot.chunk_records import StoredChunk
 
 _MOST_WHILE_PLANNING = 0.99
 _MOST_WHILE_LOADING = 0.9999
-"""Where a share waits for the truth when the estimate was too low."""
+"""The highest share that is shown while a table is not completely planned or loaded, if its estimate was too low."""
 
 _RATE_SECONDS = 30.0
-"""The rate is that of the last so many seconds."""
+"""The rate is measured over this many seconds."""
 
 
 @dataclass(slots=True)
@@ -37,26 +37,26 @@ class _TableCount:
 
     @property
     def weight(self) -> int:
-        """Its part of the whole: always the same."""
+        """The table's weight in the total; it never changes."""
         return max(1, self.plan.table.row_estimate)
 
     def share(self) -> float:
-        """How much of it is loaded; 1.0 only when all is. It never falls when a chunk is planned or loaded."""
+        """The loaded share; 1.0 only when everything is loaded. It never falls when a chunk is planned or loaded."""
         if self.plan_complete and self.chunks == self.planned:
             return 1.0
         by_rows = min(self.rows / self.weight, _MOST_WHILE_PLANNING)
-        # The number of chunks is certain once all are planned; before, more of them would mean less of the table.
+        # The number of chunks is known once all are planned; before that, each planned chunk would lower the share.
         by_chunks = min(self.chunks / self.planned, _MOST_WHILE_LOADING) if self.plan_complete else 0.0
         return max(by_rows, by_chunks)
 
     def total_rows(self) -> int:
-        """An estimate until the table is done: then the truth. Agrees with the share."""
+        """An estimate until the table is loaded, then the exact number. It agrees with the share."""
         share = self.share()
         return round(self.rows / share) if self.rows and share else self.plan.table.row_estimate
 
 
 class Progress:
-    """Counts of one run, begun with what earlier runs have loaded. ``clock``: seconds, monotonic."""
+    """Counts of one run; they start with what earlier runs have loaded. ``clock``: seconds, monotonic."""
 
     def __init__(
         self,
@@ -88,22 +88,22 @@ class Progress:
         table.chunks += 1
 
     def planned(self, shard: int, count: int, *, complete: bool) -> None:
-        """``count`` more chunks of a table; ``complete``: the last is among them."""
+        """Count ``count`` more planned chunks of a table; ``complete``: the last one is among them."""
         with self._lock:
             self._plan(shard, count, complete=complete)
 
     def reading(self, reader: int, shard: int, rows: int, size: int) -> None:
-        """A reader has so many rows and bytes of the chunk at hand."""
+        """Record how many rows and bytes of its current chunk a reader has read."""
         with self._lock:
             self._under_way[reader] = (shard, rows, size)
 
     def idle(self, reader: int) -> None:
-        """A reader begins anew: what it had under way is void."""
+        """Discard what a reader was reading: it begins again."""
         with self._lock:
             self._under_way.pop(reader, None)
 
     def loaded(self, reader: int, shard: int, rows: int, size: int, seconds: float) -> None:
-        """A reader has committed a chunk, on which it worked so many seconds."""
+        """Count a chunk that a reader has committed after ``seconds`` of work."""
         with self._lock:
             self._under_way.pop(reader, None)
             self._load(shard, rows, size, seconds)
@@ -116,7 +116,7 @@ class Progress:
             self._samples.popleft()
 
     def status(self) -> pb.LoadStatus:
-        """All of it, now."""
+        """The progress of all tables now."""
         with self._lock:
             return self._status()
 
@@ -141,7 +141,7 @@ class Progress:
             status.finished_rows += rows
             status.total_rows += total
             status.finished_bytes += size
-            # Bytes are those of the statements sent: the rest is taken to be as wide as what was sent.
+            # Bytes are those of the statements sent; the remaining rows are assumed to be as wide.
             status.total_bytes += size * total // rows if rows else table.plan.table.byte_estimate
             status.finished_chunks += table.chunks
             status.total_chunks += table.planned

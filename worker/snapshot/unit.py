@@ -1,4 +1,4 @@
-"""The snapshot unit: plans, dispenses, reads and loads every table of a subtask, then is Finished."""
+"""The snapshot unit: plans, dispenses, reads and loads every table of a subtask, then finishes."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from proto import errors, hooks
-from proto import worker_pb2 as pb
-from proto.config import defaults
-from proto.errors import ShardmergeError
-from proto.log import get_logger
-from worker.connection import Session, Side, coding, connect
-from worker.context import RunningSnapshot, SubTaskContext
-from worker.cutoff import ANSWER_SECONDS, session_until, until_stopped
-from worker.ddl.tables import TableScope
-from worker.plan import TablePlan
-from worker.schema import read_tables
-from worker.snapshot.chunks import Chunk, rows_per_chunk
-from worker.snapshot.dispenser import Dispenser, PlannedChunk
-from worker.snapshot.gauge import Gauge
-from worker.snapshot.pace import Amount, Limits, Pace
-from worker.snapshot.plan import MAX_CHUNK_BYTES, TablePlanner, is_whole
-from worker.snapshot.pressure import Bearable
-from worker.snapshot.progress import Progress
-from worker.snapshot.reader import ReaderSpec, ReaderTask
-from worker.snapshot.records import StoredChunk
-from worker.snapshot.source import open_source
-from worker.snapshot.store import SnapshotStore
-from worker.snapshot.under_chunk import UnderChunk
-from worker.spark import TaskFailed
-from worker.table import Column, Table
-from worker.unit import Failed, Finished, Outcome, Stopped, StopSignal
+from shardmerge.proto import errors, failpoints
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.config import defaults
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancellable, cancellable_session
+from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect
+from shardmerge.worker.core.mysql.information_schema import read_tables
+from shardmerge.worker.core.spark.runner import TaskFailed
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table import Column, Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.rules.table_scope import TableScope
+from shardmerge.worker.snapshot.blocking_statements import BlockingStatements
+from shardmerge.worker.snapshot.chunk_records import StoredChunk
+from shardmerge.worker.snapshot.chunk_store import SnapshotStore
+from shardmerge.worker.snapshot.chunks import Chunk, rows_per_chunk
+from shardmerge.worker.snapshot.dispenser import Dispenser, PlannedChunk
+from shardmerge.worker.snapshot.load_monitor import LoadMonitor
+from shardmerge.worker.snapshot.progress import Progress
+from shardmerge.worker.snapshot.rate_limiter import ChunkSize, RateLimiter, RateLimits
+from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec, ReaderTask
+from shardmerge.worker.snapshot.source.chunk_source import open_source
+from shardmerge.worker.snapshot.source_load import LoadLimits
+from shardmerge.worker.snapshot.table_planner import MAX_CHUNK_BYTES, TablePlanner, is_whole
+from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
+from shardmerge.worker.unit.run_context import RunContext, RunningSnapshot
 
 log = get_logger()
 
@@ -44,11 +45,11 @@ _LARGE_ROWS = 100_000
 
 
 class SnapshotUnit:
-    """A ProcessUnit (see worker/unit.py). The relay must reach back to the subtask's start already."""
+    """Copies a subtask's tables; a ProcessUnit. The relay log must already reach back to the subtask's start."""
 
-    def __init__(self, context: SubTaskContext, plans: tuple[TablePlan, ...], scope: TableScope | None = None) -> None:
-        """``plans``: of the tables to copy, with their targets made (worker/plans.py). ``scope``: whose statements
-        no chunk may pass over; None: those of all the rules' tables."""
+    def __init__(self, context: RunContext, plans: tuple[TablePlan, ...], scope: TableScope | None = None) -> None:
+        """``plans``: of the tables to copy; their target tables exist (worker/target/tables/make_targets.py).
+        ``scope``: the tables whose statements no fix-up may ignore; None: all tables of the rules."""
         config = context.config
         self._context = context
         self._plans = plans
@@ -61,14 +62,14 @@ class SnapshotUnit:
     def status(self) -> pb.LoadStatus:
         return self._progress.status()
 
-    def doing(self) -> str:
-        """What its readers wait for; while they read "", or how far they are in large chunks."""
+    def activity(self) -> str:
+        """What the readers wait for; while they read, "" or the number of rows read of large chunks."""
         dispenser = self._dispenser
-        waits_for = "" if dispenser is None else dispenser.waits_for()
-        at_hand = self._progress.status().reading_rows
-        if waits_for or at_hand < _LARGE_ROWS:
-            return waits_for
-        return f"{at_hand:,} rows of large chunks are read and not committed yet"
+        waiting_for = "" if dispenser is None else dispenser.waiting_for()
+        reading_rows = self._progress.status().reading_rows
+        if waiting_for or reading_rows < _LARGE_ROWS:
+            return waiting_for
+        return f"{reading_rows:,} rows of large chunks are read and not committed yet"
 
     def run(self, stop: StopSignal) -> Outcome:
         try:
@@ -86,10 +87,10 @@ class SnapshotUnit:
         if all(item.loaded is not None for item in stored) and progress.status().plan_complete:
             self._check_complete(plans, stop)
             return Finished()
-        limits = Limits(config.snapshot.rows_per_second, config.snapshot.bytes_per_second)
-        dispenser = self._dispenser = Dispenser(progress, stop, Pace(limits, self._first_chunk()))
+        limits = RateLimits(config.snapshot.rows_per_second, config.snapshot.bytes_per_second)
+        dispenser = self._dispenser = Dispenser(progress, stop, RateLimiter(limits, self._first_chunk_size()))
         by_shard = {plan.shard: plan for plan in plans}
-        dispenser.offer(PlannedChunk(by_shard[item.shard], item.chunk) for item in stored if item.loaded is None)
+        dispenser.add(PlannedChunk(by_shard[item.shard], item.chunk) for item in stored if item.loaded is None)
         planner = _Planner(context, self._store, plans, stored, dispenser, progress, stop.child())
         spec = ReaderSpec(
             address=context.lane_address,
@@ -103,7 +104,7 @@ class SnapshotUnit:
             plans=plans,
             always_watermarks=config.snapshot.position == "watermark",
         )
-        gauge = self._gauge(dispenser, stop)
+        monitor = self._load_monitor(dispenser, stop)
         context.compiled.admit(plans)
         readers = config.snapshot.threads or defaults.READERS
         context.registry.register_dispenser(
@@ -112,7 +113,7 @@ class SnapshotUnit:
                 self._source_id,
                 context.epoch,
                 dispenser,
-                UnderChunk(self._scope, config.task, self._source_id),
+                BlockingStatements(self._scope, config.task, self._source_id),
                 stop.child(),
                 readers,
                 context.access,
@@ -121,8 +122,8 @@ class SnapshotUnit:
         )
         try:
             planner.start()
-            if gauge is not None:
-                gauge.start()
+            if monitor is not None:
+                monitor.start()
             outcomes = context.spark.run(
                 f"snapshot {config.task} {self._source_id}",
                 readers,
@@ -132,8 +133,8 @@ class SnapshotUnit:
         finally:
             dispenser.close()
             planner.end()
-            if gauge is not None:
-                gauge.end()
+            if monitor is not None:
+                monitor.end()
             context.registry.unregister_dispenser(config.task, context.epoch)
         if dispenser.failure is not None:
             raise dispenser.failure
@@ -145,28 +146,28 @@ class SnapshotUnit:
         self._check_complete(plans, stop)
         return Finished()
 
-    def _gauge(self, dispenser: Dispenser, stop: StopSignal) -> Gauge | None:
-        """Where there are limits to keep: until it has asked the source, no chunk begins."""
+    def _load_monitor(self, dispenser: Dispenser, stop: StopSignal) -> LoadMonitor | None:
+        """The monitor, if limits are configured. No chunk begins before its first measurement."""
         config = self._context.config.snapshot
-        bearable = Bearable(config.max_threads_running, config.max_replica_lag)
-        if not bearable.is_limited:
+        limits = LoadLimits(config.max_threads_running, config.max_replica_lag)
+        if not limits.is_limited:
             return None
-        dispenser.hold("how busy the source is has not been asked yet")
-        return Gauge(self._context.source_endpoint, self._source_id, bearable, dispenser, stop.child())
+        dispenser.throttle("the source's load has not been read yet")
+        return LoadMonitor(self._context.source_endpoint, self._source_id, limits, dispenser, stop.child())
 
-    def _first_chunk(self) -> Amount:
-        """What the first chunk may hold, by the server's estimates."""
+    def _first_chunk_size(self) -> ChunkSize:
+        """The expected size of the first chunk, by the server's estimates."""
         if not self._plans:
-            return Amount(0, 0)
+            return ChunkSize(0, 0)
         table = self._plans[0].table
         rows = table.row_estimate
         if not is_whole(self._plans[0]):
             most = self._context.config.snapshot.chunk_rows or defaults.CHUNK_ROWS
             rows = min(rows, rows_per_chunk(most, rows, table.byte_estimate, MAX_CHUNK_BYTES))
-        return Amount(rows, rows * table.byte_estimate // max(table.row_estimate, 1))
+        return ChunkSize(rows, rows * table.byte_estimate // max(table.row_estimate, 1))
 
     def _prepare(self, stop: StopSignal) -> list[StoredChunk]:
-        """What earlier runs have recorded."""
+        """Check the tables' structures and record the tables; returns the chunks that earlier runs recorded."""
         with self._source_session(stop) as source:
             self._check_structures(source)
         with self._target_session(stop) as target:
@@ -175,15 +176,15 @@ class SnapshotUnit:
             return self._read_chunks(target)
 
     def _read_chunks(self, target: Session) -> list[StoredChunk]:
-        """Those of this unit's tables: others of the subtask may have been copied by a unit of their own."""
+        """The chunks of this unit's tables: another unit may have copied other tables of the subtask."""
         mine = {plan.shard for plan in self._plans}
         return [item for item in self._store.read_chunks(target) if item.shard in mine]
 
     def _source_session(self, stop: StopSignal) -> AbstractContextManager[Session]:
-        return session_until(stop, self._context.source_endpoint, Side.SOURCE, name=self._source_id)
+        return cancellable_session(stop, self._context.source_endpoint, Side.SOURCE, name=self._source_id)
 
     def _target_session(self, stop: StopSignal) -> AbstractContextManager[Session]:
-        return session_until(stop, self._context.target_endpoint, Side.TARGET, name="target")
+        return cancellable_session(stop, self._context.target_endpoint, Side.TARGET, name="target")
 
     def _check_structures(self, source: Session) -> None:
         """Chunks of one table must be read with one structure.
@@ -209,7 +210,7 @@ class SnapshotUnit:
                 raise errors.snapshot.STRUCTURE_CHANGED(**names_of, difference=difference)
 
     def _check_complete(self, plans: Sequence[TablePlan], stop: StopSignal) -> None:
-        """Every chunk is loaded and no table was altered meanwhile, asked of the servers."""
+        """Check at the servers that every chunk is loaded and that no table was altered meanwhile."""
         with self._target_session(stop) as target:
             chunks = self._read_chunks(target)
         ended = {item.shard for item in chunks if item.chunk.is_last}
@@ -221,14 +222,14 @@ class SnapshotUnit:
 
 
 def structure_difference(before: Table, now: Table) -> str:
-    """How the rows of a table changed their form, in words; "" when they did not. Further keys do not matter."""
+    """Describes how the structure of a table's rows changed; "" when it did not. Further keys do not matter."""
     if before.columns != now.columns:
         old = {column.name: column for column in before.columns}
         new = {column.name: column for column in now.columns}
         parts = [f"column {name} is gone" for name in old if name not in new]
         parts += [f"column {name} is new" for name in new if name not in old]
         parts += [
-            f"column {name} was {_shown(old[name])}, is {_shown(new[name])}"
+            f"column {name} was {_column_text(old[name])}, is {_column_text(new[name])}"
             for name in old
             if name in new and old[name] != new[name]
         ]
@@ -238,17 +239,17 @@ def structure_difference(before: Table, now: Table) -> str:
     return ""
 
 
-def _shown(column: Column) -> str:
+def _column_text(column: Column) -> str:
     parts = [column.type_text, column.collation, "NULL" if column.nullable else "NOT NULL"]
     return " ".join(part for part in parts if part)
 
 
 class _Planner(threading.Thread):
-    """Cuts the tables one after the other, records the chunks and offers them, while readers are at work."""
+    """The thread that plans one table after the other, records the chunks and adds them to the dispenser."""
 
     def __init__(
         self,
-        context: SubTaskContext,
+        context: RunContext,
         store: SnapshotStore,
         plans: Sequence[TablePlan],
         stored: Sequence[StoredChunk],
@@ -268,14 +269,14 @@ class _Planner(threading.Thread):
         self._last: dict[int, Chunk] = {item.shard: item.chunk for item in stored}
 
     def end(self) -> None:
-        """Stop it, whatever it waits for, and wait for its end."""
+        """Stop the thread, even while it waits for a server, and join it."""
         self._unwanted.set()
         if self.is_alive():
             self.join()
 
     def run(self) -> None:
         try:
-            self._plan_stubbornly()
+            self._plan_with_retries()
         except ShardmergeError as error:
             self._dispenser.fail(error)
         except Exception as error:
@@ -284,8 +285,8 @@ class _Planner(threading.Thread):
                 errors.worker.INTERNAL(kind=type(error).__name__, where="the chunk planner", reason=error)
             )
 
-    def _plan_stubbornly(self) -> None:
-        """Again, from the last recorded chunk on, after errors that pass: a table that somebody has locked, say."""
+    def _plan_with_retries(self) -> None:
+        """Plan the tables. After a retryable error, such as a locked table, continue after the last recorded chunk."""
         attempt = 0
         while True:
             try:
@@ -297,15 +298,15 @@ class _Planner(threading.Thread):
                 attempt += 1
                 if not error.spec.retryable or attempt == _ATTEMPTS:
                     raise
-                log.warning("planning is tried again", source=self._source_id, error=str(error))
+                log.warning("planning is retried", source=self._source_id, error=str(error))
             if self._dispenser.wait_ending(_BACKOFF_SECONDS * 2**attempt):
                 return
 
     def _plan_tables(self) -> None:
         stop = self._unwanted
         with (
-            until_stopped(open_source(self._source_endpoint, self._source_id), stop) as source,
-            until_stopped(
+            cancellable(open_source(self._source_endpoint, self._source_id), stop) as source,
+            cancellable(
                 connect(self._target_endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS), stop
             ) as target,
         ):
@@ -318,14 +319,14 @@ class _Planner(threading.Thread):
             self._dispenser.complete()
 
     def _plan_table(self, source: Session, target: Session, plan: TablePlan, last: Chunk | None) -> None:
-        """In batches that grow with the time a chunk takes to find: the first goes out at once."""
+        """Publish chunks in batches of what was found within the last moments; the first chunk is published at once."""
         batch: list[Chunk] = []
-        with coding(self._source_endpoint, Side.SOURCE, self._source_id):
+        with coded_errors(self._source_endpoint, Side.SOURCE, self._source_id):
             chunks = TablePlanner(source, plan, self._chunk_rows).chunks(last)  # may ask the server at once
         since = time.monotonic()
         first = True
         while True:
-            with coding(self._source_endpoint, Side.SOURCE, self._source_id):
+            with coded_errors(self._source_endpoint, Side.SOURCE, self._source_id):
                 chunk = next(chunks, None)
             if chunk is not None:
                 batch.append(chunk)
@@ -338,10 +339,10 @@ class _Planner(threading.Thread):
                 return
 
     def _publish(self, target: Session, plan: TablePlan, batch: Sequence[Chunk]) -> None:
-        hooks.reach("snapshot.planning")
-        with coding(self._target_endpoint, Side.TARGET, "target"):
+        failpoints.hit("snapshot.planning")
+        with coded_errors(self._target_endpoint, Side.TARGET, "target"):
             self._store.add_chunks(target, plan.shard, batch)
         self._last[plan.shard] = batch[-1]
         self._progress.planned(plan.shard, len(batch), complete=batch[-1].is_last)
-        self._dispenser.offer(PlannedChunk(plan, chunk) for chunk in batch)
-        hooks.reach("snapshot.planned")
+        self._dispenser.add(PlannedChunk(plan, chunk) for chunk in batch)
+        failpoints.hit("snapshot.planned")

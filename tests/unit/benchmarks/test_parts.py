@@ -6,21 +6,25 @@ from pathlib import Path
 
 import pytest
 
+from shardmerge.worker.rules.column_mapping import partition_id
 from tests.benchmarks.profiling import Hot, hottest
 from tests.benchmarks.settings import PARTS, parse
 from tests.benchmarks.task import ORIGINAL_BITS, merged_id
-from worker.rules.column_mapping import partition_id
+
+ON_REQUEST = {"rules", "shard-ddl", "shard-ddl-latency"}
 
 
-def test_everything_runs_in_order_unless_told() -> None:
-    assert parse([], Path()).parts == tuple(part for part in PARTS if part != "rules")
-    assert parse(["--with-rules"], Path()).parts == PARTS
+def test_everything_runs_in_order_except_the_parts_on_request() -> None:
+    assert parse([], Path()).parts == tuple(part for part in PARTS if part not in ON_REQUEST)
+    assert parse(["--with-rules"], Path()).parts == tuple(part for part in PARTS if part not in ON_REQUEST - {"rules"})
     assert parse(["--with-rules", "--only", "decode"], Path()).parts == ("decode", "rules")
+    chosen = parse(["--only", "shard-ddl", "--shard-tables", "8,64"], Path())
+    assert (chosen.parts, chosen.shard_tables) == (("shard-ddl",), (8, 64))
 
 
 def test_the_quick_run_has_no_large_transaction() -> None:
     settings = parse(["--quick"], Path())
-    assert settings.parts == tuple(part for part in PARTS if part not in {"memory", "rules"})
+    assert settings.parts == tuple(part for part in PARTS if part not in ON_REQUEST | {"memory"})
     assert settings.rows < parse([], Path()).rows
 
 

@@ -9,11 +9,11 @@ from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctl import as_json
-from ctl.words import enum_word
-from proto import common_pb2
-from proto import master_pb2 as pb
-from proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CHECK_STATE_WARN, CheckResult, SyncStatus
+from shardmerge.ctl import as_json
+from shardmerge.ctl.dm_words import enum_word
+from shardmerge.proto import common_pb2
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CHECK_STATE_WARN, CheckResult, SyncStatus
 from tests.support import canned_master as canned
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ctl.files import config_file, is_file_argument, task_name
-from proto import errors
-from proto.config.check import Kind, check_text
-from proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.ctl.files import config_file, is_file_argument, task_name
+from shardmerge.proto import errors
+from shardmerge.proto.config.check import Kind, check_text
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 
 
 def test_a_name_is_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,8 +76,8 @@ def test_the_file_is_sent_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_the_sample_is_a_source_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    from proto.config.samples import sample_of
-    from proto.config.source import SourceModel, parse_source
+    from shardmerge.proto.config.docs.samples import sample_of
+    from shardmerge.proto.config.source import SourceModel, parse_source
 
     monkeypatch.setenv("DM_PASSWORD", "secret")
     source = parse_source(sample_of(SourceModel), "sample.yaml")

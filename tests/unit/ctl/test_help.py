@@ -13,10 +13,10 @@ from pathlib import Path
 import click
 import pytest
 
-from ctl.groups import NameOrCommand
-from ctl.main import dmctl, run
-from ctl.options import ONE_DASH, TRUE_OR_FALSE, flags_alone, with_two_dashes
-from proto.errors import ShardmergeError
+from shardmerge.ctl.main import dmctl, run
+from shardmerge.ctl.options import ONE_DASH, TRUE_OR_FALSE, flags_alone, with_two_dashes
+from shardmerge.ctl.shell.name_or_command import NameOrCommand
+from shardmerge.proto.errors import ShardmergeError
 
 
 def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -102,12 +102,14 @@ def test_a_group_alone_shows_its_help_as_it_is(capsys: pytest.CaptureFixture[str
     assert run(["binlog"]) == 2
     said = capsys.readouterr()
     assert said.err.startswith("Usage: dmctl binlog [OPTIONS] COMMAND")
-    assert "\n  skip     go past a statement" in said.err
+    assert "\n  skip     skip a statement" in said.err
     assert said.out == ""
 
 
 def test_the_module_is_a_program() -> None:
-    done = subprocess.run([sys.executable, "-m", "ctl.main", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "shardmerge.ctl.main", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout.startswith("dmctl ")
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctl.options import with_two_dashes
-from ctl.settings import Given, Output, parse_addresses, parse_duration, settle, split_sources
-from proto import errors
-from proto.errors import ShardmergeError
-from proto.tls.model import TlsFiles
+from shardmerge.ctl.options import with_two_dashes
+from shardmerge.ctl.settings import CliValues, Output, parse_addresses, parse_duration, resolve, split_sources
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.tls.model import TlsFiles
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_option_before_environment_before_file_before_default(tmp_path: Path) ->
     file = tmp_path / "dmctl.toml"
     file.write_text('master-addr = "file:1"\nrpc-timeout = "1m"\n')
     environment = {"DM_MASTER_ADDR": "env:1"}
-    assert settle(Given(), {}).addresses == ("127.0.0.1:8261",)
-    assert settle(Given(), {}).timeout == 600
-    assert settle(Given(), {}).output is Output.AUTO
-    assert settle(Given(config=str(file)), {}).addresses == ("file:1",)
-    assert settle(Given(config=str(file)), {}).timeout == 60
-    assert settle(Given(config=str(file)), environment).addresses == ("env:1",)
-    settings = settle(Given(config=str(file), master_addr="opt:1", rpc_timeout="2s", output="json"), environment)
+    assert resolve(CliValues(), {}).addresses == ("127.0.0.1:8261",)
+    assert resolve(CliValues(), {}).timeout == 600
+    assert resolve(CliValues(), {}).output is Output.AUTO
+    assert resolve(CliValues(config=str(file)), {}).addresses == ("file:1",)
+    assert resolve(CliValues(config=str(file)), {}).timeout == 60
+    assert resolve(CliValues(config=str(file)), environment).addresses == ("env:1",)
+    settings = resolve(CliValues(config=str(file), master_addr="opt:1", rpc_timeout="2s", output="json"), environment)
     assert (settings.addresses, settings.timeout, settings.output) == (("opt:1",), 2, Output.JSON)
 
 
@@ -90,7 +90,7 @@ def test_refused_files(tmp_path: Path, text: str, code: int, says: str) -> None:
     file = tmp_path / "dmctl.toml"
     file.write_text(text)
     with pytest.raises(ShardmergeError) as caught:
-        settle(Given(config=str(file)), {})
+        resolve(CliValues(config=str(file)), {})
     assert caught.value.code == code
     assert says in caught.value.message
     assert str(file) in caught.value.message
@@ -99,14 +99,14 @@ def test_refused_files(tmp_path: Path, text: str, code: int, says: str) -> None:
 def test_tls_by_file_and_options(tmp_path: Path) -> None:
     file = tmp_path / "dmctl.toml"
     file.write_text('ssl-ca = "ca.pem"\nssl-cert = "c.pem"\nssl-key = "k.pem"\n')
-    assert settle(Given(), {}).tls is None
-    assert settle(Given(config=str(file)), {}).tls == TlsFiles("ca.pem", "c.pem", "k.pem")
-    mixed = settle(Given(config=str(file), ssl_cert="mine.pem", ssl_key="mine.key"), {})
+    assert resolve(CliValues(), {}).tls is None
+    assert resolve(CliValues(config=str(file)), {}).tls == TlsFiles("ca.pem", "c.pem", "k.pem")
+    mixed = resolve(CliValues(config=str(file), ssl_cert="mine.pem", ssl_key="mine.key"), {})
     assert mixed.tls == TlsFiles("ca.pem", "mine.pem", "mine.key")
     file.write_text('ssl-ca = "ca.pem"\n')
     with pytest.raises(ValueError, match="ssl-cert and ssl-key are missing"):
-        settle(Given(config=str(file)), {})
-    assert settle(Given(config=str(file), ssl_cert="c", ssl_key="k"), {}).tls == TlsFiles("ca.pem", "c", "k")
+        resolve(CliValues(config=str(file)), {})
+    assert resolve(CliValues(config=str(file), ssl_cert="c", ssl_key="k"), {}).tls == TlsFiles("ca.pem", "c", "k")
 
 
 def test_one_dash_spellings() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ctl.report import Report
-from ctl.verdict import Answer, judge
-from proto import errors
-from proto import master_pb2 as pb
-from proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CHECK_STATE_WARN, CheckResult, CheckState
+from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.verdict import Answer, judge
+from shardmerge.proto import errors
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CHECK_STATE_WARN, CheckResult, CheckState
 from tests.support import canned_master as canned
 
 

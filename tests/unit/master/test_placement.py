@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.placement import Bind, Unbind, after, free_workers, place, violations
+from shardmerge.master.placement import Bind, Unbind, after, free_workers, place, violations
 
 SOURCES = st.frozensets(st.sampled_from([f"source-{n}" for n in range(8)]))
 WORKERS = st.frozensets(st.sampled_from([f"worker-{n}" for n in range(8)]))

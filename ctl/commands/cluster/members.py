@@ -1,0 +1,63 @@
+"""`dmctl operate-leader`, `offline-member`: which master leads, and which dead members are forgotten."""
+
+from __future__ import annotations
+
+import click
+
+from shardmerge.ctl import as_json
+from shardmerge.ctl.options import shared
+from shardmerge.ctl.session import Session
+from shardmerge.proto import master_pb2 as pb
+
+
+def _print_message(session: Session, msg: str) -> int:
+    print(as_json.to_text({"result": True, "msg": msg}) if session.is_json else msg)
+    return 0
+
+
+@click.command("operate-leader", short_help="let another master lead")
+@click.argument("op", type=click.Choice(["evict", "cancel-evict"]))
+@shared()
+def operate_leader(op: str) -> int:
+    """Make the current leader step down and keep it from leading until `cancel-evict`; tasks continue meanwhile.
+
+    cancel-evict calls every live master: all may lead again.
+
+    \b
+    Example:
+        dmctl operate-leader evict
+    """
+    session = Session.current()
+    if op == "evict":
+        request = pb.OperateLeaderRequest(op=pb.OperateLeaderRequest.OP_EVICT)
+        answer = session.call("operate-leader", lambda master: master.OperateLeader, request)
+        return _print_message(session, answer.msg)
+    from shardmerge.ctl.client import MasterClient
+
+    request = pb.OperateLeaderRequest(op=pb.OperateLeaderRequest.OP_CANCEL_EVICT)
+    members = session.call("operate-leader", lambda master: master.ListMember, pb.ListMemberRequest(master=True))
+    messages: list[str] = []
+    for member in members.masters:
+        with MasterClient((member.addr,), session.settings.timeout, session.settings.tls) as client:
+            messages.append(client.call("operate-leader", lambda master: master.OperateLeader, request).msg)
+    return _print_message(session, "\n".join(messages))
+
+
+@click.command("offline-member", short_help="forget a worker that will not come back")
+@click.option("-m", "--master", is_flag=True, help="a master")
+@click.option("-w", "--worker", "is_worker", is_flag=True, help="a worker")
+@click.option("-n", "--name", required=True, metavar="NAME", help="name of the member, which must be dead")
+@shared()
+def offline_member(name: str, *, master: bool, is_worker: bool) -> int:
+    """Forget a dead member. A worker's source is then free for any other worker; a dead master is forgotten by itself.
+
+    \b
+    Example:
+        dmctl offline-member --worker --name worker-3
+    """
+    if master == is_worker:
+        raise click.UsageError("offline-member needs one of --master and --worker")
+    session = Session.current()
+    request = pb.OfflineMemberRequest(type="master" if master else "worker", name=name)
+    answer = session.call("offline-member", lambda stub: stub.OfflineMember, request)
+    return _print_message(session, answer.msg)

@@ -1,0 +1,77 @@
+"""`dmctl start-relay`, `stop-relay`, `pause-relay`, `resume-relay`: control the relay log of a source."""
+
+from __future__ import annotations
+
+import click
+
+from shardmerge.ctl.options import shared
+from shardmerge.ctl.render import tables
+from shardmerge.ctl.session import Session
+from shardmerge.proto import master_pb2 as pb
+
+_Op = pb.OperateRelayRequest
+
+
+@click.command("start-relay", short_help="nothing to do: the relay log is always on")
+@click.argument("workers", metavar="[WORKER]…", nargs=-1)
+@shared()
+def start_relay(workers: tuple[str, ...]) -> int:
+    """Accepted for compatibility with DM: the relay log of a source is always on. A paused one continues, as with
+    resume-relay.
+
+    Names of workers are not needed: the command is for the source's worker.
+
+    \b
+    Example:
+        dmctl start-relay -s mysql-01
+    """
+    del workers
+    return _operate("start-relay", _Op.OP_START)
+
+
+@click.command("stop-relay", short_help="refused, with what to use instead")
+@click.argument("workers", metavar="[WORKER]…", nargs=-1)
+@shared()
+def stop_relay(workers: tuple[str, ...]) -> int:
+    """Refused: tasks read the binlog only from the relay log. The answer names what to use instead.
+
+    \b
+    Example:
+        dmctl stop-relay -s mysql-01
+    """
+    del workers
+    return _operate("stop-relay", _Op.OP_STOP)
+
+
+@click.command("pause-relay", short_help="fetch nothing more from sources")
+@shared()
+def pause_relay() -> int:
+    """Stop fetching from the sources of -s until resume-relay. Tasks apply what the relay log holds, then wait.
+
+    \b
+    Example:
+        dmctl pause-relay -s mysql-01
+    """
+    return _operate("pause-relay", _Op.OP_PAUSE)
+
+
+@click.command("resume-relay", short_help="fetch from sources again")
+@shared()
+def resume_relay() -> int:
+    """Continue fetching from the sources of -s after pause-relay.
+
+    \b
+    Example:
+        dmctl resume-relay -s mysql-01,mysql-02
+    """
+    return _operate("resume-relay", _Op.OP_RESUME)
+
+
+def _operate(command: str, op: pb.OperateRelayRequest.Op) -> int:
+    session = Session.current()
+    sources = session.settings.sources
+    if not sources:
+        raise click.UsageError(f"{command} needs at least one source: -s")
+    request = pb.OperateRelayRequest(op=op, sources=sources)
+    answer = session.call(command, lambda master: master.OperateRelay, request)
+    return session.show(command, answer, lambda: tables.operate_relay(answer))

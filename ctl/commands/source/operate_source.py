@@ -1,0 +1,83 @@
+"""`dmctl operate-source`: creates, changes, shows and removes the servers that rows come from."""
+
+from __future__ import annotations
+
+import click
+
+from shardmerge.ctl.files import config_file, is_file_argument
+from shardmerge.ctl.options import shared
+from shardmerge.ctl.render import tables
+from shardmerge.ctl.session import Session
+from shardmerge.proto import master_pb2 as pb
+
+
+@click.command("operate-source", short_help="create, update, show or stop sources")
+@click.argument("op", metavar="create|update|stop|show", required=False)
+@click.argument("items", metavar="[FILE|ID]…", nargs=-1)
+@click.option("-w", "--worker", default="", metavar="NAME", help="create: bind the source to this worker")
+@click.option("-p", "--print-sample-config", is_flag=True, help="print a source file to start from")
+@click.option("--dry-run", is_flag=True, help="update: only show what would change")
+@shared()
+def operate_source(
+    op: str | None, items: tuple[str, ...], worker: str, *, print_sample_config: bool, dry_run: bool
+) -> int:
+    """Create, update, stop or show sources.
+
+    create and update take one file per source; stop takes files or source ids; show takes source ids, files or nothing.
+
+
+    \b
+    Example:
+        dmctl operate-source update mysql-01.yaml
+    """
+    if print_sample_config:
+        from shardmerge.proto.config.docs.samples import (
+            sample_of,  # importing pydantic takes 0.2 s: only when needed
+        )
+        from shardmerge.proto.config.source import SourceModel
+
+        print(sample_of(SourceModel), end="")
+        return 0
+    session = Session.current()
+    ids = session.settings.sources
+    match op:
+        case "create":
+            if not items:
+                raise click.UsageError("operate-source create needs at least one source file")
+            request = pb.OperateSourceRequest(
+                op=pb.OperateSourceRequest.OP_CREATE, files=[config_file(item) for item in items], worker=worker
+            )
+        case "stop":
+            if not items and not ids:
+                raise click.UsageError("operate-source stop needs at least one source file or source id")
+            files = [item for item in items if is_file_argument(item)]
+            names = [item for item in items if item not in files]
+            request = pb.OperateSourceRequest(
+                op=pb.OperateSourceRequest.OP_STOP,
+                files=[config_file(item) for item in files],
+                source_ids=[*names, *ids],
+            )
+        case "show":
+            files = [item for item in items if is_file_argument(item)]
+            request = pb.OperateSourceRequest(
+                op=pb.OperateSourceRequest.OP_SHOW,
+                files=[config_file(item) for item in files],
+                source_ids=[*(item for item in items if item not in files), *ids],
+            )
+        case "update":
+            if not items:
+                raise click.UsageError("operate-source update needs at least one source file")
+            request = pb.OperateSourceRequest(
+                op=pb.OperateSourceRequest.OP_UPDATE, files=[config_file(item) for item in items], dry_run=dry_run
+            )
+        case None:
+            raise click.UsageError("operate-source needs one of create, update, stop, show")
+        case _:
+            raise click.UsageError(f"operate-source knows create, update, stop, show; not {op!r}")
+    if dry_run and op != "update":
+        raise click.UsageError("--dry-run goes with operate-source update only")
+    if worker and op != "create":
+        raise click.UsageError("--worker goes with operate-source create only")
+    command = f"operate-source {op}"
+    answer = session.call(command, lambda master: master.OperateSource, request)
+    return session.show(command, answer, lambda: tables.operate_source(answer))

@@ -1,0 +1,40 @@
+"""The report on stderr when a command fails: always exactly two lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardmerge.proto.common_pb2 import ErrorDetail
+from shardmerge.proto.errors import ShardmergeError
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One error for the operator: its catalogue ``code`` and ``name``, what happened and what to do."""
+
+    code: int
+    name: str
+    message: str
+    workaround: str
+
+    @classmethod
+    def of(cls, error: ShardmergeError) -> Report:
+        return cls(error.code, error.spec.name, error.message, error.workaround)
+
+    @classmethod
+    def of_detail(cls, detail: ErrorDetail, where: str = "") -> Report:
+        """The report of an error in an answer; ``where`` (a source id) is put in front unless the message names it."""
+        message = detail.message
+        if where and where not in message:
+            message = f"source {where}: {message}"
+        return cls(detail.code, detail.name, message, detail.workaround)
+
+    def lines(self) -> str:
+        """The two lines with their line ends; line breaks and control characters inside become spaces."""
+        todo = self.workaround or "No remedy is known for this error; look at the log of the daemon."
+        return f"error: [{self.code} {self.name}] {flat(self.message)}\n       what to do: {flat(todo)}\n"
+
+
+def flat(text: str) -> str:
+    """``text`` on one line, without characters that could control a terminal."""
+    return " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())

@@ -1,0 +1,1 @@
+"""Answers of the master as tables for a terminal."""

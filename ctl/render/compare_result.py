@@ -1,0 +1,160 @@
+"""The result of a comparison's frames: its answer, its exit code, its report file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from shardmerge.ctl import as_json
+from shardmerge.ctl.as_json import Json
+from shardmerge.ctl.error_report import Report
+from shardmerge.proto import compare_pb2 as pb
+from shardmerge.proto import errors
+from shardmerge.proto.common_pb2 import ErrorDetail
+from shardmerge.proto.files.durable_file import private_text
+
+SAME, DIFFERENT, UNKNOWN = 0, 1, 2
+"""Exit codes: no differences; differences (that are left); not everything could be compared."""
+
+_KINDS = {
+    pb.RowDifference.KIND_MISSING: "missing",
+    pb.RowDifference.KIND_EXTRA: "extra",
+    pb.RowDifference.KIND_DIFFERENT: "different",
+    pb.RowDifference.KIND_UNJUDGED: "unjudged",
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What is known of the comparison so far, collected frame by frame."""
+
+    progress: dict[str, pb.CompareProgress] = field(default_factory=dict[str, pb.CompareProgress])
+    tables: list[pb.ComparedTable] = field(default_factory=list[pb.ComparedTable])
+    failures: list[tuple[str, ErrorDetail]] = field(default_factory=list[tuple[str, ErrorDetail]])
+
+    def take(self, frame: pb.CompareFrame) -> None:
+        match frame.WhichOneof("frame"):
+            case "progress":
+                self.progress[frame.source] = frame.progress
+            case "end":
+                self.tables.extend(frame.end.tables)
+                if frame.end.HasField("error"):
+                    self.failures.append((frame.source, frame.end.error))
+            case _:
+                pass
+
+    def line(self) -> str:
+        """The progress of all sources together, as one line of text."""
+        done = sum(item.finished_chunks for item in self.progress.values())
+        total = sum(item.total_chunks for item in self.progress.values())
+        more = "" if all(item.plan_complete for item in self.progress.values()) else "+"
+        rows = sum(item.rows for item in self.progress.values())
+        found = sum(item.differences for item in self.progress.values())
+        return f"{done} of {total}{more} chunks, {rows:,} rows, {found:,} differences"
+
+
+def unrepaired(table: pb.ComparedTable) -> int:
+    """Differences that were not repaired."""
+    return table.missing + table.extra + table.different - table.repaired
+
+
+def exit_code(tables: Sequence[pb.ComparedTable], failures: Sequence[object]) -> int:
+    """Differences have priority: they are real whatever else could not be compared."""
+    if any(unrepaired(table) for table in tables):
+        return DIFFERENT
+    if failures or any(table.unjudged or table.not_compared for table in tables):
+        return UNKNOWN
+    return SAME
+
+
+def unknown_names(names: Iterable[str], tables: Sequence[pb.ComparedTable]) -> list[str]:
+    """Names of ``--table`` that are no table of the task."""
+    known = {name for table in tables for name in (table.source_table, table.target_table)}
+    return [name for name in names if name not in known]
+
+
+def conclude(outcome: Outcome, names: Sequence[str], task: str) -> tuple[int, Report | None]:
+    """(exit code, report for stderr)."""
+    code = exit_code(outcome.tables, outcome.failures)
+    if outcome.failures:
+        source, error = outcome.failures[0]
+        return (code, Report.of_detail(error, source))
+    unknown = unknown_names(names, outcome.tables)
+    if unknown:
+        return max(code, UNKNOWN), Report.of(errors.compare.TABLE_UNKNOWN(task=task, tables=", ".join(unknown)))
+    return code, None
+
+
+def answer(outcome: Outcome, code: int, report: str, seconds: float) -> pb.CompareAnswer:
+    texts = {
+        SAME: "no differences",
+        DIFFERENT: f"{sum(unrepaired(table) for table in outcome.tables)} differences",
+        UNKNOWN: "not everything could be judged",
+    }
+    tables = sorted(outcome.tables, key=lambda table: (table.source, table.source_table))
+    return pb.CompareAnswer(result=code == SAME, msg=texts[code], tables=tables, report=report, seconds=seconds)
+
+
+class ReportFile:
+    """A file with one JSON object per line: every listed row, then the count of rows left out. Kept only if not
+    empty."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises errors.ctl.FILE_UNREADABLE when it cannot be written."""
+        self._path = path
+        self._lines = 0
+        try:
+            self._file: IO[str] = private_text(path)
+        except OSError as error:
+            raise errors.ctl.FILE_UNREADABLE(path=path, reason=error.strerror or error) from error
+
+    def add(self, source: str, row: pb.RowDifference) -> None:
+        self._write(_row_line(source, row))
+
+    def cut(self, table: pb.ComparedTable) -> None:
+        """Record that ``table`` had more differences than were listed."""
+        self._write(
+            {
+                "source": table.source,
+                "sourceTable": table.source_table,
+                "targetTable": table.target_table,
+                "notNamed": table.unnamed,
+            }
+        )
+
+    def close(self) -> str:
+        """The file's path, "" when there was nothing to write."""
+        self._file.close()
+        if not self._lines:
+            self._path.unlink(missing_ok=True)
+            return ""
+        return str(self._path)
+
+    def _write(self, line: dict[str, Json]) -> None:
+        self._file.write(as_json.to_text(line, one_line=True) + "\n")
+        self._lines += 1
+
+
+def _row_line(source: str, row: pb.RowDifference) -> dict[str, Json]:
+    line: dict[str, Json] = {
+        "source": source,
+        "sourceTable": row.source_table,
+        "targetTable": row.target_table,
+        "kind": _KINDS.get(row.kind, "unknown"),
+        "key": {value.column: value.source for value in row.key},
+    }
+    if row.columns:
+        line["columns"] = {
+            value.column: {
+                "source": None if value.source_is_null else value.source,
+                "target": None if value.target_is_null else value.target,
+            }
+            for value in row.columns
+        }
+    if row.repaired or row.not_repaired:
+        line["repaired"] = row.repaired
+    if row.not_repaired:
+        line["notRepaired"] = row.not_repaired
+    return line

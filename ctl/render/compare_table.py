@@ -1,0 +1,38 @@
+"""A comparison's answer as a table for a terminal. Pure."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from shardmerge.ctl.render import format, style
+from shardmerge.ctl.render.compare_result import unrepaired
+from shardmerge.proto import compare_pb2 as pb
+
+_NUMBERS = ("rows", "missing", "extra", "different", "unjudged", "repaired")
+
+
+def compared(answer: pb.CompareAnswer) -> RenderableType:
+    """A row per shard table, then the verdict and the report file."""
+    made = style.table("source", "table", "target", *_NUMBERS, "remark", right=_NUMBERS)
+    for table in answer.tables:
+        counts = (table.missing, table.extra, table.different, table.unjudged, table.repaired)
+        remark = f"not compared: {table.not_compared}" if table.not_compared else ""
+        if table.held_keys:
+            remark = f"{table.held_keys} key(s) held in the quarantine differ until `quarantine retry`"
+        elif table.extra_unsought:
+            remark = f"extra rows not searched for: {table.extra_unsought}"
+        made.add_row(
+            style.cell(table.source, "bold"),
+            style.cell(table.source_table),
+            style.cell(table.target_table),
+            "–" if table.not_compared else format.rows(table.rows),
+            *(Text(format.rows(count), style="bold red" if count and unrepaired(table) else "") for count in counts),
+            style.cell(remark or "–", "yellow" if remark else ""),
+        )
+    cut = sum(table.unnamed for table in answer.tables)
+    parts: list[RenderableType] = [made, style.heading(f"{answer.msg}, {format.duration(answer.seconds)}")]
+    if answer.report:
+        more = f"; {format.rows(cut)} more are not listed there" if cut else ""
+        parts.append(style.cell(f"rows: {answer.report}{more}"))
+    return Group(*parts)

@@ -1,0 +1,297 @@
+"""Answers as rich tables for a terminal; pure: the same answer gives the same renderable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from shardmerge.ctl.dm_words import change_word, check_word
+from shardmerge.ctl.error_report import Report
+from shardmerge.ctl.render import format
+from shardmerge.ctl.render import style as look
+from shardmerge.ctl.verdict import Answer, source_failures
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto import worker_pb2
+
+_CHECK_STYLES = {"success": "green", "warn": "yellow", "fail": "bold red"}
+_CHECK_MARKS = {"success": "✓ pass", "warn": "! warn", "fail": "✗ fail"}
+
+
+def operate_source(answer: pb.OperateSourceResponse) -> RenderableType:
+    """Sources with the workers they are bound to."""
+    if not answer.sources and answer.result:
+        return Text("There is no source yet: dmctl operate-source create <file>", style="dim")
+    parts: list[RenderableType] = []
+    if answer.changes:
+        made = look.table("source", "key", "before", "after", "takes effect")
+        for change in answer.changes:
+            made.add_row(
+                look.cell(change.source, "bold"),
+                look.cell(change.key),
+                look.cell(change.before or "–"),
+                look.cell(change.after or "–"),
+                look.cell(change.effect),
+            )
+        parts.append(made)
+    if answer.dry_run:
+        parts.append(Text("This was a dry run: nothing was changed.", style="dim"))
+    return Group(*parts, _by_source(answer, answer.sources))
+
+
+def transfer_source(answer: pb.TransferSourceResponse) -> RenderableType:
+    """The source with the worker that has it now."""
+    return _by_source(answer, answer.sources)
+
+
+def operate_relay(answer: pb.OperateRelayResponse) -> RenderableType:
+    """For each source: the result for its relay log."""
+    return _by_source(answer, answer.sources)
+
+
+def start_task(answer: pb.StartTaskResponse) -> RenderableType:
+    """For each source: whether its subtask started; plus the checks that failed or warn."""
+    parts: list[RenderableType] = []
+    notable = [check for check in answer.check_result if check.state != worker_pb2.CHECK_STATE_PASS]
+    if notable:
+        parts.append(checks(notable))
+    if answer.sources:
+        parts.append(_by_source(answer, answer.sources))
+    return Group(*parts, *notes(answer.msg))
+
+
+_CHANGE_STYLES = {"joins": "green", "leaves": "yellow", "moves": "cyan", "refused": "bold red"}
+
+
+def update_task(answer: pb.UpdateTaskResponse) -> RenderableType:
+    """For each source: the tables that join and leave, the settings that change; plus the checks that failed or
+    warn."""
+    parts: list[RenderableType] = []
+    notable = [check for check in answer.check_result if check.state != worker_pb2.CHECK_STATE_PASS]
+    if notable:
+        parts.append(checks(notable))
+    made = look.table("source", "change", "what", "before", "after", "rows to copy", right=("rows to copy",))
+    changes = 0
+    for part in answer.sources:
+        for table in part.tables:
+            word = change_word(table.kind)
+            copies = table.kind in (worker_pb2.TableChange.JOINS, worker_pb2.TableChange.MOVES)
+            made.add_row(
+                look.cell(part.source, "bold"),
+                Text(word, style=_CHANGE_STYLES.get(word, "magenta")),
+                look.cell(table.source_table),
+                look.cell(table.before or "–"),
+                look.cell(table.after or "–"),
+                look.cell(f"~{format.rows(table.row_estimate)}" if copies else "–"),
+            )
+        for setting in part.settings:
+            made.add_row(
+                look.cell(part.source, "bold"),
+                Text("setting"),
+                look.cell(setting.key),
+                look.cell(setting.before or "–"),
+                look.cell(setting.after or "–"),
+                look.cell("–"),
+            )
+        changes += len(part.tables) + len(part.settings)
+    if changes:
+        parts.append(made)
+    elif answer.sources and answer.result:
+        parts.append(Text("Nothing changes."))
+    if answer.dry_run:
+        parts.append(Text("This was a dry run: nothing was changed.", style="dim"))
+    elif answer.sources:
+        parts.append(_by_source(answer, answer.sources))
+    return Group(*parts, *problems(answer), *notes(answer.msg))
+
+
+def operate_task(answer: pb.OperateTaskResponse) -> RenderableType:
+    """For each source: whether its subtask was stopped, paused or resumed."""
+    return _by_source(answer, answer.sources)
+
+
+def _by_source(answer: Answer, parts: Sequence[pb.SourceResult | pb.SourceUpdate]) -> RenderableType:
+    made = look.table("source", "worker", "result", "message")
+    for part in parts:
+        text = f"[{part.error.code} {part.error.name}]" if part.HasField("error") else part.msg
+        made.add_row(
+            look.cell(part.source, "bold"),
+            look.cell(part.worker or "–"),
+            look.outcome(result=part.result),
+            look.cell(text),
+        )
+    return Group(made, *problems(answer)) if parts else Group(*problems(answer))
+
+
+def handle_binlog(answer: pb.HandleBinlogResponse) -> RenderableType:
+    """The overrides of statements, or the confirmation of a new one."""
+    if answer.sources:
+        made = look.table("source", "worker", "")
+        for one in answer.sources:
+            made.add_row(look.cell(one.source, "bold"), look.cell(one.worker or "–"), look.cell(one.msg))
+        return made
+    parts: list[RenderableType] = []
+    if answer.ops:
+        made = look.table("source", "position", "op", "statements")
+        for op in answer.ops:
+            made.add_row(
+                look.cell(op.source, "bold"), look.cell(op.binlog_pos), look.cell(op.op), look.cell(op.sqls or "–")
+            )
+        parts.append(made)
+    if answer.skipped:
+        parts.append(_skipped(answer))
+    if answer.msg:
+        parts.append(look.cell(answer.msg))
+    return Group(*parts)
+
+
+def _skipped(answer: pb.HandleBinlogResponse) -> RenderableType:
+    made = look.table("source", "position", "rows of", "skipped", "before", "after", "by", "at")
+    for row in answer.skipped:
+        made.add_row(
+            look.cell(row.source, "bold"),
+            look.cell(row.binlog_pos),
+            look.cell(row.source_table),
+            look.cell(row.operation),
+            look.cell(row.before or "–"),
+            look.cell(row.after or row.note or "–"),
+            look.cell(row.word),
+            look.cell(format.moment(row.skipped_at)),
+        )
+    more = answer.total_skipped - len(answer.skipped)
+    return Group(made, Text(f"and {more} more, in skipped_change of the task's meta schema")) if more else made
+
+
+def purge_relay(answer: pb.PurgeRelayResponse) -> RenderableType:
+    """For each source: what was removed, where the relay log begins now, and why it does not begin later."""
+    made = look.table("source", "worker", "result", "removed", "begins at", "remark", right=("removed",))
+    for part in answer.sources:
+        if part.HasField("error"):
+            removed, begin, remark = "–", "–", f"[{part.error.code} {part.error.name}]"
+        else:
+            segments = f"{part.purged_segments} segment{'s' if part.purged_segments != 1 else ''}"
+            removed = f"{segments}, {format.size(part.purged_bytes)}" if part.purged_segments else "nothing"
+            begin, remark = part.relay_begin, part.kept or "–"
+        made.add_row(
+            look.cell(part.source, "bold"),
+            look.cell(part.worker or "–"),
+            look.outcome(result=part.result),
+            look.cell(removed),
+            look.cell(begin),
+            look.cell(remark),
+        )
+    return Group(made, *problems(answer))
+
+
+def problems(answer: Answer) -> list[RenderableType]:
+    """Every failure in full; none if there is only one, because stderr shows that one."""
+    failures = source_failures(answer)
+    if len(failures) < 2:
+        return []
+    return [
+        look.problem(Report.of_detail(failure.error), failure.where)
+        for failure in failures
+        if failure.error is not None
+    ]
+
+
+def check_task(answer: pb.CheckTaskResponse, *, max_errors: int = 10, max_warnings: int = 10) -> RenderableType:
+    """All checks that failed or warn (up to the limits, the rest counted), then a count of each state."""
+    failed = _in_state(answer.check_result, worker_pb2.CHECK_STATE_FAIL)
+    warned = _in_state(answer.check_result, worker_pb2.CHECK_STATE_WARN)
+    passed = _in_state(answer.check_result, worker_pb2.CHECK_STATE_PASS)
+    parts: list[RenderableType] = []
+    shown = [*failed[:max_errors], *warned[:max_warnings], *passed]
+    if shown:
+        parts.append(checks(shown))
+    hidden = len(failed) + len(warned) + len(passed) - len(shown)
+    count = Text.assemble(
+        (f"{len(passed)} passed", "green"),
+        "  ",
+        (f"{len(warned)} warned", "yellow" if warned else "dim"),
+        "  ",
+        (f"{len(failed)} failed", "bold red" if failed else "dim"),
+    )
+    if hidden:
+        count.append(f"  ({hidden} not shown: see --error and --warn)", style="dim")
+    parts.append(count)
+    return Group(*parts, *notes(answer.msg.partition("\n")[2]))  # the first line is the verdict, counted above
+
+
+def notes(msg: str) -> list[RenderableType]:
+    """The master's additional messages: notes on the task file, one per line.
+
+    A line that is a coded error (``[60307 pre-check-failed] …``) is left to stderr and the tables.
+    """
+    return [look.cell(f"note: {line}", "yellow") for line in msg.splitlines() if line and not line.startswith("[")]
+
+
+def _in_state(results: Sequence[worker_pb2.CheckResult], state: worker_pb2.CheckState) -> list[worker_pb2.CheckResult]:
+    return [result for result in results if result.state == state]
+
+
+def checks(results: Sequence[worker_pb2.CheckResult]) -> RenderableType:
+    """One row per check; the finding, and below it what to do."""
+    made = look.table("check", "source", "state", "finding")
+    for result in results:
+        word = check_word(result.state)
+        style = _CHECK_STYLES.get(word, "magenta")
+        finding = look.cell(result.error_msg or result.desc)
+        if result.code:
+            finding = Text.assemble((f"[{result.code}] ", style), finding)
+        if result.instruction:
+            finding = Text.assemble(finding, "\n", ("what to do: ", "bold"), look.cell(result.instruction))
+        made.add_row(
+            look.cell(result.name, "bold"),
+            look.cell(result.source or "–"),
+            Text(_CHECK_MARKS.get(word, word), style=style),
+            finding,
+        )
+    return made
+
+
+def list_member(answer: pb.ListMemberResponse) -> RenderableType:
+    """Masters (the leader marked) and workers, each only if requested."""
+    parts: list[RenderableType] = []
+    masters = list(answer.masters)
+    if answer.HasField("leader") and not masters:
+        masters = [answer.leader]
+    if masters:
+        made = look.table("master", "address", "state")
+        for member in masters:
+            leads = answer.HasField("leader") and member.name == answer.leader.name
+            state = look.stage("leader" if leads else "alive" if member.alive else "offline")
+            state.stylize("green" if member.alive or leads else "red")
+            made.add_row(look.cell(member.name, "bold"), _address(member.addr, insecure=member.insecure), state)
+        parts.append(made)
+    if answer.workers:
+        made = look.table("worker", "address", "state", "source")
+        for worker in answer.workers:
+            state = look.stage(worker.stage)
+            state.stylize({"bound": "green", "free": "cyan"}.get(worker.stage, "red"))
+            address = _address(worker.addr, insecure=worker.insecure)
+            made.add_row(look.cell(worker.name, "bold"), address, state, look.cell(worker.source or "–"))
+        parts.append(Text("") if parts else Text("", end=""))
+        parts.append(made)
+    if not parts:
+        return Text("There is no such member.", style="dim")
+    return Group(*parts)
+
+
+def _address(address: str, *, insecure: bool) -> Text:
+    return look.cell(f"{address} (insecure)", "yellow") if insecure else look.cell(address)
+
+
+def task_list(answer: pb.QueryStatusResponse) -> RenderableType:
+    """query-status without a task: one row per task."""
+    if not answer.tasks and answer.result:
+        return Text("There is no task yet: dmctl start-task <file>", style="dim")
+    made = look.table("task", "status", "sources")
+    for task in sorted(answer.tasks, key=lambda task: task.task_name):
+        made.add_row(
+            look.cell(task.task_name, "bold"),
+            look.stage(task.task_status),
+            look.cell(", ".join(task.sources)),
+        )
+    return made

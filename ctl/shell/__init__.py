@@ -1,0 +1,1 @@
+"""The interactive prompt and shell completion."""

@@ -1,0 +1,1 @@
+"""`query-status --watch`: a live view of a task."""

@@ -1,0 +1,1 @@
+"""Commands that concern the cluster: members, leadership, stored configuration."""

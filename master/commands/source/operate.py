@@ -1,0 +1,160 @@
+"""operate-source: create, update, show, stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardmerge.master.commands.source.update import SourceUpdateCommand, check_answer
+from shardmerge.master.placement import free_workers
+from shardmerge.master.state import State
+from shardmerge.master.store import Store
+from shardmerge.master.workers.client import Workers
+from shardmerge.master.workers.wait import Waiter, failed
+from shardmerge.proto import errors
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto import state_pb2 as state_pb
+from shardmerge.proto.config.source import SourceFile, parse_source, parse_source_file
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.rpc.coded_errors import error_from_proto
+
+_Request = pb.OperateSourceRequest
+_NOT_LEADING = frozenset({errors.master.NOT_LEADER.code, errors.master.NO_LEADER.code})
+_UNBOUND = "the source is stored, but no worker is free to take it; start another dm-worker"
+_DISABLED = "the source is stored; it is disabled, so no worker takes it"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCommands:
+    store: Store
+    workers: Workers
+    waiter: Waiter
+    check_seconds: float
+
+    def operate(self, request: _Request) -> pb.OperateSourceResponse:
+        changes: tuple[pb.SourceChange, ...] = ()
+        match request.op:
+            case _Request.OP_CREATE:
+                results = self._create(request)
+            case _Request.OP_UPDATE:
+                updates = SourceUpdateCommand(self.store, self.workers, self.waiter, self.check_seconds)
+                results, changes = updates.update(request)
+            case _Request.OP_STOP:
+                results = self._stop(request)
+            case _Request.OP_SHOW:
+                results = self._show(request)
+            case _:
+                raise errors.master.BAD_REQUEST(reason="operate-source: which operation?")
+        if results and all(one.error.code in _NOT_LEADING for one in results):
+            raise error_from_proto(results[0].error)  # nothing was done: dmctl can ask the leader
+        bad = next((one.msg for one in results if not one.result), "")
+        return pb.OperateSourceResponse(
+            result=all(one.result for one in results),
+            msg=bad,
+            sources=results,
+            changes=changes,
+            dry_run=request.dry_run,
+        )
+
+    def _create(self, request: _Request) -> list[pb.SourceResult]:
+        """Read all files before anything is stored; then each source succeeds or fails by itself."""
+        if not request.files:
+            raise errors.master.BAD_REQUEST(reason="operate-source create: give a source file")
+        if request.worker and len(request.files) > 1:
+            raise errors.master.BAD_REQUEST(reason="a worker holds one source: give one file with --worker")
+        files = [parse_source_file(file.content, file.name) for file in request.files]
+        configs = [file.config for file in files]
+        if request.worker and configs[0].disabled:
+            raise errors.master.BAD_REQUEST(reason="a disabled source is bound to no worker: leave --worker out")
+        return [
+            self._create_one(sent.name, one, request.worker) for sent, one in zip(request.files, files, strict=True)
+        ]
+
+    def _create_one(self, name: str, file: SourceFile, wanted: str) -> pb.SourceResult:
+        source = file.config
+        source_id = source.source_id
+        try:
+            with self.store.deciding() as state:
+                checker = _checker(source_id, wanted, state)
+            check_answer(self.workers.check_source(checker, source, self.check_seconds), source_id)
+            with self.store.deciding() as state:
+                _refuse_known(source_id, state)
+                holder = "" if source.disabled else wanted or next(iter(_free(state)), "")
+                if wanted:
+                    _refuse_busy(wanted, state)
+                revision = self.store.add_source(source, holder, name, file.text)
+        except ShardmergeError as error:
+            return failed(source_id, wanted, error)
+        if not holder:
+            return pb.SourceResult(result=True, msg=_DISABLED if source.disabled else _UNBOUND, source=source_id)
+        return self.waiter.wait_bound([source_id], revision)[0]
+
+    def _stop(self, request: _Request) -> list[pb.SourceResult]:
+        named = _named(request)
+        if not named:
+            raise errors.master.BAD_REQUEST(reason="operate-source stop: name a source or its file")
+        return [self._stop_one(source_id) for source_id in dict.fromkeys(named)]
+
+    def _stop_one(self, source_id: str) -> pb.SourceResult:
+        holder = ""
+        try:
+            with self.store.deciding() as state:
+                if source_id not in state.sources:
+                    raise errors.master.SOURCE_UNKNOWN(source=source_id)
+                holder = state.bound_name(source_id)
+                tasks = state.tasks_of(source_id)
+                if tasks:
+                    raise errors.master.SOURCE_IN_USE(source=source_id, tasks=", ".join(tasks))
+                revision = self.store.drop_source(source_id, state)
+        except ShardmergeError as error:
+            return failed(source_id, holder, error)
+        return self.waiter.wait_released(source_id, holder, revision)
+
+    def _show(self, request: _Request) -> list[pb.SourceResult]:
+        named = _named(request)
+        state = self.store.read()
+        return [_shown(source_id, state) for source_id in (named or sorted(state.sources))]
+
+
+def _checker(source_id: str, wanted: str, state: State) -> state_pb.WorkerRecord:
+    """The worker that checks a new source: the one requested for it, else a free one, else any."""
+    _refuse_known(source_id, state)
+    if wanted:
+        _refuse_busy(wanted, state)
+        return state.workers[wanted].value
+    names: Sequence[str] = (*_free(state), *sorted(state.workers))
+    if not names:
+        raise errors.master.NO_WORKER(source=source_id)
+    return state.workers[names[0]].value
+
+
+def _refuse_known(source_id: str, state: State) -> None:
+    if source_id in state.sources:
+        raise errors.master.SOURCE_EXISTS(source=source_id)
+
+
+def _refuse_busy(worker: str, state: State) -> None:
+    if worker not in state.workers:
+        raise errors.master.WORKER_UNKNOWN(worker=worker)
+    held = state.source_of(worker)
+    if held:
+        raise errors.master.WORKER_NOT_FREE(worker=worker, source=held)
+
+
+def _free(state: State) -> tuple[str, ...]:
+    return free_workers(frozenset(state.workers), state.bindings())
+
+
+def _named(request: _Request) -> list[str]:
+    """The requested sources, by their files or ids. Only the id of a file counts: no reference is resolved."""
+    return [*(parse_source(file.content, file.name, None).source_id for file in request.files), *request.source_ids]
+
+
+def _shown(source_id: str, state: State) -> pb.SourceResult:
+    if source_id not in state.sources:
+        return failed(source_id, "", errors.master.SOURCE_UNKNOWN(source=source_id))
+    name = state.bound_name(source_id)
+    msg = "" if state.worker_of(source_id) else f"worker {name} is offline" if name else "bound to no worker"
+    if source_id not in state.enabled():
+        msg = "disabled"
+    return pb.SourceResult(result=True, msg=msg, source=source_id, worker=name)

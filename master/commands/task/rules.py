@@ -1,0 +1,97 @@
+"""rules: asks workers how a task's rules apply to the tables of its sources. Nothing is decided or stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardmerge.master.state import State
+from shardmerge.master.store import Store
+from shardmerge.master.workers.client import Workers
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import errors, state_pb2, worker_pb2
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.config.task.task_file import parse_task
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+
+
+@dataclass(frozen=True, slots=True)
+class RulesCommand:
+    """``seconds``: longest wait for a worker."""
+
+    store: Store
+    workers: Workers
+    seconds: float
+
+    def explain(self, request: pb.ExplainRulesRequest) -> pb.ExplainRulesResponse:
+        """The answer of each source; each succeeds or fails by itself. Raises what :func:`wanted_subtasks` raises."""
+        state = self.store.read()
+        parts = self.workers.for_each(
+            wanted_subtasks(request, state), lambda subtask: self._one(subtask, request, state)
+        )
+        bad = next((one.msg for one in parts if not one.result), "")
+        return pb.ExplainRulesResponse(result=not bad, msg=bad, sources=parts)
+
+    def _one(self, subtask: config.SubTaskConfig, request: pb.ExplainRulesRequest, state: State) -> pb.SourceRules:
+        source = subtask.source_id
+        part = pb.SourceRules(result=True, source=source)
+        try:
+            if source not in state.sources:
+                raise errors.master.SOURCE_UNKNOWN(source=source)
+            worker = pick_worker(source, state)
+            part.worker = worker.name
+            answer = self.workers.explain_rules(
+                worker,
+                worker_pb2.WorkerExplainRulesRequest(
+                    source=state.sources[source].value.config, subtask=subtask, tables=request.tables
+                ),
+                self.seconds,
+            )
+        except ShardmergeError as error:
+            part.result, part.msg = False, str(error)
+            part.error.CopyFrom(error_to_proto(error))
+            return part
+        part.tables.extend(answer.tables)
+        if answer.HasField("unseen"):
+            part.msg = f"this answer is from the rules alone, as the source did not answer: {answer.unseen.message}"
+        refused = [table.error for table in answer.tables if table.HasField("error")]
+        if answer.HasField("error"):
+            refused.append(answer.error)
+        if refused:
+            part.result, part.msg = False, refused[0].message
+            part.error.CopyFrom(refused[0])
+        return part
+
+
+def wanted_subtasks(request: pb.ExplainRulesRequest, state: State) -> tuple[config.SubTaskConfig, ...]:
+    """The subtasks whose rules to explain: of the file, or of the task as it runs. Pure.
+
+    Raises BAD_REQUEST, TASK_UNKNOWN, SOURCE_NOT_IN_TASK, SUBTASK_UNKNOWN, and what reading the file raises.
+    """
+    if bool(request.task) == request.HasField("file"):
+        raise errors.master.BAD_REQUEST(reason="rules: name a task, or give its file")
+    if request.HasField("file"):
+        file = parse_task(request.file.content, request.file.name)
+        for source in request.sources:
+            if source not in file.source_ids:
+                raise errors.master.SOURCE_NOT_IN_TASK(task=file.name, source=source)
+        subtasks = file.to_subtasks()
+    else:
+        present = state.sources_of(request.task)
+        if not present:
+            raise errors.master.TASK_UNKNOWN(task=request.task)
+        for source in request.sources:
+            if source not in present:
+                raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=source)
+        subtasks = tuple(state.subtasks[request.task, source].value.config for source in present)
+    return tuple(one for one in subtasks if not request.sources or one.source_id in request.sources)
+
+
+def pick_worker(source: str, state: State) -> state_pb2.WorkerRecord:
+    """The worker that holds the source, or any: it changes nothing. Pure. Raises NO_WORKER."""
+    holder = state.worker_of(source)
+    if holder is not None:
+        return holder
+    if not state.workers:
+        raise errors.master.NO_WORKER(source=source)
+    return state.workers[min(state.workers)].value

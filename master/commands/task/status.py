@@ -1,0 +1,113 @@
+"""query-status: a line per task, or every subtask of a task or of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardmerge.master.ddl_lock.source_waits import add_waits, waits_of
+from shardmerge.master.state import State
+from shardmerge.master.store import Store
+from shardmerge.master.workers.client import Workers
+from shardmerge.proto import common_pb2, errors
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto import worker_pb2 as worker
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+
+_NOT_STARTED = "the worker has not started it yet"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusCommand:
+    store: Store
+    workers: Workers
+
+    def query(self, request: pb.QueryStatusRequest) -> pb.QueryStatusResponse:
+        """Raises ``errors.master.TASK_UNKNOWN``; a worker that does not answer is reported per source."""
+        state = self.store.read()
+        wanted = tuple(dict.fromkeys(request.sources))
+        if not request.name and not wanted:
+            return pb.QueryStatusResponse(result=True, tasks=self._summaries(state))
+        present = state.sources_of(request.name)
+        if request.name and not present:
+            raise errors.master.TASK_UNKNOWN(task=request.name)
+        sources = wanted or present
+        answers = self.workers.for_each(sources, lambda source: self._source(source, request.name, state))
+        return pb.QueryStatusResponse(result=True, sources=answers)
+
+    def _summaries(self, state: State) -> list[pb.TaskSummary]:
+        sources = sorted({source for _, source in state.subtasks})
+        answers = dict(
+            zip(sources, self.workers.for_each(sources, lambda source: self._source(source, "", state)), strict=True)
+        )
+        tasks = sorted({task for task, _ in state.subtasks})
+        return [
+            pb.TaskSummary(
+                task_name=task,
+                task_status=task_status(task, [answers[source] for source in state.sources_of(task)]),
+                sources=state.sources_of(task),
+            )
+            for task in tasks
+        ]
+
+    def _source(self, source: str, task: str, state: State) -> pb.SourceSubTasks:
+        """One source's subtasks (of one task; "" for all)."""
+        about = pb.SourceStatus(source=source, worker=state.bound_name(source))
+        tasks = state.tasks_of(source)
+        try:
+            if source not in state.sources:
+                raise errors.master.SOURCE_UNKNOWN(source=source)
+            if task and task not in tasks:
+                raise errors.master.SUBTASK_UNKNOWN(task=task, source=source)
+            if source not in state.enabled():
+                raise errors.master.SOURCE_DISABLED(source=source)
+            holder = state.worker_of(source)
+            if holder is None:
+                raise errors.master.SOURCE_UNBOUND(source=source)
+            answer = self.workers.status(holder, task)
+        except ShardmergeError as error:
+            return pb.SourceSubTasks(result=False, msg=str(error), source_status=about, error=error_to_proto(error))
+        if answer.HasField("relay"):
+            about.relay_status.CopyFrom(answer.relay)
+        subtasks = _subtasks((task,) if task else tasks, answer)
+        for subtask in subtasks:
+            add_waits(subtask, waits_of(subtask.name, source, state))
+        return pb.SourceSubTasks(result=True, source_status=about, sub_task_status=subtasks)
+
+
+def _subtasks(tasks: Sequence[str], answer: worker.WorkerStatusResponse) -> list[worker.SubTaskStatus]:
+    """The worker's subtasks, and the ones that it should have and does not report yet."""
+    named = {one.name: one for one in answer.subtasks}
+    new = [
+        worker.SubTaskStatus(name=task, stage=common_pb2.STAGE_NEW, waiting_for=_NOT_STARTED)
+        for task in tasks
+        if task not in named
+    ]
+    return [*(named[task] for task in tasks if task in named), *new]
+
+
+def task_status(task: str, answers: Sequence[pb.SourceSubTasks]) -> str:
+    """One phrase for a task from its sources' answers: the worst that is true of any of them. Pure.
+
+    The phrases are those of DM's query-status without a task name (its manual, "TiDB Data Migration Query Status",
+    "Task status").
+    """
+    if any(not answer.result for answer in answers):
+        return f"Error - Some worker cannot be asked. Please run `query-status {task}` to get more details."
+    subtasks = [one for answer in answers for one in answer.sub_task_status if one.name == task]
+    if any(one.stage == common_pb2.STAGE_PAUSED and one.result.errors for one in subtasks):
+        return f"Error - Some error occurred in subtask. Please run `query-status {task}` to get more details."
+    running = any(one.stage == common_pb2.STAGE_RUNNING for one in subtasks)
+    if running and any(answer.source_status.relay_status.HasField("result") for answer in answers):
+        return f"Error - Some error occurred in relay. Please run `query-status {task}` to get more details."
+    for stage, word in (
+        (common_pb2.STAGE_PAUSED, "Paused"),
+        (common_pb2.STAGE_RUNNING, "Running"),
+        (common_pb2.STAGE_NEW, "New"),
+        (common_pb2.STAGE_STOPPED, "Stopped"),
+        (common_pb2.STAGE_FINISHED, "Finished"),
+    ):
+        if any(one.stage == stage for one in subtasks):
+            return word
+    return "New"

@@ -1,0 +1,129 @@
+"""Describes the locks of sharding DDLs to operators. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from shardmerge.master.ddl_lock.records import Target
+from shardmerge.master.ddl_lock.resolver import Wait, resolve
+from shardmerge.master.ddl_lock.situation import Lock, Member, ShardState, Situation, Stage, shard_state
+from shardmerge.proto import errors
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+
+_MAX_NAMED = 5  # tables that one phrase names
+AT_STATEMENT = frozenset({ShardState.READY, ShardState.PASSED})
+
+
+def lock_message(target: Target, situation: Situation, lock: Lock, now: float) -> pb.DDLLock:
+    """One lock as ``shard-ddl-lock`` lists it; ``now``: Unix seconds."""
+    synced, unsynced = sync_of(situation, lock)
+    conflicts = conflicts_of(situation, lock)
+    return pb.DDLLock(
+        id=target.lock_id,
+        task=target.task,
+        mode="optimistic" if any(each.parked and each.parked.reason for each in situation.members()) else "pessimistic",
+        owner=lock.owner,
+        ddls=[lock.statement],
+        synced=synced,
+        unsynced=unsynced,
+        stage=lock.stage.value,
+        forced=lock.forced,
+        since=_utc(lock.since),
+        seconds=max(0.0, now - lock.since),
+        waiting_for=waiting_for(situation, lock),
+        tables=[
+            *(_table(member, lock, now) for member in situation.members()),
+            *(pb.DDLLockTable(source=source, standing="unknown") for source in situation.unknown()),
+        ],
+        conflict=error_to_proto(conflict(target, lock, conflicts)) if conflicts else None,
+    )
+
+
+def sync_of(situation: Situation, lock: Lock) -> tuple[list[str], list[str]]:
+    """Sources whose tables have all reached the statement, and the others; a source without tables is in neither
+    list."""
+    synced: list[str] = []
+    unsynced: list[str] = []
+    contradicting = situation.contradicting(lock)
+    for source, report in situation.reports.items():
+        if report is None or any(
+            shard_state(member, lock) not in AT_STATEMENT or member in contradicting for member in report.members
+        ):
+            unsynced.append(source)
+        elif report.members:
+            synced.append(source)
+    return synced, unsynced
+
+
+def conflicts_of(situation: Situation, lock: Lock) -> tuple[Member, ...]:
+    """Tables that block a gathering lock because they are parked at another statement."""
+    return situation.in_state(lock, ShardState.CONFLICTING) if lock.stage is Stage.GATHERING else ()
+
+
+def conflict(target: Target, lock: Lock, conflicts: tuple[Member, ...]) -> ShardmergeError:
+    """The error for a conflict: both statements, and the ways out."""
+    first = min(conflicts, key=lambda member: member.parked.since if member.parked else 0.0)
+    parked = first.parked
+    return errors.ddl.LOCK_CONFLICT(
+        lock=target.lock_id,
+        tables=_names(conflicts),
+        source=first.source,
+        position=parked.position if parked else "",
+        other=parked.statement if parked else "",
+        owner=lock.owner,
+        statement=lock.statement,
+    )
+
+
+def waiting_for(situation: Situation, lock: Lock) -> str:
+    """What has to happen next, as a phrase that follows "until"."""
+    match lock.stage:
+        case Stage.EXECUTING:
+            unable = ", which is paused or has no worker," if lock.owner in situation.unable else ""
+            return f"source {lock.owner}{unable} has run the statement"
+        case Stage.RELEASED:
+            left = situation.in_state(lock, ShardState.READY)
+            return f"shard table(s) {_names(left)} have continued" if left else "the master checks again"
+        case Stage.GATHERING:
+            step = resolve(situation, lock.since, "")
+            if not isinstance(step, Wait):
+                return "the master checks again"
+            parts = [
+                f"source(s) {', '.join(step.unknown)} have reported their shard tables" if step.unknown else "",
+                f"shard table(s) {_names(step.missing)} reach the statement" if step.missing else "",
+                f"an unlock decides about shard table(s) {_names(step.contradicting)}" if step.contradicting else "",
+                f"shard table(s) {_names(step.conflicts)} are no longer parked at another statement"
+                if step.conflicts
+                else "",
+            ]
+            return "; ".join(part for part in parts if part)
+
+
+def _table(member: Member, lock: Lock, now: float) -> pb.DDLLockTable:
+    table_state = shard_state(member, lock)
+    parked = member.parked
+    since = lock.since if table_state is ShardState.MISSING else parked.since if parked else 0.0
+    return pb.DDLLockTable(
+        source=member.source,
+        schema=member.schema,
+        table=member.table,
+        standing=table_state.value,
+        since=_utc(since) if since else "",
+        seconds=max(0.0, now - since) if since else 0.0,
+        position=parked.position if parked else "",
+        ddl=parked.statement if parked else "",
+        reason=parked.reason if parked else "",
+    )
+
+
+def _names(members: Iterable[Member]) -> str:
+    listed = [f"{member.source} `{member.schema}`.`{member.table}`" for member in members]
+    more = f" and {len(listed) - _MAX_NAMED} more" if len(listed) > _MAX_NAMED else ""
+    return ", ".join(listed[:_MAX_NAMED]) + more
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,109 @@
+"""What a lock's next step is decided from: the shard tables, the reports of their sources, and the lock. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from shardmerge.proto import ddl_lock_rule
+from shardmerge.proto.ddl_lock_rule import ShardState
+
+
+class Stage(enum.Enum):
+    GATHERING = "gathering"
+    EXECUTING = "executing"
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The statement at which a table is parked; see ``ParkedAt``. ``since``: Unix seconds. ``reason``: why its target
+    could not apply it at once, under ``shard-mode: optimistic``; ``contradicts``: the other tables cannot resolve it by
+    reaching the statement: only an operator can let the table continue."""
+
+    statement: str
+    form: str
+    after: str
+    position: str = ""
+    since: float = 0.0
+    reason: str = ""
+    contradicts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A shard table of the target; ``structure`` is a digest."""
+
+    source: str
+    schema: str
+    table: str
+    structure: str
+    parked: Parked | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a source reports. ``executed``: generation of the last lock whose statement it has run."""
+
+    members: tuple[Member, ...] = ()
+    executed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """``before`` and ``after`` are structure digests of the table that arrived first. ``since``: Unix seconds."""
+
+    generation: str
+    owner: str
+    statement: str
+    form: str
+    before: str
+    after: str
+    since: float
+    stage: Stage = Stage.GATHERING
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One target table, as it was read. ``reports``: by source of the task; None: the source has not reported yet.
+    ``unable``: sources that cannot run a statement now: their subtask is paused, or no live worker has them."""
+
+    reports: Mapping[str, Report | None]
+    lock: Lock | None = None
+    unable: frozenset[str] = frozenset()
+
+    def members(self) -> tuple[Member, ...]:
+        return tuple(member for report in self.reports.values() if report for member in report.members)
+
+    def unknown(self) -> tuple[str, ...]:
+        """Sources that have not reported."""
+        return tuple(source for source, report in self.reports.items() if report is None)
+
+    def in_state(self, lock: Lock, *wanted: ShardState) -> tuple[Member, ...]:
+        """Tables that have one of the ``wanted`` states with respect to ``lock``."""
+        return tuple(member for member in self.members() if shard_state(member, lock) in wanted)
+
+    def contradicting(self, lock: Lock) -> tuple[Member, ...]:
+        """Tables that are parked at the lock's statement and must not continue by themselves."""
+        ready = self.in_state(lock, ShardState.READY)
+        return tuple(member for member in ready if member.parked and member.parked.contradicts)
+
+    def able(self, members: Iterable[Member]) -> tuple[Member, ...]:
+        """Those of ``members`` whose source can run a statement now."""
+        return tuple(member for member in members if member.source not in self.unable)
+
+    def has_run(self, lock: Lock) -> bool:
+        """Whether a source reports that it has run the statement."""
+        return any(report.executed == lock.generation for report in self.reports.values() if report)
+
+
+def is_parked_at(member: Member, lock: Lock) -> bool:
+    """See :func:`shardmerge.proto.ddl_lock_rule.is_parked_at`."""
+    return ddl_lock_rule.is_parked_at(member.structure, member.parked, lock)
+
+
+def shard_state(member: Member, lock: Lock) -> ShardState:
+    """See :func:`shardmerge.proto.ddl_lock_rule.shard_state`."""
+    return ddl_lock_rule.shard_state(member.structure, member.parked, lock)

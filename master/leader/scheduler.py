@@ -1,0 +1,37 @@
+"""Brings the bindings to what the placement decides, whenever the records change."""
+
+from __future__ import annotations
+
+from shardmerge.master.leader.loop import LeaderLoop
+from shardmerge.master.placement import after, place, violations
+from shardmerge.master.store import Leadership, Store, addresses
+from shardmerge.master.workers.client import Workers
+from shardmerge.proto import errors
+from shardmerge.proto.etcd import Etcd
+from shardmerge.proto.log import get_logger
+
+
+class Scheduler:
+    def __init__(self, etcd: Etcd, store: Store, leadership: Leadership, workers: Workers) -> None:
+        self._store = store
+        self._workers = workers
+        self._loop = LeaderLoop("placement", etcd, leadership, self.reconcile)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    def end(self) -> None:
+        self._loop.end()
+
+    def reconcile(self) -> None:
+        """Place once."""
+        with self._store.deciding() as state:
+            sources, workers, bindings = state.enabled(), frozenset(state.workers), state.bindings()
+            steps = place(sources, workers, bindings)
+            broken = violations(sources, workers, after(bindings, steps))
+            if broken:
+                raise errors.master.BAD_PLACEMENT(reason="; ".join(broken))
+            for step in steps:
+                self._store.place(step, state)
+                get_logger().info("placement", step=str(step))
+        self._workers.keep_only(frozenset(addresses(state).values()))

@@ -1,0 +1,113 @@
+"""Runs the pre-checks of a task on the workers that would do its work, from where the data will be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from shardmerge.master.precheck.duplicate_keys import KeyChecks
+from shardmerge.master.state import State
+from shardmerge.master.workers.client import Workers
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import errors
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.rpc.coded_errors import error_from_proto
+
+ALL_ITEMS = "all"
+"""In ``ignore-checking-items``: make no check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """Every check result of a task. A check that could not be made counts as a failure."""
+
+    results: tuple[pb.CheckResult, ...]
+
+    @property
+    def failed(self) -> int:
+        return sum(one.state == pb.CHECK_STATE_FAIL for one in self.results)
+
+    def failures_and_warnings(self) -> tuple[pb.CheckResult, ...]:
+        """Failures and warnings."""
+        return tuple(one for one in self.results if one.state != pb.CHECK_STATE_PASS)
+
+
+def check_subtasks(
+    subtasks: Sequence[config.SubTaskConfig],
+    state: State,
+    workers: Workers,
+    seconds: float,
+    *,
+    as_recorded: bool = False,
+    family: Sequence[config.SubTaskConfig] = (),
+    keys: bool = True,
+    prove_keys: bool = False,
+) -> Checks:
+    """Run every check of every subtask on the worker its source is bound to, all at the same time. ``as_recorded``: the
+    subtasks continue from their records, if there are any. ``family``: the subtasks of all of the task's sources, if
+    there are more. ``keys``: the item `duplicate_keys` too; ``prove_keys``: all keys of the shard tables are read for
+    it.
+
+    Raises ``errors.master.SOURCE_UNKNOWN``. A source without a live worker, or a worker that does not
+    answer within ``seconds``, is a failed check with the error's code.
+    """
+    for subtask in subtasks:
+        if subtask.source_id not in state.sources:
+            raise errors.master.SOURCE_UNKNOWN(source=subtask.source_id)
+
+    all_subtasks = family or subtasks
+
+    def check(subtask: config.SubTaskConfig) -> list[pb.CheckResult]:
+        if ALL_ITEMS in subtask.ignore_checking_items:
+            return []
+        source = subtask.source_id
+        holder = state.worker_of(source)
+        if holder is None:
+            return [as_result(errors.master.SOURCE_UNBOUND(source=source), source)]
+        try:
+            answer = workers.check_subtask(
+                holder,
+                state.sources[source].value.config,
+                subtask,
+                seconds,
+                as_recorded=as_recorded,
+                family=all_subtasks,
+                together=[one.source_id for one in subtasks],
+            )
+        except ShardmergeError as error:
+            return [as_result(error, source)]
+        return flattened(answer, source)
+
+    results = [one for some in workers.for_each(subtasks, check) for one in some]
+    if keys:
+        results += KeyChecks(state, workers, seconds).run(subtasks, all_subtasks, proven=prove_keys)
+    return Checks(tuple(results))
+
+
+def flattened(answer: pb.CheckResponse, source: str) -> list[pb.CheckResult]:
+    """An answer's results, each with its source, and its errors as failed checks."""
+    results: list[pb.CheckResult] = []
+    for one in answer.results:
+        result = pb.CheckResult()
+        result.CopyFrom(one)
+        result.source = result.source or source
+        results.append(result)
+    return results + [as_result(error_from_proto(error), source) for error in answer.errors]
+
+
+def as_result(error: ShardmergeError, source: str) -> pb.CheckResult:
+    """A failed check for an error that prevented it."""
+    return pb.CheckResult(
+        name=error.spec.name,
+        desc="the check could be made",
+        state=pb.CHECK_STATE_FAIL,
+        source=source,
+        error_msg=str(error),
+        instruction=error.workaround,
+        code=error.code,
+    )
+
+
+def first_failure(results: Iterable[pb.CheckResult]) -> pb.CheckResult | None:
+    return next((one for one in results if one.state == pb.CHECK_STATE_FAIL), None)

@@ -1,0 +1,1 @@
+"""Calls from the master to workers, and waits for their stages."""

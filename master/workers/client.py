@@ -1,0 +1,186 @@
+"""Calls from the master to workers, each with a deadline and a coded error."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import errors
+from shardmerge.proto import state_pb2 as state
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.rpc.client import channel, coded_from_rpc
+from shardmerge.proto.tls.files import Certificates
+from shardmerge.proto.tls.process import current
+from shardmerge.proto.worker_pb2_grpc import WorkerStub
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+STATUS_SECONDS = 5.0
+PURGE_SECONDS = 60.0  # removing hundreds of files on a slow disk takes long
+_FAN_OUT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    """A channel and the certificates it was made with; None: plain text."""
+
+    channel: grpc.Channel
+    certificates: Certificates | None
+
+
+class Workers:
+    """Thread-safe. Every method raises the worker's own coded error, or ``errors.master.PEER_*``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._channels: dict[str, _Connected] = {}
+
+    def status(
+        self, worker: state.WorkerRecord, task: str = "", seconds: float = STATUS_SECONDS
+    ) -> pb.WorkerStatusResponse:
+        """The worker's source, relay and subtasks (of one ``task``; "" for all)."""
+        request = pb.WorkerStatusRequest(task=task)
+        return self._ask(worker, lambda stub: stub.QueryStatus(request, timeout=seconds))
+
+    def check_source(self, worker: state.WorkerRecord, source: config.SourceConfig, seconds: float) -> pb.CheckResponse:
+        request = pb.CheckSourceRequest(source=source)
+        return self._ask(worker, lambda stub: stub.CheckSource(request, timeout=seconds))
+
+    def check_subtask(
+        self,
+        worker: state.WorkerRecord,
+        source: config.SourceConfig,
+        subtask: config.SubTaskConfig,
+        seconds: float,
+        *,
+        as_recorded: bool = False,
+        family: Sequence[config.SubTaskConfig] = (),
+        together: Sequence[str] = (),
+    ) -> pb.CheckResponse:
+        """``family``: the subtasks of all of the task's sources; ``together``: the sources that start with this
+        command."""
+        request = pb.CheckSubTaskRequest(
+            source=source,
+            subtask=subtask,
+            as_recorded=as_recorded,
+            family=family,
+            together=together,
+            master_clock=time.time(),
+        )
+        return self._ask(worker, lambda stub: stub.CheckSubTask(request, timeout=seconds))
+
+    def check_keys(
+        self, worker: state.WorkerRecord, request: pb.CheckKeysRequest, seconds: float
+    ) -> pb.CheckKeysResponse:
+        return self._ask(worker, lambda stub: stub.CheckKeys(request, timeout=seconds))
+
+    def read_keys(self, worker: state.WorkerRecord, request: pb.ReadKeysRequest) -> Iterator[pb.KeyBatch]:
+        """This call has no deadline: a source may have to sort all of its keys first."""
+        batches = self._ask(worker, lambda stub: stub.ReadKeys(request))
+        try:
+            yield from batches
+        except grpc.RpcError as error:
+            raise coded_from_rpc(error, _peer(worker), worker.address) from error
+        finally:
+            batches.cancel()
+
+    def preview_update(
+        self,
+        worker: state.WorkerRecord,
+        source: config.SourceConfig,
+        subtask: config.SubTaskConfig,
+        seconds: float,
+    ) -> pb.PreviewUpdateResponse:
+        request = pb.PreviewUpdateRequest(source=source, subtask=subtask)
+        return self._ask(worker, lambda stub: stub.PreviewUpdate(request, timeout=seconds))
+
+    def purge_relay(
+        self, worker: state.WorkerRecord, request: pb.WorkerPurgeRelayRequest, seconds: float = PURGE_SECONDS
+    ) -> pb.WorkerPurgeRelayResponse:
+        return self._ask(worker, lambda stub: stub.PurgeRelay(request, timeout=seconds))
+
+    def skipped(
+        self, worker: state.WorkerRecord, request: pb.WorkerSkippedRequest, seconds: float = STATUS_SECONDS
+    ) -> pb.WorkerSkippedResponse:
+        return self._ask(worker, lambda stub: stub.ListSkipped(request, timeout=seconds))
+
+    def quarantine(
+        self, worker: state.WorkerRecord, request: pb.WorkerQuarantineRequest, seconds: float
+    ) -> pb.WorkerQuarantineResponse:
+        return self._ask(worker, lambda stub: stub.Quarantine(request, timeout=seconds))
+
+    def explain_rules(
+        self, worker: state.WorkerRecord, request: pb.WorkerExplainRulesRequest, seconds: float
+    ) -> pb.WorkerExplainRulesResponse:
+        return self._ask(worker, lambda stub: stub.ExplainRules(request, timeout=seconds))
+
+    def preview_ddl(
+        self, worker: state.WorkerRecord, request: pb.WorkerPreviewDDLRequest, seconds: float
+    ) -> pb.WorkerPreviewDDLResponse:
+        return self._ask(worker, lambda stub: stub.PreviewDDL(request, timeout=seconds))
+
+    def operate_schema(
+        self, worker: state.WorkerRecord, request: pb.WorkerSchemaRequest, seconds: float
+    ) -> pb.WorkerSchemaResponse:
+        return self._ask(worker, lambda stub: stub.OperateSchema(request, timeout=seconds))
+
+    def check_switch(
+        self, worker: state.WorkerRecord, request: pb.CheckSwitchRequest, seconds: float
+    ) -> pb.CheckSwitchResponse:
+        return self._ask(worker, lambda stub: stub.CheckSwitch(request, timeout=seconds))
+
+    def relay_needs(self, worker: state.WorkerRecord, source: str) -> pb.RelayNeedsResponse:
+        request = pb.RelayNeedsRequest(source=source)
+        return self._ask(worker, lambda stub: stub.RelayNeeds(request, timeout=STATUS_SECONDS))
+
+    def check_move(
+        self, worker: state.WorkerRecord, request: pb.CheckMoveRequest, seconds: float
+    ) -> pb.CheckMoveResponse:
+        return self._ask(worker, lambda stub: stub.CheckMove(request, timeout=seconds))
+
+    def for_each(self, items: Sequence[Item], work: Callable[[Item], T]) -> list[T]:
+        """``work`` on the items at the same time, results in their order; ``work`` must end by itself.
+
+        Each call has threads of its own: a command that waits must not delay a status query.
+        """
+        if not items:
+            return []
+        with ThreadPoolExecutor(min(len(items), _FAN_OUT), thread_name_prefix="ask-worker") as pool:
+            return list(pool.map(work, items))
+
+    def keep_only(self, addresses: Set[str]) -> None:
+        """Close connections to workers that are gone."""
+        with self._lock:
+            gone = [self._channels.pop(address) for address in self._channels.keys() - addresses]
+        for one in gone:
+            one.channel.close()
+
+    def close(self) -> None:
+        self.keep_only(frozenset())
+
+    def _ask(self, worker: state.WorkerRecord, send: Callable[[WorkerStub], T]) -> T:
+        certificates = current()
+        with self._lock:
+            connected = self._channels.get(worker.address)
+            if connected is None or connected.certificates is not certificates:
+                # A channel with older certificates is not closed: it ends with the last answer in progress on it.
+                connected = self._channels[worker.address] = _Connected(channel(worker.address), certificates)
+        peer = _peer(worker)
+        try:
+            return send(WorkerStub(connected.channel))
+        except grpc.RpcError as error:
+            raise coded_from_rpc(error, peer, worker.address) from error
+        except ValueError as error:  # the channel was closed meanwhile: the worker is gone
+            raise errors.master.PEER_UNREACHABLE(peer=peer, reason="it has left") from error
+
+
+def _peer(worker: state.WorkerRecord) -> str:
+    return f"worker {worker.name} ({worker.address})"

@@ -1,0 +1,69 @@
+"""The TLS keys of the daemons' own files: their joint result, and which ones are missing. Pure."""
+
+from __future__ import annotations
+
+from shardmerge.proto.config.address import is_loopback
+from shardmerge.proto.config.daemon.model import DaemonFile, MasterFile
+from shardmerge.proto.config.document.yaml_file import Document
+from shardmerge.proto.config.finding import ConfigFinding
+from shardmerge.proto.errors import config
+from shardmerge.proto.tls.model import Tls, TlsFiles, incomplete
+
+
+def tls_of(file: DaemonFile) -> Tls | None:
+    """TLS between the processes; None: plain text."""
+    if not file.ssl_ca:
+        return None
+    return Tls(TlsFiles(file.ssl_ca, file.ssl_cert, file.ssl_key), file.cert_allowed_cn)
+
+
+def etcd_tls_of(file: DaemonFile) -> TlsFiles | None:
+    """The files for etcd; None: plain text. An endpoint may override it for itself."""
+    if all(endpoint.startswith("http://") for endpoint in file.etcd):
+        return None
+    if not file.etcd_ssl_ca and not file.etcd_ssl_cert:
+        return TlsFiles(file.ssl_ca, file.ssl_cert, file.ssl_key) if file.ssl_ca else None
+    ca = file.etcd_ssl_ca or file.ssl_ca
+    if file.etcd_ssl_cert:
+        return TlsFiles(ca, file.etcd_ssl_cert, file.etcd_ssl_key, "etcd-")
+    return TlsFiles(ca, file.ssl_cert, file.ssl_key, "etcd-")
+
+
+def tls_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
+    """Findings for keys without the keys that they need."""
+    findings: list[ConfigFinding] = []
+    problem = incomplete({"ssl-ca": file.ssl_ca, "ssl-cert": file.ssl_cert, "ssl-key": file.ssl_key})
+    if problem is not None:
+        findings.append(document.finding((problem[0],), problem[1], at_key=True))
+    if file.cert_allowed_cn and not file.ssl_ca:
+        message = "needs ssl-ca, ssl-cert and ssl-key: without TLS no caller shows a name"
+        findings.append(document.finding(("cert-allowed-cn",), message, at_key=True))
+    if bool(file.etcd_ssl_cert) != bool(file.etcd_ssl_key):
+        missing, given = "etcd-ssl-key", "etcd-ssl-cert"
+        if file.etcd_ssl_key:
+            missing, given = given, missing
+        findings.append(document.finding((given,), f"{given} without {missing}", at_key=True))
+    trusted = file.etcd_ssl_ca or file.ssl_ca
+    if file.etcd_ssl_cert and not trusted:
+        findings.append(
+            document.finding(("etcd-ssl-cert",), "needs etcd-ssl-ca or ssl-ca: the trusted authority", at_key=True)
+        )
+    if not trusted and any(endpoint.startswith("https://") for endpoint in file.etcd):
+        findings.append(document.finding(("etcd",), "https:// needs etcd-ssl-ca or ssl-ca: the trusted authority"))
+    return findings
+
+
+def open_findings(document: Document, file: DaemonFile) -> list[ConfigFinding]:
+    """Findings for addresses that other machines reach without TLS, unless ``insecure`` allows that."""
+    if file.ssl_ca or file.insecure:
+        return []
+    listening = "master-addr" if isinstance(file, MasterFile) else "worker-addr"
+    given = {listening: file.listening, "advertise-addr": file.advertise_addr}
+    message = (
+        "other machines reach {address}, and without TLS any program there may control this process and read its data"
+    )
+    return [
+        document.finding((key,), message.format(address=address), spec=config.OPEN_ADDRESS)
+        for key, address in given.items()
+        if address and not is_loopback(address)
+    ]

@@ -1,0 +1,1 @@
+"""Documents generated from the models: reference, JSON Schemas, samples."""

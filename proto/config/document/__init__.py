@@ -1,0 +1,1 @@
+"""Configuration files as documents with positions: YAML, TOML, masking and repair."""

@@ -1,0 +1,1 @@
+"""The rules of a task file: patterns, filters, routes, mappings, transforms."""

@@ -1,0 +1,108 @@
+"""The stored text of a task's or source's file: with its secrets encrypted in place, else encrypted as a whole.
+
+The whole file is encrypted if a secret has a form that another text cannot replace: an alias, or a list of bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+
+from shardmerge.proto.config.document.masking import replaced_secrets
+from shardmerge.proto.config.document.yaml_file import Document, Tree, compose, read
+from shardmerge.proto.config.finding import KeyPath
+from shardmerge.proto.config.secrets.variables import variable_name
+from shardmerge.proto.config.security import CONTENTS
+from shardmerge.proto.errors import ShardmergeError, config
+from shardmerge.proto.secret import Unreadable, has_key, is_encrypted, to_plain, to_stored
+
+_BEFORE = re.compile(r"(?:[&!]\S*\s+)*")
+"""Anchor and tag before a value."""
+_SECRETS: tuple[KeyPath, ...] = (("password",), *(("security", key) for key in CONTENTS))
+
+OF_TASK: KeyPath = ("target-database",)
+OF_SOURCE: KeyPath = ("from",)
+
+
+def stored_text(document: Document, text: str, path: KeyPath) -> str:
+    """``text``, parsed as ``document``, as it is stored; ``path``: of the database in it. Unchanged without a key."""
+    try:
+        return encrypted_in_place(document, text, path)
+    except ShardmergeError as error:
+        if error.spec is not config.INVALID:
+            raise
+        return to_stored(text.removeprefix("\ufeff"))
+
+
+def encrypted_in_place(document: Document, text: str, path: KeyPath) -> str:
+    """A file's text as it is stored: the secrets of the database at ``path`` encrypted when this process has a key.
+
+    Raises ``config.INVALID`` for a secret in a form that another text cannot replace.
+    """
+    stored = text = text.removeprefix("\ufeff")
+    if not has_key():
+        return text
+    expected = deepcopy(document.root)
+    found = [here for here in (((*path, *key)) for key in _SECRETS) if _is_plain(document, here)]
+    for here in sorted(found, key=lambda one: document.spans.get(one, (0, 0)), reverse=True):
+        value, span = _at(document.root, here), document.spans.get(here)
+        if not isinstance(value, str) or span is None:
+            message = "cannot be encrypted in place: write it as one text"
+            raise config.INVALID(finding=document.finding(here, message), more="")
+        try:
+            sealed, written = to_stored(value), text[span[0] : span[1]]
+        except Unreadable as why:
+            raise why.spec(finding=document.finding(here, str(why)), more="") from None
+        before = _BEFORE.match(written)
+        end = written[len(written.rstrip()) :]
+        stored = f'{stored[: span[0]]}{before[0] if before else ""}"{sealed}"{end}{stored[span[1] :]}'
+        _set(expected, here, sealed)
+    again, _ = compose(stored, document.file)
+    if again is None or again.root != expected:
+        message = "cannot be encrypted in place: write it in quotes, in a line of its own, without an alias"
+        raise config.INVALID(finding=document.finding(found[0], message), more="")
+    return stored
+
+
+def _is_plain(document: Document, path: KeyPath) -> bool:
+    """Whether the value is a secret itself, not a reference."""
+    value = _at(document.root, path)
+    return bool(value) and not (isinstance(value, str) and variable_name(value) is not None)
+
+
+def _set(root: dict[str, Tree], path: KeyPath, value: str) -> None:
+    for part in path[:-1]:
+        inner = root[str(part)]
+        assert isinstance(inner, dict)  # noqa: S101 - the path was read from this tree
+        root = inner
+    root[str(path[-1])] = value
+
+
+def _at(root: Tree, path: KeyPath) -> Tree:
+    for part in path:
+        root = root.get(str(part)) if isinstance(root, dict) else None
+    return root
+
+
+def sealed_text(stored: str, path: KeyPath) -> str:
+    """A stored text, encrypted with this process's key; a text that cannot be read stays as it is."""
+    try:
+        return to_stored(stored) if is_encrypted(stored) else stored_text(read(stored, ""), stored, path)
+    except (ShardmergeError, Unreadable):
+        return stored
+
+
+def file_text(stored: str, name: str) -> str:
+    """A stored text without the encryption as a whole; secrets in it stay encrypted. ``name``: of the file, in errors.
+
+    Raises ``config.SECRET_KEY_MISSING`` and ``SECRET_UNREADABLE``.
+    """
+    return to_plain(stored, f"the file of {name}") if is_encrypted(stored) else stored
+
+
+def plain_text(stored: str, name: str) -> str:
+    """The file with its secrets in plain text, in double quotes where they were encrypted in place.
+
+    Raises what :func:`file_text` raises.
+    """
+    return replaced_secrets(file_text(stored, name), lambda text: to_plain(text, f"a password in the file of {name}"))

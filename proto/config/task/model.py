@@ -1,0 +1,184 @@
+"""The keys of a task file: TiDB DM's (docs: "Task Configuration File") and blocks of our own.
+
+The meaning of a key, and its effect here where that differs from DM, is written at the key;
+:mod:`shardmerge.proto.config.task.cross_checks` finds conflicts between keys.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from shardmerge.proto.config import defaults
+from shardmerge.proto.config.database import Database
+from shardmerge.proto.config.document.file_model import FileModel, OrDefaults, UInt32
+from shardmerge.proto.config.key import Key
+from shardmerge.proto.config.rules.filter_model import EventFilter, ExpressionFilter
+from shardmerge.proto.config.rules.pattern_text import Identifier
+from shardmerge.proto.config.rules.rule_model import BlockAllow, ColumnMapping, Route, Transform
+from shardmerge.proto.config.source import TaskName
+from shardmerge.proto.config.task.blocks import (
+    NO_VALIDATION,
+    Experimental,
+    Load,
+    Loader,
+    Mydumper,
+    Replicate,
+    Snapshot,
+    Syncer,
+    Validator,
+)
+from shardmerge.proto.config.task.instance import Instance, Names
+from shardmerge.proto.config.time_zone import TimeZone
+
+Blank = dict[str, object]
+"""A block whose content is not parsed: it has no effect here."""
+
+_HEARTBEAT = "no effect: lag needs no heartbeat table"
+
+
+class TaskModel(FileModel):
+    """A whole task file."""
+
+    name: Annotated[TaskName, Key("Unique name of the task.", sample="orders")]
+    task_mode: Annotated[
+        Literal["full", "incremental", "all", "dump", "load", "load&sync"],
+        Key(
+            "`full` copies the existing rows and ends; `incremental` applies changes from a position on; `all` does "
+            "both. DM's `dump`, `load` and `load&sync` are refused: there are no files between reading and writing.",
+            sample="all",
+        ),
+    ]
+    is_sharding: Annotated[bool, Key("Deprecated in DM: true means shard-mode: pessimistic.", live=True)] = False
+    shard_mode: Annotated[
+        Literal["", "pessimistic", "optimistic"],
+        Key(
+            "How a DDL of one of several shard tables is handled: `pessimistic` waits for all of them, `optimistic` "
+            'gives the target the union of the structures; "" stops the task before it.',
+            default='""',
+            live=True,
+            sample="pessimistic",
+        ),
+    ] = ""
+    strict_optimistic_shard_mode: Annotated[
+        bool,
+        Key(
+            "Only with shard-mode: optimistic.",
+            effect="no effect: shard-mode: optimistic is always strict: a shard table waits where values could differ",
+        ),
+    ] = False
+    ignore_checking_items: Annotated[
+        Names, Key("Names of pre-checks that are skipped; `all`: all of them.", live=True)
+    ] = ()
+    meta_schema: Annotated[
+        Identifier, Key("Schema at the target that holds checkpoints and chunk states.", sample="dm_meta")
+    ] = defaults.META_SCHEMA
+    enable_heartbeat: Annotated[bool, Key("Deprecated in DM.", effect=_HEARTBEAT)] = False
+    heartbeat_update_interval: Annotated[UInt32, Key("Deprecated in DM.", effect=_HEARTBEAT)] = 1
+    heartbeat_report_interval: Annotated[UInt32, Key("Deprecated in DM.", effect=_HEARTBEAT)] = 10
+    timezone: Annotated[
+        TimeZone,
+        Key(
+            "Time zone of DM's sessions: a name or an offset.",
+            effect="no effect: both sides always use UTC, so that a TIMESTAMP is the same instant at both; DATETIME is "
+            "copied as it is",
+        ),
+    ] = ""
+    case_sensitive: Annotated[bool, Key("Whether patterns are case-sensitive.", live=True, sample="false")] = False
+    collation_compatible: Annotated[
+        Literal["", "loose", "strict"],
+        Field(alias="collation_compatible"),
+        Key(
+            "Written with an underscore, as in DM.",
+            effect="no effect: columns keep the charset and collation of the source",
+        ),
+    ] = "loose"
+    mariadb2tidb: Annotated[Blank, Key("A planned block of DM.", effect="no effect")] = Field(
+        default_factory=dict[str, object]
+    )
+    target_database: Annotated[
+        Database, Key("The target. In a running task only user, password and security may change.", live=True)
+    ]
+    mysql_instances: Annotated[
+        tuple[Instance, ...], Field(min_length=1), Key("The task's sources, one entry each.", live=True)
+    ]
+    online_ddl: Annotated[
+        bool,
+        Key(
+            "Tables of gh-ost and pt-online-schema-change take no part; their swap counts as one ALTER TABLE.",
+            sample="true",
+        ),
+    ] = True
+    online_ddl_scheme: Annotated[
+        Literal["", "gh-ost", "pt"],
+        Key(
+            "Deprecated in DM: turns online-ddl on.",
+            effect="tables of both tools are recognised by shadow-table-rules and trash-table-rules, with either value",
+        ),
+    ] = ""
+    shadow_table_rules: Annotated[
+        Names,
+        Key(
+            "Regular expressions of tables that replace a table; the first group is the name of that table.",
+            default=json.dumps(defaults.SHADOW_TABLES),
+        ),
+    ] = ()
+    trash_table_rules: Annotated[
+        Names,
+        Key(
+            "The same for tables that are left over, and for the tools' own tables.",
+            default=json.dumps(defaults.TRASH_TABLES),
+        ),
+    ] = ()
+    routes: Annotated[dict[str, Route], Key("Targets of tables, by name of the rule.", live=True)] = Field(
+        default_factory=dict[str, Route]
+    )
+    filters: Annotated[dict[str, EventFilter], Key("Event filters, by name of the rule.", live=True)] = Field(
+        default_factory=dict[str, EventFilter]
+    )
+    column_mappings: Annotated[
+        dict[str, ColumnMapping],
+        Key("Mappings of columns, by name of the rule. Refused by DM since 6.6; supported here.", live=True),
+    ] = Field(default_factory=dict[str, ColumnMapping])
+    expression_filter: Annotated[
+        dict[str, ExpressionFilter], Key("Filters that drop rows, by name of the rule.", live=True)
+    ] = Field(default_factory=dict[str, ExpressionFilter])
+    black_white_list: Annotated[
+        dict[str, OrDefaults[BlockAllow]],
+        Key("Old spelling of block-allow-list.", effect="old spelling of block-allow-list", live=True),
+    ] = Field(default_factory=dict[str, BlockAllow])
+    block_allow_list: Annotated[
+        dict[str, OrDefaults[BlockAllow]], Key("Which tables take part, by name of the list.", live=True)
+    ] = Field(default_factory=dict[str, BlockAllow])
+    mydumpers: Annotated[
+        dict[str, OrDefaults[Mydumper]], Key("How the snapshot reads, by name of the block.", live=True)
+    ] = Field(default_factory=dict[str, Mydumper])
+    loaders: Annotated[dict[str, OrDefaults[Loader]], Key("How DM loads, by name of the block.")] = Field(
+        default_factory=dict[str, Loader]
+    )
+    syncers: Annotated[
+        dict[str, OrDefaults[Syncer]], Key("How changes are applied, by name of the block.", live=True)
+    ] = Field(default_factory=dict[str, Syncer])
+    validators: Annotated[
+        dict[str, OrDefaults[Validator]], Key("DM's continuous validation, by name of the block.", effect=NO_VALIDATION)
+    ] = Field(default_factory=dict[str, Validator])
+    transforms: Annotated[
+        dict[str, Transform], Key("Our own: transformations of rows, by name of the rule.", live=True)
+    ] = Field(default_factory=dict[str, Transform])
+    clean_dump_file: Annotated[
+        bool, Key("Remove dump files at the end.", effect="no effect: nothing is dumped to files")
+    ] = True
+    ansi_quotes: Annotated[bool, Key("Deprecated in DM.", effect="no effect")] = False
+    remove_meta: Annotated[
+        bool, Key("Delete an earlier run's checkpoints.", effect="no effect: use start-task --remove-meta")
+    ] = False
+    experimental: Annotated[Experimental, Key("DM's experiments.")] = Experimental()
+    snapshot: Annotated[Snapshot, Key("Our own: how the history is read.", live=True)] = Snapshot()
+    load: Annotated[Load, Key("Our own: how the history is written.")] = Load()
+    replicate: Annotated[Replicate, Key("Our own: how changes are applied.", live=True)] = Replicate()
+
+    def block_allow_lists(self) -> dict[str, BlockAllow]:
+        """``block-allow-list``, or its old spelling ``black-white-list`` when the new one is absent."""
+        return self.block_allow_list or self.black_white_list

@@ -1,0 +1,56 @@
+"""The state of a shard table with respect to a sharding DDL, for the master's locks and a worker's dry run. Pure."""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+
+class ShardState(enum.Enum):
+    """The state of a shard table with respect to a lock's statement."""
+
+    READY = "ready"
+    """It is parked at the statement."""
+    PASSED = "passed"
+    """It has executed the statement."""
+    MISSING = "missing"
+    """Its rows are being applied, and it has not reached the statement."""
+    CONFLICTING = "conflicting"
+    """It is parked at another statement and has not executed this one."""
+
+
+class ParkedStatement(Protocol):
+    """The statement at which a shard table is parked. ``form`` is equal for equal statements, ``after``: the digest of
+    the structure after it."""
+
+    @property
+    def form(self) -> str: ...
+    @property
+    def after(self) -> str: ...
+
+
+class LockedStatement(ParkedStatement, Protocol):
+    """A lock's statement; ``before``: digest of the structure of the table that arrived first."""
+
+    @property
+    def before(self) -> str: ...
+
+
+def is_parked_at(structure: str, parked: ParkedStatement | None, locked: LockedStatement) -> bool:
+    """Whether a table of ``structure`` (a digest) is parked at the lock's statement, so that RELEASED lets it continue.
+
+    The same text once more after it (``ADD INDEX (c)`` twice) is another statement.
+    """
+    if parked is None or parked.form != locked.form:
+        return False
+    return structure != locked.after or parked.after == locked.after
+
+
+def shard_state(structure: str, parked: ParkedStatement | None, locked: LockedStatement) -> ShardState:
+    """The table's state. If a statement does not change the structure, its execution leaves no trace: all its tables
+    must reach it."""
+    if is_parked_at(structure, parked, locked):
+        return ShardState.READY
+    if structure == locked.after != locked.before:
+        return ShardState.PASSED
+    return ShardState.MISSING if parked is None else ShardState.CONFLICTING

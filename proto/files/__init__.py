@@ -1,0 +1,1 @@
+"""Files on disk and local sockets: durable writes, stamps, the state directory."""

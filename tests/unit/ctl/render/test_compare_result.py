@@ -1,0 +1,135 @@
+"""What dmctl makes of a comparison: exit code, report file, table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from shardmerge.ctl import as_json
+from shardmerge.ctl.render import compare_table
+from shardmerge.ctl.render.compare_result import (
+    DIFFERENT,
+    SAME,
+    UNKNOWN,
+    Outcome,
+    ReportFile,
+    answer,
+    conclude,
+    exit_code,
+)
+from shardmerge.proto import compare_pb2 as pb
+from shardmerge.proto import errors
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+
+
+def table(**counts: object) -> pb.ComparedTable:
+    named = {"source": "s1", "source_table": "shop_1.order_1", "target_table": "shop.orders", "rows": 7, **counts}
+    return pb.ComparedTable(**named)  # pyright: ignore[reportArgumentType]
+
+
+def ended(*tables: pb.ComparedTable, error: errors.ShardmergeError | None = None) -> Outcome:
+    outcome = Outcome()
+    detail = error_to_proto(error) if error is not None else None
+    outcome.take(pb.CompareFrame(source="s1", end=pb.CompareEnd(tables=tables, error=detail)))
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("counts", "code"),
+    [
+        ({}, SAME),
+        ({"extra_unsought": "why"}, SAME),
+        ({"missing": 1}, DIFFERENT),
+        ({"extra": 1, "repaired": 1}, SAME),
+        ({"different": 2, "repaired": 1, "unjudged": 1}, DIFFERENT),
+        ({"unjudged": 1}, UNKNOWN),
+        ({"not_compared": "no key"}, UNKNOWN),
+    ],
+)
+def test_exit_code(counts: dict[str, object], code: int) -> None:
+    assert exit_code([table(), table(**counts)], []) == code
+    assert exit_code([table(**counts)], ["an error"]) == (code or UNKNOWN)
+
+
+def test_an_error_of_one_source_is_said_and_leaves_the_others_result() -> None:
+    code, said = conclude(ended(table(), error=errors.compare.ALREADY_RUNNING(task="t", source="s1")), [], "t")
+    assert code == UNKNOWN
+    assert said is not None
+    assert said.code == errors.compare.ALREADY_RUNNING.code
+
+
+def test_a_table_that_is_none_is_said() -> None:
+    outcome = ended(table())
+    assert conclude(outcome, ["shop.orders", "shop_1.order_1"], "t") == (SAME, None)
+    code, said = conclude(outcome, ["shop.order"], "t")
+    assert (code, said.code if said else 0) == (UNKNOWN, errors.compare.TABLE_UNKNOWN.code)
+
+
+def test_the_report_names_rows_and_says_what_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    report = ReportFile(path)
+    value = pb.ComparedValue(column="note", source="", target_is_null=True)
+    report.add(
+        "s1",
+        pb.RowDifference(
+            kind=pb.RowDifference.KIND_DIFFERENT,
+            source_table="shop_1.order_1",
+            target_table="shop.orders",
+            key=[pb.ComparedValue(column="id", source="7")],
+            columns=[value],
+            not_repaired="it changed in every attempt",
+        ),
+    )
+    report.cut(table(unnamed=12))
+    assert report.close() == str(path)
+    row, cut = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert row == {
+        "source": "s1",
+        "sourceTable": "shop_1.order_1",
+        "targetTable": "shop.orders",
+        "kind": "different",
+        "key": {"id": "7"},
+        "columns": {"note": {"source": "", "target": None}},
+        "repaired": False,
+        "notRepaired": "it changed in every attempt",
+    }
+    assert cut["notNamed"] == 12
+
+
+def test_a_report_without_rows_is_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    assert ReportFile(path).close() == ""
+    assert not path.exists()
+    with pytest.raises(errors.ShardmergeError):
+        ReportFile(tmp_path / "nowhere" / "rows.jsonl")
+
+
+def test_the_table_says_what_was_not_looked_at() -> None:
+    outcome = ended(table(missing=3, unnamed=1), table(not_compared="it has no key"), table(extra_unsought="mixed"))
+    told = answer(outcome, DIFFERENT, "rows.jsonl", 2.5)
+    console = Console(width=200, record=True, file=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(compare_table.compared(told))
+    text = captured.get()
+    for words in (
+        "not compared: it has no key",
+        "extra rows not searched for: mixed",
+        "3 differences",
+        "rows.jsonl",
+        "1 more",
+    ):
+        assert words in text
+    assert as_json.to_value(told)["result"] is False
+
+
+def test_progress_of_all_sources_in_one_line() -> None:
+    outcome = Outcome()
+    for source, complete in (("s1", True), ("s2", False)):
+        progress = pb.CompareProgress(
+            finished_chunks=2, total_chunks=5, plan_complete=complete, rows=1000, differences=1
+        )
+        outcome.take(pb.CompareFrame(source=source, progress=progress))
+    assert outcome.line() == "4 of 10+ chunks, 2,000 rows, 2 differences"

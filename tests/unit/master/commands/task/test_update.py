@@ -1,0 +1,150 @@
+"""What update-task takes and refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from shardmerge.master.commands.task.update import check_shard_mode, select, settings_changed
+from shardmerge.proto import config_pb2, errors, state_pb2
+from shardmerge.proto.config.task.task_file import TaskFile, parse_task
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from tests.unit.master.records import state
+
+TASK = """
+name: merge
+task-mode: all
+target-database: {host: 127.0.0.1, port: 4000, user: dm, password: "secret-1"}
+mysql-instances:
+  - source-id: s1
+  - source-id: s2
+"""
+BINDINGS = {"s1": "w1", "s2": "w2"}
+
+
+def _file(old: str = "", new: str = "") -> TaskFile:
+    assert old in TASK
+    return parse_task(TASK.replace(old, new) if old else TASK, "merge.yaml")
+
+
+def _one(old: str = "", new: str = "", extra: str = "") -> config_pb2.SubTaskConfig:
+    return parse_task((TASK.replace(old, new) if old else TASK) + extra, "merge.yaml").to_subtasks()[0]
+
+
+def _refused(spec: ErrorSpec, work: Callable[[], object]) -> ShardmergeError:
+    with pytest.raises(ShardmergeError) as caught:
+        work()
+    assert caught.value.spec is spec
+    return caught.value
+
+
+def test_the_sources_that_run_it() -> None:
+    running = _file().to_subtasks()[:1]
+    wanted = select(_file(), state(bindings=BINDINGS, subtasks=running))
+    assert [one.source_id for one in wanted.subtasks] == ["s1"]
+    assert wanted.absent == ("s2",)
+
+
+def test_refusals() -> None:
+    both = _file().to_subtasks()
+    _refused(errors.master.TASK_UNKNOWN, lambda: select(_file(), state(bindings=BINDINGS)))
+    one = _file("  - source-id: s2\n")
+    error = _refused(errors.master.UPDATE_SOURCES, lambda: select(one, state(bindings=BINDINGS, subtasks=both)))
+    assert error.values["sources"] == "s2"
+    full = _file("task-mode: all", "task-mode: full")
+    _refused(errors.master.UPDATE_FULL, lambda: select(full, state(bindings=BINDINGS, subtasks=both)))
+
+
+def test_settings_that_differ_are_told_and_tables_are_not() -> None:
+    after = _one(extra="replicate: {lanes: 3}\nsnapshot: {rows-per-second: 100}\n")
+    assert [(one.key, one.before, one.after) for one in settings_changed(_one(), after)] == [
+        ("replicate.lanes", "2", "3"),
+        ("snapshot.rowsPerSecond", "", "100"),
+    ]
+    assert settings_changed(_one(), _one()) == ()
+    other_tables = _one(
+        "source-id: s1", "source-id: s1\n    block-allow-list: few", "block-allow-list: {few: {do-dbs: [a]}}\n"
+    )
+    assert settings_changed(_one(), other_tables) == ()
+
+
+def test_transforms_may_change_for_tables_that_come() -> None:
+    rules = "transforms: {t: {schema-pattern: a, filter: n = 1}}\n"
+    transformed = _one("source-id: s1", "source-id: s1\n    transform-rules: [t]", rules)
+    assert settings_changed(_one(), transformed) == (), "its tables tell of it"
+
+
+def test_a_password_may_change_and_is_not_shown() -> None:
+    [change] = settings_changed(_one(), _one("secret-1", "secret-2"))
+    assert change.key == "target.password"
+    assert "secret" not in str(change)
+
+
+PARKED = state_pb2.ShardRecord(
+    targets=[
+        state_pb2.ShardTarget(
+            schema="d",
+            table="t",
+            tables=[state_pb2.ShardTable(schema="a", table="t_1", parked=state_pb2.ParkedAt(form="f"))],
+        )
+    ]
+)
+LOCK = state_pb2.LockRecord(task="merge", target_schema="d", target_table="t")
+
+
+@pytest.mark.parametrize(
+    ("security", "changes"),
+    [
+        ("ssl-ca-bytes: '-----BEGIN s3cret'", [("target.tls.caContent", "(not shown)", "(not shown)")]),
+        (
+            "ssl-cert-bytes: '-----BEGIN s3cret', ssl-key-bytes: '-----BEGIN s3cret'",
+            [(f"target.tls.{part}Content", "(not shown)", "(not shown)") for part in ("cert", "key")],
+        ),
+        (
+            "ssl-ca: /ca, ssl-cert: /cert, ssl-key: /key, cert-allowed-cn: [db]",
+            [("allowedCn", "['db']"), ("ca", "/ca"), ("cert", "/cert"), ("key", "/key")],
+        ),
+    ],
+)
+def test_certificates_may_change_and_are_not_shown(security: str, changes: list[tuple[str, ...]]) -> None:
+    before, after = _one(), _one("password:", f"security: {{{security}}}, password:")
+    told = [one if len(one) == 3 else (f"target.tls.{one[0]}", "", one[1]) for one in changes]
+    assert [(one.key, one.before, one.after) for one in settings_changed(before, after)] == told
+    assert [one.key for one in settings_changed(after, before)] == [key for key, _, _ in told], "taken away"
+
+
+@pytest.mark.parametrize(
+    ("shards", "locks"), [({("merge", "s2"): PARKED}, ()), ({}, (LOCK,)), ({("merge", "s1"): PARKED}, (LOCK,))]
+)
+def test_the_shard_mode_stays_while_shard_tables_wait(
+    shards: dict[tuple[str, str], state_pb2.ShardRecord], locks: tuple[state_pb2.LockRecord, ...]
+) -> None:
+    before = parse_task(TASK + "shard-mode: pessimistic\n", "merge.yaml").to_subtasks()
+    now = state(bindings=BINDINGS, subtasks=before, shards=shards, locks=locks)
+    for other in ("", "shard-mode: optimistic\n"):
+        after = parse_task(TASK + other, "merge.yaml").to_subtasks()
+        error = _refused(errors.master.UPDATE_SHARD_MODE, lambda after=after: check_shard_mode(after, now))
+        assert error.values["locks"] == "merge-`d`.`t`"
+        check_shard_mode(after, state(bindings=BINDINGS, subtasks=before))
+    check_shard_mode(before, now)
+
+
+def test_locks_and_waiting_tables_of_other_tasks_are_not_in_the_way() -> None:
+    before = _file().to_subtasks()
+    other = state_pb2.LockRecord(task="other", target_schema="d", target_table="t")
+    now = state(bindings=BINDINGS, subtasks=before, shards={("other", "s1"): PARKED}, locks=(other,))
+    check_shard_mode(parse_task(TASK + "shard-mode: optimistic\n", "merge.yaml").to_subtasks(), now)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("port: 4000", "port: 4001"),
+        ("host: 127.0.0.1", "host: 127.0.0.2"),
+        ("task-mode: all", "task-mode: incremental"),
+        ("task-mode: all", "task-mode: all\nmeta-schema: elsewhere"),
+    ],
+)
+def test_what_a_running_task_cannot_change(old: str, new: str) -> None:
+    _refused(errors.master.UPDATE_FIXED, lambda: settings_changed(_one(), _one(old, new)))

@@ -1,0 +1,233 @@
+"""A small world of workers, a leader and a target, in which a sharding DDL takes every way it can.
+
+Every interleaving of single steps is tried: a table comes to its next DDL, a worker writes its report, looks at the
+lock, runs a statement, lets a table go on, or dies; the leader reads, writes (under the conditions of the real
+transaction) or dies in between; the operator unlocks. What a worker knows without having written it down is lost with
+it; that a table waits, or has gone on, is written down before it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from shardmerge.master.ddl_lock.resolver import Change, Close, Nothing, Step, Wait, resolve, unlock, violations
+from shardmerge.master.ddl_lock.situation import Lock, Member, Parked, Report, Situation, Stage, is_parked_at
+
+FRESH = "999"
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    form: str
+    after: str
+
+
+class Table(NamedTuple):
+    """``done``: DDLs behind it. ``since``: when it came to the next one; 0: its rows flow. ``there``: it exists."""
+
+    done: int = 0
+    since: int = 0
+    there: bool = True
+
+
+class Source(NamedTuple):
+    """``told``: the report in etcd, as tables. ``ran`` and ``view`` are in the worker's memory."""
+
+    tables: tuple[Table, ...]
+    told: tuple[Table, ...] | None = None
+    told_ran: str = ""
+    ran: str = ""
+    view: Lock | None = None
+    in_task: bool = True
+
+
+class World(NamedTuple):
+    """``log``: (form, generation) of every statement that took effect at the target, in order."""
+
+    sources: tuple[Source, ...]
+    lock: Lock | None = None
+    pending: Change | None = None
+    log: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """``histories``: per source, per table, from structure ``S0``. ``strict``: what the tables say is the truth."""
+
+    histories: tuple[tuple[tuple[Ddl, ...], ...], ...]
+    late: frozenset[tuple[int, int]] = frozenset()
+    stale_views: bool = False
+    may_leave: bool = False
+    operator: bool = False
+    conditions: frozenset[str] = frozenset({"lock", "reports"})
+    resolve: Callable[[Situation, float, str], Step] = resolve
+
+    @property
+    def strict(self) -> bool:
+        return not (self.late or self.operator)
+
+    @cached_property
+    def alike(self) -> tuple[bool, ...]:
+        """By source: whether its tables differ in their names only."""
+        late = {s for s, _ in self.late}
+        return tuple(len(set(tables)) == 1 and s not in late for s, tables in enumerate(self.histories))
+
+    @cached_property
+    def all_alike(self) -> bool:
+        """Whether the sources differ in their names only."""
+        return len(set(self.histories)) == 1 and all(self.alike)
+
+    def first(self) -> World:
+        return World(
+            tuple(
+                Source(tuple(Table(there=(s, t) not in self.late) for t in range(len(tables))))
+                for s, tables in enumerate(self.histories)
+            )
+        )
+
+
+Told = tuple[bool, tuple[Table, ...] | None, str]
+"""Of a source: whether it is in the task, its report, what it says to have run."""
+
+
+class BrokenRuleError(Exception):
+    """A step broke an invariant."""
+
+
+class Moves:
+    """The steps that may follow a world, each with its name. Raises BrokenRuleError."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.situation = lru_cache(None)(self._situation)
+        self.decision = lru_cache(None)(self._decision)
+
+    def member(self, s: int, t: int, table: Table) -> Member:
+        history = self.rules.histories[s][t]
+        structure = history[table.done - 1].after if table.done else "S0"
+        parked = None
+        if table.since:
+            ddl = history[table.done]
+            parked = Parked(ddl.form, ddl.form, ddl.after, since=float(table.since))
+        return Member(str(s), "d", str(t), structure, parked)
+
+    def _situation(self, told: tuple[tuple[bool, tuple[Table, ...] | None, str], ...], lock: Lock | None) -> Situation:
+        reports: dict[str, Report | None] = {}
+        for s, (in_task, tables, ran) in enumerate(told):
+            if in_task:
+                reports[str(s)] = None
+                if tables is not None:
+                    members = (self.member(s, t, table) for t, table in enumerate(tables) if table.there)
+                    reports[str(s)] = Report(tuple(members), ran)
+        return Situation(reports, lock)
+
+    def read(self, world: World) -> Situation:
+        return self.situation(tuple((one.in_task, one.told, one.told_ran) for one in world.sources), world.lock)
+
+    def _decision(self, told: tuple[Told, ...], lock: Lock | None) -> Step:
+        return self.rules.resolve(self.situation(told, lock), 0.0, FRESH)
+
+    def decide(self, world: World) -> Step:
+        return self.decision(tuple((one.in_task, one.told, one.told_ran) for one in world.sources), world.lock)
+
+    def after(self, world: World) -> Iterator[tuple[str, World]]:
+        for s in range(len(world.sources)):
+            if world.sources[s].in_task:
+                yield from self._worker(world, s)
+        yield from self._leader(world)
+        if self.rules.operator:
+            yield from self._operator(world)
+
+    # --- workers
+
+    def _worker(self, world: World, s: int) -> Iterator[tuple[str, World]]:
+        source = world.sources[s]
+        clock = max((table.since for one in world.sources for table in (*one.tables, *(one.told or ()))), default=0)
+        view = source.view if self.rules.stale_views else world.lock
+
+        def became(changed: Source) -> World:
+            return world._replace(sources=(*world.sources[:s], changed, *world.sources[s + 1 :]))
+
+        def became_table(t: int, table: Table) -> World:
+            return became(source._replace(tables=(*source.tables[:t], table, *source.tables[t + 1 :])))
+
+        for t, table in enumerate(source.tables):
+            if not table.there:
+                yield f"{s}.{t} joins", became_table(t, table._replace(there=True))
+            elif not table.since and table.done < len(self.rules.histories[s][t]):
+                yield f"{s}.{t} comes to a DDL", became_table(t, table._replace(since=clock + 1))
+            elif view and view.stage is Stage.RELEASED and is_parked_at(self.member(s, t, table), view):
+                self._may_go_on(world, s, t, table)
+                yield f"{s}.{t} goes on", became_table(t, table._replace(done=table.done + 1, since=0))
+        if (source.told, source.told_ran) != (source.tables, source.ran):
+            yield (
+                f"{s} reports",
+                self._dirty("reports", became(source._replace(told=source.tables, told_ran=source.ran))),
+            )
+        if self.rules.stale_views and source.view != world.lock:
+            yield f"{s} looks", became(source._replace(view=world.lock))
+        if source.ran or source.view:
+            yield f"{s} is killed", became(source._replace(ran="", view=None))
+        if view and view.stage is Stage.EXECUTING and view.owner == str(s) and source.ran != view.generation:
+            ran = became(source._replace(ran=view.generation))
+            yield f"{s} runs {view.form}", ran._replace(log=self._run(world, view))
+        if self.rules.may_leave and sum(one.in_task for one in world.sources) > 1:
+            yield f"{s} leaves the task", self._dirty("reports", became(Source((), (), in_task=False)))
+
+    def _run(self, world: World, lock: Lock) -> tuple[tuple[str, str], ...]:
+        """The log after the statement has been run: once more under one generation has no effect."""
+        entry = (lock.form, lock.generation)
+        if entry in world.log:
+            return world.log
+        if self.rules.strict:
+            count = 1 + sum(form == lock.form for form, _ in world.log)
+            for s, source in enumerate(world.sources):
+                for t, table in enumerate(source.tables):
+                    at = [n for n, ddl in enumerate(self.rules.histories[s][t]) if ddl.form == lock.form]
+                    come = len(at) >= count and table.done + (table.since > 0) > at[count - 1]
+                    if not come:
+                        raise BrokenRuleError(f"{lock.form} is run for the {count}. time before {s}.{t} came to it")
+        return (*world.log, entry)
+
+    def _may_go_on(self, world: World, s: int, t: int, table: Table) -> None:
+        ddl = self.rules.histories[s][t][table.done]
+        passed = sum(one.form == ddl.form for one in self.rules.histories[s][t][: table.done + 1])
+        if self.rules.strict and passed > sum(form == ddl.form for form, _ in world.log):
+            raise BrokenRuleError(f"{s}.{t} goes on although {ddl.form} was not run for it")
+
+    # --- the leader
+
+    def _leader(self, world: World) -> Iterator[tuple[str, World]]:
+        if world.pending is not None:
+            yield "the leader dies", world._replace(pending=None)
+            yield f"the leader writes {_named(world.pending)}", self._written(world, world.pending)
+            return
+        step = self.decide(world)
+        if not isinstance(step, Wait | Nothing):
+            yield f"the leader reads and decides {_named(step)}", world._replace(pending=step)
+
+    def _operator(self, world: World) -> Iterator[tuple[str, World]]:
+        lock = world.lock
+        if lock is None or lock.forced or lock.stage is not Stage.GATHERING:
+            return
+        for step in (unlock(lock, lock.owner), unlock(lock)):
+            if not violations(self.read(world), step):
+                yield f"the operator writes {_named(step)}", self._dirty("lock", world._replace(lock=step.lock))
+
+    def _written(self, world: World, step: Change) -> World:
+        broken = violations(self.read(world), step)
+        if broken:
+            raise BrokenRuleError("; ".join(broken))
+        return world._replace(pending=None, lock=None if isinstance(step, Close) else step.lock)
+
+    def _dirty(self, what: str, world: World) -> World:
+        """A record of the leader's conditions was written: what it has decided can no longer be written."""
+        return world._replace(pending=None) if what in self.rules.conditions else world
+
+
+def _named(step: Change) -> str:
+    lock = "" if isinstance(step, Close) else f" {step.lock.form} {step.lock.stage.value} by {step.lock.owner}"
+    return type(step).__name__ + lock

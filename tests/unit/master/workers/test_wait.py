@@ -1,0 +1,71 @@
+"""What a worker's answer says about a decision."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardmerge.master.workers.wait import (
+    Failed,
+    Goal,
+    Judgement,
+    NotYet,
+    Reached,
+    judge_released,
+    judge_source,
+    judge_subtask,
+)
+from shardmerge.proto import common_pb2, errors
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.common_pb2 import Stage
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+
+ERROR = error_to_proto(errors.master.SOURCE_UNBOUND(source="s"))
+
+
+def _status(stage: Stage | None, *, failed: bool = False, revision: int = 10) -> pb.WorkerStatusResponse:
+    status = pb.WorkerStatusResponse(source="s", observed_revision=revision)
+    if stage is not None:
+        subtask = status.subtasks.add(name="t", stage=stage)
+        if failed:
+            subtask.result.errors.append(ERROR)
+    return status
+
+
+@pytest.mark.parametrize(
+    ("goal", "stage", "expected"),
+    [
+        (Goal.RUNNING, common_pb2.STAGE_NEW, NotYet("New")),
+        (Goal.RUNNING, common_pb2.STAGE_RUNNING, Reached()),
+        (Goal.RUNNING, common_pb2.STAGE_FINISHED, Reached()),
+        (Goal.RUNNING, common_pb2.STAGE_PAUSED, NotYet("Paused")),
+        (Goal.RUNNING, None, NotYet("not started by the worker")),
+        (Goal.PAUSED, common_pb2.STAGE_RUNNING, NotYet("Running")),
+        (Goal.PAUSED, common_pb2.STAGE_PAUSED, Reached()),
+        (Goal.PAUSED, common_pb2.STAGE_FINISHED, Reached()),
+        (Goal.PAUSED, None, NotYet("not started by the worker")),
+        (Goal.GONE, common_pb2.STAGE_RUNNING, NotYet("Running")),
+        (Goal.GONE, common_pb2.STAGE_STOPPED, Reached()),
+        (Goal.GONE, None, Reached()),
+    ],
+)
+def test_stage_decides_once_the_decision_was_read(goal: Goal, stage: Stage | None, expected: Judgement) -> None:
+    assert judge_subtask(goal, "t", 10, _status(stage)) == expected
+    assert isinstance(judge_subtask(goal, "t", 11, _status(stage)), NotYet)
+
+
+def test_subtask_that_came_up_with_an_error_has_failed() -> None:
+    status = _status(common_pb2.STAGE_PAUSED, failed=True)
+    assert judge_subtask(Goal.RUNNING, "t", 10, status) == Failed(ERROR)
+    assert judge_subtask(Goal.PAUSED, "t", 10, status) == Reached()
+
+
+def test_source_is_taken_up_when_the_worker_names_it_and_its_relay_runs() -> None:
+    status = _status(None)
+    assert judge_source("s", 10, status) == Reached()
+    assert isinstance(judge_source("other", 10, status), NotYet)
+    assert isinstance(judge_source("s", 11, status), NotYet)
+    status.relay.stage = common_pb2.STAGE_PAUSED
+    status.relay.result.CopyFrom(ERROR)
+    assert judge_source("s", 10, status) == Failed(ERROR)
+    assert isinstance(judge_released("s", 10, status), NotYet)
+    assert judge_released("other", 10, status) == Reached()

@@ -1,0 +1,191 @@
+"""YAML with positions: where keys stand, what is refused, and that nothing gives a traceback."""
+
+from __future__ import annotations
+
+import time
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardmerge.proto import errors
+from shardmerge.proto.config.daemon.daemon_file import parse_master, parse_worker
+from shardmerge.proto.config.document.toml_file import compose_toml
+from shardmerge.proto.config.document.yaml_file import Document, Place, compose, read
+from shardmerge.proto.config.source import parse_source
+from shardmerge.proto.config.task.task_file import parse_task
+from shardmerge.proto.errors import ShardmergeError
+from tests.support.examples import examples
+from tests.unit.proto.config.samples import SOURCE, TASK
+
+
+def refused(text: str) -> ShardmergeError:
+    with pytest.raises(ShardmergeError) as caught:
+        read(text, "f.yaml")
+    return caught.value
+
+
+def test_scalars_stay_as_written_and_places_are_known() -> None:
+    document = read("a: 007\nb:\n  - on\n  - ~\n  - '~'\nc: {d: 1e3}\n", "f.yaml")
+    assert document.root == {"a": "007", "b": ["on", None, "~"], "c": {"d": "1e3"}}
+    assert document.keys[("b",)] == Place(2, 1)
+    assert document.values[("b", 1)] == Place(4, 5)
+    assert document.values[("c", "d")] == Place(6, 8)
+
+
+def test_merge_keys_and_aliases() -> None:
+    document = read("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\nlist: [*b]\n", "f.yaml")
+    assert document.root["use"] == {"y": "3", "x": "1"}
+    assert document.root["list"] == [{"x": "1", "y": "2"}]
+    assert document.keys[("use", "y")] == Place(4, 3)
+    assert document.keys[("use", "x")] == Place(1, 11)
+
+
+def test_duplicate_key_names_both_lines() -> None:
+    error = refused("a: 1\nb: 2\na: 3\n")
+    assert error.spec is errors.config.INVALID
+    assert "f.yaml:3:1: a: the key is given twice, first in line 1" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [1", "f.yaml:2:1: not YAML"),
+        ("a: 1\n---\nb: 2", "single document"),
+        ("\x00", "does not allow"),
+        ('a: "\\U99999999"', "does not allow"),
+        ("[" * 3000, "nested too deeply"),
+        ("[{" * 300 + "}]" * 300, "nested too deeply"),
+        ("- " * 3000, "nested too deeply"),
+        ("? " * 3000, "nested too deeply"),
+        ("".join(f"{' ' * n}a:\n" for n in range(300)), "nested too deeply"),
+        ("a:\n" + "- b\n" * 40_000, "more than 30000 keys and values"),
+        ("a: " + "b" * 2**20, "characters are more than a configuration file may have"),
+        ("a:\n\t- b", "not YAML"),
+        ('a: "\\ud800"', "half of a surrogate pair"),
+        ('"\\ud800": a', "a key must be text"),
+        ("- a\n- b", "must be a mapping"),
+        ("just text", "must be a mapping"),
+        ("a: !!python/object:os.system x", "tags are not supported"),
+        ("a: &x [*x]", "f.yaml:1:4: a[0]: the alias contains itself"),
+        ("a: &x\n  <<: *x", "<< needs the alias of another mapping"),
+        ("? {q: 1}\n: z", "a key must be text"),
+    ],
+)
+def test_refused(text: str, says: str) -> None:
+    assert says in refused(text + "\n").message
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_editors_put_into_files() -> None:
+    assert read("\ufeffa: 1\r\nb: 2\r\n", "f.yaml").root == {"a": "1", "b": "2"}
+    assert read("\ufeff", "f.yaml").root == {}
+    assert read("---\na: ä漢\U0001f600\n...\n", "f.yaml").root == {"a": "ä漢\U0001f600"}
+    document = read("a: &x 1\nb: &x 2\nc: *x\n", "f.yaml")
+    assert document.root["c"] == "2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [" + "a, " * 340_000 + "]",
+        "".join(f"k{n}: {n}\n" for n in range(60_000)),
+        'a: "' + "x\\n" * 340_000 + '"',
+        "#x\n" * 340_000,
+        "[" * 1_000_000,
+        "&a " * 300_000,
+        "a: " * 300_000,
+    ],
+)
+def test_the_largest_files_are_answered_soon(text: str) -> None:
+    begun = time.monotonic()
+    compose(text, "f.yaml")
+    compose_toml(text, "f.toml")
+    assert time.monotonic() - begun < 60
+
+
+def test_alias_bomb_is_refused_quickly() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    assert "values after aliases are expanded" in refused("\n".join(lines)).message
+
+
+def test_messages_do_not_quote_what_may_be_a_password() -> None:
+    assert "s3cret" not in refused("password: *s3cret\n").message
+    assert "s3cret" not in refused("password: 's3cret\n").message
+
+
+def test_places_of_the_command_line() -> None:
+    document = Document("f", {"a": "1"}, {("a",): Place(0, 0)}, {("a",): Place(0, 0)})
+    assert str(document.finding(("a",), "is wrong")) == "command line: a: is wrong"
+
+
+PARSERS = (parse_task, parse_source, parse_master, parse_worker)
+
+
+def only_coded(text: str) -> None:
+    for parse in PARSERS:
+        try:
+            parse(text, "f.yaml")
+        except ShardmergeError as error:
+            assert error.spec.placeholders() <= error.values.keys()
+            assert error.spec.error_class == "config"
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.text(max_size=200))
+def test_any_text_gives_a_model_or_a_coded_error(text: str) -> None:
+    only_coded(text)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@`,?\\ \n\t~<=0\r\u2028U", max_size=60))
+def test_any_punctuation_gives_a_model_or_a_coded_error(text: str) -> None:
+    only_coded(text)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    st.sampled_from([TASK, SOURCE]),
+    st.integers(0, 5000),
+    st.integers(0, 12),
+    st.text(alphabet="ab:-[]{}&*!|>'\"#~,?\\ \n\t190", max_size=8),
+)
+def test_a_damaged_file_gives_a_model_or_a_coded_error(good: str, at: int, cut: int, put: str) -> None:
+    at %= len(good)
+    only_coded(good[:at] + put + good[at + cut :])
+
+
+_TREES = st.recursive(
+    st.none() | st.sampled_from(["", "1", "-5", "true", "x", "~^(", "t_*", "9" * 5000, "${A}", "0s"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["name", "task-mode", "source-id", "meta", "routes", "syncers", "port", "arguments", "x", "from"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+_TOP = ["name", "task-mode", "target-database", "mysql-instances", "routes", "column-mappings", "syncers"]
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.dictionaries(st.sampled_from([*_TOP, "from", "purge", "spark", "etcd", "filters"]), _TREES))
+def test_any_shape_gives_a_model_or_a_coded_error(tree: dict[str, object]) -> None:
+    only_coded(flow(tree))
+
+
+def flow(value: object) -> str:
+    """``value`` as YAML in flow style."""
+    if isinstance(value, dict):
+        value = cast("dict[str, object]", value)
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        value = cast("list[object]", value)
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    return "~" if value is None else f"'{value}'"

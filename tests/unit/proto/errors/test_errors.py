@@ -1,0 +1,45 @@
+"""The error catalogue: whole, and stable once released."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from shardmerge.proto.errors import CATALOGUE, ErrorSpec
+from shardmerge.proto.rpc.coded_errors import error_from_proto, error_to_proto
+
+RELEASED = Path(__file__).resolve().parents[4] / "proto" / "errors" / "released.txt"
+SPECS = sorted(CATALOGUE.values(), key=lambda spec: spec.code)
+
+
+def test_codes_and_names_are_those_that_were_released() -> None:
+    """Scripts and alert rules match on them: one may be added, none may change; one that is raised no more is marked as
+    retired, and means nothing else again."""
+    now = [f"{spec.code} {spec.name}" for spec in SPECS]
+    released = RELEASED.read_text(encoding="utf-8").split("\n")
+    retired = {line.split()[0] for line in released if line.endswith(" retired")}
+    assert not [line for line in now if line.split()[0] in retired]
+    gone = [line for line in released if line and line not in now and line.split()[0] not in retired]
+    new = [line for line in now if line not in released]
+    assert not gone, f"changed or removed: {gone}"
+    assert not new, f"add these lines to {RELEASED.name}: {new}"
+
+
+def test_a_code_belongs_to_one_class() -> None:
+    folders: dict[int, set[str]] = {}
+    for spec in SPECS:
+        folders.setdefault(spec.code // 1000, set()).add(spec.error_class)
+    assert all(len(classes) == 1 for classes in folders.values()), folders
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_an_entry_says_what_and_what_to_do(spec: ErrorSpec) -> None:
+    assert spec.message
+    assert spec.workaround
+    error = spec(**{name: f"<{name}>" for name in spec.placeholders()})
+    assert "{" not in error.message + error.workaround
+    assert str(spec.code) in str(error)
+    assert pickle.loads(pickle.dumps(error)).message == error.message
+    assert error_from_proto(error_to_proto(error)).message == error.message

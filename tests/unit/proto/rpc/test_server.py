@@ -1,0 +1,177 @@
+"""A server answers every kind of handler's failure with a coded error, and reports its health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+
+from shardmerge.proto import errors
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.master_pb2_grpc import MasterServicer, MasterStub, add_MasterServicer_to_server
+from shardmerge.proto.relay_pb2 import RelayFrame, SubscribeRequest
+from shardmerge.proto.relay_pb2_grpc import RelayServicer, RelayStub, add_RelayServicer_to_server
+from shardmerge.proto.rpc.client import channel, coded_from_rpc
+from shardmerge.proto.rpc.server import listen, make_server
+
+
+class _Master(MasterServicer):
+    def ListMember(self, request: pb.ListMemberRequest, context: grpc.ServicerContext) -> pb.ListMemberResponse:
+        raise errors.master.NOT_LEADER(master="m2", leader="m1", address="host:8261")
+
+    def QueryStatus(self, request: pb.QueryStatusRequest, context: grpc.ServicerContext) -> pb.QueryStatusResponse:
+        raise KeyError("secret detail")
+
+    def CheckTask(self, request: pb.CheckTaskRequest, context: grpc.ServicerContext) -> pb.CheckTaskResponse:
+        raise errors.master.SOURCE_CHECK_FAILED(source="s", reason="ü{x} " * 20_000, instruction="y" * 50_000)
+
+    def OperateSource(
+        self, request: pb.OperateSourceRequest, context: grpc.ServicerContext
+    ) -> pb.OperateSourceResponse:
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, "the handler's own word")
+
+    def StartTask(self, request: pb.StartTaskRequest, context: grpc.ServicerContext) -> pb.StartTaskResponse:
+        return pb.StartTaskResponse(result=True, msg="x" * (8 << 20))
+
+    def PurgeRelay(self, request: pb.PurgeRelayRequest, context: grpc.ServicerContext) -> pb.PurgeRelayResponse:
+        return pb.PurgeRelayResponse()
+
+    def TransferSource(
+        self, request: pb.TransferSourceRequest, context: grpc.ServicerContext
+    ) -> pb.TransferSourceResponse:
+        raise NotImplementedError
+
+    def OperateRelay(self, request: pb.OperateRelayRequest, context: grpc.ServicerContext) -> pb.OperateRelayResponse:
+        raise NotImplementedError
+
+    def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> pb.UpdateTaskResponse:
+        raise NotImplementedError
+
+    def ShowDDLLocks(self, request: pb.ShowDDLLocksRequest, context: grpc.ServicerContext) -> pb.ShowDDLLocksResponse:
+        raise NotImplementedError
+
+    def Quarantine(self, request: pb.QuarantineRequest, context: grpc.ServicerContext) -> pb.QuarantineResponse:
+        raise NotImplementedError
+
+    def OperateLeader(
+        self, request: pb.OperateLeaderRequest, context: grpc.ServicerContext
+    ) -> pb.OperateLeaderResponse:
+        raise NotImplementedError
+
+    def OfflineMember(
+        self, request: pb.OfflineMemberRequest, context: grpc.ServicerContext
+    ) -> pb.OfflineMemberResponse:
+        raise NotImplementedError
+
+    def GetConfig(self, request: pb.GetConfigRequest, context: grpc.ServicerContext) -> pb.GetConfigResponse:
+        raise NotImplementedError
+
+    def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ExplainRulesResponse:
+        raise NotImplementedError
+
+    def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
+        raise NotImplementedError
+
+    def OperateSchema(
+        self, request: pb.OperateSchemaRequest, context: grpc.ServicerContext
+    ) -> pb.OperateSchemaResponse:
+        raise NotImplementedError
+
+    def UnlockDDLLock(
+        self, request: pb.UnlockDDLLockRequest, context: grpc.ServicerContext
+    ) -> pb.UnlockDDLLockResponse:
+        raise NotImplementedError
+
+    def HandleBinlog(self, request: pb.HandleBinlogRequest, context: grpc.ServicerContext) -> pb.HandleBinlogResponse:
+        raise NotImplementedError
+
+    def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> pb.OperateTaskResponse:
+        raise NotImplementedError
+
+
+class _Relay(RelayServicer):
+    def Subscribe(self, request: SubscribeRequest, context: grpc.ServicerContext) -> Iterator[RelayFrame]:
+        yield RelayFrame()
+        raise errors.master.SOURCE_UNBOUND(source="s")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    server = make_server(("shardmerge.v1.Master",), "test")
+    add_MasterServicer_to_server(_Master(), server)
+    add_RelayServicer_to_server(_Relay(), server)  # type: ignore[abstract]
+    port = listen(server, "127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(0).wait()
+
+
+@pytest.fixture
+def master(address: str) -> Iterator[MasterStub]:
+    with channel(address) as opened:
+        yield MasterStub(opened)
+
+
+def _error(call: grpc.RpcError) -> ShardmergeError:
+    return coded_from_rpc(call, "the peer")
+
+
+def test_coded_error_arrives_whole(master: MasterStub) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        master.ListMember(pb.ListMemberRequest())
+    error = _error(caught.value)
+    assert error.spec is errors.master.NOT_LEADER
+    assert error.values["address"] == "host:8261"
+
+
+def test_stream_ends_with_a_coded_error(address: str) -> None:
+    with channel(address) as opened:
+        frames = RelayStub(opened).Subscribe(SubscribeRequest())
+        assert next(frames) == RelayFrame()
+        with pytest.raises(grpc.RpcError) as caught:
+            next(frames)
+    assert _error(caught.value).spec is errors.master.SOURCE_UNBOUND
+
+
+def test_unexpected_exception_is_coded_and_reveals_no_details(master: MasterStub) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        master.QueryStatus(pb.QueryStatusRequest())
+    error = _error(caught.value)
+    assert error.spec is errors.master.INTERNAL
+    assert "KeyError" in error.message
+    assert "secret" not in str(caught.value)
+
+
+def test_huge_error_is_cut_and_still_coded(master: MasterStub) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        master.CheckTask(pb.CheckTaskRequest())
+    error = _error(caught.value)
+    assert error.code == errors.master.SOURCE_CHECK_FAILED.code
+    assert "ü{x}" in error.message
+
+
+def test_handlers_own_abort_passes(master: MasterStub) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        master.OperateSource(pb.OperateSourceRequest())
+    assert "the handler's own word" in str(_error(caught.value))
+
+
+def test_large_messages_pass(master: MasterStub) -> None:
+    assert master.StartTask(pb.StartTaskRequest()).result
+
+
+def test_health_and_second_listener(address: str) -> None:
+    with channel(address) as opened:
+        check = opened.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        answer = check(health_pb2.HealthCheckRequest(service="shardmerge.v1.Master"))
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    with pytest.raises(ShardmergeError) as caught:
+        listen(make_server((), "second"), address)
+    assert caught.value.spec is errors.master.CANNOT_LISTEN

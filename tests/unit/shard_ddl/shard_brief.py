@@ -1,0 +1,148 @@
+"""Models a source of the sharding DDL model in brief: only what other sources see of it.
+
+The other sources see what a source publishes and what it executes at the target. They do not see its rows, streams and
+half-finished steps. So the model walks one source in full and the other one in brief. The source in brief publishes
+that its tables have reached their statements, or are past them, in any possible order, whatever its binlog is. What it
+has not published yet has no effect on the others. It may publish a state as soon as that state is possible, because a
+lock that has released tables stays until they have published that they resumed. The model checks for every step of the
+source in full that a source in brief could show the same to the others (:meth:`Brief.explains`). So an error that can
+occur with another source in full can also occur with another source in brief.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from shardmerge.master.ddl_lock.situation import Lock, Member, Report, Stage, is_parked_at
+from shardmerge.worker.target.records.executed_locks import LockRun
+from tests.unit.shard_ddl.shard_log import DEALING, FIRST, Columns, DdlEvent, Event, altered
+from tests.unit.shard_ddl.shard_state import Half, Shared, Source
+from tests.unit.shard_ddl.shard_told import members_of, parked_at, ran_at, report_of_members
+
+
+class TableTold(NamedTuple):
+    """What a source publishes about a table. ``level``: how many statements it is past; ``waits``: it is parked at the
+    next one."""
+
+    level: int
+    waits: bool
+
+
+class BriefSource(NamedTuple):
+    """State of a source in brief. ``tables``: as published, or the first state."""
+
+    tables: tuple[TableTold, ...]
+    told: Report | None
+
+
+class Brief:
+    """The steps of the source that has the binlog ``log``."""
+
+    def __init__(self, number: int, log: tuple[Event, ...]) -> None:
+        self.name = f"s{number}"
+        self._statements = tuple(
+            tuple(event for event in log if isinstance(event, DdlEvent) and event.table == table)
+            for table in range(1 + max(event.table for event in log))
+        )
+        self._columns = tuple(map(_columns, self._statements))
+        self._member = lru_cache(None)(self._made_member)
+
+    def first(self) -> BriefSource:
+        return BriefSource(tuple(TableTold(0, waits=False) for _ in self._statements), None)
+
+    def has_ended(self, source: BriefSource) -> bool:
+        ends = zip(source.tables, self._statements, strict=True)
+        return all(table == (len(statements), False) for table, statements in ends)
+
+    def steps(self, source: BriefSource, shared: Shared) -> Iterator[tuple[str, BriefSource, Shared]]:
+        for after in self._tells(source, shared):
+            yield "tells", after, shared
+        lock = shared.lock
+        if lock is None or lock.stage is not Stage.EXECUTING or lock.owner != self.name:
+            return
+        if shared.run is not None and shared.run.generation == lock.generation:
+            return
+        has_run = any(generation == lock.generation for _, generation in shared.ran)
+        if not has_run and (shared.run is None or shared.run.structure != lock.after):
+            yield "runs the statement", source, ran_at(shared, lock)
+        else:
+            yield "records the run", source, shared._replace(run=LockRun(lock.generation, lock.after))
+
+    def explains(self, before: Source, after: Source, shared: Shared, then: Shared) -> bool:
+        """Return whether a source in brief can do what others see of this step of a source in full."""
+        if (before.told, shared) == (after.told, then):
+            return True
+        return any(
+            (found.told, around) == (after.told, then)
+            for tables in self._tables(before.told)
+            for _, found, around in self.steps(BriefSource(tables, before.told), shared)
+        )
+
+    # --- parts
+
+    def _tells(self, source: BriefSource, shared: Shared) -> Iterator[BriefSource]:
+        """Return the states after a publication: it names the last run that was published, or a later one."""
+        known = source.told.executed if source.told is not None else ""
+        recorded = [""]
+        if shared.run is not None:
+            ran = [generation for _, generation in shared.ran]
+            last = shared.run.generation
+            recorded += [*(ran[: ran.index(last)] if last in ran else ran), last]
+        for tables in self._reached(source.tables, shared.lock):
+            members = tuple(self._member(number, table) for number, table in enumerate(tables))
+            for generation in recorded[recorded.index(known) :]:
+                told = Report(members, generation)
+                if told != source.told:
+                    yield BriefSource(tables, told)
+
+    def _reached(self, tables: tuple[TableTold, ...], lock: Lock | None) -> list[tuple[TableTold, ...]]:
+        """Return the states that the tables may have by now."""
+        found = [tables]
+        for at in found:
+            for number, table in enumerate(at):
+                after = self._moved(number, table, lock)
+                moved = (*at[:number], after, *at[number + 1 :]) if after is not None else at
+                if moved not in found:
+                    found.append(moved)
+        return found
+
+    def _moved(self, number: int, table: TableTold, lock: Lock | None) -> TableTold | None:
+        if not table.waits:
+            return table._replace(waits=True) if table.level < len(self._statements[number]) else None
+        if lock is None or lock.stage is not Stage.RELEASED:
+            return None
+        return TableTold(table.level + 1, waits=False) if is_parked_at(self._member(number, table), lock) else None
+
+    def _made_member(self, number: int, table: TableTold) -> Member:
+        columns = self._columns[number][table.level]
+        every = tuple(FIRST if other != number else columns for other in range(len(self._statements)))
+        parked = (parked_at(self._statements[number][table.level]),) if table.waits else ()
+        alone = Half(replace(DEALING, shards=frozenset({number})), None)
+        [member] = report_of_members(self.name, members_of(self.name, every, parked, alone), None).members
+        return member
+
+    def _tables(self, told: Report | None) -> list[tuple[TableTold, ...]]:
+        """Return the states that such a report may describe: several if a table looks the same before and after its
+        statements."""
+        found: list[tuple[TableTold, ...]] = [()]
+        if told is None:
+            return [self.first().tables]
+        for number, member in enumerate(told.members):
+            found = [(*tables, table) for tables in found for table in self._alike(number, member)]
+        return found
+
+    def _alike(self, number: int, member: Member) -> Iterator[TableTold]:
+        waits = member.parked is not None
+        for level in range(len(self._columns[number]) - waits):
+            if self._member(number, TableTold(level, waits)) == member:
+                yield TableTold(level, waits)
+
+
+def _columns(statements: tuple[DdlEvent, ...]) -> tuple[Columns, ...]:
+    found: list[Columns] = [FIRST]
+    for event in statements:
+        found.append(altered(found[-1], event.ddl))
+    return tuple(found)

@@ -1,0 +1,158 @@
+"""Defines the states of the sharding DDL model, as values: records at the target, and a worker's memory."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from shardmerge.master.ddl_lock.situation import Lock, Report
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.ddl.execute.run_once import Begun
+from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.rules.table_scope import TableName, TableScope
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.executed_locks import LockRun
+from shardmerge.worker.target.records.joining_tables import Joining
+from shardmerge.worker.target.records.parked_tables import Parked
+from shardmerge.worker.target.records.partitioning import Partitioning
+from tests.unit.shard_ddl.shard_log import RULES, Columns, Key, columns_of, name_of, offset_of, table_of
+
+
+class Durable(NamedTuple):
+    """A subtask's records at the target, and its rows there. ``main``, ``join``: the streams' checkpoints, as numbers
+    of events; None: no such stream. ``columns``: the recorded structures by number. ``rows``: each with the number of
+    statements that had run at the target before the row was written."""
+
+    dealing: Partitioning
+    joining: Joining | None
+    main: int
+    join: int | None
+    passed: StatementPlace | None
+    join_passed: StatementPlace | None
+    columns: tuple[Columns, ...]
+    parked: tuple[Parked, ...]
+    begun: Begun | None
+    rows: frozenset[tuple[Key, int]]
+
+
+class Stands(NamedTuple):
+    """A :class:`StreamTables` in a form that compares quickly; ``plans``: numbers and columns."""
+
+    columns: tuple[Columns, ...]
+    plans: tuple[tuple[int, Columns], ...]
+    dealing: Partitioning
+    others: frozenset[TableName]
+    only: frozenset[TableName] | None
+    entering: frozenset[TableName]
+
+
+class Stream(NamedTuple):
+    """State of a stream. ``at``: the number of its next event. ``recorded``: set when the statement at this event is
+    recorded, but the driver has not resumed yet: the stream's state after the statement, and the parked tables.
+    ``base``: what the stream was created for, and the structures at that time; None: it is the subtask's own stream."""
+
+    at: int
+    stands: Stands
+    recorded: tuple[Stands, tuple[Parked, ...]] | None = None
+    base: tuple[Joining, tuple[Columns, ...]] | None = None
+
+
+class Executes(NamedTuple):
+    """The worker must execute the lock's statement. ``has_run``: the worker knows that the statement has run."""
+
+    runs: bool
+    has_run: bool = False
+
+
+class Releases(NamedTuple):
+    """The worker must release these tables, by number."""
+
+    tables: tuple[int, ...]
+
+
+class Half(NamedTuple):
+    """A pass of the lock agent that has read only the subtask's row so far."""
+
+    dealing: Partitioning
+    joining: Joining | None
+
+
+class Look(NamedTuple):
+    """Result of a pass of the lock agent: what it must publish, and what it must do for which lock."""
+
+    report: Report
+    duty: Executes | Releases | None
+    lock: Lock | None
+
+
+class Process(NamedTuple):
+    """A worker's memory. ``waiting``: the tables in its :class:`ParkedQueue`: parked, with the event where their rows
+    resume, or released."""
+
+    main: Stream
+    join: Stream | None
+    waiting: tuple[tuple[Parked, int | None], ...]
+    look: Look | Half | None = None
+
+
+class Source(NamedTuple):
+    """State of a source. ``told``: what the source's worker has published for the locks."""
+
+    durable: Durable
+    process: Process
+    told: Report | None
+
+
+class Shared(NamedTuple):
+    """State that all sources share. ``lock``: of the target; ``ran``: forms and generations of the statements that the
+    target has run, in order; ``columns``: of the target after them; ``run``: the last lock that is recorded as run."""
+
+    lock: Lock | None
+    ran: tuple[tuple[str, str], ...]
+    columns: Columns
+    run: LockRun | None
+
+
+@lru_cache(None)
+def tables_of(columns: tuple[Columns, ...]) -> tuple[Table, ...]:
+    return tuple(table_of(name_of(number), each) for number, each in enumerate(columns))
+
+
+@lru_cache(None)
+def plan_of(source: str, number: int, columns: Columns) -> TablePlan:
+    return RULES.plan(number, source, table_of(name_of(number), columns))
+
+
+@lru_cache(None)
+def standing(stands: Stands, source: str) -> StreamTables:
+    return StreamTables(
+        tables_of(stands.columns),
+        {number: plan_of(source, number, columns) for number, columns in stands.plans},
+        stands.dealing,
+        TableScope(RULES, stands.others, stands.only),
+        stands.entering,
+    )
+
+
+def stands_of(standing: StreamTables) -> Stands:
+    return Stands(
+        tuple(columns_of(table) for table in standing.tables),
+        tuple((plan.shard, columns_of(plan.table)) for plan in standing.plans_in_order),
+        standing.partitioning,
+        standing.scope.others,
+        standing.scope.only,
+        standing.entering,
+    )
+
+
+def waiting_of(calls: tuple[tuple[Parked, int | None], ...]) -> ParkedQueue:
+    """Return the waiting tables in the form that a worker's streams and its lock agent share."""
+    made = ParkedQueue()
+    for item, behind in calls:
+        if behind is None:
+            made.release([item])
+        else:
+            made.park({item.number: item}, offset_of(behind))
+    return made

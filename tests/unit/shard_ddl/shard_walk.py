@@ -1,0 +1,261 @@
+"""Walks breadth first through every sequence of steps that the sources, the locks and the target of the model can take.
+
+The master's step is the program's (resolve, checked by violations). Here it reads and writes in one step: the program
+writes under the condition that nothing it has read has changed (tests/unit/master/ tests changes in between). A
+source's next steps depend on its own state and on the shared state: they are computed once for each such pair.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from shardmerge.master.ddl_lock.resolver import Close, Nothing, Wait, resolve, violations
+from shardmerge.master.ddl_lock.situation import Report, Situation
+from tests.unit.shard_ddl.shard_brief import Brief, BriefSource
+from tests.unit.shard_ddl.shard_log import ALL, FIRST, BrokenRuleError, History, RowEvent, at_target, binlog, merged
+from tests.unit.shard_ddl.shard_state import Shared, Source
+from tests.unit.shard_ddl.shard_worker import KILLED, Ways, Worker
+
+T = TypeVar("T", bound=Hashable)
+
+
+PLAIN = Ways()
+Step = tuple[str, Source | BriefSource, Shared]
+
+
+class Numbered(Generic[T]):
+    """Numbers values; equal values have the same number."""
+
+    def __init__(self) -> None:
+        self.values: list[T] = []
+        self._numbers: dict[T, int] = {}
+
+    def number(self, value: T) -> int:
+        found = self._numbers.setdefault(value, len(self.values))
+        if found == len(self.values):
+            self.values.append(value)
+        return found
+
+
+World = tuple[int, int, int]
+"""A state of the whole model: the numbers of both sources' states and of the shared state."""
+
+
+@dataclass(frozen=True)
+class Walked:
+    """Result of a walk. ``worlds``: number of states; ``steps``: between them; ``ends``: states in which all work is
+    done correctly."""
+
+    worlds: int
+    steps: int
+    ends: int
+
+
+class Walk:
+    """A walk of two sources with these histories: source ``full`` in full, the other in brief, or both in full (None).
+
+    :meth:`run` raises AssertionError with a shortest sequence of steps to the violation.
+    """
+
+    def __init__(self, histories: tuple[History, History], full: int | None, ways: Ways = PLAIN) -> None:
+        self.logs = tuple(binlog(number, history) for number, history in enumerate(histories))
+        self.workers = tuple(
+            Worker(number, log, ways) if full in (number, None) else Brief(number, log)
+            for number, log in enumerate(self.logs)
+        )
+        self._brief = tuple(Brief(number, log) for number, log in enumerate(self.logs))
+        self._sources: Numbered[Source | BriefSource] = Numbered()
+        self._shared: Numbered[Shared] = Numbered()
+        self._steps: dict[tuple[int, int, int], list[tuple[str, int, int]]] = {}
+        self._decided: dict[tuple[Report | None, Report | None, int], tuple[str, int] | None] = {}
+        self._came: dict[World, World | None] = {}
+
+    def run(self) -> Walked:
+        first = (
+            self._sources.number(self.workers[0].first()),
+            self._sources.number(self.workers[1].first()),
+            self._shared.number(Shared(None, (), FIRST, None)),
+        )
+        came = self._came = {first: None}
+        queue, at, steps = [first], 0, 0
+        before: list[list[int]] = [[]]
+        numbers = {first: 0}
+        ends: list[int] = []
+        while at < len(queue):
+            world = queue[at]
+            try:
+                following = self._after(world)
+            except BrokenRuleError as error:
+                raise AssertionError(f"{error}, after:\n{self.trace(world)}") from error
+            for after, is_kill in following:
+                steps += 1
+                number = numbers.get(after)
+                if number is None:
+                    number = numbers[after] = len(queue)
+                    came[after] = world
+                    queue.append(after)
+                    before.append([])
+                if not is_kill:
+                    before[number].append(at)
+            if self._has_ended(world):
+                ends.append(at)
+            at += 1
+        for end in ends:
+            self._check_end(queue[end])
+        self._check_all_end(queue, before, ends)
+        return Walked(len(queue), steps, len(ends))
+
+    # --- steps
+
+    def _after(self, world: World) -> list[tuple[World, bool]]:
+        """Return the states after the next step, and whether the step is a kill."""
+        one, two, shared = world
+        found = [((source, two, then), name == KILLED) for name, source, then in self._of(0, one, shared)]
+        found += [((one, source, then), name == KILLED) for name, source, then in self._of(1, two, shared)]
+        decided = self._decision(one, two, shared)
+        if decided is not None:
+            found.append(((one, two, decided[1]), False))
+        return found
+
+    def _of(self, worker: int, source: int, shared: int) -> list[tuple[str, int, int]]:
+        key = worker, source, shared
+        found = self._steps.get(key)
+        if found is None:
+            found = self._steps[key] = [
+                (name, self._sources.number(after), self._shared.number(then))
+                for name, after, then in self._next(worker, self._sources.values[source], self._shared.values[shared])
+            ]
+        return found
+
+    def _next(self, number: int, source: Source | BriefSource, shared: Shared) -> Iterator[Step]:
+        worker = self.workers[number]
+        if isinstance(source, BriefSource):
+            assert isinstance(worker, Brief)
+            yield from worker.steps(source, shared)
+            return
+        assert isinstance(worker, Worker)
+        for name, after, then in worker.steps(source, shared):
+            if not self._brief[number].explains(source, after, shared, then):
+                raise BrokenRuleError(f"what others see of {worker.name} is not what a worker does: it {name}")
+            yield name, after, then
+
+    def _decision(self, one: int, two: int, shared: int) -> tuple[str, int] | None:
+        told = self._sources.values[one].told, self._sources.values[two].told
+        key = (*told, shared)
+        if key not in self._decided:
+            self._decided[key] = self._decide(*told, self._shared.values[shared])
+        return self._decided[key]
+
+    def _decide(self, one: Report | None, two: Report | None, shared: Shared) -> tuple[str, int] | None:
+        situation = Situation({"s0": one, "s1": two}, shared.lock)
+        step = resolve(situation, 0.0, _unused(shared))
+        if isinstance(step, Wait | Nothing):
+            return None
+        broken = violations(situation, step)
+        if broken:
+            raise BrokenRuleError("; ".join(broken))
+        lock = None if isinstance(step, Close) else step.lock
+        return f"the master: {type(step).__name__}", self._shared.number(shared._replace(lock=lock))
+
+    # --- ends
+
+    def _has_ended(self, world: World) -> bool:
+        one, two, shared = world
+        return (
+            self._shared.values[shared].lock is None
+            and self._decision(one, two, shared) is None
+            and all(self._is_done(worker, source, shared) for worker, source in ((0, one), (1, two)))
+        )
+
+    def _is_done(self, number: int, source: int, shared: int) -> bool:
+        """Return whether the source has no work left, and has published everything."""
+        worker, state = self.workers[number], self._sources.values[source]
+        if isinstance(state, BriefSource):
+            has_ended = isinstance(worker, Brief) and worker.has_ended(state)
+        else:
+            has_ended = isinstance(worker, Worker) and worker.has_ended(state)
+        return has_ended and not any(name in ("looks", "tells") for name, _, _ in self._of(number, source, shared))
+
+    def _check_end(self, world: World) -> None:
+        """Check I1: the target's rows, and its structure."""
+        shared = self._shared.values[world[2]]
+        for number, source in enumerate(world[:2]):
+            state = self._sources.values[source]
+            if isinstance(state, BriefSource):
+                continue
+            log = self.logs[number]
+            events = {event.key: event for event in log if isinstance(event, RowEvent)}
+            rows = {(key, at_target(events[key], level, log)) for key, level in state.durable.rows}
+            assert rows == merged(log), f"I1: {rows ^ merged(log)}, after:\n{self.trace(world)}"
+            assert all(set(columns) == set(shared.columns) for columns in state.durable.columns), self.trace(world)
+
+    def _check_all_end(self, queue: list[World], before: list[list[int]], ends: list[int]) -> None:
+        """Check I9: from every state, after any kills, a correct end can be reached without another kill."""
+        reached = bytearray(len(queue))
+        left = array("L", ends)
+        for end in ends:
+            reached[end] = 1
+        while left:
+            for earlier in before[left.pop()]:
+                if not reached[earlier]:
+                    reached[earlier] = 1
+                    left.append(earlier)
+        stuck = reached.find(0)
+        assert stuck < 0, f"nothing leads to an end, after:\n{self.trace(queue[stuck])}"
+
+    def trace(self, world: World) -> str:
+        """Return the sequence of steps to ``world``, one step a line."""
+        lines: list[str] = []
+        at = world
+        while (earlier := self._came[at]) is not None:
+            lines.append(self._step(earlier, at))
+            at = earlier
+        sources = "\n".join(str(self._sources.values[source]) for source in world[:2])
+        return "\n".join(reversed(lines)) + f"\n{sources}\n{self._shared.values[world[2]]}"
+
+    def _step(self, before: World, after: World) -> str:
+        one, two, shared = before
+        for name, source, then in self._of(0, one, shared):
+            if (source, two, then) == after:
+                return f"s0 {name}"
+        for name, source, then in self._of(1, two, shared):
+            if (one, source, then) == after:
+                return f"s1 {name}"
+        decided = self._decision(one, two, shared)
+        return decided[0] if decided is not None else "?"
+
+
+def _unused(shared: Shared) -> str:
+    """Return a generation that neither the current lock nor an executed one has."""
+    known = {generation for _, generation in shared.ran}
+    if shared.lock is not None:
+        known.add(shared.lock.generation)
+    return next(name for name in (f"g{number}" for number in range(len(known) + 1)) if name not in known)
+
+
+STATEMENTS = {
+    "two columns": ("ADD COLUMN a BIGINT", "ADD COLUMN b BIGINT"),
+    "there and back": ("ADD COLUMN a BIGINT", "DROP COLUMN a"),
+    "one for another": ("ADD COLUMN a BIGINT", "ADD COLUMN b BIGINT, DROP COLUMN a"),
+    "no change first": ("MODIFY COLUMN id BIGINT", "ADD COLUMN b BIGINT"),
+}
+
+
+def walk(
+    order: str,
+    kind: str = "two columns",
+    *,
+    full: int = 0,
+    rows: frozenset[int] = ALL,
+    tables: int = 2,
+    ways: Ways = PLAIN,
+) -> Walk:
+    """Return a walk with source ``full`` in full. ``order``: the table of each of its events, which alternate per
+    table: a row, a statement, a row …; a row is left out if ``rows`` does not have its level. ``tables``: number of
+    tables of the other source."""
+    other = History((STATEMENTS[kind],) * tables, tuple(range(tables)) * 2, frozenset())
+    mine = History((STATEMENTS[kind],) * (1 + max(map(int, order))), tuple(map(int, order)), rows)
+    return Walk((other, mine) if full else (mine, other), full, ways)

@@ -1,0 +1,127 @@
+"""The settings of a worker's Spark: defaults, refused settings, encryption, and the properties file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.worker.core.spark.settings import effective, is_protected, properties, slots, ui_address
+
+_SECRET = {"spark.authenticate.secret": "s"}
+_STANDALONE = {"spark.master": "spark://host:7077", **_SECRET}
+_UI_TLS = {"spark.ssl.ui.enabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "safe"),
+    [
+        ({"spark.master": "local[16]"}, True),
+        (_STANDALONE, True),
+        ({"spark.master": "yarn", "spark.network.crypto.enabled": "false"}, False),
+        ({"spark.master": "yarn", "spark.network.crypto.enabled": "true"}, True),
+        ({"spark.master": "k8s://host", "spark.ssl.rpc.enabled": "true"}, True),
+    ],
+)
+def test_connections_of_spark(settings: dict[str, str], safe: bool) -> None:
+    assert is_protected(effective(settings)) is safe
+
+
+@pytest.mark.parametrize("master", ["local", "local[16]", "local[*]", "local[2,3]", "yarn", "k8s://host:443"])
+def test_what_protects_is_on_without_a_word(master: str) -> None:
+    found = effective({"spark.master": master})
+    assert found["spark.authenticate"] == "true"
+    assert found["spark.sql.variable.substitute"] == "false"
+    assert (found["spark.ui.enabled"], found["spark.ui.killEnabled"]) == ("false", "false")
+    assert (found["spark.ui.threadDumpsEnabled"], found["spark.ui.heapHistogramEnabled"]) == ("false", "false")
+    assert (found["spark.driver.bindAddress"], found["spark.driver.host"]) == ("127.0.0.1", "127.0.0.1")
+    assert found.get("spark.network.crypto.enabled") == (None if master.startswith("local") else "true")
+
+
+@pytest.mark.parametrize(
+    ("settings", "spec", "named"),
+    [
+        ({"spark.authenticate": "false"}, errors.worker.SPARK_SETTING_REFUSED, "spark.authenticate: false"),
+        ({"spark.authenticate": " FALSE"}, errors.worker.SPARK_SETTING_REFUSED, "spark.authenticate"),
+        ({"spark.sql.variable.substitute": "true"}, errors.worker.SPARK_SETTING_REFUSED, "variable.substitute: true"),
+        ({"spark.ui.killEnabled": "true"}, errors.worker.SPARK_SETTING_REFUSED, "spark.ui.killEnabled: true"),
+        ({"spark.ui.threadDumpsEnabled": "true"}, errors.worker.SPARK_SETTING_REFUSED, "threadDumpsEnabled"),
+        ({"spark.ui.heapHistogramEnabled": "true"}, errors.worker.SPARK_SETTING_REFUSED, "heapHistogramEnabled"),
+        ({"spark.driver.bindAddress": "0.0.0.0"}, errors.worker.SPARK_SETTING_REFUSED, "bindAddress: 0.0.0.0"),
+        ({"spark.driver.bindAddress": "::"}, errors.worker.SPARK_SETTING_REFUSED, "bindAddress: ::"),
+        (
+            {"spark.master": "yarn", "spark.driver.bindAddress": "0.0.0.0", "spark.network.crypto.enabled": "false"},
+            errors.worker.SPARK_SETTING_REFUSED,
+            "bindAddress",
+        ),
+        ({"spark.master": "spark://host:7077"}, errors.worker.SPARK_SECRET_MISSING, "spark://host:7077"),
+        ({"spark.master": "local-cluster[1,1,1024]"}, errors.worker.SPARK_SECRET_MISSING, "local-cluster"),
+    ],
+)
+def test_what_takes_protection_away_is_refused(settings: dict[str, str], spec: ErrorSpec, named: str) -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        effective(settings)
+    assert caught.value.spec is spec
+    assert named in caught.value.message
+    assert "spark" in caught.value.workaround
+
+
+def test_every_interface_with_encryption() -> None:
+    found = effective({"spark.master": "yarn", "spark.driver.bindAddress": "0.0.0.0"})
+    assert found["spark.driver.bindAddress"] == "0.0.0.0"
+    assert ui_address(found, "", only_tls=False) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "only_tls", "address"),
+    [
+        ({}, "", False, "127.0.0.1"),
+        ({"spark.driver.bindAddress": "10.1.2.3"}, "", False, "10.1.2.3"),
+        ({"spark.driver.bindAddress": "10.1.2.3"}, "", True, "127.0.0.1"),
+        ({"spark.driver.bindAddress": "10.1.2.3", **_UI_TLS}, "", True, "10.1.2.3"),
+        ({}, "10.1.2.3", False, "10.1.2.3"),
+        (_UI_TLS, "0.0.0.0", False, "0.0.0.0"),
+    ],
+)
+def test_where_the_page_listens(settings: dict[str, str], environment: str, only_tls: bool, address: str) -> None:
+    assert ui_address(effective(settings), environment, only_tls=only_tls) == address
+
+
+def test_a_plain_page_is_not_for_every_interface() -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        ui_address(effective({}), "0.0.0.0", only_tls=False)
+    assert caught.value.spec is errors.worker.SPARK_SETTING_REFUSED
+    assert "SPARK_LOCAL_IP: 0.0.0.0" in caught.value.message
+
+
+def test_what_the_page_hides_can_only_become_more() -> None:
+    own = effective({"spark.redaction.regex": "host"})["spark.redaction.regex"]
+    assert own == effective({})["spark.redaction.regex"] + "|(host)"
+
+
+def test_options_are_joined() -> None:
+    found = effective({"spark.driver.extraJavaOptions": "-Dx=1"}, Path("/tmp/a b"))
+    assert found["spark.driver.extraJavaOptions"].endswith('-Djava.io.tmpdir="/tmp/a b" -Dx=1')
+    assert found["spark.local.dir"] == "/tmp/a b"
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [
+        ({"spark.master": "local"}, 1),
+        ({"spark.master": "local[7]"}, 7),
+        ({"spark.master": "local[7,2]"}, 7),
+        ({"spark.master": "local[*]"}, None),
+        ({"spark.master": "yarn", "spark.cores.max": "9"}, 9),
+        (_STANDALONE, 64),
+    ],
+)
+def test_slots(settings: dict[str, str], count: int | None) -> None:
+    assert slots(effective(settings)) == count
+
+
+def test_a_file_of_properties() -> None:
+    text = properties({"spark.a": "x=1 # \\ \n\ty", "spark.b c": " z: é"})
+    assert text == "spark.a=x=1 # \\\\ \\n\\ty\nspark.b\\ c=\\ z: é\n"

@@ -1,0 +1,285 @@
+"""A subtask's life: decisions in any order, outages of any length."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shardmerge.proto import common_pb2 as pb
+from shardmerge.proto import config_pb2, errors, secret, worker_pb2
+from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.daemon.subtask import subtask as module
+from shardmerge.worker.daemon.subtask.run_resources import RunObserver
+from shardmerge.worker.daemon.subtask.source_context import SourceContext
+from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask, may_become
+from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
+from tests.support.wait import until
+
+HOST: SourceContext = SourceContext(
+    config_pb2.SourceConfig(source_id="mysql-01"),
+    *[None] * 8,  # type: ignore[arg-type]  # a run that is replaced below asks for nothing
+)
+Script = Callable[[str, StopSignal], Outcome]
+
+
+class ScriptedRun:
+    """Stands for a run at servers: what it does is the test's."""
+
+    script: Script
+    runs: list[tuple[str, str, str]]
+    owner: RunObserver
+
+    def __init__(
+        self, config: config_pb2.SubTaskConfig, token: str, update: str, host: SourceContext, owner: RunObserver
+    ) -> None:
+        self._meta_schema = config.meta_schema
+        ScriptedRun.owner = owner
+        ScriptedRun.runs.append((config.meta_schema, token, update))
+
+    def run(self, stop: StopSignal) -> Outcome:
+        return ScriptedRun.script(self._meta_schema, stop)
+
+
+def until_stopped(_: str, stop: StopSignal) -> Outcome:
+    while not stop.wait(0.01):
+        pass
+    return Stopped()
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], SubTask]:
+    monkeypatch.setattr(module, "SubTaskRun", ScriptedRun)
+
+    def make(script: Script) -> SubTask:
+        ScriptedRun.script, ScriptedRun.runs = staticmethod(script), []
+        return SubTask(decision(1), HOST, lambda: True)
+
+    return make
+
+
+def decision(
+    revision: int, expected: pb.Stage = pb.STAGE_RUNNING, schema: str = "dm_meta", token: str = "", update: str = ""
+) -> Decision:
+    return Decision(config_pb2.SubTaskConfig(task="t", meta_schema=schema), expected, token, update, revision)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Iterator[secret.SecretKey]:
+    path = str(tmp_path / "key")
+    secret.new_key(path)
+    secret.use(path)
+    yield secret.load_key(path)
+    secret.use("")
+
+
+def by_password(decided: Decision, password: str) -> Decision:
+    config = config_pb2.SubTaskConfig()
+    config.CopyFrom(decided.config)
+    config.target.password = password
+    return replace(decided, config=config)
+
+
+def stage(subtask: SubTask) -> pb.Stage:
+    return subtask.status().stage
+
+
+def test_pause_and_resume(start: Callable[[Script], SubTask]) -> None:
+    subtask = start(until_stopped)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(decision(2, pb.STAGE_PAUSED))
+    until(lambda: subtask.converged and stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    subtask.decide(decision(3))
+    until(lambda: subtask.converged and stage(subtask) == pb.STAGE_RUNNING, "it runs again")
+    subtask.end()
+    assert subtask.join(300)
+    assert stage(subtask) == pb.STAGE_STOPPED
+
+
+class Synced:
+    """A unit that has applied everything."""
+
+    def run(self, stop: StopSignal) -> Outcome:
+        return until_stopped("", stop)
+
+    def status(self) -> worker_pb2.SyncStatus:
+        return worker_pb2.SyncStatus(synced=True)
+
+    def activity(self) -> str:
+        return ""
+
+
+def test_what_a_run_has_come_to_is_not_told_of_the_next_one(start: Callable[[Script], SubTask]) -> None:
+    may_begin = threading.Event()
+
+    def run(_: str, stop: StopSignal) -> Outcome:
+        if len(ScriptedRun.runs) == 2:
+            may_begin.wait()
+        unit = Synced()
+        ScriptedRun.owner.unit_begins(unit)
+        return unit.run(stop)
+
+    subtask = start(run)
+    until(lambda: subtask.status().sync.synced, "it replicates")
+    subtask.decide(decision(2, update="u"))
+    until(lambda: subtask.converged and stage(subtask) == pb.STAGE_RUNNING, "the next run has begun")
+    assert not subtask.status().HasField("sync")
+    may_begin.set()
+    until(lambda: subtask.status().sync.synced, "it replicates again")
+    subtask.decide(decision(3, pb.STAGE_PAUSED, update="u"))
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    assert subtask.status().sync.synced, "it stands where it was"
+    subtask.end()
+
+
+def test_a_resume_of_a_running_one_is_settled_at_once(start: Callable[[Script], SubTask]) -> None:
+    subtask = start(until_stopped)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(decision(2))
+    assert subtask.converged
+    assert len(ScriptedRun.runs) == 1
+    subtask.end()
+
+
+@pytest.mark.parametrize(
+    "newer", [decision(5, schema="other"), decision(5, token="fresh"), decision(5, update="fresh")]
+)
+def test_stop_and_start_seen_as_one_change_runs_the_new_record(
+    start: Callable[[Script], SubTask], newer: Decision
+) -> None:
+    """stop-task and start-task may both have happened before the worker looks."""
+    subtask = start(until_stopped)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(newer)
+    until(lambda: len(ScriptedRun.runs) == 2, "a run of the new record begins")
+    assert ScriptedRun.runs[1] == (newer.config.meta_schema, newer.meta_token, newer.update_token)
+    until(lambda: subtask.converged, "it is settled")
+    subtask.end()
+
+
+def test_an_outage_of_any_length_is_outlived(
+    start: Callable[[Script], SubTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 ** 1024 does not fit a float: the thousandth resume must not end the thread."""
+    monkeypatch.setattr(module, "_BACKOFF_MAX_SECONDS", 0.0)
+    failure = Failed(errors.replicate.TARGET_LOST(host="h", port=1, reason="gone", errno=2003))
+
+    def fails_long(_: str, stop: StopSignal) -> Outcome:
+        return failure if len(ScriptedRun.runs) < 1100 else Finished()
+
+    monkeypatch.setattr(module, "_LEAST_PAUSE_SECONDS", 0.0)
+    subtask = start(fails_long)
+    until(lambda: stage(subtask) == pb.STAGE_FINISHED, "it finishes after 1100 runs")
+
+
+def test_a_word_that_may_have_come_too_late_for_a_run_has_another_one(start: Callable[[Script], SubTask]) -> None:
+    """The run had asked for the operator's words before; the next one fails with it, and that stands."""
+    failure = Failed(errors.ddl.STATEMENT_UNKNOWN(source="s", task="t", position="p", statement="y"))
+    said = threading.Event()
+
+    def fails(_: str, stop: StopSignal) -> Outcome:
+        said.wait(300)
+        return failure
+
+    subtask = start(fails)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    subtask.decide(replace(decision(2), binlog_ops=(BinlogOp(kind=BinlogOp.KIND_SKIP, file="f", pos=4),)))
+    said.set()
+    until(lambda: len(ScriptedRun.runs) == 2 and stage(subtask) == pb.STAGE_PAUSED, "it has run again")
+    assert subtask.status().waiting_for == ""
+    subtask.end()
+    assert subtask.join(300)
+    assert len(ScriptedRun.runs) == 2
+
+
+def test_a_failure_that_needs_an_operator_waits_for_a_decision(start: Callable[[Script], SubTask]) -> None:
+    failure = Failed(errors.ddl.STATEMENT_UNKNOWN(source="s", task="t", position="p", statement="y"))
+    subtask = start(lambda _, stop: failure)
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    assert [error.code for error in subtask.status().result.errors] == [errors.ddl.STATEMENT_UNKNOWN.code]
+    assert len(ScriptedRun.runs) == 1
+    subtask.decide(decision(2))
+    until(lambda: len(ScriptedRun.runs) == 2, "a decision runs it again")
+    subtask.end()
+
+
+def test_a_bug_in_a_run_pauses_it(start: Callable[[Script], SubTask]) -> None:
+    def broken(_: str, stop: StopSignal) -> Outcome:
+        raise ZeroDivisionError
+
+    subtask = start(broken)
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    assert [error.code for error in subtask.status().result.errors] == [errors.worker.INTERNAL.code]
+    subtask.end()
+
+
+def test_no_run_begins_while_it_is_held_at_rest(start: Callable[[Script], SubTask]) -> None:
+    subtask = start(until_stopped)
+    until(lambda: stage(subtask) == pb.STAGE_RUNNING, "it runs")
+    with pytest.raises(errors.ShardmergeError) as refused, subtask.while_paused():
+        pass
+    assert refused.value.spec is errors.ddl.SCHEMA_RUNNING
+    subtask.decide(decision(2, pb.STAGE_PAUSED, token="fresh"))
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    with subtask.while_paused() as token:
+        assert token == "fresh"
+        subtask.decide(decision(3, token="fresh"))
+        with pytest.raises(AssertionError):
+            until(lambda: len(ScriptedRun.runs) == 2, "it runs though it is held", 0.3)
+        assert not subtask.converged
+    until(lambda: len(ScriptedRun.runs) == 2, "it runs when it is let go")
+    subtask.end()
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_a_failure_is_rest_unless_it_is_tried_again(start: Callable[[Script], SubTask], *, retryable: bool) -> None:
+    spec = errors.replicate.TARGET_LOST if retryable else errors.replicate.FENCED
+    subtask = start(lambda _, stop: Failed(spec()))
+    until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
+    if retryable:
+        with pytest.raises(errors.ShardmergeError), subtask.while_paused():
+            pass
+    else:
+        with subtask.while_paused():
+            pass
+    subtask.end()
+
+
+def test_nothing_leaves_stopped() -> None:
+    assert not any(may_become(pb.STAGE_STOPPED, then) for then in (pb.STAGE_RUNNING, pb.STAGE_PAUSED, pb.STAGE_NEW))
+    assert not may_become(pb.STAGE_NEW, pb.STAGE_FINISHED)
+
+
+def test_secrets_in_another_form_begin_nothing_anew(start: Callable[[Script], SubTask], key: secret.SecretKey) -> None:
+    subtask = start(until_stopped)
+    subtask.decide(by_password(decision(2), "p"))
+    until(lambda: len(ScriptedRun.runs) == 2 and subtask.converged, "another password is another run")
+    subtask.decide(by_password(decision(3), key.encrypt("p")))
+    assert subtask.converged and len(ScriptedRun.runs) == 2
+    assert stage(subtask) == pb.STAGE_RUNNING and subtask.config.target.password == key.encrypt("p")
+    subtask.decide(by_password(decision(4), key.encrypt("q")))
+    until(lambda: len(ScriptedRun.runs) == 3, "another one, encrypted, is another run")
+    subtask.end()
+    assert subtask.join(300)
+
+
+def test_secrets_in_another_form_ask_for_no_further_try(
+    start: Callable[[Script], SubTask], key: secret.SecretKey
+) -> None:
+    failed = Failed(errors.ddl.STATEMENT_UNKNOWN(source="s", task="t", position="p", statement="y"))
+    subtask = start(lambda _schema, _stop: failed)
+    subtask.decide(by_password(decision(2), "p"))
+    until(lambda: len(ScriptedRun.runs) == 2 and stage(subtask) == pb.STAGE_PAUSED, "it has failed")
+    subtask.decide(by_password(decision(3), key.encrypt("p")))
+    assert subtask.converged
+    with subtask.while_paused():
+        pass
+    assert len(ScriptedRun.runs) == 2
+    subtask.decide(by_password(decision(4), key.encrypt("p")))
+    until(lambda: len(ScriptedRun.runs) == 3, "resume-task writes the same again: that is another try")
+    subtask.end()
+    assert subtask.join(300)

@@ -1,0 +1,111 @@
+"""What is decided about parked tables: columns that are added again, an operator's overrides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shardmerge.proto import state_pb2
+from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.ddl.locks.added_again import dropped_by_all
+from shardmerge.worker.ddl.locks.lock_protocol import form_of
+from shardmerge.worker.ddl.locks.parked_override import OverriddenStatement, overridden, replaces_lock_run
+from shardmerge.worker.target.members.member_cache import SourceMembers, TaskMembers
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.executed_locks import LockRun
+from shardmerge.worker.target.records.parked_tables import Parked
+from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
+from tests.support.plans import integer, table_plan
+
+ORDERS = TargetTable("shop", "orders")
+WITHOUT = (integer(),)
+WITH = (integer(), integer("C1"))
+
+
+def at(pos: int) -> SourcePosition:
+    return SourcePosition("mysql-bin.000001", pos, "", server="s")
+
+
+def parked(text: str = "ALTER TABLE t ADD COLUMN c1 INT", number: int = 0) -> Parked:
+    place = StatementPlace(at(100), 0)
+    return Parked(number, text, "d", 0, False, UNKNOWN_SESSION, place, at(200), 1.0, "it was dropped", contradicts=True)
+
+
+def members(**plans: TablePlan) -> TaskMembers:
+    """One shard table of each source, with number 0."""
+    return TaskMembers({source: SourceMembers({}, {0: plan}, {}, {}, None, None) for source, plan in plans.items()}, {})
+
+
+def plan(columns: tuple[object, ...] = WITHOUT) -> TablePlan:
+    return table_plan(columns, (0,))  # pyright: ignore[reportArgumentType]
+
+
+DROPPED = {("a", 0): frozenset({"c1"}), ("b", 0): frozenset({"c1", "c2"})}
+
+
+def test_a_column_that_no_shard_table_has_any_more() -> None:
+    assert dropped_by_all(parked(), ORDERS, members(a=plan(), b=plan()), DROPPED) == ("c1",)
+
+
+@pytest.mark.parametrize(
+    ("text", "b", "dropped"),
+    [
+        pytest.param("ALTER TABLE t ADD COLUMN c1 INT", plan(), {("a", 0): frozenset({"c1"})}, id="one keeps it"),
+        pytest.param("ALTER TABLE t ADD COLUMN c1 INT", plan(WITH), DROPPED, id="one has it again"),
+        pytest.param("ALTER TABLE t ADD COLUMN c1 INT, ADD COLUMN c2 INT", plan(), DROPPED, id="of two, one"),
+        pytest.param("ALTER TABLE t ADD COLUMN c3 INT", plan(), DROPPED, id="a new one"),
+        pytest.param("ALTER TABLE t ADD INDEX (c1)", plan(), DROPPED, id="another statement"),
+    ],
+)
+def test_a_column_with_values_is_not_dropped(
+    text: str, b: TablePlan, dropped: dict[tuple[str, int], frozenset[str]]
+) -> None:
+    assert dropped_by_all(parked(text), ORDERS, members(a=plan(), b=b), dropped) == ()
+
+
+SKIP = BinlogOp(kind=BinlogOp.KIND_SKIP, file="mysql-bin.000001", pos=100, server="s")
+INJECT = BinlogOp(kind=BinlogOp.KIND_INJECT, file="mysql-bin.000001", pos=150, statements="ALTER TABLE t ADD x INT")
+
+
+def test_overrides_of_parked_tables() -> None:
+    assert overridden((), {0: parked()}) == {}
+    assert overridden((SKIP,), {0: replace(parked(), released=True)}) == {}
+    assert overridden((replace_pos(SKIP, 200),), {0: parked()}) == {}
+    [found] = overridden((SKIP,), {0: parked()}).values()
+    assert (found.override.texts, found.override.runs_original) == ((), False)
+    [found] = overridden((INJECT,), {0: parked()}).values()
+    assert (found.override.texts, found.override.runs_original) == (("ALTER TABLE t ADD x INT",), True)
+
+
+def replace_pos(op: BinlogOp, pos: int) -> BinlogOp:
+    made = BinlogOp()
+    made.CopyFrom(op)
+    made.pos = pos
+    return made
+
+
+def test_the_override_of_the_owner_s_statement_is_for_the_lock() -> None:
+    lock = state_pb2.LockRecord(
+        target_schema="shop",
+        target_table="orders",
+        generation="g1",
+        owner="a",
+        form=form_of(parked()),
+        stage=state_pb2.LockRecord.STAGE_EXECUTING,
+    )
+    [skip] = overridden((SKIP,), {0: parked()}).values()
+    [inject] = overridden((INJECT,), {0: parked()}).values()
+
+    def replaces(one: OverriddenStatement, source: str = "a", run: LockRun | None = None) -> bool:
+        return replaces_lock_run(one, plan(), (lock,), source, run)
+
+    assert replaces(skip)
+    assert replaces(skip, run=LockRun("g0", ""))
+    assert not replaces(skip, run=LockRun("g1", ""))
+    assert not replaces(skip, source="b")
+    assert not replaces(inject)
+    lock.stage = state_pb2.LockRecord.STAGE_GATHERING
+    assert not replaces(skip)

@@ -1,0 +1,55 @@
+"""Differences between servers that cannot all be started in a test."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardmerge.worker.core.mysql.connection import ServerInfo, parse_version, position_statement
+from shardmerge.worker.core.mysql.server_errors import ErrorKind, kind_of
+
+
+def info(flavor: str, text: str) -> ServerInfo:
+    return ServerInfo(flavor, parse_version(text), text, 1, "", True, 0, 1 << 24, "db", 3306)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("5.5.5-10.11.6-MariaDB-log", (10, 11, 6)),
+        ("10.11.19-MariaDB-0+deb12u1-log", (10, 11, 19)),
+        ("5.7.44-log", (5, 7, 44)),
+        ("8.4.0", (8, 4, 0)),
+        ("9.1.0-commercial", (9, 1, 0)),
+        ("8.0.11-TiDB-v7.5.0", (8, 0, 11)),
+        ("12.0-x", (12, 0, 0)),
+        ("nonsense", (0, 0, 0)),
+    ],
+)
+def test_versions(text: str, version: tuple[int, int, int]) -> None:
+    assert parse_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("flavor", "text", "statement"),
+    [
+        ("mysql", "5.7.44", "SHOW MASTER STATUS"),
+        ("mysql", "8.0.36", "SHOW MASTER STATUS"),
+        ("mysql", "8.2.0", "SHOW BINARY LOG STATUS"),
+        ("mysql", "9.1.0", "SHOW BINARY LOG STATUS"),
+        ("mariadb", "10.11.6-MariaDB", "SHOW MASTER STATUS"),
+        ("mariadb", "11.8.2-MariaDB", "SHOW MASTER STATUS"),
+    ],
+)
+def test_where_the_binlog_ends(flavor: str, text: str, statement: str) -> None:
+    assert position_statement(info(flavor, text)) == statement
+
+
+def test_tidb_is_known_by_its_version() -> None:
+    assert info("mysql", "8.0.11-TiDB-v7.5.0").is_tidb
+    assert not info("mysql", "8.0.36").is_tidb
+
+
+def test_an_unknown_number_is_nobodys_to_retry() -> None:
+    assert kind_of(99_999) is ErrorKind.STATEMENT
+    assert kind_of(1062) is ErrorKind.STATEMENT
+    assert kind_of(1213) is ErrorKind.CONFLICT

@@ -1,0 +1,66 @@
+"""A change of a lane's plans leads to the driver's plans, whatever the change is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmerge.proto import config_pb2
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.rules.table_scope import TableName, TableScope
+from tests.support.plans import integer, table_plan
+
+RULES = Rules.from_config(config_pb2.SubTaskConfig(task="task", source_id="s"))
+NAMES = [("d", f"t{number}") for number in range(6)]
+PLANS = {
+    (name, form): table_plan(tuple(integer(f"c{column}") for column in range(form)), (0,), schema=name[0], name=name[1])
+    for name in NAMES
+    for form in (1, 2)
+}
+
+names = st.sets(st.sampled_from(NAMES)).map(frozenset)
+scopes = st.builds(TableScope, st.just(RULES), names, st.none() | names)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> tuple[TablePlan, ...]:
+    return tuple(PLANS[name, draw(st.sampled_from((1, 2)))] for name in sorted(draw(names)))
+
+
+@given(st.lists(st.tuples(plans(), scopes), min_size=2, max_size=6))
+def test_changes_lead_to_the_plans_of_the_driver(states: list[tuple[tuple[TablePlan, ...], TableScope]]) -> None:
+    driver = lane = LanePlans.of(*states[0])
+    for wanted, scope in states[1:]:
+        change, after = LaneChange.between(driver, wanted, scope)
+        lane_after = LaneChange.from_bytes(change.to_bytes()).apply(lane)
+        assert lane_after.scope == scope
+        assert {name: id_of(plan) for name, plan in lane_after.plans.items()} == {
+            name: id_of(plan) for name, plan in after.plans.items()
+        }
+        assert set(lane_after.plans.values()) == set(wanted)
+        _check_names(change, lane, lane_after)
+        driver, lane = after, lane_after
+
+
+def id_of(plan: TablePlan) -> tuple[TableName, int]:
+    return (plan.table.schema, plan.table.name), len(plan.columns)
+
+
+def _check_names(change: LaneChange, before: LanePlans, after: LanePlans) -> None:
+    """Every table for which an answer differs is named."""
+    for name in NAMES:
+        if change.names is not None and name not in change.names:
+            assert before.plans.get(name) == after.plans.get(name)
+            assert (name in before.scope.others) == (name in after.scope.others)
+            assert (name in (before.scope.only or ())) == (name in (after.scope.only or ()))
+
+
+def test_a_change_that_was_missed_is_noticed() -> None:
+    begin = LanePlans.of((), TableScope(RULES))
+    _, after = LaneChange.between(begin, (PLANS[NAMES[0], 1],), TableScope(RULES))
+    second, _ = LaneChange.between(after, (PLANS[NAMES[1], 1],), TableScope(RULES))
+    with pytest.raises(ValueError, match="change 2 does not follow change 0"):
+        second.apply(begin)

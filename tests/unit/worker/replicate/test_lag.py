@@ -1,0 +1,67 @@
+"""Lag in time: never below zero, never older than it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.replicate.lag import Applied, SourceProgress, age_ms, unfetched_bytes, worst_lag_ms
+
+
+def at(pos: int, file: int = 1) -> SourcePosition:
+    return SourcePosition(f"bin.{file:06d}", pos)
+
+
+def test_a_target_whose_clock_is_behind_gives_no_negative_lag() -> None:
+    assert Applied(100.0, 99.0).lag_ms == 0
+    assert Applied(100.0, 100.25).lag_ms == pytest.approx(250)
+
+
+def test_the_worst_of_the_lanes_that_have_just_applied_something() -> None:
+    long_ago = Applied(0.5, 60.5)
+    assert worst_lag_ms([Applied(999.0, 1000.0), Applied(999.5, 1000.0), long_ago]) == pytest.approx(1000)
+    assert worst_lag_ms([long_ago]) == pytest.approx(60_000)
+    assert worst_lag_ms([Applied(0.0, 0.0)]) == 0
+
+
+def test_the_age_of_a_transaction_known_by_its_second_only() -> None:
+    assert age_ms(110.5, 100.0, 0.0) == pytest.approx(10_500)
+    assert age_ms(100.66, 100.0, 100.65) == pytest.approx(10), "the one before it committed at .65"
+    assert age_ms(110.5, None, 0.0) == 0
+    assert age_ms(99.0, 100.0, 0.0) == 0
+
+
+def test_since_when_something_has_not_been_fetched() -> None:
+    trail = SourceProgress()
+    trail.add(10.0, at(100))
+    trail.add(11.0, at(200))
+    trail.add(12.0, at(200))
+    assert trail.unfetched_since(at(50)) == 10.0
+    assert trail.unfetched_since(at(100)) == 11.0
+    assert trail.unfetched_since(at(200)) is None
+    trail.add(13.0, at(4, file=2))
+    assert trail.unfetched_since(at(200)) == 13.0
+    assert trail.unfetched_since(at(4, file=2)) is None
+
+
+def test_a_long_outage_of_the_relay_keeps_its_beginning() -> None:
+    trail = SourceProgress(keep=3)
+    for moment in range(10):
+        trail.add(float(moment), at(100 + moment))
+        assert trail.unfetched_since(at(50)) == 0.0
+    trail.add(50.0, SourcePosition("", 0))
+    assert trail.unfetched_since(at(102)) is None
+
+
+@pytest.mark.parametrize(
+    ("head", "end", "expected"),
+    [
+        (at(100), at(100), 0),
+        (at(100), at(350), 250),
+        (at(350), at(100), 0),
+        (at(900), at(70, file=2), 70),
+        (at(5, file=2), at(900), 0),
+    ],
+)
+def test_bytes_not_fetched(head: SourcePosition, end: SourcePosition, expected: int) -> None:
+    assert unfetched_bytes(head, end) == expected

@@ -1,0 +1,123 @@
+"""When all lanes stand at a barrier."""
+
+from __future__ import annotations
+
+from shardmerge.proto import common_pb2, relay_pb2
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.model import Statement
+from shardmerge.worker.replicate.alignment import AlignmentPoint
+from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator
+
+
+def statement(byte: int) -> Statement:
+    begin = RelayOffset(1, byte)
+    return Statement(
+        begin, RelayOffset(1, byte + 40), RelayOffset(1, byte + 90), SourcePosition("b.1", byte), "d", "x", None
+    )
+
+
+def board(lanes: int = 2, until: RelayOffset | None = None) -> LaneCoordinator:
+    return LaneCoordinator("t", "s", 1, lanes, StopSignal(), until)
+
+
+def say(to: LaneCoordinator, lane: int, byte: int, barrier: int = 0) -> bool:
+    return to.report(
+        relay_pb2.LaneReport(
+            who=relay_pb2.TaskIdentity(index=lane), committed=RelayOffset(1, byte).to_proto(), barrier=barrier
+        )
+    )
+
+
+def test_all_lanes_have_to_stand_there() -> None:
+    made, place = board(), statement(500)
+    number = made.barrier(place)
+    assert made.barrier(place) == number
+    say(made, 0, 500, number)
+    assert made.wait_reached(0) is None, "nobody has heard of the other lane"
+    say(made, 1, 400)
+    assert made.wait_reached(0) is None
+    say(made, 1, 500, number)
+    assert made.wait_reached(0) == place
+
+
+def test_a_lane_that_there_is_not_is_told_to_stop_and_ends_nothing() -> None:
+    made = board()
+    failed = relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=2), failed=common_pb2.ErrorDetail(code=1))
+    assert made.report(failed)
+    assert made.event is None and not made.stop.is_set
+
+
+def test_a_lane_that_counts_from_0_again_has_no_negative_rate() -> None:
+    made = board(1)
+    for rows in (100, 3):
+        made.report(relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=0), rows=rows))
+    assert made.views()[0].recent_rps == 0
+
+
+def test_whoever_goes_on_is_told_the_change_and_the_barrier_is_over() -> None:
+    made, place = board(), statement(500)
+    number = made.barrier(place)
+    for lane in range(2):
+        say(made, lane, 500, number)
+    assert made.wait_resumed(number, 0) is None
+    made.resume(place, b"change")
+    assert made.wait_resumed(number, 0) == b"change"
+    assert made.wait_reached(0) is None
+    say(made, 0, 500, number)
+    say(made, 1, 500, number)
+    assert made.wait_reached(0) is None, "a late report of the same barrier"
+
+
+def test_one_barrier_after_the_other() -> None:
+    made, first, second = board(), statement(500), statement(700)
+    number = made.barrier(first)
+    for lane in range(2):
+        say(made, lane, 500, number)
+    made.resume(first, b"one")
+    following = made.barrier(second)
+    say(made, 0, 700, following)
+    assert made.wait_reached(0) is None, "the other lane still stands at the first"
+    assert made.wait_resumed(number, 0) == b"one"
+    say(made, 1, 700, following)
+    assert made.wait_reached(0) == second
+
+
+def test_a_lane_that_stays_at_another_place_holds_all() -> None:
+    made = board()
+    one, two = made.barrier(statement(500)), made.barrier(statement(700))
+    say(made, 0, 500, one)
+    say(made, 1, 700, two)
+    assert made.wait_reached(0) is None
+
+
+def test_a_lane_whose_stream_has_ended_before_it_counts_no_more() -> None:
+    made, place = board(until=RelayOffset(1, 500)), statement(400)
+    number = made.barrier(place)
+    say(made, 0, 500)
+    say(made, 1, 400, number)
+    assert made.wait_reached(0) == place
+
+
+def test_a_statement_and_a_meeting_at_one_byte_are_two_places() -> None:
+    made = board()
+    assert made.barrier(statement(460)) != made.barrier(AlignmentPoint(RelayOffset(1, 500), 1))
+    number = made.barrier(AlignmentPoint(RelayOffset(1, 500), 1))
+    for lane in range(2):
+        say(made, lane, 500, number)
+    assert made.wait_reached(0) == AlignmentPoint(RelayOffset(1, 500), 1)
+
+
+def test_two_meetings_at_one_place_are_two_barriers() -> None:
+    """Nothing has come between them: who was let go from the first comes to stand at the second."""
+    made = board()
+    first, second = (AlignmentPoint(RelayOffset(1, 500), number) for number in (1, 2))
+    number = made.barrier(first)
+    for lane in (0, 1):
+        say(made, lane, 500, number)
+    made.resume(first, b"one")
+    following = made.barrier(second)
+    assert made.wait_resumed(following, 0) is None
+    for lane in (0, 1):
+        say(made, lane, 500, following)
+    assert made.wait_reached(0) == second

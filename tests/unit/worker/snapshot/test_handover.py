@@ -1,0 +1,128 @@
+"""I5: every change is in exactly one of chunk and stream."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Endpoint
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
+from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark, StoredChunk
+from shardmerge.worker.snapshot.chunks import Chunk
+from shardmerge.worker.snapshot.handover import Handover, TableWatermarks, build_handover
+from shardmerge.worker.snapshot.key_order import numeric_places
+from tests.unit.worker.snapshot.shards import ID, PLAN, TABLE, State, change_of, history, row_of, rows_of
+
+_ENDPOINT = Endpoint("127.0.0.1", 1, "nobody")
+_CHOICES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 11), st.integers(0, 11)), max_size=60)
+
+
+def _handover(bounds: list[int], highs: list[int]) -> Handover:
+    """``highs``: per chunk, how many steps of the history it holds."""
+    offsets = tuple(RelayOffset(1, high) for high in highs)
+    marks = TableWatermarks((ID,), tuple((b"%d" % bound,) for bound in bounds), offsets, min(offsets), max(offsets))
+    return Handover(
+        _ENDPOINT, "s1", {("db", "t"): marks}, (SourcePosition("f.1", min(highs)), min(offsets)), max(offsets)
+    )
+
+
+def _offset(change: RowChange) -> RelayOffset:
+    return RelayOffset(1, change.byte)
+
+
+def _apply(target: dict[Literals, Literals], change: RowChange) -> None:
+    """Apply changes like the target: the old row of a change must exist as it was, the new row must not exist yet."""
+    if change.kind is ChangeKind.INSERT:
+        assert not change.before
+    if change.kind is ChangeKind.DELETE:
+        assert not change.after
+    if change.before:
+        assert target.pop(change.before[:1]) == change.before
+    if change.after:
+        assert change.after[:1] not in target
+        target[change.after[:1]] = change.after
+
+
+@given(_CHOICES, st.lists(st.integers(0, 12), max_size=4, unique=True).map(sorted), st.data())
+def test_chunks_and_the_changes_kept_give_the_source(
+    choices: list[tuple[int, int, int]], bounds: list[int], data: st.DataObject
+) -> None:
+    steps, states = history(choices)
+    highs = [data.draw(st.integers(0, len(steps))) for _ in range(len(bounds) + 1)]
+    handover = _handover(bounds, highs)
+
+    def state_at(number: int) -> State:
+        state = states[highs[number]]
+        places = numeric_places([(b"%d" % bound,) for bound in bounds], [(b"%d" % key,) for key in state])
+        return {key: state[key] for key, place in zip(state, places, strict=True) if place == number}
+
+    target: dict[Literals, Literals] = {}
+    for number in range(len(highs)):
+        target.update(rows_of(state_at(number)))
+    # Step n lies at offset n: a chunk with high watermark h holds steps 0 … h - 1.
+    changes = [change_of(step, at) for at, step in enumerate(steps)][min(highs) :]
+    for change in handover.apply(changes, _offset):
+        _apply(target, change)
+    assert target == rows_of(states[-1])
+
+
+def test_an_update_over_two_chunks_counts_for_the_key_that_is_not_held() -> None:
+    steps, _ = history([(1, 1, 0), (2, 1, 20)])
+    update = change_of(steps[1], 5)
+    [deleted] = _handover([10], [3, 9]).apply([update], _offset)
+    assert (deleted.kind, deleted.before, deleted.after) == (ChangeKind.DELETE, row_of(1, 1000), ())
+    [inserted] = _handover([10], [9, 3]).apply([update], _offset)
+    assert (inserted.kind, inserted.before, inserted.after) == (ChangeKind.INSERT, (), row_of(20, 1001))
+    assert _handover([10], [3, 4]).apply([update], _offset) == [update]
+    assert _handover([10], [8, 9]).apply([update], _offset) == []
+
+
+def test_a_table_that_was_not_in_the_snapshot_counts() -> None:
+    handover = Handover(_ENDPOINT, "s1", {}, (SourcePosition("f.1", 0), RelayOffset(1, 0)), RelayOffset(1, 99))
+    steps, _ = history([(1, 1, 0)])
+    assert handover.apply([change_of(steps[0], 5)], _offset) == [change_of(steps[0], 5)]
+
+
+def _stored(number: int, lower: int | None, upper: int | None, high: HighWatermark | None) -> StoredChunk:
+    def bound(value: int | None) -> tuple[bytes, ...]:
+        return () if value is None else (b"%d" % value,)
+
+    loaded = None if high is None else ChunkResult(1, 1, 0.1, high)
+    return StoredChunk(0, Chunk(number, bound(lower), bound(upper)), loaded)
+
+
+def test_positions_of_another_relay_log_are_located_once_each() -> None:
+    asked: list[int] = []
+
+    def locate(position: SourcePosition) -> RelayOffset:
+        asked.append(position.pos)
+        return RelayOffset(2, position.pos)
+
+    here = HighWatermark(SourcePosition("f.1", 7), "this", RelayOffset(2, 70))
+    other = HighWatermark(SourcePosition("f.1", 9), "other", RelayOffset(8, 1))
+    unknown = HighWatermark(SourcePosition("f.1", 5))
+    stored = [_stored(0, None, 1, other), _stored(1, 1, 2, unknown), _stored(2, 2, 3, here), _stored(3, 3, None, other)]
+    handover = build_handover(stored, [PLAN], _ENDPOINT, "task", "s1", "this", locate)
+    assert asked == [5, 9]
+    marks = handover.tables[(TABLE.schema, TABLE.name)]
+    assert [offset.byte for offset in marks.highs] == [9, 5, 70, 9]
+    assert handover.lowest == (SourcePosition("f.1", 5), RelayOffset(2, 5))
+    assert handover.done_at == RelayOffset(2, 70)
+
+
+def test_an_unfinished_snapshot_is_not_handed_over() -> None:
+    mark = HighWatermark(SourcePosition("f.1", 7), "this", RelayOffset(2, 70))
+    for stored in (
+        [],
+        [_stored(0, None, 5, mark)],
+        [_stored(0, None, 5, None), _stored(1, 5, None, mark)],
+    ):
+        try:
+            build_handover(stored, [PLAN], _ENDPOINT, "task", "s1", "this", lambda _: RelayOffset(1, 1))
+        except ShardmergeError as error:
+            assert error.spec is errors.snapshot.INCOMPLETE
+        else:
+            raise AssertionError(stored)

@@ -1,0 +1,75 @@
+"""Which rows of the target are a shard's: where that is not certain, nothing is called extra."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmerge.worker.core.table import Column, Table, ValueKind
+from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
+from shardmerge.worker.target.tables.row_ownership import AllRows, KeyRange, NotSeparable, owned_rows, stray_condition
+from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared, compared_table
+from tests.unit.worker.snapshot.shards import ID, PLAN, VALUE
+
+TARGET = Table("merged", "t", (ID, VALUE), (0,), "PRIMARY", (("id",),), False, "InnoDB")
+
+
+def shard(number: int, prefix: int | None, bits: int = 44, target: str = "t") -> TablePlan:
+    mapping = None if prefix is None else PartitionId(prefix, bits)
+    columns = (ColumnPlan(0, ID, "id", mapping), ColumnPlan(1, VALUE, "v"))
+    return replace(PLAN, shard=number, target_table=target, columns=columns)
+
+
+def test_the_only_shard_owns_everything() -> None:
+    one, other = shard(0, None), shard(1, None, target="elsewhere")
+    assert owned_rows(one, [one, other]) == AllRows()
+    assert stray_condition(one, [one, other]) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), min_size=2, max_size=6))
+def test_ranges_are_owned_only_if_no_two_overlap(made: list[tuple[int, int]]) -> None:
+    plans = [shard(number, prefix << bits, bits) for number, (prefix, bits) in enumerate(made)]
+    sets = [set(range(prefix << bits, (prefix + 1) << bits)) for prefix, bits in made]
+    disjoint = sum(map(len, sets)) == len(set[int]().union(*sets))
+    for plan, ids in zip(plans, sets, strict=True):
+        owned = owned_rows(plan, plans)
+        assert owned == (KeyRange("id", min(ids), max(ids)) if disjoint else owned)
+        assert isinstance(owned, KeyRange if disjoint else NotSeparable)
+
+
+def test_one_shard_without_partition_id_makes_all_uncertain() -> None:
+    plans = [shard(0, 1 << 44), shard(1, None)]
+    assert all(isinstance(owned_rows(plan, plans), NotSeparable) for plan in plans)
+    found = compared_table(plans[0], TARGET, plans, strays=True)
+    assert isinstance(found, ComparedTable)
+    assert (found.by_range, found.stray) == (False, "")
+
+
+def test_ranges_of_keys_are_compared_where_the_order_is_kept() -> None:
+    plans = [shard(0, 1 << 44), shard(1, 2 << 44)]
+    found = compared_table(plans[0], TARGET, plans, strays=True)
+    assert isinstance(found, ComparedTable)
+    assert found.by_range
+    assert found.stray == (
+        f"NOT COALESCE(`id` BETWEEN {1 << 44} AND {(2 << 44) - 1} OR `id` BETWEEN {2 << 44} AND {(3 << 44) - 1}, 0)"
+    )
+    unknown = compared_table(plans[0], TARGET, "a source has not begun", strays=True)
+    assert isinstance(unknown, ComparedTable)
+    assert (unknown.by_range, unknown.owned) == (False, NotSeparable("a source has not begun"))
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    plan = shard(0, None)
+    text = Column("v", ValueKind.STRING, "varchar(9)", True, charset="utf8mb4")
+    for changed, target, word in (
+        (replace(plan, key=()), TARGET, "key"),
+        (replace(plan, table=replace(plan.table, engine="MyISAM")), TARGET, "MyISAM"),
+        (plan, None, "does not exist"),
+        (plan, replace(TARGET, columns=(ID,)), "missing"),
+        (plan, replace(TARGET, columns=(ID, text)), "at the source, varchar(9) at the target"),
+    ):
+        found = compared_table(changed, target, [changed], strays=True)
+        assert isinstance(found, NotCompared)
+        assert word in found.why

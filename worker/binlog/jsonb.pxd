@@ -1,1 +1,0 @@
-from worker.binlog.little cimport little

@@ -1,1 +1,0 @@
-"""Comparing the target with its shard tables while both change; see run.py for the whole."""

@@ -1,0 +1,31 @@
+cdef class KeyState:
+    cdef public bint existed
+    cdef public bint existence_unknown
+    cdef public object plan
+    cdef public bytes image
+    cdef public str file
+    cdef public long long pos
+
+
+cdef class Batch:
+    cdef readonly int lane
+    cdef readonly int lanes
+    cdef readonly bint by_shard
+    cdef public str file
+    cdef readonly Py_ssize_t changes
+    cdef readonly Py_ssize_t rows
+    cdef readonly Py_ssize_t size
+    cdef readonly dict keyed
+    cdef readonly list unkeyed
+    cdef readonly list staged
+    cdef dict _of_shard
+    cdef dict _hashes
+    cdef dict[bytes, KeyState] keys_of(self, object plan, object shard)
+    cdef int put_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)
+    cdef int replace_in(self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, long long pos)
+    cdef int remove_in(self, dict[bytes, KeyState] keys, object plan, bytes key, long long pos)
+    cdef int upsert_in(
+        self, dict[bytes, KeyState] keys, object plan, bytes key, bytes image, bint existing, long long pos
+    )
+    cdef KeyState _state(self, bint existed, object plan, bytes key, bytes image, long long pos)
+    cdef bytes _owned(self, KeyState state, object plan, bytes key, long long pos)

@@ -1,0 +1,267 @@
+"""Makes the merged table's CREATE TABLE from that of a shard table. Pure, on text.
+
+The input is what SHOW CREATE TABLE prints under an empty sql_mode: every identifier in backticks, strings in
+single quotes, items separated by commas at the first level of parentheses, then the table's options (MySQL
+8.4 Reference Manual, "SHOW CREATE TABLE Statement"; store_create_info() in sql/sql_show.cc of both servers).
+What is not named below stays as the server printed it.
+
+* Foreign keys are removed: the target holds other tables, and rows arrive in another order than at the source.
+* Names of CHECK constraints are removed: on MySQL they are unique per schema, and a target schema has many tables.
+* Texts that routes extract from names become columns of their own.
+* AUTO_INCREMENT is removed: ids come from the sources. A `partition id` column becomes BIGINT; a CHAR or VARCHAR
+  column with a prefix or suffix becomes longer by it.
+* For a table with a transform only the columns that the transform keeps remain: keys, checks and generated columns
+  that name another column are removed. Computed columns come last.
+* Collations are written out: a charset's default collation differs between servers and versions. A collation that the
+  target lacks is replaced (:func:`fallback_collations`).
+* Storage options and partitions are removed: they were chosen for one shard. The engine is InnoDB, because the target
+  must be transactional. Create the target table by hand to choose otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from shardmerge.worker.core.mysql.connection import quote_name
+from shardmerge.worker.core.table import Column
+from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, ColumnPlan, Computed, Constant, PartitionId
+
+_QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
+_IDENTIFIER = re.compile(r"`((?:[^`]|``)*)`")
+_FOREIGN_KEY = re.compile(r"\s*(CONSTRAINT\s+\S+\s+)?FOREIGN\s+KEY\b", re.IGNORECASE)
+_CHECK = re.compile(r"\s*CONSTRAINT\s+\S+\s+(?=CHECK\b)", re.IGNORECASE)
+_INDEX = re.compile(r"(?:[A-Z]+\s+)?KEY\s+`", re.IGNORECASE)
+_PREFIX_LENGTH = re.compile(r"\(\d+\)")
+_AUTO_INCREMENT = re.compile(r"\s+AUTO_INCREMENT\b", re.IGNORECASE)
+_CHARSET = re.compile(r"\bCHARACTER\s+SET\s+\w+(?!\s+COLLATE|\w)", re.IGNORECASE)
+_COLLATE = re.compile(r"\bCOLLATE\s+(\w+)", re.IGNORECASE)
+_COMMENT = re.compile(r"\bCOMMENT='", re.IGNORECASE)
+_MYSQL_COLLECTION, _COLLECTION = " geomcollection", " geometrycollection"
+"""MySQL 8 and newer print the short name, which MariaDB does not know; all servers accept the long one."""
+_SIZED_TEXT = re.compile(r"((?:var)?char)\((\d+)\)")
+
+
+CONSTANT_TYPE = "varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+"""Type of a column that holds the text that a route extracts from a name."""
+
+
+class UnreadableCreateTable(ValueError):
+    """The text is not what SHOW CREATE TABLE prints."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """A CREATE TABLE cut into its items (columns, keys, checks) and its table comment ("" or a literal)."""
+
+    items: tuple[str, ...]
+    comment: str
+
+
+def parse_create_table(statement: str) -> CreateTable:
+    """Cut the server's text. Raises :class:`UnreadableCreateTable`."""
+    masked = _masked(statement)
+    start = masked.find("(")
+    if start < 0 or not masked[:start].lstrip().upper().startswith("CREATE TABLE"):
+        raise UnreadableCreateTable("no CREATE TABLE with a list of columns")
+    depth = 0
+    cuts = [start]
+    for at in range(start, len(masked)):
+        match masked[at]:
+            case "(":
+                depth += 1
+            case ")":
+                depth -= 1
+            case "," if depth == 1:
+                cuts.append(at)
+            case _:
+                continue
+        if depth == 0:
+            cuts.append(at)
+            break
+    else:
+        raise UnreadableCreateTable("parentheses do not match")
+    items = tuple(statement[a + 1 : b].strip() for a, b in itertools.pairwise(cuts))
+    found = _COMMENT.search(masked, cuts[-1])
+    comment = ""
+    if found is not None:
+        literal = _QUOTED.match(statement, found.end() - 1)
+        comment = literal.group() if literal else ""
+    return CreateTable(items, comment)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """One index of a CREATE TABLE; ``text``: its whole definition. ``columns``: its columns, in order."""
+
+    name: str
+    text: str
+    columns: tuple[str, ...]
+    has_expressions: bool
+
+
+def index_parts(statement: str) -> tuple[IndexPart, ...]:
+    """The named indexes of a CREATE TABLE; the primary key has no name. Raises :class:`UnreadableCreateTable`."""
+    found: list[IndexPart] = []
+    for item in parse_create_table(statement).items:
+        masked = _masked(item)
+        head = _INDEX.match(masked)
+        name = None if head is None else _IDENTIFIER.match(item, head.end() - 1)
+        if name is None:
+            continue
+        start = masked.find("(", name.end())
+        end = _closing(masked, start)
+        listed = _PREFIX_LENGTH.sub("", masked[start + 1 : end])
+        columns = tuple(_unquoted(match) for match in _IDENTIFIER.finditer(item, start, end))
+        found.append(IndexPart(_unquoted(name), item, columns, "(" in listed))
+    return tuple(found)
+
+
+def _closing(masked: str, start: int) -> int:
+    """The index of the parenthesis that closes the one at ``start``."""
+    depth = 0
+    for at in range(max(start, 0), len(masked)):
+        depth += (masked[at] == "(") - (masked[at] == ")")
+        if depth == 0:
+            return at
+    raise UnreadableCreateTable("parentheses do not match")
+
+
+def _unquoted(name: re.Match[str]) -> str:
+    return name.group(1).replace("``", "`")
+
+
+def merged_create_table(
+    statement: str,
+    columns: tuple[Column, ...],
+    written: tuple[ColumnPlan, ...],
+    target: str,
+    collation: str,
+    replaced: Mapping[str, str] = MappingProxyType({}),
+    *,
+    transformed: bool = False,
+) -> str:
+    """The statement that makes the target table unless it exists.
+
+    ``columns``: of the shard table; ``written``: its plan's; ``target``: quoted name; ``collation``: the shard
+    table's default; ``replaced``: collations that the target lacks, each with its replacement; ``transformed``: a
+    transform may drop columns of the shard table.
+
+    Raises :class:`UnreadableCreateTable`.
+    """
+    parsed = parse_create_table(statement)
+    by_name = {column.name: column for column in columns}
+    plans = {column.column.name: column for column in written if not column.is_computed}
+    renamed = {plan.column.name: plan.target_name for plan in plans.values() if plan.target_name != plan.column.name}
+    gone = {name for name, column in by_name.items() if transformed and name not in plans and not column.generated}
+    items: list[str] = []
+    for item in parsed.items:
+        if _FOREIGN_KEY.match(_masked(item)) or (gone and _names_any(item, gone)):
+            continue
+        own = _IDENTIFIER.match(item)
+        check = _CHECK.match(_masked(item))
+        text = item[check.end() :] if check is not None else item
+        if own is not None:
+            name = own.group(1).replace("``", "`")
+            if name not in by_name:
+                raise UnreadableCreateTable(f"column {name} is not among the table's columns")
+            text = _column_item(item, own.end(), by_name[name], plans.get(name), replaced)
+        items.append(_rename(text, renamed) if renamed else text)
+    items += (_computed_item(plan) for plan in written if plan.is_computed)
+    items += (f"{quote_name(plan.target_name)} {CONSTANT_TYPE} NOT NULL" for plan in written if plan.is_constant)
+    default = replaced.get(collation, collation)
+    options = f"ENGINE=InnoDB DEFAULT CHARSET={default.split('_', 1)[0]} COLLATE={default}"
+    if parsed.comment:
+        options += f" COMMENT={parsed.comment}"
+    body = ",\n  ".join(items)
+    return f"CREATE TABLE IF NOT EXISTS {target} (\n  {body}\n) {options}"
+
+
+def widened_type(plan: ColumnPlan) -> str:
+    """The target's COLUMN_TYPE that holds every mapped value of the column."""
+    column = plan.column
+    match plan.mapping:
+        case None | Constant() | Computed():
+            return column.type_text
+        case PartitionId():
+            return "bigint unsigned" if column.unsigned else "bigint"
+        case AddPrefix(text) | AddSuffix(text):
+            sized = _SIZED_TEXT.fullmatch(column.type_text)
+            if sized is None:
+                return column.type_text
+            return f"{sized.group(1)}({int(sized.group(2)) + len(text)})"
+
+
+def fallback_collations(collation: str) -> tuple[str, ...]:
+    """Collations that may replace one that the target lacks, best first, all of the same charset.
+
+    Each distinguishes all texts that the source distinguishes, so that no two rows of the source become one: MySQL's
+    0900 collations do not ignore trailing spaces, which MariaDB calls nopad. The last one is the charset's binary
+    collation, which never takes two letters for equal (but may ignore trailing spaces).
+    """
+    charset, _, rest = collation.partition("_")
+    found: list[str] = []
+    if charset in ("utf8", "utf8mb3"):  # the same charset under its old and new name
+        found.append(f"{'utf8mb3' if charset == 'utf8' else 'utf8'}_{rest}")
+    if rest.startswith("0900_"):
+        found.append(f"{charset}_uca1400_nopad_{rest.removeprefix('0900_')}")
+    if rest.startswith("uca1400_"):
+        found.append(f"{charset}_0900_{rest.removeprefix('uca1400_').removeprefix('nopad_')}")
+    if "0900_" in rest or "nopad_" in rest:
+        found += [f"{charset}_nopad_bin", f"{charset}_0900_bin"]
+    found.append(f"{charset}_bin")
+    return tuple(each for each in found if each != collation)
+
+
+def _column_item(item: str, at: int, column: Column, plan: ColumnPlan | None, replaced: Mapping[str, str]) -> str:
+    """One column's definition; ``at``: index of the end of its name."""
+    if plan is not None and plan.mapping is not None:
+        old = " " + column.type_text
+        if not item.startswith(old, at):
+            raise UnreadableCreateTable(f"the type of column {column.name} is not {column.type_text}")
+        item = item[:at] + " " + widened_type(plan) + item[at + len(old) :]
+    if item.startswith(_MYSQL_COLLECTION, at):
+        item = item[:at] + _COLLECTION + item[at + len(_MYSQL_COLLECTION) :]
+    found = _AUTO_INCREMENT.search(_masked(item))
+    if found is not None:
+        item = item[: found.start()] + item[found.end() :]
+    found = _CHARSET.search(_masked(item))
+    if found is not None and column.collation:
+        item = f"{item[: found.end()]} COLLATE {column.collation}{item[found.end() :]}"
+    found = _COLLATE.search(_masked(item))
+    if found is not None and found.group(1) in replaced:
+        item = item[: found.start(1)] + replaced[found.group(1)] + item[found.end(1) :]
+    return item
+
+
+def _names_any(item: str, names: Collection[str]) -> bool:
+    """Whether an item defines one of the columns, or refers to it."""
+    found = (match.group() for match in _QUOTED.finditer(item))
+    return any(text.startswith("`") and text[1:-1].replace("``", "`") in names for text in found)
+
+
+def _computed_item(plan: ColumnPlan) -> str:
+    column = plan.column
+    charset = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.collation else ""
+    return f"{quote_name(plan.target_name)} {column.type_text}{charset}{'' if column.nullable else ' NOT NULL'}"
+
+
+def _rename(item: str, renamed: dict[str, str]) -> str:
+    """Replace the columns' names everywhere; an index of the same name may change with them."""
+
+    def replace(match: re.Match[str]) -> str:
+        text = match.group()
+        if not text.startswith("`"):
+            return text
+        name = text[1:-1].replace("``", "`")
+        return quote_name(renamed[name]) if name in renamed else text
+
+    return _QUOTED.sub(replace, item)
+
+
+def _masked(text: str) -> str:
+    """The text with the inside of every quoted part blanked: same length, safe to search."""
+    return _QUOTED.sub(lambda match: match.group()[0] + "x" * (len(match.group()) - 2) + match.group()[-1], text)

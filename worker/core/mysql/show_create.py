@@ -1,0 +1,44 @@
+"""Reads tables as SHOW CREATE TABLE describes them; the schema tracker copies tables from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shardmerge.worker.core.mysql.connection import Session, execute, quote_name, rows, text_of
+
+_HEAD = re.compile(r"^\s*CREATE\s+TABLE\s+`(?:[^`]|``)*`", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStatement:
+    """``text``: of SHOW CREATE TABLE, with any table name; ``collation``: the table's default."""
+
+    text: str
+    collation: str
+
+    @property
+    def body(self) -> str:
+        """The text after the name."""
+        return _HEAD.sub("", self.text)
+
+
+def read_create_statement(session: Session, schema: str, table: str) -> CreateStatement:
+    """The statement of an existing table. Raises ``pymysql.MySQLError``."""
+    return read_create_statements(session, [(schema, table)])[0]
+
+
+def read_create_statements(session: Session, names: Iterable[tuple[str, str]]) -> list[CreateStatement]:
+    """The statements of existing tables, in order. Raises ``pymysql.MySQLError``."""
+    execute(session, "SET SESSION sql_quote_show_create = 1")
+    found: list[CreateStatement] = []
+    for schema, table in names:
+        text = text_of(rows(session, f"SHOW CREATE TABLE {quote_name(schema)}.{quote_name(table)}")[0][1])
+        [(collation,)] = rows(
+            session,
+            "SELECT TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+            (schema, table),
+        )
+        found.append(CreateStatement(text, text_of(collation)))
+    return found

@@ -1,0 +1,1 @@
+"""The Spark session of a worker and its long-running Python tasks."""

@@ -1,0 +1,42 @@
+"""A signal that ends everything that waits inside a unit."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+
+
+class StopSignal:
+    """Set once; everything that waits inside a unit waits on it too.
+
+    A :meth:`child` is set with its parent, but can be set alone: a unit ends its own Spark
+    job without ending the subtask.
+    """
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._children: weakref.WeakSet[StopSignal] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    def child(self) -> StopSignal:
+        signal = StopSignal()
+        with self._lock:
+            self._children.add(signal)
+            if self._event.is_set():
+                signal.set()
+        return signal
+
+    def set(self) -> None:
+        with self._lock:
+            self._event.set()
+            children = list(self._children)
+        for signal in children:
+            signal.set()
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep up to ``seconds``; True as soon as the signal is set."""
+        return self._event.wait(seconds)

@@ -1,0 +1,179 @@
+"""The compiled rules of one shard table: how its rows are filtered, mapped and routed.
+
+Made once per table by worker/rules from the subtask's configuration and the table's structure;
+executed per row by the decoder (stream, fix-up) and by the chunk reader. Frozen and picklable:
+plans travel into Spark tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardmerge.worker.core.table import Column, Table
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionId:
+    """``partition id``: the new id is ``prefix | original``.
+
+    ``prefix`` holds instance, schema and table numbers in the bits above ``bits``; an original
+    id that is negative or does not fit ``bits`` is an error, never wrapped. Layout (docs/architecture.md):
+    bit 63 is 0, then 4 bits instance, 7 schema, 8 table, 44 original; a part given as "" takes no
+    bits and widens the rest.
+    """
+
+    prefix: int
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddPrefix:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddSuffix:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same text in each row, which a route extracts from a name. The shard table has no such column."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A value that a transform computes from the row. ``item``: of its SELECT list, Spark SQL. The shard table has no
+    such column."""
+
+    item: str
+
+
+Mapping = PartitionId | AddPrefix | AddSuffix | Constant | Computed
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """One written column: index in the source table's row image (-1: of a Constant or Computed), its name at the
+    target, its mapping."""
+
+    index: int
+    column: Column
+    target_name: str
+    mapping: Mapping | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        return isinstance(self.mapping, Constant)
+
+    @property
+    def is_computed(self) -> bool:
+        return isinstance(self.mapping, Computed)
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """An expression filter of one table: rows for which its SQL is true are filtered out; "": no expression.
+
+    ``rule``: its name; ``columns``: indexes into the plan's ``read_columns`` of the columns in its expressions.
+    """
+
+    rule: str
+    columns: tuple[int, ...]
+    insert: str = ""
+    update_old: str = ""
+    update_new: str = ""
+    delete: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTransform:
+    """The transform of a table's rows, without the computed columns, which the plan has.
+
+    ``rule``: its name; ``filter``: Spark SQL that rows must meet, "" for none; ``inputs``: indexes into the table's
+    columns of the columns in its expressions; ``has_star``: columns that it does not name are kept unchanged.
+    """
+
+    rule: str
+    filter: str
+    inputs: tuple[int, ...]
+    has_star: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TargetTable:
+    schema: str
+    table: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.schema, self.table
+
+    @property
+    def quoted(self) -> str:
+        """As SQL."""
+        schema, table = (name.replace("`", "``") for name in self.names)
+        return f"`{schema}`.`{table}`"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """How the rows of one shard table are written to the target.
+
+    ``columns``: the columns that are written, in source order (generated ones are absent), then the constant ones.
+    ``key``: indexes into ``columns`` of the identifying key; () for a table without a key. Constant columns belong to
+    the key, at its end: they distinguish shard tables where the target's key does.
+    ``one_lane``: the target has a further unique key, so order between its rows matters.
+    ``shard``: a number unique among this subtask's plans, which distinguishes the owners of a key.
+    ``may_lack_rows``: rules may filter out changes of the table, so that it is not known which of its keys the target
+    holds. ``own_keys``: no other shard table can have a row under one of its keys: with ``may_lack_rows``, a row may
+    replace the row that exists under its key.
+    ``skipped_kinds``, ``stop_kinds``: the kinds of row changes that an event filter drops, or stops before: the bits
+    ``1 << ChangeKind``. ``filters``: filters on the rows' values at the source, before mapping (they number
+    ``read_columns``). ``staged``: rows are decoded for the row stage (worker/rules/stage), which converts them to the
+    target's rows.
+    ``transform``: None if the table has no transform.
+    """
+
+    shard: int
+    source: str
+    table: Table
+    target_schema: str
+    target_table: str
+    columns: tuple[ColumnPlan, ...]
+    key: tuple[int, ...]
+    one_lane: bool = False
+    may_lack_rows: bool = False
+    own_keys: bool = False
+    skipped_kinds: int = 0
+    stop_kinds: int = 0
+    filters: tuple[RowFilter, ...] = ()
+    staged: bool = False
+    transform: RowTransform | None = None
+
+    @property
+    def read_columns(self) -> tuple[ColumnPlan, ...]:
+        """The columns of the row as it is read, before rules that look at whole rows."""
+        if self.transform is None:
+            return self.columns
+        return tuple(
+            ColumnPlan(index, column, column.name)
+            for index, column in enumerate(self.table.columns)
+            if not column.generated
+        )
+
+    @property
+    def source_key(self) -> tuple[int, ...]:
+        """The columns of ``key`` that the shard table has itself."""
+        return tuple(index for index in self.key if not self.columns[index].is_constant)
+
+    @property
+    def target(self) -> TargetTable:
+        return TargetTable(self.target_schema, self.target_table)
+
+    @property
+    def target_name(self) -> str:
+        """The target table as SQL, quoted."""
+        return self.target.quoted

@@ -1,0 +1,1 @@
+"""The worker process: start and end, etcd, gRPC services."""

@@ -1,0 +1,1 @@
+"""Requests of the master about a subtask or a source; one module per command."""

@@ -1,0 +1,261 @@
+"""The worker process: follows etcd's records, answers the master, serves its Spark tasks.
+
+Level-triggered: whatever changed, it reads all records at one revision and brings its source and
+subtasks to the state that they describe. A lost lease stops the lanes until etcd answers again.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from shardmerge.proto import (
+    compare_pb2_grpc,
+    errors,
+    etcd_keys,
+    failpoints,
+    relay_pb2_grpc,
+    state_pb2,
+    worker_pb2,
+    worker_pb2_grpc,
+)
+from shardmerge.proto.config.daemon.daemon_file import shown
+from shardmerge.proto.config.daemon.model import WorkerFile
+from shardmerge.proto.config.daemon.tls import etcd_tls_of
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.etcd import Etcd, Snapshot
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.rpc.limits import WORKER
+from shardmerge.proto.rpc.server import listen, make_server
+from shardmerge.proto.tls.diagnose import log_diagnosis
+from shardmerge.proto.tls.process import of_process
+from shardmerge.worker.core.spark.runner import SparkRunner
+from shardmerge.worker.daemon.compare_service import CompareService
+from shardmerge.worker.daemon.etcd_locks import EtcdLockClient
+from shardmerge.worker.daemon.orphaned_logs import OrphanedLogs
+from shardmerge.worker.daemon.registration import Registration
+from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
+from shardmerge.worker.daemon.source.source_runner import SourceRunner
+from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask
+from shardmerge.worker.daemon.task_service import TaskService
+from shardmerge.worker.daemon.worker_service import WorkerService
+from shardmerge.worker.relay.fetch.server_id import derived
+from shardmerge.worker.relay.relay import Relay
+from shardmerge.worker.verify.precheck import SparkSlots, WorkerView
+
+log = get_logger()
+
+_LEASE_POLL_SECONDS = 0.2
+_ETCD_PAUSE_SECONDS = 1.0
+_SERVICES = ("shardmerge.v1.Worker", "shardmerge.v1.Relay", "shardmerge.v1.WorkerCompare", "shardmerge.v1.CompareDesk")
+
+
+class Daemon:
+    """The worker process, started once by worker/daemon/main.py: :meth:`start`, :meth:`run` until the stop, then
+    :meth:`close`."""
+
+    def __init__(self, config: WorkerFile, spark: SparkRunner, stop: threading.Event) -> None:
+        self._config = config
+        self._spark = spark
+        self._stop = stop
+        self._task_service = TaskService(self._relay)
+        self._server = make_server(_SERVICES, "dm-worker", WORKER, reflect=config.grpc_reflection)
+        self._etcd = Etcd(config.etcd, tls=etcd_tls_of(config))
+        self._registration = Registration(
+            self._etcd, config.name, config.advertise_addr, float(config.keepalive_ttl), shown(config)
+        )
+        self._shards = EtcdLockClient(self._etcd)
+        self._orphaned_logs = OrphanedLogs(Path(config.relay_dir), config.name)
+        self._runner: SourceRunner | None = None
+        self._seen = 0  # revision of the records that were last read and passed on
+        self._observed = 0  # revision whose decisions have all been carried out
+
+    def start(self) -> None:
+        """Listen and register. Raises CANNOT_LISTEN; :meth:`close` undoes what was begun."""
+        worker_pb2_grpc.add_WorkerServicer_to_server(WorkerService(self), self._server)
+        relay_pb2_grpc.add_RelayServicer_to_server(self._task_service, self._server)
+        comparisons = CompareService(self._subtask)
+        compare_pb2_grpc.add_WorkerCompareServicer_to_server(comparisons, self._server)
+        compare_pb2_grpc.add_CompareDeskServicer_to_server(comparisons, self._server)
+        listen(self._server, self._config.worker_addr)
+        self._server.start()
+        threading.Thread(target=self._guard_lease, name="lease-guard", daemon=True).start()
+        threading.Thread(target=self._orphaned_logs.follow, args=(self._stop,), name="left-logs", daemon=True).start()
+        log.info("listening", address=self._config.worker_addr, spark_ui=self._spark.ui_url)
+        tls = of_process()
+        if tls is not None:
+            log_diagnosis(self._config.advertise_addr, tls.files)  # report problems before others connect
+
+    def run(self) -> None:
+        """Reconcile until stopped, superseded, or Spark is lost (the caller reads :attr:`spark_lost`)."""
+        for _ in self._etcd.watch(etcd_keys.PREFIX, 0, self._stop, resync_seconds=2.0):
+            self._spark.check()
+            if self._spark.lost:
+                log.error("the Spark driver is gone")
+                return
+            try:
+                if not self._registration.alive:
+                    self._rejoin()
+                elif self._registration.superseded():
+                    log.error("another process has registered under this name", worker=self._config.name)
+                    return
+                self._reconcile(self._etcd.get_prefix(etcd_keys.PREFIX))
+            except ShardmergeError as error:
+                log.warning("cannot follow the records", error=str(error))
+                self._stop.wait(_ETCD_PAUSE_SECONDS)
+
+    @property
+    def spark_lost(self) -> bool:
+        return self._spark.lost
+
+    def close(self) -> None:
+        """Drain within the budget: units stop, the lease is revoked, the server ends."""
+        budget = float(self._config.drain_seconds)
+        log.info("draining", seconds=budget)
+        if self._runner is not None and not self._runner.stop(budget):
+            log.warning("subtasks did not end within the drain budget", seconds=budget)
+        self._registration.resign()
+        self._server.stop(grace=1.0).wait()
+        self._etcd.close()
+
+    # --- calls of the services
+
+    def report(self, task: str) -> worker_pb2.WorkerStatusResponse:
+        runner, seen = self._runner, self._seen
+        if runner is None or runner.converged():
+            self._observed = max(self._observed, seen)
+        answer = worker_pb2.WorkerStatusResponse(
+            worker=self._config.name,
+            incarnation=self._registration.incarnation,
+            observed_revision=self._observed,
+            spark_ui=self._spark.ui_url,
+        )
+        if runner is not None:
+            answer.source = runner.config.source_id
+            relay, subtasks = runner.status(task)
+            answer.relay.CopyFrom(relay)
+            answer.subtasks.extend(subtasks)
+        return answer
+
+    def view(self, task: str, source: str) -> WorkerView:
+        self._spark.check()
+        room = SparkSlots(self._spark.total_slots, self._spark.free_slots, self._spark.lost)
+        runs = self._subtask(task, source) is not None
+        return WorkerView(self._config.name, room, Path(self._config.relay_dir), runs)
+
+    def purge_relay(self, request: worker_pb2.WorkerPurgeRelayRequest) -> worker_pb2.WorkerPurgeRelayResponse:
+        return self._bound(request.source).purge_before(request.filename, request.sub_dir)
+
+    def operate_schema(self, request: worker_pb2.WorkerSchemaRequest) -> worker_pb2.WorkerSchemaResponse:
+        return self._bound(request.source).operate_schema(request)
+
+    def check_switch(self, request: worker_pb2.CheckSwitchRequest) -> worker_pb2.CheckSwitchResponse:
+        return self._bound(request.source.source_id).check_switch(request)
+
+    def relay_needs(self, source: str) -> worker_pb2.RelayNeedsResponse:
+        return self._bound(source).relay_needs()
+
+    def _bound(self, source: str) -> SourceRunner:
+        runner = self._runner
+        if runner is None or runner.config.source_id != source:
+            raise errors.worker.NOT_BOUND(source=source, worker=self._config.name)
+        return runner
+
+    def _subtask(self, task: str, source: str) -> SubTask | None:
+        runner = self._runner
+        return runner.subtask(task) if runner is not None and runner.config.source_id == source else None
+
+    def _relay(self) -> Relay | None:
+        runner = self._runner
+        return None if runner is None else runner.relay
+
+    # --- lease
+
+    def _rejoin(self) -> None:
+        self._registration.register()
+        if self._runner is not None:
+            self._runner.wake()
+
+    def _guard_lease(self) -> None:
+        # A separate thread, because the reconcile thread may be waiting for etcd.
+        was_alive = False
+        while not self._stop.wait(_LEASE_POLL_SECONDS):
+            alive = self._registration.alive
+            runner = self._runner
+            if was_alive and not alive and runner is not None:
+                log.error("lease lost", error=str(errors.worker.LEASE_LOST(worker=self._config.name)))
+                runner.interrupt()
+            was_alive = alive
+
+    # --- records
+
+    def _reconcile(self, snapshot: Snapshot) -> None:
+        source = self._bound_source(snapshot)
+        runner = self._runner
+        if runner is not None and (
+            source is None or (source.config != runner.config and not runner.adopt(source.config))
+        ):
+            log.info("source released", source=runner.config.source_id)
+            self._runner = None
+            runner.stop(float(self._config.drain_seconds))
+            runner = None
+            failpoints.hit("source.released")
+        if source is not None and runner is None:
+            log.info("source bound", source=source.config.source_id)
+            config, directory = source.config, Path(self._config.relay_dir) / source.config.source_id
+            runner = SourceRunner(
+                config,
+                directory,
+                ServerIdLease(self._etcd, self._registration, config.source_id, config.server_id, derived(directory)),
+                self._spark,
+                self._task_service,
+                self._config.advertise_addr,
+                self._registration,
+                lambda: self._registration.alive,
+                self._shards,
+                relay_paused=source.relay_paused,
+            )
+            self._runner = runner
+        elif source is not None and runner is not None:
+            runner.relay.pause(paused=source.relay_paused)
+        self._orphaned_logs.update(snapshot)
+        self._shards.update(snapshot)
+        if runner is not None:
+            runner.reconcile(_decisions(snapshot, runner.config.source_id))
+        self._seen = snapshot.revision
+
+    def _bound_source(self, snapshot: Snapshot) -> state_pb2.SourceRecord | None:
+        for record in snapshot.records:
+            if record.key.startswith(etcd_keys.BOUNDS):
+                bound = etcd_keys.decode(state_pb2.BindingRecord, record.value, record.key)
+                if bound.worker == self._config.name:
+                    return _source(snapshot, bound.source_id)
+        return None
+
+
+def _source(snapshot: Snapshot, source_id: str) -> state_pb2.SourceRecord | None:
+    wanted = etcd_keys.source(source_id)
+    for record in snapshot.records:
+        if record.key == wanted:
+            return etcd_keys.decode(state_pb2.SourceRecord, record.value, record.key)
+    return None
+
+
+def _decisions(snapshot: Snapshot, source_id: str) -> dict[str, Decision]:
+    """The source's subtasks by task name."""
+    found: dict[str, Decision] = {}
+    for record in snapshot.records:
+        if (
+            record.key.startswith(etcd_keys.SUBTASKS)
+            and etcd_keys.names(record.key, etcd_keys.SUBTASKS)[1] == source_id
+        ):
+            subtask = etcd_keys.decode(state_pb2.SubTaskRecord, record.value, record.key)
+            found[subtask.config.task] = Decision(
+                subtask.config,
+                subtask.expected,
+                subtask.meta_token,
+                subtask.update_token,
+                record.mod_revision,
+                tuple(subtask.binlog_ops),
+            )
+    return found

@@ -1,0 +1,138 @@
+"""Starts and ends the process dm-worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from shardmerge.proto import errors, failpoints, networks, secret
+from shardmerge.proto import log as logs
+from shardmerge.proto.config.daemon.daemon_file import load_daemon
+from shardmerge.proto.config.daemon.model import WorkerFile
+from shardmerge.proto.config.daemon.tls import etcd_tls_of, tls_of
+from shardmerge.proto.config.daemon_flags import flag_names, flags_of, given_flags, with_two_dashes
+from shardmerge.proto.config.secrets.key_file import key_file
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.networks import Networks
+from shardmerge.proto.tls.process import use_in_daemon
+from shardmerge.worker.binlog.decoder_probe import ProbeTask
+from shardmerge.worker.core.spark.runner import SparkRunner, TaskFailed
+from shardmerge.worker.core.spark.scratch_dir import ScratchDir
+from shardmerge.worker.core.spark.settings import effective, is_protected
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.daemon.daemon import Daemon
+from shardmerge.worker.daemon.start_signals import end_children, unless_stopped
+
+log = get_logger()
+
+_EXIT_CONFIG = 2
+_EXIT_RUNTIME = 1
+
+
+@flags_of(WorkerFile)
+def command(path: Path | None, **flags: str | None) -> None:
+    """Hold one source: relay its binlog, take snapshots, replicate through Spark. A flag wins over the file's key."""
+    try:
+        given = load_daemon(WorkerFile, path, given_flags(flags))
+        config = given.model
+        logs.configure("dm-worker", config.log_level, config.log_format, config.log_file)
+        key = key_file(config.secret_key_path, os.environ)
+        secret.use(key.path, may_be_missing=key.is_default)
+        networks.use(Networks.of(config.allowed_networks))
+    except ShardmergeError as error:
+        _fail(error, _EXIT_CONFIG)
+    for note in given.notes:
+        log.warning("configuration", note=note)
+    try:
+        use_in_daemon(tls_of(config), etcd_tls_of(config))
+        if config.is_open:
+            _warn(errors.tls.INSECURE(address=config.advertise_addr))
+        spark = effective(config.spark_settings())
+        if config.ssl_ca and not is_protected(spark):
+            _warn(errors.tls.OPEN_SPARK(master=spark["spark.master"]))
+    except ShardmergeError as error:
+        _fail(error, _EXIT_CONFIG)
+    stop = _catch_signals()
+    try:
+        lost = _serve(config, stop)
+    except ShardmergeError as error:
+        _fail(error, _EXIT_RUNTIME)
+    if lost and not stop.is_set():
+        # A JVM cannot be started twice in one process: restart in place, with the same arguments.
+        log.warning("restarting in place")
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own arguments
+
+
+def main() -> None:
+    """The console script."""
+    command(with_two_dashes(sys.argv[1:], flag_names(WorkerFile)), prog_name="dm-worker")
+
+
+def _serve(config: WorkerFile, stop: threading.Event) -> bool:
+    """Run until stopped; True when the Spark driver was lost."""
+    with ExitStack() as started:
+        scratch = ScratchDir(f"{config.name} {Path(config.relay_dir).resolve()}")
+        started.callback(scratch.close)
+        started.callback(end_children)  # a failed start may leave a JVM
+
+        def begin_spark() -> SparkRunner:
+            failpoints.hit("spark.starting")
+            spark = SparkRunner(config.spark_settings(), float(config.drain_seconds), scratch.path)
+            started.callback(spark.stop)
+            _probe(spark)
+            return spark
+
+        # The JVM starts first: a fork while gRPC threads run would skip gRPC's fork handlers.
+        spark = unless_stopped(begin_spark, stop, float(config.drain_seconds))
+        if spark is None:
+            return False
+        daemon = Daemon(config, spark, stop)
+        started.callback(daemon.close)
+        daemon.start()
+        daemon.run()
+        return daemon.spark_lost
+
+
+def _probe(spark: SparkRunner) -> None:
+    """Run one task: Spark's slow first job runs now, and the decoder is checked where tasks run."""
+    [outcome] = spark.run("probe", 1, ProbeTask(), StopSignal())
+    if isinstance(outcome, TaskFailed):
+        if outcome.error.spec is not errors.worker.DECODER_NOT_COMPILED:
+            raise outcome.error
+        log.warning("probe", error=str(outcome.error), workaround=outcome.error.workaround)
+
+
+def _warn(error: ShardmergeError) -> None:
+    log.warning("configuration", error=str(error), workaround=error.workaround)
+
+
+def _catch_signals() -> threading.Event:
+    """Handle SIGTERM and SIGINT. The first signal drains the worker, or stops its start. The second ends the process at
+    once; the JVM ends then too because its standard input closes."""
+    stop = threading.Event()
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    return stop
+
+
+def _fail(error: ShardmergeError, code: int) -> NoReturn:
+    click.echo(f"error: {error}\n       what to do: {error.workaround}", err=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""Runs everything for the source that the worker is bound to: relay, clock, subtasks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from shardmerge.proto import config_pb2, errors, worker_pb2
+from shardmerge.proto.config.secrets.sealed import same_meaning
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.worker.core.mysql.connection import (
+    Endpoint,
+)
+from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.spark.runner import SparkRunner
+from shardmerge.worker.daemon.commands.binlog_schema import operate_schema
+from shardmerge.worker.daemon.commands.move_source import check_switch
+from shardmerge.worker.daemon.source.caught_up import CaughtUp
+from shardmerge.worker.daemon.source.relay_begin import begin_relay
+from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
+from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldNothing, lowest_hold
+from shardmerge.worker.daemon.subtask.source_context import SourceContext
+from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask
+from shardmerge.worker.daemon.task_service import TaskService
+from shardmerge.worker.ddl.locks.lock_client import LockClient
+from shardmerge.worker.relay.model import PurgePolicy
+from shardmerge.worker.relay.purge_policy import HeldBecause, Purged, kept_because
+from shardmerge.worker.relay.relay import Relay
+from shardmerge.worker.relay.source_clock import PollingClock
+from shardmerge.worker.unit.contract import Epochs
+
+log = get_logger()
+
+_CLOCK_SECONDS = 1.0
+_CLOCK_ANSWER_SECONDS = 10.0
+_EVERYTHING = RelayOffset(0, 0)
+
+
+class SourceRunner:
+    """Owns the source's relay and subtasks. Only the daemon's reconcile thread calls it, except :meth:`status` and
+    :meth:`interrupt`."""
+
+    def __init__(
+        self,
+        config: config_pb2.SourceConfig,
+        relay_directory: Path,
+        server_id: ServerIdLease,
+        spark: SparkRunner,
+        service: TaskService,
+        lane_address: str,
+        epochs: Epochs,
+        run_allowed: Callable[[], bool],
+        shards: LockClient,
+        *,
+        relay_paused: bool,
+    ) -> None:
+        self.config = config
+        endpoint = Endpoint.from_proto(getattr(config, "from"))
+        self.relay = Relay(
+            relay_directory,
+            config.source_id,
+            endpoint,
+            config.flavor,
+            server_id,
+            PurgePolicy.from_proto(config.purge),
+        )
+        self._server_id = server_id
+        self._subtasks: dict[str, SubTask] = {}
+        self._ending: list[SubTask] = []
+        self._lock = threading.Lock()
+        self._run_allowed = run_allowed
+        self._caught_up = CaughtUp()
+        self._reconciled = False  # before that, subtasks may exist that are not known here
+        self._clock = PollingClock(endpoint, config.source_id)
+        self._host = SourceContext(
+            config, self.relay, self._clock, epochs, spark, service, lane_address, self._needed_by_others, shards
+        )
+        self.relay.set_needed(self._needed)
+        self.relay.pause(paused=relay_paused)
+        self.relay.start()
+
+    def adopt(self, config: config_pb2.SourceConfig) -> bool:
+        """Take over another configuration; False when it needs a restart. Filters are part of the subtasks'
+        configurations. A secret may be stored in another form and still be the same secret. Raises what
+        :func:`shardmerge.proto.config.secrets.sealed.same_meaning` raises."""
+        same = config_pb2.SourceConfig()
+        same.CopyFrom(config)
+        same.purge.CopyFrom(self.config.purge)
+        del same.filters[:]
+        same.filters.extend(self.config.filters)
+        if not same_meaning(same, self.config):
+            return False
+        self.config.CopyFrom(config)
+        self.relay.set_purge(PurgePolicy.from_proto(config.purge))
+        return True
+
+    def check_switch(self, request: worker_pb2.CheckSwitchRequest) -> worker_pb2.CheckSwitchResponse:
+        """See :func:`shardmerge.worker.daemon.commands.move_source.check_switch`."""
+        return check_switch(self.relay, request.source, request.subtasks)
+
+    def relay_needs(self) -> worker_pb2.RelayNeedsResponse:
+        """The position from which the subtasks may need the relay log; its beginning while one of them is unknown.
+
+        Complete: what they need is known, and the log reaches the source's end of an earlier call.
+        """
+        answer = worker_pb2.RelayNeedsResponse()
+        needed = self._needed()
+        caught_up = self._caught_up.has(self.relay.head().position, self._clock.position())
+        answer.complete = needed is None or (needed != _EVERYTHING and caught_up)
+        if needed is not None and self.relay.relay_id:
+            first = self.relay.first()
+            place = first.position if needed <= first.offset else self.relay.position_at(needed)
+            answer.needed.CopyFrom(place.to_proto())
+        return answer
+
+    def reconcile(self, decisions: dict[str, Decision]) -> None:
+        """Bring the subtasks to the state of the records: start new ones, pass on decisions, end those without one."""
+        with self._lock:
+            known = dict(self._subtasks)
+        if not decisions and not self._reconciled:
+            begin_relay(self.relay, self.config)
+        for task, decision in decisions.items():
+            subtask = known.get(task)
+            if subtask is not None:
+                subtask.decide(decision)
+                continue
+            # A task stopped and started again at once: the old run must be over first.
+            self._join_ended(task, 60.0)
+            with self._lock:
+                self._subtasks[task] = SubTask(decision, self._host, self._run_allowed)
+        for task, subtask in known.items():
+            if task not in decisions:
+                subtask.end()
+                with self._lock:
+                    del self._subtasks[task]
+                    self._ending.append(subtask)
+        with self._lock:
+            self._ending = [subtask for subtask in self._ending if not subtask.join(0)]
+        self._reconciled = True
+
+    def _join_ended(self, task: str, seconds: float) -> None:
+        for subtask in self._ending:
+            if subtask.name == task:
+                subtask.join(seconds)
+
+    def subtask(self, task: str) -> SubTask | None:
+        with self._lock:
+            return self._subtasks.get(task)
+
+    def interrupt(self) -> None:
+        """Stop every run now (lease lost); subtasks start again when runs are allowed."""
+        for subtask in self._all():
+            subtask.interrupt()
+
+    def wake(self) -> None:
+        """The worker is registered again: interrupted subtasks continue."""
+        self._server_id.renew()
+        for subtask in self._all():
+            subtask.wake()
+
+    def stop(self, seconds: float) -> bool:
+        """End all subtasks within the budget, then the relay. False when a subtask did not end in time."""
+        everyone = [*self._all(), *self._ending]
+        for subtask in everyone:
+            subtask.end()
+        late = [subtask for subtask in everyone if not subtask.join(seconds)]
+        self._clock.stop()
+        self.relay.stop()
+        self._server_id.release()
+        return not late
+
+    def converged(self) -> bool:
+        """Whether every subtask has carried out its newest decision."""
+        return all(subtask.converged for subtask in self._present())
+
+    def status(self, task: str) -> tuple[worker_pb2.RelayStatus, list[worker_pb2.SubTaskStatus]]:
+        """The relay's status and those of the subtasks (of ``task`` only, unless it is "")."""
+        return self._relay_status(), [subtask.status() for subtask in self._present() if task in ("", subtask.name)]
+
+    def purge_before(self, file: str, relay_id: str) -> worker_pb2.WorkerPurgeRelayResponse:
+        """Purge the relay log; reports what was removed and why not more; see
+        :meth:`shardmerge.worker.relay.retention.Retention.purge_before`."""
+        purged = self.relay.purge_before(file, relay_id)
+        return worker_pb2.WorkerPurgeRelayResponse(
+            purged_segments=purged.segments,
+            purged_bytes=purged.size,
+            relay_begin=str(purged.begin),
+            kept=kept_because(purged, file, self._tasks_holding(purged)),
+        )
+
+    def operate_schema(self, request: worker_pb2.WorkerSchemaRequest) -> worker_pb2.WorkerSchemaResponse:
+        """See :func:`shardmerge.worker.daemon.commands.binlog_schema.operate_schema`. Raises SUBTASK_UNKNOWN too."""
+        subtask = self.subtask(request.task)
+        if subtask is None:
+            raise errors.master.SUBTASK_UNKNOWN(task=request.task, source=request.source)
+        return operate_schema(request, subtask, self.config, self._host.epochs)
+
+    def _tasks_holding(self, purged: Purged) -> list[str]:
+        """The tasks that keep what a purge left; for messages: they may have advanced since."""
+        needs = [(subtask.name, subtask.relay_hold()) for subtask in self._present()]
+        if purged.why is HeldBecause.UNKNOWN:
+            return [name for name, need in needs if isinstance(need, HoldAll)]
+        lowest = lowest_hold(need for _, need in needs)
+        return [name for name, need in needs if need == lowest and isinstance(need, HoldFrom)]
+
+    def _present(self) -> list[SubTask]:
+        """The subtasks, and those without a record whose last run is not over yet."""
+        with self._lock:
+            ending = [subtask for subtask in self._ending if not subtask.join(0)]
+        return [*self._all(), *ending]
+
+    def _all(self) -> list[SubTask]:
+        with self._lock:
+            return [self._subtasks[name] for name in sorted(self._subtasks)]
+
+    def _relay_status(self) -> worker_pb2.RelayStatus:
+        state = self.relay.status()
+        source = self._clock.position()
+        head = state.head
+        status = worker_pb2.RelayStatus(
+            master_binlog=str(source),
+            master_binlog_gtid=source.gtid_set,
+            relay_binlog=str(head.position),
+            relay_binlog_gtid=head.position.gtid_set,
+            relay_catch_up_master=head.position.reaches(source),
+            stage=state.stage,
+            head=head.offset.to_proto(),
+            bytes_on_disk=state.bytes_on_disk,
+            relay_sub_dir=state.relay_id,
+            paused=self.relay.is_paused,
+        )
+        if state.error is not None:
+            status.result.CopyFrom(error_to_proto(state.error))
+        return status
+
+    def _needed(self) -> RelayOffset | None:
+        """The lowest offset that any subtask may need again; None: none needs the relay log."""
+        if not self._reconciled:
+            return _EVERYTHING
+        match lowest_hold(subtask.relay_hold() for subtask in self._present()):
+            case HoldAll():
+                return _EVERYTHING
+            case HoldFrom(offset=offset):
+                return offset
+            case HoldNothing():
+                return None
+
+    def _needed_by_others(self, task: str) -> bool:
+        others = [subtask.relay_hold() for subtask in self._present() if subtask.name != task]
+        return not self._reconciled or lowest_hold(others) != HoldNothing()

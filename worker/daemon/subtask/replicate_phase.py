@@ -1,0 +1,188 @@
+"""Runs phase REPLICATE: the stream, and tables that join it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from shardmerge.proto import config_pb2, errors
+from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.daemon.subtask.begin import LOCATE_SECONDS
+from shardmerge.worker.daemon.subtask.finish import finish_at_stop, read_safe_mode_bound
+from shardmerge.worker.daemon.subtask.run_resources import RunResources
+from shardmerge.worker.daemon.subtask.run_tables import adder_of, handover_of, plans_of
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables, plans_by_number
+from shardmerge.worker.ddl.driver import StatementDriver
+from shardmerge.worker.ddl.locks.lock_agent import LockAgent
+from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.ddl.structure.recorded_structures import record_reset_structures
+from shardmerge.worker.relay.position_order import lowest_position
+from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
+from shardmerge.worker.replicate.join.released_tables import ReleasedTables
+from shardmerge.worker.replicate.join.stream_state import excluded_tables, own_shards
+from shardmerge.worker.replicate.join.table_changes import check_transform_filters
+from shardmerge.worker.replicate.join.table_join import TableJoin
+from shardmerge.worker.replicate.join.task_update import TaskUpdate
+from shardmerge.worker.replicate.join.unit import NO_TABLES, JoiningUnit
+from shardmerge.worker.replicate.stop_point import StopSearch
+from shardmerge.worker.replicate.unit import ReplicateUnit, StartState
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.rules.table_scope import TableName, TableScope
+from shardmerge.worker.target.records import checkpoint as checkpoints
+from shardmerge.worker.target.records import ddl_progress as ddl_records
+from shardmerge.worker.target.records import parked_tables, subtask_record
+from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.joining_tables import Joining
+from shardmerge.worker.target.records.parked_tables import Parked
+from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
+from shardmerge.worker.target.records.subtask_record import SubTaskRow
+from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
+
+
+def replicate(
+    resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, stop_search: StopSearch, stop: StopSignal
+) -> Outcome:
+    """Replicate until the stop, a failure, or until every lane is at the configured end."""
+    host, ops = resources.host, resources.owner.binlog_ops
+    state = _RecordedState.read(resources, rules, epoch, row)
+    partitioning, plans, tables = state.partitioning, state.plans, state.tables
+    joining, parked = state.joining, state.parked
+    host.relay.ensure_from(state.lowest())
+    # The watermarks of every table of which the lanes may still see rows, under the rules of the old partitioning.
+    marked = partitioning.plans(resources.source_id, tables) if partitioning is not None else plans
+    check_transform_filters(marked, plans)
+    with host.relay.one_generation():
+        handover = handover_of(resources, marked, stop, replicating=True)
+    if stop.is_set:
+        return Stopped()
+
+    context = resources.context(rules, epoch, tables)
+    start_state = StartState(state.checkpoints, partitioning, read_safe_mode_bound(resources), stop_search)
+    wanted = partitioning_for(resources.config, resources.lanes, plans).inherit_may_lack_rows(partitioning)
+    begin = StreamTables(tables, plans_by_number(plans), wanted, TableScope(rules, state.others))
+    queue = _parked_queue(resources, parked, stop)
+    copied_until = handover.copied_until() if handover is not None else {}
+    driver = StatementDriver(context, Stream.MAIN, begin, parked_queue=queue, ops=ops, copied_until=copied_until)
+    alignment = StreamAlignment(lambda: host.relay.head().offset)
+    role = StreamRole(Stream.MAIN, alignment)
+    lanes = ReplicateUnit(context, host.service, plans, handover, host.clock.position, start_state, driver, role)
+    if joining is None and queue is None:
+        with adder_of(resources, plans).running(stop):
+            outcome = resources.run_unit(lanes, stop)
+        return finish_at_stop(resources, epoch, stop_search) if isinstance(outcome, Finished) else outcome
+    if joining is not None and stop_search.stop is not None:
+        raise errors.replicate.UPDATE_OF_ENDING(
+            task=resources.config.task, source=resources.source_id, stop=stop_search.stop.shown
+        )
+    join, added = None, tuple[TablePlan, ...]()
+    if joining is not None:
+        own = resources.context(joining.partitioning.compiled_rules(), epoch, tables)
+        join = TableJoin(own, host.service, host.clock.position, joining, alignment, queue, ops)
+        added = joining.partitioning.plans(resources.source_id, tables)
+    with ExitStack() as background:
+        background.enter_context(adder_of(resources, (*plans, *added)).running(stop))
+        table_source = NO_TABLES
+        if queue is not None:
+            agent = LockAgent(context, host.shards, queue, ops)
+            background.enter_context(agent.running(stop))
+            table_source = ReleasedTables(context, host.service, host.clock.position, alignment, queue, agent, ops)
+        outcome = resources.run_unit(JoiningUnit(context, lanes, driver, alignment, join, table_source), stop)
+    return finish_at_stop(resources, epoch, stop_search) if isinstance(outcome, Finished) else outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedState:
+    """The subtask's recorded state at the target, and the plans that this run makes of its tables.
+
+    ``partitioning``: of the previous run's lanes, None at the first run. ``joining``: the tables that join them.
+    ``parked``: the tables that are parked at a statement. ``plans``: of the lanes' own tables; ``others``: the tables
+    that the lanes do not apply.
+    """
+
+    checkpoints: tuple[Checkpoint, ...]
+    partitioning: Partitioning | None
+    tables: tuple[Table, ...]
+    joining: Joining | None
+    parked: Mapping[int, Parked]
+    others: frozenset[TableName]
+    plans: tuple[TablePlan, ...]
+
+    @staticmethod
+    def read(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow) -> _RecordedState:
+        config, partitioning = resources.config, Partitioning.from_json(row.partitioning)
+        with ExitStack() as sessions:
+            target, source = resources.target(sessions), resources.source(sessions)
+            record_reset_structures(
+                source, target, config, epoch, (resources.source_endpoint, resources.target_endpoint)
+            )
+            with resources.coded_target_errors():
+                # No other process moves them: the epoch is this run's.
+                found = checkpoints.read_begun(target, *resources.who)
+                tables = subtask_record.read_tables(target, *resources.who)
+                parked = parked_tables.read(target, *resources.who)
+            joining = None
+            if partitioning is not None:
+                update = _update(resources, rules, epoch)
+                joining, tables = update.joining(source, target, row, partitioning.with_tables(parked), tables)
+                parked = update.still_parked(target, partitioning, tables, parked)
+            with resources.coded_target_errors():
+                # A missing target table must fit the next rows, whatever structure the source has by now.
+                creations = ddl_records.read_creations(target, *resources.who)
+            others = excluded_tables(tables, joining, parked)
+            shards = own_shards(tables, partitioning, others) if partitioning is not None else None
+            if partitioning is not None and shards is not None and _is_begun(resources, target):
+                # The target may already have the structure after the statement: it is checked when that is done.
+                plans = partitioning.plans_of(shards, rules, resources.source_id, tables)
+            else:
+                plans = plans_of(resources, rules, tables, source, target, shards, recorded=creations)
+                plans = partitioning.apply_may_lack_rows(plans) if partitioning is not None else plans
+        return _RecordedState(found, partitioning, tables, joining, parked, others, plans)
+
+    def lowest(self) -> SourcePosition:
+        """The position back to which the relay log must reach: the lowest at which one of its streams continues."""
+        starts = [self.joining.start] if self.joining is not None else []
+        return _lowest([_lowest_of(self.checkpoints), *starts, *(item.resume_at for item in self.parked.values())])
+
+
+def _parked_queue(resources: RunResources, parked: Mapping[int, Parked], stop: StopSignal) -> ParkedQueue | None:
+    """The queue of parked shard tables; None without a shard-mode, once no table is parked any more."""
+    if resources.config.shard_mode == config_pb2.SHARD_MODE_NONE and not parked:
+        return None
+    queue = ParkedQueue()
+    for number, item in parked.items():
+        queue.park({number: item}, resources.host.relay.locate(item.resume_at, LOCATE_SECONDS, stop))
+    return queue
+
+
+def _is_begun(resources: RunResources, target: Session) -> bool:
+    with resources.coded_target_errors():
+        return ddl_records.has_begun_statement(target, *resources.who)
+
+
+def _update(resources: RunResources, rules: Rules, epoch: int) -> TaskUpdate:
+    return TaskUpdate(
+        resources.config,
+        resources.update_token,
+        epoch,
+        rules,
+        resources.lanes,
+        resources.source_endpoint,
+        resources.target_endpoint,
+    )
+
+
+def _lowest_of(found: tuple[Checkpoint, ...]) -> SourcePosition:
+    """The position at which the stream must be able to continue."""
+    if len({item.relay_id for item in found}) == 1:
+        return min(found, key=lambda item: item.offset).position
+    return lowest_position([item.position for item in found])
+
+
+def _lowest(positions: list[SourcePosition]) -> SourcePosition:
+    return positions[0] if len(positions) == 1 else lowest_position(positions)

@@ -1,0 +1,78 @@
+"""One run of a subtask under one epoch: takes over the records at the target, then runs unit after unit."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from shardmerge.proto import config_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.daemon.subtask.begin import begin
+from shardmerge.worker.daemon.subtask.finish import finished_outcome, read_stop_search
+from shardmerge.worker.daemon.subtask.replicate_phase import replicate
+from shardmerge.worker.daemon.subtask.run_resources import RunObserver, RunResources
+from shardmerge.worker.daemon.subtask.snapshot_phase import copy
+from shardmerge.worker.daemon.subtask.source_context import SourceContext
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records.schema import ensure_meta
+from shardmerge.worker.target.records.subtask_record import Phase
+from shardmerge.worker.unit.contract import Failed, Finished, Outcome
+
+
+class SubTaskRun:
+    """One run of a subtask; used by one thread."""
+
+    def __init__(
+        self,
+        config: config_pb2.SubTaskConfig,
+        meta_token: str,
+        update_token: str,
+        host: SourceContext,
+        owner: RunObserver,
+    ) -> None:
+        self._meta_token = meta_token
+        self._resources = RunResources.open(config, update_token, host, owner)
+
+    def run(self, stop: StopSignal) -> Outcome:
+        """Run until finished, stopped or failed; raises only programming errors."""
+        try:
+            return self._run(stop)
+        except ShardmergeError as error:
+            return Failed(error)
+
+    def _run(self, stop: StopSignal) -> Outcome:
+        resources = self._resources
+        config, host, owner = resources.config, resources.host, resources.owner
+        rules = Rules.from_config(config)
+        with ExitStack() as sessions:
+            target = resources.target(sessions)
+            epoch = host.epochs.acquire(config.task, resources.source_id)
+            owner.epoch_acquired(epoch)
+            with resources.coded_target_errors():
+                ensure_meta(target, config.meta_schema)
+                row = subtask_record.take_over(target, *resources.who, epoch, self._meta_token)
+            phase = row.phase
+            if phase is Phase.FINISHED:
+                outcome = finished_outcome(resources, target, epoch)
+                if outcome is not None:
+                    return outcome
+                phase = Phase.REPLICATE
+            host.relay.start()  # again, after an error that an operator has corrected
+            owner.phase_known(fresh=phase is Phase.NEW)
+            source = resources.source(sessions)
+            stop_search = read_stop_search(resources, source, target, epoch, phase)
+            if phase is Phase.NEW or row.start is None:
+                begin(resources, source, target, rules, epoch, stop)
+                owner.phase_known(fresh=False)
+        while True:
+            row = resources.row()
+            match row.phase:
+                case Phase.SNAPSHOT:
+                    outcome = copy(resources, rules, epoch, row, stop)
+                case Phase.REPLICATE:
+                    outcome = replicate(resources, rules, epoch, row, stop_search, stop)
+                case _:
+                    return Finished()
+            if outcome is not None:
+                return outcome

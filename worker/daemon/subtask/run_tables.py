@@ -1,0 +1,75 @@
+"""Makes what a run's phases need of its tables: plans, the hand-over of their chunks, late indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.daemon.subtask.run_resources import RunResources
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.snapshot.chunk_store import read_handover
+from shardmerge.worker.snapshot.handover import Handover
+from shardmerge.worker.target.tables.index_adder import IndexAdder
+from shardmerge.worker.target.tables.make_targets import make_plans
+
+
+def plans_of(
+    resources: RunResources,
+    rules: Rules,
+    tables: tuple[Table, ...],
+    source: Session,
+    target: Session,
+    shards: frozenset[int] | None,
+    *,
+    defer: bool = False,
+    widen: Callable[[TablePlan], None] | None = None,
+    recorded: Mapping[int, CreateStatement] = MappingProxyType({}),
+) -> tuple[TablePlan, ...]:
+    """See :func:`shardmerge.worker.target.tables.make_targets.make_plans`; errors of the source become coded errors.
+
+    ``defer``: the tables' rows are loaded now, so indexes may be added later; without a load they exist from the start.
+    """
+    with resources.coded_source_errors():
+        return make_plans(
+            rules,
+            resources.source_id,
+            tables,
+            source,
+            target,
+            resources.config.meta_schema,
+            shards,
+            defer=defer,
+            widen=widen,
+            recorded=recorded,
+        )
+
+
+def handover_of(
+    resources: RunResources, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool
+) -> Handover | None:
+    """The hand-over of the chunks in offsets of the current relay log; None when there was no snapshot."""
+    with resources.at_target() as target:
+        return read_handover(
+            target,
+            *resources.who,
+            plans,
+            resources.host.relay,
+            resources.source_endpoint,
+            stop,
+            replicating=replicating,
+        )
+
+
+def adder_of(resources: RunResources, plans: tuple[TablePlan, ...]) -> IndexAdder:
+    """Adds the secondary indexes that the target tables still lack after their load."""
+    config = resources.config
+    adder = IndexAdder(
+        resources.target_endpoint, config.meta_schema, config.task, plans, patient=config.load.defer_indexes
+    )
+    resources.owner.background_activity(adder.activity)
+    return adder

@@ -1,0 +1,110 @@
+"""Runs phase SNAPSHOT: copies the tables and enters the next phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from shardmerge.proto import config_pb2, failpoints
+from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.daemon.subtask.begin import checkpoints_at
+from shardmerge.worker.daemon.subtask.finish import finish_full, finished_outcome
+from shardmerge.worker.daemon.subtask.run_resources import RunResources
+from shardmerge.worker.daemon.subtask.run_tables import adder_of, handover_of, plans_of
+from shardmerge.worker.ddl.execute.widen_target import TargetWidener
+from shardmerge.worker.replicate.unit import first_checkpoints
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.snapshot.handover import Handover
+from shardmerge.worker.snapshot.unit import SnapshotUnit
+from shardmerge.worker.target.records import checkpoint as checkpoints
+from shardmerge.worker.target.records import ddl_progress as ddl_records
+from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
+from shardmerge.worker.target.records.subtask_record import Phase, SubTaskRow
+from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
+
+
+def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, stop: StopSignal) -> Outcome | None:
+    """Run the snapshot, under the rules with which it began. None: the next phase is entered."""
+    config, relay = resources.config, resources.host.relay
+    assert row.start is not None  # noqa: S101 - for the type checker: written with the phase
+    with ExitStack() as sessions:
+        target, source = resources.target(sessions), resources.source(sessions)
+        with resources.coded_target_errors():
+            tables = subtask_record.read_tables(target, *resources.who)
+        partitioning = Partitioning.from_json(row.partitioning)
+        if partitioning is not None:
+            rules = partitioning.compiled_rules()
+        shards = partitioning.shards if partitioning is not None else None
+        widen = _widening(resources, target, epoch, stop)
+        plans = plans_of(resources, rules, tables, source, target, shards, defer=config.load.defer_indexes, widen=widen)
+        if partitioning is None:
+            # Before the first chunk: its rows are at the target under these rules, even if the task file changes later.
+            partitioning = partitioning_for(config, resources.lanes, plans)
+            with resources.coded_target_errors():
+                subtask_record.record_repartition(
+                    target, *resources.who, epoch, partitioning.to_json(), lambda session: None
+                )
+    # Before any offset is located in the relay log: at a worker that is new to the source it has not begun.
+    relay.ensure_from(row.start)
+    outcome = resources.run_unit(SnapshotUnit(resources.context(rules, epoch, tables), plans), stop)
+    if not isinstance(outcome, Finished):
+        return outcome
+    if config.mode == config_pb2.TASK_MODE_FULL:
+        adder_of(resources, plans).add(stop)
+        if stop.is_set:
+            return Stopped()
+        finish_full(resources, epoch)
+        with ExitStack() as sessions:
+            return finished_outcome(resources, resources.target(sessions), epoch) or Finished()
+    with relay.one_generation() as relay_id:
+        handover = handover_of(resources, plans, stop, replicating=False)
+    failpoints.hit("handover")
+    _enter_replicate(resources, epoch, row.start, handover, relay_id, partitioning.lanes, stop)
+    return Stopped() if stop.is_set else None
+
+
+def _widening(
+    resources: RunResources, target: Session, epoch: int, stop: StopSignal
+) -> Callable[[TablePlan], None] | None:
+    """In optimistic mode: extends a target table by the columns of a shard table that is merged into it."""
+    if resources.config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
+        return None
+    with resources.coded_target_errors():
+        creations = ddl_records.read_creations(target, *resources.who)
+    widener = TargetWidener(target, resources.who, epoch, stop)
+
+    def widen(plan: TablePlan) -> None:
+        if plan.shard in creations and plan.transform is None:
+            with resources.coded_target_errors():
+                widener.widen(plan, creations[plan.shard])
+
+    return widen
+
+
+def _enter_replicate(
+    resources: RunResources,
+    epoch: int,
+    start: SourcePosition,
+    handover: Handover | None,
+    relay_id: str,
+    lanes: int,
+    stop: StopSignal,
+) -> None:
+    """The stream starts at the lowest high watermark; checkpoints and phase change in one transaction."""
+    if handover is None:
+        first = checkpoints_at(resources, epoch, start, lanes, stop)
+    else:
+        _, offset = handover.lowest
+        first = first_checkpoints(lanes, epoch, relay_id, resources.host.relay.position_at(offset), offset)
+    with resources.at_target() as target:
+        subtask_record.enter_phase(
+            target,
+            *resources.who,
+            epoch,
+            Phase.REPLICATE,
+            lambda session: checkpoints.insert(session, *resources.who, first),
+        )

@@ -1,0 +1,32 @@
+"""What a subtask needs from its worker and its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shardmerge.proto import config_pb2
+from shardmerge.worker.core.spark.runner import SparkRunner
+from shardmerge.worker.daemon.task_service import TaskService
+from shardmerge.worker.ddl.locks.lock_client import LockClient
+from shardmerge.worker.relay.relay import Relay
+from shardmerge.worker.relay.source_clock import SourceClock
+from shardmerge.worker.unit.contract import Epochs
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """The context of one bound source, shared by all of its subtasks.
+
+    ``needed_by_others``: whether a subtask of another task may need the present relay log.
+    """
+
+    source: config_pb2.SourceConfig
+    relay: Relay
+    clock: SourceClock
+    epochs: Epochs
+    spark: SparkRunner
+    service: TaskService
+    lane_address: str
+    needed_by_others: Callable[[str], bool]
+    shards: LockClient

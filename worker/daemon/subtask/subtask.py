@@ -1,0 +1,359 @@
+"""A subtask's life at the worker: actual stage, the current run, automatic resume.
+
+    New ──▶ Running ──▶ Finished
+             │  ▲
+             ▼  │ expected Running again (a newer decision), or back-off over for a retryable error
+           Paused ──▶ Stopped (from every stage, when its record is gone or the worker ends)
+
+One thread per subtask makes every transition; others only set what is expected and wake it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from shardmerge.proto import common_pb2 as pb
+from shardmerge.proto import config_pb2, errors, worker_pb2
+from shardmerge.proto.config.secrets.sealed import same_meaning
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldNothing, RelayHold
+from shardmerge.worker.daemon.subtask.run import SubTaskRun
+from shardmerge.worker.daemon.subtask.source_context import SourceContext
+from shardmerge.worker.replicate.join.unit import JoiningUnit
+from shardmerge.worker.replicate.unit import ReplicateUnit
+from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUnit, Stopped
+
+log = get_logger()
+
+_BACKOFF_FIRST_SECONDS = 1.0
+_BACKOFF_MAX_SECONDS = 60.0
+_BACKOFF_MAX_DOUBLINGS = 6
+_LOOK_AGAIN_SECONDS = 1.0
+_LEAST_PAUSE_SECONDS = 0.05
+_BACKOFF_RESET_SECONDS = 300.0
+
+_ALLOWED: dict[pb.Stage, frozenset[pb.Stage]] = {
+    pb.STAGE_NEW: frozenset({pb.STAGE_RUNNING, pb.STAGE_PAUSED, pb.STAGE_STOPPED}),
+    pb.STAGE_RUNNING: frozenset({pb.STAGE_PAUSED, pb.STAGE_STOPPED, pb.STAGE_FINISHED}),
+    pb.STAGE_PAUSED: frozenset({pb.STAGE_RUNNING, pb.STAGE_STOPPED}),
+    pb.STAGE_FINISHED: frozenset({pb.STAGE_STOPPED, pb.STAGE_RUNNING}),
+    pb.STAGE_STOPPED: frozenset(),
+}
+
+
+def may_become(now: pb.Stage, then: pb.Stage) -> bool:
+    """Whether a subtask's stage may change from ``now`` to ``then``; see the drawing above."""
+    return now == then or then in _ALLOWED[now]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The master's record of the subtask, as of its ``revision``. ``binlog_ops``: overrides for statements."""
+
+    config: config_pb2.SubTaskConfig
+    expected: pb.Stage
+    meta_token: str
+    update_token: str
+    revision: int
+    binlog_ops: tuple[BinlogOp, ...] = ()
+
+
+def _same_config(one: config_pb2.SubTaskConfig, other: config_pb2.SubTaskConfig) -> bool:
+    """Whether both configurations mean the same. A secret that cannot be decrypted counts as a different one: then the
+    subtask starts again, and its status shows the reason."""
+    try:
+        return same_meaning(one, other)
+    except ShardmergeError:
+        return False
+
+
+def _same_request(one: Decision, other: Decision) -> bool:
+    return (one.expected, one.binlog_ops) == (other.expected, other.binlog_ops)
+
+
+class SubTask:
+    """Owns one subtask at this worker. Public methods are thread-safe."""
+
+    def __init__(self, decision: Decision, host: SourceContext, run_allowed: Callable[[], bool]) -> None:
+        self._host = host
+        self._decision = decision
+        self._run_allowed = run_allowed
+        self._condition = threading.Condition()
+        self._stage: pb.Stage = pb.STAGE_NEW
+        self._error: ShardmergeError | None = None
+        self._unit: ProcessUnit | None = None
+        self._begun = False  # whether that is the newest run's: a run that has just started has no unit yet
+        self._background_activity: Callable[[], str] = str
+        self._epoch = 0
+        self._fresh = False
+        self._stop = StopSignal()
+        self._ending = False
+        self._held = 0
+        self._tried_revision = 0
+        self._ops_before = decision.binlog_ops
+        self._failures = 0
+        self._retry_at: float | None = None
+        self._log = log.bind(task=decision.config.task, source=host.source.source_id)
+        self._thread = threading.Thread(target=self._run_all, name=f"subtask-{decision.config.task}", daemon=True)
+        self._thread.start()
+
+    # --- calls of other threads
+
+    @property
+    def name(self) -> str:
+        return self._decision.config.task
+
+    def decide(self, decision: Decision) -> None:
+        """Carry out a newer record; a known one changes nothing."""
+        with self._condition:
+            if decision.revision <= self._decision.revision:
+                return
+            old, self._decision = self._decision, decision
+            same = (decision.meta_token, decision.update_token) == (
+                old.meta_token,
+                old.update_token,
+            ) and _same_config(decision.config, old.config)
+            if decision.expected != pb.STAGE_RUNNING or not same:
+                # Another configuration or token: an update, or a stop and a start that were seen as one change.
+                self._stop.set()
+            elif self._stage == pb.STAGE_RUNNING and not self._stop.is_set:
+                self._tried_revision = decision.revision  # the current run is what is wanted
+            elif (
+                decision.config != old.config and self._tried_revision >= old.revision and _same_request(decision, old)
+            ):
+                # Only the form of its secrets has changed: that is no request to retry after a failure.
+                self._tried_revision = decision.revision
+            self._condition.notify_all()
+
+    def interrupt(self) -> None:
+        """End the current run (the lease is lost); it starts again when runs are allowed again."""
+        with self._condition:
+            self._stop.set()
+            self._condition.notify_all()
+
+    def wake(self) -> None:
+        """Check again whether a run is allowed."""
+        with self._condition:
+            self._condition.notify_all()
+
+    def end(self) -> None:
+        """Begin to stop permanently."""
+        with self._condition:
+            self._ending = True
+            self._stop.set()
+            self._condition.notify_all()
+
+    def join(self, seconds: float) -> bool:
+        """Wait until :meth:`end` is complete; False when ``seconds`` were not enough."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    @property
+    def converged(self) -> bool:
+        """Whether the newest decision is carried out: a run has begun, or the last one is over."""
+        with self._condition:
+            if self._ending:
+                return self._stage == pb.STAGE_STOPPED
+            if self._decision.expected == pb.STAGE_RUNNING:
+                return self._tried_revision >= self._decision.revision
+            return self._stage in (pb.STAGE_PAUSED, pb.STAGE_FINISHED)
+
+    @property
+    def config(self) -> config_pb2.SubTaskConfig:
+        """The configuration of the newest decision."""
+        return self._decision.config
+
+    @contextmanager
+    def while_paused(self) -> Generator[str]:
+        """During the block no run is in progress or begins; yields the meta token of the next run. Raises
+        SCHEMA_RUNNING, also if a run is about to begin automatically."""
+        with self._condition:
+            failed = self._error is not None and self._retry_at is None
+            over = self._tried_revision >= self._decision.revision and failed
+            paused = self._decision.expected != pb.STAGE_RUNNING
+            if self._ending or self._stage not in (pb.STAGE_PAUSED, pb.STAGE_FINISHED) or not (paused or over):
+                raise errors.ddl.SCHEMA_RUNNING(task=self.name, source=self._host.source.source_id)
+            self._held += 1
+        try:
+            yield self._decision.meta_token
+        finally:
+            with self._condition:
+                self._held -= 1
+                self._condition.notify_all()
+
+    def replicating(self) -> ReplicateUnit | None:
+        """The running unit's own lanes. They do not apply the tables that are parked or joining."""
+        with self._condition:
+            unit = self._unit if self._stage == pb.STAGE_RUNNING and self._begun and not self._stop.is_set else None
+        if isinstance(unit, JoiningUnit):
+            unit = unit.own_lanes
+        return unit if isinstance(unit, ReplicateUnit) else None
+
+    def relay_hold(self) -> RelayHold:
+        """What the subtask may still read of the relay log (I7)."""
+        with self._condition:
+            stage, unit, fresh = self._stage, self._unit, self._fresh
+        if stage == pb.STAGE_FINISHED or fresh:
+            return HoldNothing()
+        lowest = unit.lowest() if isinstance(unit, ReplicateUnit | JoiningUnit) else None
+        return HoldAll() if lowest is None else HoldFrom(lowest)
+
+    def status(self) -> worker_pb2.SubTaskStatus:
+        with self._condition:
+            stage, error, epoch = self._stage, self._error, self._epoch
+            # The status of the previous run's unit does not apply to a run that is starting.
+            unit = self._unit if self._begun or stage != pb.STAGE_RUNNING else None
+            background = self._background_activity
+            retry_at = self._retry_at
+        status = worker_pb2.SubTaskStatus(name=self.name, stage=stage, epoch=epoch)
+        if error is not None:
+            status.result.errors.append(error_to_proto(error))
+        if stage == pb.STAGE_PAUSED and error is None:
+            status.result.is_canceled = True
+        if retry_at is not None:
+            status.waiting_for = f"automatic resume in {max(0.0, retry_at - time.monotonic()):.0f} s"
+        match None if unit is None else unit.status():
+            case worker_pb2.LoadStatus() as load:
+                status.unit = pb.UNIT_SNAPSHOT
+                status.load.CopyFrom(load)
+            case worker_pb2.SyncStatus() as sync:
+                status.unit = pb.UNIT_REPLICATE
+                status.sync.CopyFrom(sync)
+            case None:
+                pass
+        if unit is not None and stage == pb.STAGE_RUNNING:
+            status.waiting_for = "; ".join(phrase for phrase in (unit.activity(), background()) if phrase)
+            joining = unit.join_status() if isinstance(unit, JoiningUnit) else None
+            if joining is not None:
+                status.join.CopyFrom(joining)
+        return status
+
+    # --- its own thread
+
+    def _run_all(self) -> None:
+        while self._await_run():
+            started = time.monotonic()
+            outcome = self._run()
+            if time.monotonic() - started > _BACKOFF_RESET_SECONDS:
+                self._failures = 0
+            self._conclude(outcome)
+        with self._condition:
+            self._become(pb.STAGE_STOPPED)
+
+    def _await_run(self) -> bool:
+        """Wait until a run is due; False when the subtask has to end."""
+        with self._condition:
+            while True:
+                if self._ending:
+                    return False
+                decision = self._decision
+                if decision.expected == pb.STAGE_PAUSED and self._stage == pb.STAGE_NEW:
+                    self._become(pb.STAGE_PAUSED)
+                if not self._held and self._is_due(decision):
+                    self._tried_revision = decision.revision
+                    self._ops_before = decision.binlog_ops
+                    self._retry_at = None
+                    self._error = None
+                    self._stop = StopSignal()
+                    self._begun = False
+                    self._become(pb.STAGE_RUNNING)
+                    return True
+                self._condition.wait(self._wait_seconds())
+
+    def _wait_seconds(self) -> float | None:
+        """How long to wait for a notification: until the retry, or shortly while the lease may return unnoticed."""
+        if self._held:
+            return None
+        if self._decision.expected == pb.STAGE_RUNNING and not self._run_allowed():
+            return _LOOK_AGAIN_SECONDS
+        return None if self._retry_at is None else max(_LEAST_PAUSE_SECONDS, self._retry_at - time.monotonic())
+
+    def _is_due(self, decision: Decision) -> bool:
+        if decision.expected != pb.STAGE_RUNNING or not self._run_allowed():
+            return False
+        if decision.revision > self._tried_revision:
+            return True
+        if self._stage == pb.STAGE_FINISHED:
+            return False
+        if self._error is None:
+            return True
+        return self._retry_at is not None and time.monotonic() >= self._retry_at
+
+    def _run(self) -> Outcome:
+        decision = self._decision
+        try:
+            run = SubTaskRun(decision.config, decision.meta_token, decision.update_token, self._host, self)
+            return run.run(self._stop)
+        except ShardmergeError as error:  # of an endpoint whose password cannot be read
+            return Failed(error)
+        except Exception as error:  # noqa: BLE001 - a bug pauses its subtask, not the worker
+            self._log.exception("unexpected error in a run")
+            return Failed(errors.worker.INTERNAL(kind=type(error).__name__, where=f"task {self.name}", reason=error))
+
+    # --- calls of the run
+
+    def binlog_ops(self) -> tuple[BinlogOp, ...]:
+        """The present ones: the master may have written them since the run began."""
+        return self._decision.binlog_ops
+
+    def unit_begins(self, unit: ProcessUnit) -> None:
+        with self._condition:
+            self._unit = unit
+            self._begun = True
+
+    def background_activity(self, activity: Callable[[], str]) -> None:
+        with self._condition:
+            self._background_activity = activity
+
+    def epoch_acquired(self, epoch: int) -> None:
+        with self._condition:
+            self._epoch = epoch
+            self._background_activity = str
+        self._log.info("epoch acquired", epoch=epoch)
+
+    def phase_known(self, *, fresh: bool) -> None:
+        """``fresh``: nothing of the relay log is needed, because nothing has begun."""
+        with self._condition:
+            self._fresh = fresh
+
+    def _conclude(self, outcome: Outcome) -> None:
+        with self._condition:
+            match outcome:
+                case Finished():
+                    self._become(pb.STAGE_FINISHED)
+                case Stopped():
+                    if not self._ending:
+                        self._become(pb.STAGE_PAUSED)
+                case Failed(error=error):
+                    self._error = error
+                    self._become(pb.STAGE_PAUSED)
+                    if error.spec.retryable:
+                        pause = min(_BACKOFF_FIRST_SECONDS * 2**self._failures, _BACKOFF_MAX_SECONDS)
+                        self._failures = min(self._failures + 1, _BACKOFF_MAX_DOUBLINGS)
+                        self._retry_at = time.monotonic() + pause
+                        self._log.warning("run failed, will resume", error=str(error), seconds=pause)
+                    else:
+                        if self._decision.binlog_ops != self._ops_before:
+                            # An operator's override arrived while it ran, maybe too late for this run.
+                            self._retry_at = time.monotonic()
+                        self._log.error("run failed", error=str(error), workaround=error.workaround)
+
+    def _become(self, stage: pb.Stage) -> None:
+        if not may_become(self._stage, stage):
+            raise errors.worker.INTERNAL(
+                kind="stage change",
+                where=f"task {self.name}",
+                reason=f"{pb.Stage.Name(self._stage)} to {pb.Stage.Name(stage)}",
+            )
+        if stage != self._stage:
+            self._log.info("stage", was=pb.Stage.Name(self._stage), now=pb.Stage.Name(stage))
+        self._stage = stage
+        self._condition.notify_all()

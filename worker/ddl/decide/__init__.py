@@ -1,0 +1,10 @@
+"""Step 3 of a DDL: from a statement to actions.
+
+routed_statements   which statements concern a unit's tables (pure)
+statement_reader    the statement as its server read it, with the operator's override
+operator_override   an operator's override of a statement
+ddl_context         the tables around a statement: the stream's own, and who shares their targets
+ddl_filter          which actions event filters skip
+actions             the actions of a statement, one per table (pure)
+barrier_state       a stream's tables at a barrier, and the changes that a statement makes
+"""

@@ -1,0 +1,232 @@
+"""Converts a statement to actions on a subtask's tables. Pure.
+
+There is one action per table that the statement concerns, in the statement's order. A statement that would lose or
+invent rows is refused with a coded error; the stream then stops before the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.ddl.sql.statement import (
+    AlterSchema,
+    AlterTable,
+    CreateIndex,
+    CreateSchema,
+    CreateTable,
+    Ddl,
+    DropIndex,
+    DropSchema,
+    DropTables,
+    RenameTables,
+    TruncateTable,
+)
+from shardmerge.worker.ddl.sql.token_reader import NameAt
+from shardmerge.worker.relay.model import Statement
+from shardmerge.worker.rules.table_scope import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTarget:
+    """A shard table with its target. ``shard_count``: the shard tables of that target, of all the task's sources."""
+
+    plan: TablePlan
+    shard_count: int
+
+    @property
+    def number(self) -> int:
+        return self.plan.shard
+
+    @property
+    def name(self) -> TableName:
+        return self.plan.table.schema, self.plan.table.name
+
+    @property
+    def target(self) -> TargetTable:
+        return self.plan.target
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """The structure of ``shard`` changes."""
+
+    shard: ShardTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """The table ``name``, which the rules let through, is created. ``replaces``: the table that it replaces."""
+
+    name: TableName
+    ddl: CreateTable
+    replaces: ShardTarget | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """``shard`` is dropped with its rows."""
+
+    shard: ShardTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """All rows of ``shard`` are removed."""
+
+    shard: ShardTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Tables get other names, all at once; the rules let each of them through also under its new name."""
+
+    moves: tuple[tuple[ShardTarget, TableName], ...]
+
+
+Action = Alter | Create | Drop | Truncate | Rename
+
+
+def shard_numbers(action: Action) -> tuple[int, ...]:
+    """Numbers of the existing shard tables that the action concerns."""
+    match action:
+        case Create(replaces=replaced):
+            return () if replaced is None else (replaced.number,)
+        case Rename(moves=moves):
+            return tuple(shard.number for shard, _ in moves)
+        case _:
+            return (action.shard.number,)
+
+
+def removed_by(actions: Iterable[Action]) -> frozenset[int]:
+    """Numbers of the shard tables that do not exist after these actions."""
+    gone = (action.shard if isinstance(action, Drop) else _replaced(action) for action in actions)
+    return frozenset(shard.number for shard in gone if shard is not None)
+
+
+def _replaced(action: Action) -> ShardTarget | None:
+    return action.replaces if isinstance(action, Create) else None
+
+
+@dataclass(frozen=True, slots=True)
+class DdlContext:
+    """The tables around a statement. ``shards``: those that take part, by name. ``routed``: whether the rules let a
+    (schema, table) through. ``is_view``: whether it is a view at the source, which RENAME TABLE renames too."""
+
+    task: str
+    source: str
+    shards: Mapping[TableName, ShardTarget]
+    routed: Callable[[str, str], bool]
+    is_view: Callable[[str, str], bool]
+
+    def find(self, name: NameAt | TableName) -> ShardTarget | None:
+        """The shard table of that name. A server with lower_case_table_names=1 logs names as they were typed, while
+        its tables have them in lower case."""
+        schema, table = (name.schema, name.table) if isinstance(name, NameAt) else name
+        return self.shards.get((schema, table)) or self.shards.get((schema.lower(), table.lower()))
+
+    def is_routed(self, name: NameAt) -> bool:
+        return self.routed(name.schema, name.table) or self.routed(name.schema.lower(), name.table.lower())
+
+    def refusal(self, spec: ErrorSpec, statement: Statement, **more: object) -> ShardmergeError:
+        return spec(
+            source=self.source,
+            task=self.task,
+            position=statement.position,
+            statement=" ".join(statement.text.split()),
+            **more,
+        )
+
+
+def actions_of(ddl: Ddl, statement: Statement, scene: DdlContext) -> tuple[Action, ...]:
+    """The actions of ``ddl``; none when it does not concern the tables of ``scene``.
+
+    Raises MOVES_ROWS, RENAME_LEAVES.
+    """
+    match ddl:
+        case CreateSchema() | AlterSchema():
+            return ()  # a schema's default charset applies to new tables, whose CREATE TABLE names it
+        case DropSchema(schema=schema):
+            return tuple(Drop(shard) for name, shard in sorted(scene.shards.items()) if _is_in(name, schema))
+        case DropTables(tables=tables):
+            return tuple(Drop(shard) for shard in map(scene.find, tables) if shard is not None)
+        case TruncateTable(table=table):
+            shard = scene.find(table)
+            return () if shard is None else (Truncate(shard),)
+        case CreateTable(table=table):
+            return tuple(_make(ddl, scene))
+        case CreateIndex(table=table) | DropIndex(table=table):
+            shard = scene.find(table)
+            return () if shard is None else (Alter(shard),)
+        case AlterTable():
+            return tuple(_alter(ddl, statement, scene))
+        case RenameTables(pairs=pairs):
+            return _rename([((old.schema, old.table), new) for old, new in pairs], statement, scene)
+
+
+def _is_in(name: TableName, schema: str) -> bool:
+    return name[0] in (schema, schema.lower())
+
+
+def _make(ddl: CreateTable, scene: DdlContext) -> Iterator[Action]:
+    there = scene.find(ddl.table)
+    if not scene.is_routed(ddl.table) or (there is not None and ddl.if_not_exists):
+        return
+    yield Create((ddl.table.schema, ddl.table.table), ddl, there)
+
+
+def _alter(ddl: AlterTable, statement: Statement, scene: DdlContext) -> Iterator[Action]:
+    shard = scene.find(ddl.table)
+    moving = [clause for clause in ddl.clauses if clause.kind is ClauseKind.PARTITION_ROWS]
+    for name in (name for clause in moving for name in clause.names):
+        if scene.find(name) is not None or scene.is_routed(name):
+            raise scene.refusal(errors.ddl.MOVES_ROWS, statement, table=f"{name.schema}.{name.table}")
+    if shard is not None and (moving or ddl.ignore):
+        raise scene.refusal(errors.ddl.MOVES_ROWS, statement, table=".".join(shard.name))
+    names = [name for clause in ddl.clauses if clause.kind is ClauseKind.RENAME_TABLE for name in clause.names]
+    moves = _rename([((ddl.table.schema, ddl.table.table), names[-1])], statement, scene) if names else ()
+    if shard is not None and not all(clause.kind in _ONLY_RENAME for clause in ddl.clauses):
+        yield Alter(shard)
+    yield from moves
+
+
+_ONLY_RENAME = frozenset({ClauseKind.RENAME_TABLE, ClauseKind.HOW})
+
+
+def _rename(pairs: list[tuple[TableName, NameAt]], statement: Statement, scene: DdlContext) -> tuple[Action, ...]:
+    """Follow the names through the pairs, which apply one after the other: a swap may return to the first name."""
+    at = {shard.name: shard for shard in scene.shards.values()}
+    strangers: set[TableName] = set()
+    for old, new in pairs:
+        shard = at.pop(old, None) or at.pop((old[0].lower(), old[1].lower()), None)
+        name = (new.schema, new.table)
+        if shard is not None:
+            at[name] = shard
+            strangers.discard(name)
+        else:
+            strangers.discard(old)
+            strangers.add(name)
+    for name in strangers:
+        if scene.routed(*name) and not scene.is_view(*name):
+            raise scene.refusal(
+                errors.ddl.RENAME_LEAVES,
+                statement,
+                table="a table that the rules do not let through",
+                new=".".join(name),
+                reason="under the new name the rules let it through, with rows that were never copied",
+            )
+    moves = [(shard, name) for name, shard in at.items() if shard.name != name]
+    for shard, name in moves:
+        if not scene.routed(*name):
+            raise scene.refusal(
+                errors.ddl.RENAME_LEAVES,
+                statement,
+                table=".".join(shard.name),
+                new=".".join(name),
+                reason="under the new name the rules do not let it through",
+            )
+    return (Rename(tuple(moves)),) if moves else ()

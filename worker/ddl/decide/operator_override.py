@@ -1,0 +1,45 @@
+"""An operator's override of a statement: skip it, replace it, or run further statements before it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from shardmerge.proto.sql_lexer import tokens
+from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.position import SourcePosition
+
+Ops = Callable[[], tuple[BinlogOp, ...]]
+"""Returns the current overrides for statements of the source's binlog."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOverride:
+    """``texts``: statements to run at the target. ``runs_original``: then the statement itself runs too."""
+
+    texts: tuple[str, ...]
+    runs_original: bool
+
+
+def override_at(
+    ops: tuple[BinlogOp, ...], begin: SourcePosition, end: SourcePosition, sql_mode: int
+) -> OperatorOverride | None:
+    """The override of the statement whose event group is from ``begin`` to ``end``; None: there is none. Pure."""
+    for op in ops:
+        if op.server and begin.server and op.server != begin.server:
+            continue  # a position in another server's binlog, from before or after a switch
+        if op.file == begin.file and begin.pos <= op.pos < max(end.pos, begin.pos + 1):
+            return OperatorOverride(tuple(split_statements(op.statements, sql_mode)), op.kind == BinlogOp.KIND_INJECT)
+    return None
+
+
+def split_statements(text: str, sql_mode: int) -> Iterator[str]:
+    """Split a text into its statements, which ";" separates."""
+    begin = 0
+    for token in tokens(text, sql_mode):
+        if token.is_symbol(";"):
+            if text[begin : token.start].strip():
+                yield text[begin : token.start].strip()
+            begin = token.end
+    if text[begin:].strip():
+        yield text[begin:].strip()

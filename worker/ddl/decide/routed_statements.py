@@ -1,0 +1,49 @@
+"""Decides by the rules which statements of the binlog concern a unit's tables. Pure."""
+
+from __future__ import annotations
+
+from shardmerge.worker.ddl.sql.statement_scope import StatementScope, classify, touches
+from shardmerge.worker.relay.model import Statement
+from shardmerge.worker.rules.table_scope import TableScope
+
+
+class RoutedScope:
+    """True for a statement that changes, or may change, a table of the scope.
+
+    Names match as written and in lower case: a server with ``lower_case_table_names=1`` logs statements with the names
+    as typed, while its tables, and so the rules, have lower-case names. Calling raises what :meth:`TableScope.holds`
+    raises.
+    """
+
+    def __init__(self, scope: TableScope, *, with_shadow_tables: bool = False) -> None:
+        """``with_shadow_tables``: also for statements on shadow tables of online schema changes of these tables."""
+        self._tables = scope
+        self._is_ours = scope.concerns if with_shadow_tables else scope.holds
+
+    def __call__(self, statement: Statement) -> bool:
+        return touches(_scope(statement), self._routes, self._may_hold)
+
+    def _routes(self, schema: str, table: str) -> bool:
+        names = {(schema, table), (schema.lower(), table.lower())}
+        return any(self._is_ours(*name) for name in names)
+
+    def _may_hold(self, schema: str) -> bool:
+        return any(map(self._tables.may_hold, {schema, schema.lower()}))
+
+
+def tables_text(statement: Statement) -> str:
+    """The tables (or schemas) that a statement names, as text for messages."""
+    scope = _scope(statement)
+    return ", ".join(f"{schema}.{table}" for schema, table in scope.tables) or ", ".join(scope.schemas) or "(unknown)"
+
+
+def short_text(statement: Statement) -> str:
+    """The beginning of the statement in one line, for messages."""
+    return " ".join(statement.text.split())[:_SHOWN_CHARACTERS]
+
+
+_SHOWN_CHARACTERS = 500
+
+
+def _scope(statement: Statement) -> StatementScope:
+    return classify(statement.text, statement.schema, statement.sql_mode)

@@ -1,0 +1,339 @@
+"""Executes the actions of one statement at the target. Every method may be repeated after a kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from shardmerge.proto import config_pb2, errors, failpoints
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.connection import Side, coded_errors
+from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.ddl.decide.actions import Action, Alter, Create, Drop, Rename, ShardTarget, Truncate
+from shardmerge.worker.ddl.decide.operator_override import OperatorOverride
+from shardmerge.worker.ddl.execute.operator_run import run_operator_statements
+from shardmerge.worker.ddl.execute.optimistic import (
+    STRICT,
+    TargetJoin,
+    check_mergeable_in_task,
+    check_values_of_time,
+    join_subject,
+    join_target,
+)
+from shardmerge.worker.ddl.execute.remove_rows import drop_shard, truncate_shard
+from shardmerge.worker.ddl.execute.rename_targets import run_renames
+from shardmerge.worker.ddl.execute.run_once import run_once, subject_lock, subject_of, wait_for_indexes
+from shardmerge.worker.ddl.execute.statement_context import StatementContext
+from shardmerge.worker.ddl.execute.structure_check import StatementStructures, check_mergeable, index_names
+from shardmerge.worker.ddl.execute.widen_target import TargetWidener
+from shardmerge.worker.ddl.schema_join.model import NotJoinable
+from shardmerge.worker.ddl.sql.dialect import Dialect
+from shardmerge.worker.ddl.sql.statement import AlterTable
+from shardmerge.worker.ddl.sql.target_statement import Changing, for_table, target_statement
+from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
+from shardmerge.worker.ddl.structure.schema_tracker import Tracked
+from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
+from shardmerge.worker.rules import check_partitions
+from shardmerge.worker.rules.table_scope import TableName
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.parked_tables import Parked
+from shardmerge.worker.target.tables.target_table import ensure_target_from, require_target
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class StatementExecutor:
+    """Executes the actions of one statement.
+
+    Methods raise the ddl.* errors, FENCED, the rules' and the target's coded errors and ``pymysql.MySQLError``; they
+    return early when ``context.stop`` is set.
+    """
+
+    context: StatementContext
+    structures: StatementStructures
+    dialect: Dialect
+    canonical: CanonicalCreates
+    parked_definitions: ParkedDefinitions
+
+    def run(self, action: Action) -> None:
+        """Execute one action as the statement says."""
+        match action:
+            case Alter():
+                self.alter(action)
+            case Create():
+                self.create(action)
+            case Drop(shard=shard):
+                drop_shard(self.context, shard)
+            case Truncate(shard=shard):
+                truncate_shard(self.context, shard)
+            case Rename(moves=moves):
+                self.rename(moves)
+
+    def alter(self, action: Alter) -> None:
+        """The structure of one shard table changes, and its target's structure too."""
+        context, shard = self.context, action.shard
+        ddl = context.ddl
+        assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+        text = target_statement(context.statement, ddl)
+        if not text:
+            return  # it has no effect on merged tables
+        if shard.shard_count > 1:
+            raise context.refusal(
+                errors.ddl.NEEDS_SHARD_MODE,
+                table=shard.plan.table.full_name,
+                shards=shard.shard_count,
+                target=shard.target.quoted,
+            )
+        creation = self.structures.creation(shard.plan)
+        self.structures.check(shard.plan, creation)
+        text = target_statement(context.statement, ddl, index_names(creation))
+        if not text:
+            return
+        text = self.dialect.for_target(text, context.sql_mode)
+        tracked = self.structures.after_alter(shard.plan, creation, text)
+        plan = self._planned(shard.number, tracked)
+        context.run([shard.target], for_table(text, context.statement, shard.target))
+        context.changes.set_structure(plan, tracked.creation)
+
+    def alter_with_override(self, action: Alter, override: OperatorOverride) -> None:
+        """The structure of one shard table changes; at the target the operator's statements run, then the original if
+        the override says so."""
+        context, shard = self.context, action.shard
+        ddl = context.ddl
+        assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+        creation = self.structures.creation(shard.plan)
+        if override.runs_original:
+            self.structures.check(shard.plan, creation)
+        text = target_statement(context.statement, ddl, index_names(creation))
+        tracked = Tracked(shard.plan.table, creation)
+        if text:
+            text = self.dialect.for_target(text, context.sql_mode)
+            try:
+                tracked = self.structures.after_alter(shard.plan, creation, text)
+            except ShardmergeError as error:
+                # The recorded structure may be newer than the statement; then an operator's override is right.
+                if override.runs_original or error.spec is not errors.ddl.STRUCTURE_REFUSES:
+                    raise
+        plan = self._planned(shard.number, tracked)
+        run_operator_statements(self.context, override.texts)
+        if text and override.runs_original:
+            context.run([shard.target], for_table(text, context.statement, shard.target))
+        context.changes.set_structure(plan, tracked.creation)
+
+    def structures_around(self, shard: ShardTarget) -> tuple[CreateStatement, CreateStatement | None]:
+        """The shard table before and after the statement; None: it has no effect on merged tables."""
+        context, ddl = self.context, self.context.ddl
+        assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+        creation = self.structures.creation(shard.plan)
+        text = target_statement(context.statement, ddl, index_names(creation))
+        if not text:
+            return creation, None
+        return creation, self.structures.after_alter(
+            shard.plan, creation, self.dialect.for_target(text, context.sql_mode)
+        ).creation
+
+    def detach(self, shard: ShardTarget) -> None:
+        """The shard table takes no further part; its rows stay at the target."""
+        self.context.changes.removed.add(shard.number)
+
+    def park(self, action: Alter, *, is_mariadb: bool) -> None:
+        """A sharding DDL: park the shard table at it, with its rows from here on."""
+        context = self.context
+        found = self._merged(action.shard)
+        if found is not None:
+            members = context.run_context.members.read(context.session)
+            check_mergeable_in_task(context, members, action.shard.plan)
+            check_values_of_time(context, members, action.shard.plan)
+            self._check_constant(action.shard.plan)
+            self._park(action.shard, found[1], is_mariadb=is_mariadb)
+
+    def join_schemas(self, action: Alter, held: ExitStack, *, is_mariadb: bool) -> None:
+        """A sharding DDL: the target takes the schema join of its shard tables at once; where there is none, the shard
+        table is parked. ``held``: locks that are held until the statement is recorded."""
+        context, shard = self.context, action.shard
+        found = self._merged(shard)
+        if found is None:
+            return
+        creation, text = found
+        tracked = self.structures.after_alter(shard.plan, creation, text)
+        plan = self._planned(shard.number, tracked)
+        subject = join_subject(shard.target)
+        # Unless stopped, it is held: the session ends with the block in which the statement is recorded.
+        if not held.enter_context(
+            subject_lock(context.session, context.who, context.epoch, subject, context.stop, context.on_wait)
+        ):
+            return
+        # The target's structure is read next: it must have all its indexes.
+        wait_for_indexes(context.session, context.who[0], [shard.target], context.stop, context.on_wait)
+        if context.stop.is_set:
+            return
+        failpoints.hit("join.held")
+        tracker = self.structures.tracker
+        match join_target(context, shard.plan, creation, tracked, tracker, self.canonical, self.parked_definitions):
+            case NotJoinable(reason=why, waits=waits):
+                self._park(shard, text, is_mariadb=is_mariadb, why=why, contradicts=not waits)
+            case TargetJoin(clauses=clauses, dropped=dropped):
+                context.changes.subjects.add(subject)
+                context.changes.joined.add(shard.target)
+                if clauses:
+                    run_once(
+                        context.session,
+                        context.who,
+                        context.epoch,
+                        [shard.target],
+                        f"ALTER TABLE {shard.target.quoted} {', '.join(clauses)}",
+                        STRICT,
+                        context.stop,
+                        context.on_wait,
+                        subject,
+                        position=context.statement.position,
+                    )
+                context.changes.set_structure(plan, tracked.creation)
+                context.changes.dropped.update(dropped)
+
+    def _check_constant(self, plan: TablePlan) -> None:
+        """The statement must not add a column that the target gets from a route. Raises EXTRACT_CLASH."""
+        ddl = self.context.ddl
+        constant = {item.target_name.lower() for item in plan.columns if item.is_constant}
+        clauses = ddl.clauses if isinstance(ddl, AlterTable) else ()
+        for name in (name for clause in clauses for name in (*clause.columns, clause.new_name)):
+            if name.lower() in constant:
+                raise errors.config.EXTRACT_CLASH(
+                    source=plan.source, schema=plan.table.schema, table=plan.table.name, column=name
+                )
+
+    def _merged(self, shard: ShardTarget) -> tuple[CreateStatement, str] | None:
+        """The shard table's CREATE TABLE before the statement, and the statement for merged tables; None when it has no
+        effect on them."""
+        context, ddl = self.context, self.context.ddl
+        assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+        creation = self.structures.creation(shard.plan)
+        text = target_statement(context.statement, ddl, index_names(creation))
+        if not text:
+            return None  # it has no effect on merged tables
+        check_mergeable(shard.plan, context.plans.values(), context.refusal)
+        self.structures.check(shard.plan, creation)
+        return creation, self.dialect.for_target(text, context.sql_mode)
+
+    def _park(
+        self, shard: ShardTarget, text: str, *, is_mariadb: bool, why: str = "", contradicts: bool = False
+    ) -> None:
+        context, statement = self.context, self.context.statement
+        if why:
+            log.warning(
+                "a shard table is parked: its target cannot take a sharding DDL at once",
+                task=context.who[1],
+                source=context.who[2],
+                table=shard.plan.table.full_name,
+                position=str(statement.position),
+                statement=text,
+                reason=why,
+            )
+        context.changes.parked[shard.number] = Parked(
+            shard.number,
+            text,
+            statement.schema,
+            context.sql_mode,
+            is_mariadb,
+            context.source_session,
+            StatementPlace.of(statement),
+            context.run_context.relay.position_at(statement.group_end),
+            time.time(),
+            why,
+            contradicts,
+        )
+
+    def create(self, action: Create) -> None:
+        """A table is created: it belongs to the subtask from here on."""
+        context = self.context
+        if action.replaces is not None:
+            drop_shard(context, action.replaces)
+        tracked = self.structures.after_create(action)
+        plan = self._planned(context.changes.next_number, tracked)
+        check_partitions([*context.plans.values(), plan])
+        if context.run_context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC and plan.transform is None:
+            with coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"):
+                TargetWidener(context.session, context.who, context.epoch, context.stop).widen(plan, tracked.creation)
+            if context.stop.is_set:
+                return
+        with (
+            subject_lock(
+                context.session, context.who, context.epoch, subject_of([plan.target]), context.stop, context.on_wait
+            ) as held,
+            coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"),
+        ):
+            if not held:
+                return
+            ensure_target_from(
+                context.session,
+                [*self._companions(plan), plan],
+                tracked.creation,
+                meta_schema=context.run_context.config.meta_schema,
+            )
+        failpoints.hit("ddl.made")
+        context.changes.set_structure(plan, tracked.creation)
+
+    def rename(self, moves: Sequence[tuple[ShardTarget, TableName]]) -> None:
+        """Shard tables get other names; their targets too, where the rules route the new names to other targets."""
+        context = self.context
+        places: list[tuple[TargetTable, TargetTable]] = []
+        moving = {shard.number for shard, _ in moves}
+        for shard, name in moves:
+            before = context.plans.get(shard.number, shard.plan)
+            creation = self.structures.creation(before)
+            table = replace(before.table, schema=name[0], name=name[1])
+            plan = self._planned(shard.number, Tracked(table, creation))
+            if _mappings(before) != _mappings(plan):
+                raise self._remaps(shard, name, "its ids would be mapped differently from those before")
+            if before.transform != plan.transform or _names(before) != _names(plan):
+                raise self._remaps(shard, name, "another transform would apply to its rows")
+            if before.filters != plan.filters:
+                raise self._remaps(shard, name, "other expression filters would apply to its rows")
+            if plan.target != shard.target:
+                if shard.shard_count > 1:
+                    raise self._remaps(shard, name, "its rows would go to another target than those before")
+                if any(other.target == plan.target for at, other in context.plans.items() if at not in moving):
+                    raise self._remaps(shard, name, "its rows would go to the target of other shard tables")
+                places.append((shard.target, plan.target))
+            context.changes.set_structure(plan, creation)
+        if places:
+            run_renames(context, places)
+
+    def check_targets(self) -> None:
+        """Check that the current targets accept rows of the current structures."""
+        context = self.context
+        for plan in context.changes.plans.values():
+            if plan.shard in context.changes.removed:
+                continue
+            with coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"):
+                facts = require_target(context.session, [*self._companions(plan), plan])
+            context.changes.one_lane[plan.target] = facts.one_lane
+
+    # --- parts
+
+    def _planned(self, number: int, tracked: Tracked) -> TablePlan:
+        context = self.context.run_context
+        return context.rules.plan(number, context.source.source_id, tracked.table)
+
+    def _companions(self, plan: TablePlan) -> list[TablePlan]:
+        """The subtask's other shard tables of the same target."""
+        plans = sorted(self.context.plans.items())
+        return [other for number, other in plans if other.target == plan.target and number != plan.shard]
+
+    def _remaps(self, shard: ShardTarget, name: TableName, reason: str) -> ShardmergeError:
+        return self.context.refusal(
+            errors.ddl.RENAME_REMAPS, table=shard.plan.table.full_name, new=".".join(name), reason=reason
+        )
+
+
+def _names(plan: TablePlan) -> list[str]:
+    return [column.target_name for column in plan.columns]
+
+
+def _mappings(plan: TablePlan) -> dict[str, object]:
+    return {column.column.name: column.mapping for column in plan.columns if column.mapping is not None}

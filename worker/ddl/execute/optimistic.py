@@ -1,0 +1,261 @@
+"""A shard table's ALTER under ``shard-mode: optimistic``: the target becomes the schema join of its shard tables.
+
+    lock of the target ── all shard tables' recorded structures ── join (pure) ── clauses at the target ── record
+
+The lock is held until the structure after the statement is recorded, so two sources never join from the same records.
+Where there is no join, the table is parked as under ``pessimistic``. Meanwhile other tables of the target do not wait
+for it: their joins consider its structure before and after the statement at which it is parked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from shardmerge.proto import errors
+from shardmerge.worker.core.mysql.connection import quote_name
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.ddl.execute.run_once import subject_of
+from shardmerge.worker.ddl.execute.statement_context import StatementContext
+from shardmerge.worker.ddl.execute.structure_check import check_mergeable
+from shardmerge.worker.ddl.schema_join.join import SchemaJoin, join
+from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
+from shardmerge.worker.ddl.sql.clause import ClauseKind
+from shardmerge.worker.ddl.sql.statement import AlterTable
+from shardmerge.worker.ddl.sql.table_definition import Index, TableDefinition, parse_table_definition
+from shardmerge.worker.ddl.sql.target_statement import Changing, time_dependent_default
+from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
+from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
+from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
+from shardmerge.worker.target.members.member_cache import TaskMembers
+from shardmerge.worker.target.records import ddl_progress
+from shardmerge.worker.target.records import dropped_columns as dropped
+from shardmerge.worker.target.records.dropped_columns import Member
+from shardmerge.worker.target.records.statement_session import StatementSession
+
+_STRICT_TRANS_TABLES = 1 << 21
+_STRICT_ALL_TABLES = 1 << 22
+
+STRICT = StatementSession(_STRICT_TRANS_TABLES | _STRICT_ALL_TABLES, "DEFAULT", "", None)
+"""The session for the join's clauses: values that do not fit are refused, never changed. Bits: MySQL
+sql/system_variables.h."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetJoin:
+    """``clauses``: of one ALTER TABLE of the target, () for none. ``dropped``: the new dropped columns of the shard
+    tables whose record changes."""
+
+    clauses: tuple[str, ...]
+    dropped: Mapping[Member, frozenset[str]]
+
+
+def join_subject(target: TargetTable) -> str:
+    """The name of the target's join lock; it differs from the lock of its statements."""
+    return f"j{subject_of([target])[1:]}"
+
+
+def join_target(
+    context: StatementContext,
+    plan: TablePlan,
+    creation: CreateStatement,
+    tracked: Tracked,
+    tracker: SchemaTracker,
+    printed: CanonicalCreates,
+    parked_definitions: ParkedDefinitions,
+) -> TargetJoin | NotJoinable:
+    """The target's change for the statement of ``context``, which changed ``plan``'s table to ``tracked``. Under the
+    target's lock. Raises what :class:`SchemaTracker` raises, the rules' errors and ``pymysql.MySQLError``."""
+    session, (schema, task, source) = context.session, context.who
+    found = context.run_context.members.read(session)
+    check_mergeable_in_task(context, found, plan)
+    check_values_of_time(context, found, plan)
+    members = _members(found, context, plan)
+    parked = [
+        (other, each.creations.get(number), item)
+        for each in found.sources.values()
+        for number, item in each.parked.items()
+        if not item.released and (other := each.plans.get(number)) is not None and other.target == plan.target
+    ]
+    # A statement that was begun before another table was parked is finished: the target may have it already.
+    if parked and ddl_progress.read_begun(session, schema, task, source, join_subject(plan.target)) is not None:
+        parked = []
+    coming: list[ShardSchema] = []
+    for other, known, item in parked:
+        definition = parked_definitions.find(other, known, item, tracker, task)
+        if definition is None:
+            return blocked_by(other)
+        coming.append(ShardSchema(shard_label(other), definition, frozenset()))
+    gone = dropped.read(session, schema, task)
+    shards: dict[Member, ShardSchema] = {}
+    for member, other in members.items():
+        known = found.sources[other.source].creations.get(other.shard)
+        if known is None:
+            return unrecorded(other)
+        shape = printed.definition(other.table, known, tracker)
+        shards[member] = ShardSchema(shard_label(other), shape, gone.get(member, frozenset()))
+    own = (source, plan.shard)
+    before = ShardSchema(
+        shard_label(plan),
+        printed.definition(plan.table, creation, tracker),
+        gone.get(own, frozenset()),
+    )
+    ddl = context.ddl
+    assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+    return compute_join(
+        parse_table_definition(read_create_statement(session, *plan.target.names)),
+        shards,
+        own,
+        before,
+        parse_table_definition(tracked.creation),
+        ddl,
+        strict=is_strict(context.sql_mode, plan.table),
+        coming=coming,
+    )
+
+
+def check_mergeable_in_task(context: StatementContext, found: TaskMembers, plan: TablePlan) -> None:
+    """See :func:`check_mergeable`, with the shard tables of all sources. Raises TRANSFORMED_TABLE."""
+    merged = (other for members in found.sources.values() for other in members.plans.values())
+    check_mergeable(plan, merged, context.refusal)
+
+
+def check_values_of_time(context: StatementContext, found: TaskMembers, plan: TablePlan) -> None:
+    """Check that the statement does not give rows its own time: the shard tables of one target run it at different
+    times, and the target runs it once. Raises VALUES_OF_TIME."""
+    ddl = context.ddl
+    column = ddl and time_dependent_default(context.statement, ddl, context.source_session.explicit_timestamp)
+    shards = sum(other.target == plan.target for members in found.sources.values() for other in members.plans.values())
+    if column and shards > 1:
+        raise context.refusal(
+            errors.ddl.VALUES_OF_TIME,
+            table=plan.table.full_name,
+            column=column,
+            shards=shards,
+            target=plan.target.quoted,
+        )
+
+
+def compute_join(
+    target: TableDefinition,
+    others: Mapping[Member, ShardSchema],
+    own: Member,
+    before: ShardSchema,
+    after: TableDefinition,
+    ddl: Changing,
+    *,
+    strict: bool,
+    coming: Iterable[ShardSchema] = (),
+) -> TargetJoin | NotJoinable:
+    """The change of ``target`` for ``ddl``, which changed the shard table ``own`` to ``after``. Pure.
+
+    ``others``: every other shard table of the target. ``strict``, ``coming``: see
+    :func:`shardmerge.worker.ddl.schema_join.join.join`.
+    """
+    for index in after.indexes:
+        known = before.definition.index(index.key)
+        if index.unique and (known is None or not known.unique):
+            return _unique_comes(index, others)
+    answer = join(
+        target,
+        distinct_schemas(others.values()),
+        before,
+        after,
+        strict=strict,
+        renamed=renamed_of(ddl),
+        replaced=replaced_of(ddl),
+        coming=distinct_schemas(coming),
+    )
+    match answer:
+        case NotJoinable():
+            return answer
+        case SchemaJoin():
+            left = {member: shard.dropped - answer.gone for member, shard in others.items()}
+            changed = {member: columns for member, columns in left.items() if columns != others[member].dropped}
+            return TargetJoin(answer.clauses, {**changed, own: answer.dropped})
+
+
+def _unique_comes(index: Index, others: Mapping[Member, ShardSchema]) -> NotJoinable:
+    """With a further unique key at the target, the order of changes to different rows matters, so one lane must apply
+    all changes of its shard tables (TargetFacts.one_lane). Parked tables move to one lane when they return; a table
+    that has the index already would stay in many lanes."""
+    having = [shard.name for shard in others.values() if (found := shard.definition.index(index.key)) and found.unique]
+    name = quote_name(index.name)
+    if not having:
+        return NotJoinable(f"unique index {name} spans the rows of all shard tables", subject=index.name, waits=True)
+    reason = f"unique index {name} spans the rows of all shard tables, and {having[0]} has it already"
+    return NotJoinable(reason, subject=index.name, other=having[0])
+
+
+def blocked_by(waiting: TablePlan) -> NotJoinable:
+    """A shard table of the same target is parked, and its structure after its statement cannot be computed."""
+    return NotJoinable(f"shard table {shard_label(waiting)} is parked at a sharding DDL of the same target", waits=True)
+
+
+def unrecorded(other: TablePlan) -> NotJoinable:
+    """A shard table of an earlier version, for which only columns are recorded."""
+    return NotJoinable(f"the structure of shard table {shard_label(other)} is not recorded", waits=True)
+
+
+def distinct_schemas(shards: Iterable[ShardSchema]) -> tuple[ShardSchema, ...]:
+    """One shard table of each structure, the first by name: most of a thousand shard tables are equal, and a join
+    depends on which structures there are. Pure."""
+    first: dict[tuple[int, frozenset[str]], ShardSchema] = {}
+    for shard in shards:
+        # Equal structures are one object: see CanonicalCreates.definition.
+        known = first.setdefault((id(shard.definition), shard.dropped), shard)
+        if shard.name < known.name:
+            first[id(shard.definition), shard.dropped] = shard
+    return tuple(first.values())
+
+
+def _members(found: TaskMembers, context: StatementContext, plan: TablePlan) -> dict[Member, TablePlan]:
+    """The task's other shard tables of the target."""
+    source = context.who[2]
+    mine = found.sources.get(source)
+    here = {} if mine is None else {at: other for at, other in mine.plans.items() if at not in context.changes.removed}
+    here |= context.plans
+    others = (each.plans.values() for name, each in found.sources.items() if name != source)
+    return {
+        (other.source, other.shard): other
+        for other in chain(here.values(), *others)
+        if other.target == plan.target and (other.source, other.shard) != (plan.source, plan.shard)
+    }
+
+
+def shard_label(plan: TablePlan) -> str:
+    """A shard table's name for people."""
+    return f"{plan.table.full_name} of {plan.source}"
+
+
+def is_strict(sql_mode: int, table: Table) -> bool:
+    """Whether the source refused values that do not fit (MySQL Reference Manual, "Server SQL Modes")."""
+    if sql_mode & _STRICT_ALL_TABLES:
+        return True
+    return bool(sql_mode & _STRICT_TRANS_TABLES) and table.engine.lower() == "innodb"
+
+
+def renamed_of(ddl: Changing) -> dict[str, str]:
+    """Old column names by new ones, in lower case, for columns whose name changes."""
+    if not isinstance(ddl, AlterTable):
+        return {}
+    pairs = (
+        (clause.new_name.lower(), clause.columns[0].lower())
+        for clause in ddl.clauses
+        if clause.kind in (ClauseKind.RENAME_COLUMN, ClauseKind.CHANGE_COLUMN)
+    )
+    return {new: old for new, old in pairs if new != old}
+
+
+def replaced_of(ddl: Changing) -> frozenset[str]:
+    """Lower-case names of columns that the statement both drops and adds."""
+    if not isinstance(ddl, AlterTable):
+        return frozenset()
+    names = {
+        kind: {column.lower() for clause in ddl.clauses if clause.kind is kind for column in clause.columns}
+        for kind in (ClauseKind.DROP_COLUMN, ClauseKind.ADD_COLUMN)
+    }
+    return frozenset(names[ClauseKind.DROP_COLUMN] & names[ClauseKind.ADD_COLUMN])

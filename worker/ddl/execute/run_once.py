@@ -1,0 +1,255 @@
+"""Runs a statement at the target exactly once, whichever process is killed and whenever (I6).
+
+A DDL cannot be rolled back and commits by itself, so no record can be written in the same transaction. Therefore the
+definitions of its tables before it are recorded first (``statement_begun``). A process that finds this record compares
+it with the current definitions: if they differ, the statement has run; if they are equal, it has not. A statement that
+leaves the definitions unchanged (FORCE, a MODIFY to the current type) may run twice. That changes nothing: no row is
+written in between, because all lanes of its tables have stopped.
+
+A killed client's statement continues at the server. A server lock per subject, which ends with the connection, lets one
+session at a time run it. The epoch is checked under the lock, so no older process can begin later (I3). A lock holder
+whose connection is idle is frozen or gone: its connection is killed, so the holder gets an error when it continues.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+
+import pymysql
+from pymysql.constants import ER
+
+from shardmerge.proto import errors, failpoints
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.connection import Session, execute, quote_name, rows, text_of
+from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.target.records import ddl_progress
+from shardmerge.worker.target.records.ddl_progress import Begun
+from shardmerge.worker.target.records.statement_session import StatementSession
+from shardmerge.worker.target.tables.deferred_index_store import read_owed
+
+log = get_logger()
+
+_LOOK_SECONDS = 1
+_LOCK_SECONDS = 1
+_IDLE_SECONDS = 5
+"""A connection that runs a statement, or is between two, is never idle for so long."""
+_MDL_WAIT_SECONDS = 30
+"""How long the statement waits for transactions that use the table; meanwhile other sessions wait for the statement."""
+
+_AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
+
+Who = tuple[str, str, str]
+
+
+def subject_of(targets: Sequence[TargetTable], number: int = 0) -> str:
+    """The lock name for statements on these tables. ``number``: of several statements that run one after the other at
+    the same position of the binlog."""
+    text = "\n".join([*sorted(target.quoted for target in targets), *([str(number)] if number else [])])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def digest_of(session: Session, targets: Sequence[TargetTable]) -> str:
+    """Digest of the tables' definitions: their CREATE TABLE without the next AUTO_INCREMENT value."""
+    found = hashlib.sha256()
+    for target in sorted(targets):
+        found.update(f"{target.quoted}\n{_look(session, target)}\n".encode())
+    return found.hexdigest()
+
+
+def _look(session: Session, target: TargetTable) -> str:
+    try:
+        [(_, text, *_)] = rows(session, f"SHOW CREATE TABLE {target.quoted}")
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
+            raise
+        return "absent"
+    return _AUTO_INCREMENT.sub("", text_of(text))
+
+
+class NextStep(enum.Enum):
+    """The next step of a statement that is to run once."""
+
+    BEGIN = "begin"
+    """Record it as begun, with the tables' definitions; then run it."""
+    RUN = "run"
+    """It was begun, and the tables' definitions are unchanged: run it."""
+    HAS_RUN = "has run"
+    """It was begun, and the tables' definitions have changed."""
+
+
+def next_step(begun: Begun | None, statement: str, now: str) -> NextStep:
+    """``begun``: the record for its tables. ``now``: digest of their current definitions. Pure."""
+    if begun is None or begun.statement != statement:
+        return NextStep.BEGIN
+    return NextStep.RUN if begun.before == now else NextStep.HAS_RUN
+
+
+def key_of_run(targets: Sequence[TargetTable], run: str) -> str:
+    """The key of the records of a statement that any source of the task may run. ``run``: identifies the run, the same
+    for all sources."""
+    return hashlib.sha256("\n".join([subject_of(targets), run]).encode()).hexdigest()[:32]
+
+
+def run_once(
+    session: Session,
+    who: Who,
+    epoch: int,
+    targets: Sequence[TargetTable],
+    statement: str,
+    session_settings: StatementSession,
+    stop: StopSignal,
+    on_wait: Callable[[str], None],
+    subject: str = "",
+    prepare: Callable[[Session], None] = lambda _: None,
+    position: object = "",
+    run: str = "",
+) -> None:
+    """Run ``statement``, which changes ``targets``, unless it has run. Its record stays: the caller deletes it in the
+    transaction that records the result.
+
+    ``session_settings``: of the source's statement. ``on_wait``: called with what it waits for, "" for nothing.
+    ``subject``: the lock name; "" for that of the tables. ``prepare``: called before the tables' definitions are read
+    for the first time. ``position``: the statement's position at the source. ``run``: of a statement that any source of
+    the task may run once, see :func:`key_of_run`; a source that takes it over finds the record of the one before.
+    Returns early, without a result, when
+    ``stop`` is set. Raises FENCED, DDL_REFUSED and ``pymysql.MySQLError``.
+    """
+    _, task, source = who
+    subject = subject or subject_of(targets)
+    wait_for_indexes(session, who[0], targets, stop, on_wait)
+    if stop.is_set:
+        return
+    with subject_lock(session, who, epoch, subject, stop, on_wait) as held:
+        if not held:
+            return
+        begun = ddl_progress.read_begun(session, *who, subject)
+        if begun is None or begun.statement != statement:
+            prepare(session)
+        now = digest_of(session, targets)
+        step = next_step(begun, statement, now)
+        key = key_of_run(targets, run) if run else subject
+        if run and step is NextStep.BEGIN:
+            others = ddl_progress.read_begun_by(session, *who[:2], key)
+            if any(other.before != now for other in others.values()):
+                step = NextStep.HAS_RUN
+        match step:
+            case NextStep.HAS_RUN:
+                log.info("a statement has run already", task=task, source=source, statement=statement)
+                return
+            case NextStep.BEGIN:
+                ddl_progress.write_begun(session, *who, key, Begun(statement, now))
+            case NextStep.RUN:
+                pass
+        failpoints.hit("ddl.begun")
+        try:
+            with session_settings.applied_to(session):
+                run_statement(session, who, statement, position, stop, on_wait)
+        except (ShardmergeError, pymysql.MySQLError):
+            # The server answered with an error, so it has not run. If an operator repaired the tables by hand
+            # meanwhile, their definitions differ and the record is kept.
+            with suppress(pymysql.MySQLError):  # the connection is lost: the state stays unknown
+                if digest_of(session, targets) == now:
+                    ddl_progress.delete_begun(session, *who, key)
+            raise
+        failpoints.hit("ddl.run")
+
+
+def wait_for_indexes(
+    session: Session, schema: str, targets: Sequence[TargetTable], stop: StopSignal, on_wait: Callable[[str], None]
+) -> None:
+    """Wait until the tables have their deferred indexes: the statement may be about them."""
+    for target in targets:
+        while not stop.is_set and read_owed(session, schema, target):
+            on_wait(f"the indexes of {target.quoted}, which are being added after its load")
+            stop.wait(_LOOK_SECONDS)
+
+
+def run_statement(
+    session: Session, who: Who, statement: str, position: object, stop: StopSignal, on_wait: Callable[[str], None]
+) -> bool:
+    """Run a statement at the target as soon as no other session locks its tables; False when ``stop`` is set before.
+
+    ``position``: see :func:`run_once`. Raises DDL_REFUSED and ``pymysql.MySQLError``.
+    """
+    _, task, source = who
+    execute(session, f"SET SESSION lock_wait_timeout = {_MDL_WAIT_SECONDS}")
+    while not stop.is_set:
+        on_wait(f"the target to run: {statement}")
+        try:
+            execute(session, statement)
+        except pymysql.MySQLError as error:
+            kind = kind_of(errno_of(error))
+            if kind is ErrorKind.CONFLICT:
+                on_wait(f"transactions at the target that hold a table of: {statement}")
+                stop.wait(_LOCK_SECONDS)
+                continue
+            if kind in (ErrorKind.STATEMENT, ErrorKind.SESSION, ErrorKind.PRIVILEGE):
+                raise errors.ddl.DDL_REFUSED(
+                    source=source,
+                    task=task,
+                    position=position,
+                    statement=statement,
+                    reason=reason_of(error),
+                    errno=errno_of(error),
+                ) from error
+            raise
+        log.info("a statement has run at the target", task=task, source=source, statement=statement)
+        on_wait("")
+        return True
+    on_wait("")
+    return False
+
+
+def check_epoch(session: Session, who: Who, epoch: int, *, lock: bool = False) -> None:
+    """Raises FENCED unless the subtask's epoch is ``epoch``. ``lock``: keeps it locked until the transaction ends."""
+    schema, task, source = who
+    found = rows(
+        session,
+        f"SELECT `epoch` FROM {quote_name(schema)}.`subtask` WHERE `task` = %s AND `source` = %s"
+        + (" FOR UPDATE" if lock else ""),
+        (task, source),
+    )
+    if [int(row[0]) for row in found] != [epoch]:
+        raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+
+
+@contextmanager
+def subject_lock(
+    session: Session, who: Who, epoch: int, subject: str, stop: StopSignal, on_wait: Callable[[str], None]
+) -> Generator[bool]:
+    """Hold the server's lock of ``subject``, with the newest epoch; False when ``stop`` came first. Raises FENCED."""
+    held, name = False, f"shardmerge.{subject}"
+    while not stop.is_set and not held:
+        [(answer,)] = rows(session, "SELECT GET_LOCK(%s, %s)", (name, _LOCK_SECONDS))
+        held = answer == 1
+        if not held:
+            on_wait("a statement that an earlier run has sent to the target")
+            _end_idle(session, name)
+    try:
+        if held:
+            check_epoch(session, who, epoch)
+        yield held
+    finally:
+        if held:
+            with suppress(pymysql.MySQLError):  # the lock ends with the connection
+                rows(session, "SELECT RELEASE_LOCK(%s)", (name,))
+
+
+def _end_idle(session: Session, name: str) -> None:
+    """Kill the lock holder's connection if it is idle."""
+    [(holder,)] = rows(session, "SELECT IS_USED_LOCK(%s)", (name,))
+    if holder is None:
+        return
+    # Id, User, Host, db, Command, Time, …: without an extra privilege only the user's own connections, as this one.
+    found = [row for row in rows(session, "SHOW PROCESSLIST") if int(row[0]) == int(holder)]
+    if found and text_of(found[0][4]) == "Sleep" and int(found[0][5] or 0) >= _IDLE_SECONDS:
+        log.warning("an idle connection that holds a statement's lock is killed", connection=int(holder))
+        with suppress(pymysql.MySQLError):  # it has just ended
+            execute(session, f"KILL {int(holder)}")

@@ -1,0 +1,52 @@
+"""Finds the session settings under which a statement of the binlog ran at the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shardmerge.proto import errors
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table import ValueKind
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.decide.routed_statements import short_text
+from shardmerge.worker.ddl.execute.time_zone import OffsetVaries, TimeLiterals, offset_of, time_literals
+from shardmerge.worker.ddl.sql.statement import Ddl, names
+from shardmerge.worker.relay.model import Statement
+from shardmerge.worker.relay.serve.query_event import LoggedQuery
+from shardmerge.worker.target.records.statement_session import StatementSession
+from shardmerge.worker.unit.run_context import RunContext
+
+
+def find_source_session(
+    context: RunContext,
+    statement: Statement,
+    ddl: Ddl | None,
+    queried: LoggedQuery,
+    plans: Iterable[TablePlan],
+    stop: StopSignal,
+) -> StatementSession:
+    """``ddl``: None for a statement that does not run at the target. ``plans``: of the shard tables before it.
+    Raises ZONE_VARIES and the source's coded errors."""
+    event = queried.event
+    if event.variables.time_zone != "SYSTEM":
+        return StatementSession.of(event, "")
+    moments = time_literals(statement, ddl, _kinds(ddl, plans)) if ddl is not None else TimeLiterals()
+    with context.at_source(stop) as session:
+        zone = offset_of(session, event.second, moments)
+    if isinstance(zone, OffsetVaries):
+        _, task, source = context.who
+        raise errors.ddl.ZONE_VARIES(
+            source=source, task=task, position=statement.position, reason=zone.why, statement=short_text(statement)
+        )
+    return StatementSession.of(event, zone)
+
+
+def _kinds(ddl: Ddl, plans: Iterable[TablePlan]) -> dict[str, ValueKind]:
+    """The value kinds of the columns of the tables that the statement names."""
+    named = {(name.schema.lower(), name.table.lower()) for name in names(ddl)}
+    return {
+        column.name.lower(): column.kind
+        for plan in plans
+        if (plan.table.schema.lower(), plan.table.name.lower()) in named
+        for column in plan.table.columns
+    }

@@ -1,0 +1,196 @@
+"""Computes a shard table's structure after a statement; refuses statements with another effect at the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import pymysql
+
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import rows, text_of
+from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, index_parts
+from shardmerge.worker.core.mysql.information_schema import read_table
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.ddl.decide.actions import Create
+from shardmerge.worker.ddl.execute.statement_context import StatementContext
+from shardmerge.worker.ddl.sql.create_body import CreateBody, read_create_body
+from shardmerge.worker.ddl.sql.dialect import Dialect
+from shardmerge.worker.ddl.sql.statement import CreateTable, Ddl, parse_ddl
+from shardmerge.worker.ddl.sql.target_statement import (
+    Changing,
+    changed_columns,
+    names_other_constraint,
+    nondeterministic_default,
+    removed_column_names,
+    target_statement,
+)
+from shardmerge.worker.ddl.sql.transform_conflicts import transform_conflict
+from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
+from shardmerge.worker.ddl.structure.structure_after import StructureMemo, refusal_of, runner, structure_after
+from shardmerge.worker.relay.model import Statement
+from shardmerge.worker.rules.table_scope import TableName
+from shardmerge.worker.target.records import ddl_progress
+from shardmerge.worker.target.tables.target_table import read_shard_creation
+
+
+def indexed_columns(creation: CreateStatement) -> dict[str, tuple[str, ...]]:
+    """The columns of each of the table's indexes, by its name in lower case; without indexes over expressions. {} when
+    the CREATE TABLE cannot be read."""
+    try:
+        parts = index_parts(creation.text)
+    except UnreadableCreateTable:
+        return {}
+    return {part.name.lower(): part.columns for part in parts if not part.has_expressions}
+
+
+def index_names(creation: CreateStatement) -> tuple[str, ...] | None:
+    """Names of the table's indexes without the primary key; None when the CREATE TABLE cannot be read."""
+    try:
+        return tuple(part.name for part in index_parts(creation.text))
+    except UnreadableCreateTable:
+        return None
+
+
+def check_same_meaning(
+    statement: Statement, ddl: Ddl, plan: TablePlan, creation: CreateStatement, refusal: Callable[..., ShardmergeError]
+) -> None:
+    """Check that ``ddl``'s names and values are the same at the target. Pure. Raises what ``refusal`` makes of
+    CHECK_BY_NAME, VALUES_DRAWN, MAPPED_COLUMN, COLUMN_IN_RULE and TRANSFORMED_TABLE."""
+    table = plan.table.full_name
+    if names_other_constraint(ddl, index_names(creation) or ()):
+        raise refusal(errors.ddl.CHECK_BY_NAME, table=table)
+    if drawn := nondeterministic_default(statement, ddl):
+        raise refusal(errors.ddl.VALUES_DRAWN, table=table, column=drawn)
+    changed = changed_columns(ddl)
+    for column in plan.columns:
+        if column.mapping is not None and column.column.name.lower() in changed:
+            raise refusal(errors.ddl.MAPPED_COLUMN, column=column.column.name, table=table)
+    if plan.transform is not None:
+        text = target_statement(statement, ddl, index_names(creation)) if isinstance(ddl, Changing) else ""
+        merged = parse_ddl(text, statement.schema, statement.sql_mode) if text else None
+        known, mode = indexed_columns(creation), statement.sql_mode or 0
+        if merged is not None and (reason := transform_conflict(text, merged, plan, known, mode)):
+            raise refusal(errors.ddl.TRANSFORMED_TABLE, table=table, rule=plan.transform.rule, reason=reason)
+    lost = removed_column_names(ddl)
+    for rule in plan.filters:
+        for column in (plan.read_columns[slot].column.name for slot in rule.columns):
+            if column.lower() in lost:
+                raise refusal(errors.ddl.COLUMN_IN_RULE, column=column, table=table, rule=rule.rule)
+
+
+def check_mergeable(plan: TablePlan, merged: Iterable[TablePlan], refusal: Callable[..., ShardmergeError]) -> None:
+    """Check that a lock can combine ``plan``'s table with the other shard tables of its target, which are among
+    ``merged``: the lock compares the structures of the sources, which must be those of the target. Pure. Raises what
+    ``refusal`` makes of TRANSFORMED_TABLE."""
+    for other in (plan, *merged):
+        if other.transform is not None and other.target == plan.target:
+            raise refusal(
+                errors.ddl.TRANSFORMED_TABLE,
+                table=plan.table.full_name,
+                rule=other.transform.rule,
+                reason="a lock joins the columns of shard tables as the sources have them",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class StatementStructures:
+    """Structures of one statement's tables. Methods raise the ddl.* errors, coded errors, ``pymysql.MySQLError``."""
+
+    context: StatementContext
+    tracker: SchemaTracker
+    dialect: Dialect
+    memo: StructureMemo
+
+    def creation(self, plan: TablePlan) -> CreateStatement:
+        """The shard table's recorded CREATE TABLE. For a subtask of an earlier version: the source's current one, if
+        the table's columns there are still as recorded."""
+        context, table = self.context, plan.table
+        known = context.changes.creations.get(plan.shard) or ddl_progress.read_creation(
+            context.session, *context.who, plan.shard
+        )
+        if known is not None:
+            return known
+        with self.context.at_source() as session:
+            now = read_table(session, table.schema, table.name, source=plan.source)
+            if now is None or now.structure != table.structure:
+                raise context.refusal(errors.ddl.NO_CREATION, table=table.full_name)
+            return read_shard_creation(session, plan)
+
+    def after_alter(self, plan: TablePlan, creation: CreateStatement, text: str) -> Tracked:
+        """``plan``'s table after ``text``, the statement for merged tables."""
+        context = self.context
+        assert isinstance(context.ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
+        return structure_after(
+            self.tracker,
+            plan.table,
+            creation,
+            text,
+            context.statement,
+            context.ddl,
+            context.source_session,
+            self.dialect,
+            self._refused,
+            self.memo,
+        )
+
+    def after_create(self, action: Create) -> Tracked:
+        """The table that the statement creates."""
+        context, made = self.context, action.ddl
+        if made.form == "like" and made.like is not None:
+            return self._copied(action.name, made.like.name)
+        text = self._table_text(made)
+        if text is None:
+            raise context.refusal(errors.ddl.ROWS_BY_STATEMENT, tables=".".join(action.name))
+        collation = "" if text.has_charset else self._default_collation(action.name[0])
+        statement = self.dialect.for_target(
+            text.create_statement(TargetTable(*self.tracker.place).quoted, collation), context.sql_mode
+        )
+        try:
+            tracked = self.tracker.created(*action.name, runner(statement, context.source_session))
+        except pymysql.MySQLError as error:
+            raise refusal_of(error, ".".join(action.name), self._refused) from error
+        return replace(tracked, table=self.dialect.as_declared(tracked.table, context.statement))
+
+    def check(self, plan: TablePlan, creation: CreateStatement) -> None:
+        """Check that the statement's names and values are the same at the target."""
+        context, ddl = self.context, self.context.ddl
+        if ddl is not None:
+            check_same_meaning(context.statement, ddl, plan, creation, context.refusal)
+
+    # --- parts
+
+    def _table_text(self, made: CreateTable) -> CreateBody | None:
+        return read_create_body(self.context.statement.text, made, self.context.sql_mode)
+
+    def _default_collation(self, schema: str) -> str:
+        """The schema's current default at the source, "" when it is gone: statements on its tables do not contain
+        it."""
+        with self.context.at_source() as session:
+            found = rows(
+                session,
+                "SELECT DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s",
+                (schema,),
+            )
+        return text_of(found[0][0]) if found else ""
+
+    def _copied(self, name: TableName, like: TableName) -> Tracked:
+        """CREATE TABLE … LIKE: the structure of the task's own table at this position, or the source's current one."""
+        for plan in self.context.plans.values():
+            if (plan.table.schema, plan.table.name) == like:
+                return Tracked(replace(plan.table.structure, schema=name[0], name=name[1]), self.creation(plan))
+        with self.context.at_source() as session:
+            table = read_table(session, *name, source=self.context.who[2])
+            if table is None:
+                raise self.context.refusal(
+                    errors.ddl.STRUCTURE_REFUSES,
+                    table=".".join(name),
+                    reason=f"{'.'.join(like)} is none of the task's tables, and the new table is gone from the source",
+                    errno=0,
+                )
+            return Tracked(table.structure, read_create_statement(session, *name))
+
+    def _refused(self, table: str, reason: object, errno: int) -> ShardmergeError:
+        return self.context.refusal(errors.ddl.STRUCTURE_REFUSES, table=table, reason=reason, errno=errno)

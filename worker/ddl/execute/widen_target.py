@@ -1,0 +1,77 @@
+"""Adds a new shard table's columns to an existing target (``shard-mode: optimistic``).
+
+Each shard table's structure is an input of the schema join, also when the task starts and when a table is created
+later. Here the target represents all other shard tables: it keeps its columns, and gets those that the new table has in
+addition or with a wider type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.execute.optimistic import STRICT, join_subject
+from shardmerge.worker.ddl.execute.run_once import Who, run_once, subject_lock, subject_of
+from shardmerge.worker.ddl.schema_join.join import SchemaJoin, join
+from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
+from shardmerge.worker.ddl.sql.table_definition import parse_table_definition
+from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
+from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
+from shardmerge.worker.target.records import ddl_progress
+from shardmerge.worker.target.tables.target_table import find_target
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetWidener:
+    """``session``: at the target, in no transaction."""
+
+    session: Session
+    who: Who
+    epoch: int
+    stop: StopSignal
+
+    def widen(self, plan: TablePlan, creation: CreateStatement) -> None:
+        """Add the columns; what cannot be joined is left unchanged: the next check of the target reports what does not
+        fit.
+
+        Raises FENCED, DDL_REFUSED and ``pymysql.MySQLError``.
+        """
+        session, who, target = self.session, self.who, plan.target
+        with subject_lock(session, who, self.epoch, join_subject(target), self.stop, lambda _: None) as held:
+            if not held or find_target(session, plan) is None:
+                return
+            try:
+                answer = self._answer(plan, creation)
+            except UnreadableCreateTable as error:
+                answer = NotJoinable(str(error))
+            if isinstance(answer, NotJoinable):
+                log.warning(
+                    "the target cannot take a shard table's columns",
+                    task=who[1],
+                    source=who[2],
+                    table=plan.table.full_name,
+                    reason=answer.reason,
+                )
+                return
+            if answer.clauses:
+                text = f"ALTER TABLE {target.quoted} {', '.join(answer.clauses)}"
+                run_once(session, who, self.epoch, [target], text, STRICT, self.stop, lambda _: None)
+            if not self.stop.is_set:
+                session.begin()
+                ddl_progress.delete_begun(session, *who, subject_of([target]))
+                session.commit()
+
+    def _answer(self, plan: TablePlan, creation: CreateStatement) -> SchemaJoin | NotJoinable:
+        tracker = open_tracker(self.session, self.who, "widening", self.epoch)
+        # Columns only: indexes do not decide whether rows fit, and those of a new target may be deferred.
+        own = replace(parse_table_definition(CanonicalCreates().canonical(plan.table, creation, tracker)), indexes=())
+        target = replace(parse_table_definition(read_create_statement(self.session, *plan.target.names)), indexes=())
+        before = ShardSchema(plan.table.full_name, replace(own, columns=target.columns))
+        return join(target, [ShardSchema("the target", target)], before, own, strict=True)

@@ -1,0 +1,432 @@
+"""A subtask's part in the sharding-DDL locks: publishes its shard tables and follows the locks.
+
+    parked ──▶ published in etcd ──▶ (master) the lock executes: the owner runs the statement at the target
+                                 ──▶ (master) the lock is released: parked tables get the structure after it and resume
+
+Every step depends only on the records at the target and in etcd, and may be repeated. The agent runs in parallel with
+the streams and never blocks them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from shardmerge.proto import errors, failpoints, state_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.proto.work_share import WorkShare
+from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancellable_session
+from shardmerge.worker.core.mysql.connection import Session, Side, quote_name
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.ddl.decide.operator_override import Ops
+from shardmerge.worker.ddl.execute.optimistic import join_subject
+from shardmerge.worker.ddl.execute.run_once import key_of_run, run_once, subject_lock, subject_of
+from shardmerge.worker.ddl.locks.added_again import dropped_by_all
+from shardmerge.worker.ddl.locks.lock_client import Lock, LockClient
+from shardmerge.worker.ddl.locks.lock_inputs import LockInputs, LockInputsReader
+from shardmerge.worker.ddl.locks.lock_protocol import (
+    Execute,
+    Member,
+    ParkedStatement,
+    Release,
+    next_lock_step,
+    parked_statement,
+    to_shard_record,
+)
+from shardmerge.worker.ddl.locks.parked_override import (
+    OverriddenStatement,
+    overridden,
+    replaces_lock_run,
+    run_override,
+)
+from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked, open_tracker
+from shardmerge.worker.ddl.structure.structure_after import StructureMemo, parked_structure_after
+from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates, digest_of
+from shardmerge.worker.target.records import (
+    ddl_progress,
+    dropped_columns,
+    executed_locks,
+    parked_tables,
+    subtask_record,
+)
+from shardmerge.worker.target.records.executed_locks import LockRun
+from shardmerge.worker.target.records.parked_tables import Parked
+from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
+from shardmerge.worker.target.tables.target_table import require_target
+from shardmerge.worker.unit.run_context import RunContext
+
+log = get_logger()
+
+_LOOK_SECONDS = 0.1
+_BACKOFF_SECONDS = 2.0
+_RECHECK_SECONDS = 1.0
+
+
+class LockAgent:
+    """For one run of a subtask. :meth:`run` runs in its own thread until stopped."""
+
+    def __init__(self, context: RunContext, desk: LockClient, waiting: ParkedQueue, ops: Ops) -> None:
+        """``ops``: the operator's overrides."""
+        self._context = context
+        self._lock_client = desk
+        self._ops = ops
+        self._inputs = LockInputsReader(context.who[2], context.rules, context.members)
+        self._parked_queue = waiting
+        waiting.on_change = desk.wake
+        self._canonical = CanonicalCreates()
+        self._memo = StructureMemo()
+        self._parked_statements: dict[Parked, ParkedStatement] = {}
+        self._published: state_pb2.ShardRecord | None = None
+        self._injected: set[OverriddenStatement] = set()
+        self._needs_others = False
+        self._activity = ""
+        self._failure: ShardmergeError | None = None
+        self._lock = threading.Lock()
+
+    def failure(self) -> ShardmergeError | None:
+        """The error that has ended :meth:`run`: an operator must decide."""
+        with self._lock:
+            return self._failure
+
+    def activity(self) -> str:
+        """What the agent waits for, "" for nothing."""
+        with self._lock:
+            return self._activity
+
+    @contextmanager
+    def running(self, stop: StopSignal) -> Generator[None]:
+        """Run :meth:`run` in its own thread while the block runs."""
+        mine = stop.child()
+        thread = threading.Thread(target=self.run, args=(mine,), name="shard-agent", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            mine.set()
+            thread.join()
+
+    def run(self, stop: StopSignal) -> None:
+        """Run until stopped or until an error that an operator must decide about. After other errors the step is
+        repeated: the tables concerned stay parked."""
+        local, state = -1, -1
+        ops: tuple[BinlogOp, ...] = ()
+        again = False
+        not_before = 0.0
+        share = WorkShare(share=0.2, burst=0.2, longest=1.0)
+        while not stop.is_set:
+            wait = _LOOK_SECONDS
+            if self._parked_queue.version() != local:
+                wait = min(wait, not_before - time.monotonic())
+            state_now, locks = self._lock_client.locks(self._context.config.task, state, 0.0 if again else wait)
+            number = self._parked_queue.version()
+            ops_now = self._ops()
+            now = time.monotonic()
+            is_due = (number != local and now >= not_before) or (
+                self._needs_others and now >= not_before + _RECHECK_SECONDS
+            )
+            if state_now == state and ops_now == ops and not is_due and not again:
+                continue
+            began = time.monotonic()
+            try:
+                again = self._step(locks, ops_now, stop)
+                local, state, ops = number, state_now, ops_now
+                ended = time.monotonic()
+                # Of a thousand statements in a row, not each is published alone: that costs as much as a statement.
+                not_before = ended + share.pause(began, ended)
+                self._set_activity(self._waiting_text(locks))
+            except ShardmergeError as error:
+                if stop.is_set:
+                    return
+                log.warning(
+                    "a sharding DDL cannot proceed yet",
+                    task=self._context.config.task,
+                    source=self._context.source.source_id,
+                    error=str(error),
+                )
+                self._set_activity(str(error))
+                if not error.spec.retryable:
+                    with self._lock:
+                        self._failure = error
+                    return
+                again = True
+                stop.wait(_BACKOFF_SECONDS)
+
+    def _waiting_text(self, locks: tuple[Lock, ...]) -> str:
+        waiting = self._parked_queue.parked()
+        if not waiting:
+            return ""
+        names = ", ".join(f"`{lock.target_schema}`.`{lock.target_table}`" for lock in locks)
+        targets = names or "a table without a lock yet"
+        why = next((f": {item.why}" for item in waiting.values() if item.why), "")
+        return f"{len(waiting)} shard table(s) are parked at a sharding DDL of {targets}{why}"
+
+    def _set_activity(self, doing: str) -> None:
+        with self._lock:
+            self._activity = doing
+
+    # --- one step
+
+    def _step(self, locks: tuple[Lock, ...], ops: tuple[BinlogOp, ...], stop: StopSignal) -> bool:
+        """Take one step; True when there may be another at once."""
+        endpoint = self._context.target_endpoint
+        with cancellable_session(stop, endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS) as session:
+            seen = self._inputs.read(session)
+            tracker = open_tracker(session, self._context.who, "locks", self._context.epoch)
+            overrides = overridden(ops, seen.parked)
+            if overrides and self._apply_overrides(session, seen, overrides, locks, tracker, stop):
+                return True
+            waits = {
+                number: self._parked_statement(seen, number, item, tracker) for number, item in seen.parked.items()
+            }
+            waits |= self._added_again(session, seen, waits)
+            members = [
+                Member(plan, self._canonical.digest(plan.table, seen.creations[number], tracker), waits.get(number))
+                for number, plan in sorted(seen.plans.items())
+            ]
+            self._publish(seen, members)
+            for lock in locks:
+                mine = [member for member in members if member.plan.target == _target_of(lock)]
+                match next_lock_step(lock, self._context.source.source_id, seen.runs.get(_target_of(lock)), mine):
+                    case Execute(runs=runs):
+                        self._execute(session, lock, mine, overrides, stop, runs=runs)
+                        return True
+                    case Release(freed=freed):
+                        self._release(session, {item.parked: item.tracked for item in freed}, lock.statement)
+                        return True
+                    case None:
+                        pass
+        return False
+
+    def _parked_statement(self, seen: LockInputs, number: int, item: Parked, tracker: SchemaTracker) -> ParkedStatement:
+        """The statement of a parked table, also of one that was released and has no stream yet."""
+        known = self._parked_statements.get(item) or self._parked_statements.get(replace(item, released=False))
+        if known is not None:
+            return replace(known, parked=item)
+        plan, creation = seen.plans[number], seen.creations[number]
+        if item.released:  # the record has the structure after it already
+            tracked = Tracked(plan.table, creation)
+            after = self._canonical.digest(plan.table, creation, tracker)
+        else:
+            tracked = parked_structure_after(tracker, plan, creation, item, self._context.config.task, self._memo)
+            after = digest_of(tracked.creation)
+        found = parked_statement(item, plan, tracked, after)
+        self._parked_statements[item] = found
+        return found
+
+    def _added_again(
+        self, session: Session, seen: LockInputs, waits: Mapping[int, ParkedStatement]
+    ) -> dict[int, ParkedStatement]:
+        """Of the parked tables that wait for an operator, those that need none any more: they add a column again that
+        no shard table has."""
+        asked = [one for one in waits.values() if one.contradicts and not one.parked.released]
+        # Records of other sources decide about these: nothing wakes the agent when they change.
+        self._needs_others = bool(asked)
+        if not asked:
+            return {}
+        gone = dropped_columns.read(session, *self._context.who[:2])
+        return {
+            one.parked.number: replace(one, contradicts=False)
+            for one in asked
+            if dropped_by_all(one.parked, seen.plans[one.parked.number].target, seen.members, gone)
+        }
+
+    def _publish(self, seen: LockInputs, members: Sequence[Member]) -> None:
+        """Publish in etcd what has changed since the last time."""
+        record = to_shard_record(self._context.epoch, members, seen.runs)
+        if record != self._published:
+            _, task, source = self._context.who
+            self._lock_client.publish(task, source, record)
+            self._published = record
+
+    # --- steps
+
+    def _apply_overrides(
+        self,
+        session: Session,
+        seen: LockInputs,
+        overrides: Mapping[int, OverriddenStatement],
+        locks: tuple[Lock, ...],
+        tracker: SchemaTracker,
+        stop: StopSignal,
+    ) -> bool:
+        """Apply the operator's overrides that do not replace the run of a lock; True when tables were released."""
+        context = self._context
+        freed: dict[Parked, Tracked] = {}
+        for number, one in overrides.items():
+            plan = seen.plans[number]
+            if one in self._injected:
+                continue
+            if replaces_lock_run(one, plan, locks, context.source.source_id, seen.runs.get(plan.target)):
+                continue
+            run_override(context, session, one, stop, self._set_activity)
+            if stop.is_set:
+                return False
+            if one.override.runs_original:
+                self._injected.add(one)
+                continue
+            try:
+                tracked = self._parked_statement(seen, number, one.parked, tracker).tracked
+            except ShardmergeError as error:
+                # The recorded structure may be newer than the statement; then an operator's override is right.
+                if error.spec is not errors.ddl.STRUCTURE_REFUSES:
+                    raise
+                tracked = Tracked(plan.table, seen.creations[number])
+            after = context.rules.plan(number, context.source.source_id, tracked.table)
+            others = [each for each in seen.plans.values() if each.target == plan.target and each.shard != number]
+            require_target(session, [*others, after])
+            freed[one.parked] = tracked
+        if not freed:
+            return False
+        done = [one for one in overrides.values() if one.parked in freed]
+        self._release(session, freed, "an operator's override", done)
+        return True
+
+    def _execute(
+        self,
+        session: Session,
+        lock: Lock,
+        mine: Sequence[Member],
+        overrides: Mapping[int, OverriddenStatement],
+        stop: StopSignal,
+        *,
+        runs: bool,
+    ) -> None:
+        """Run the lock's statement at the target if it ``runs``, or what an operator has replaced it with; record that
+        it has run."""
+        context, target = self._context, _target_of(lock)
+        # The table that reached it first may be gone: the lock has the statement, but its session is unknown then.
+        here = [item for member in mine if (item := member.waits) is not None and item.form == lock.form]
+        same = here[0] if here else None
+        overridden_here = (one for item in here if (one := overrides.get(item.parked.number)) is not None)
+        override = next((one for one in overridden_here if not one.override.runs_original), None)
+        failpoints.hit("lock.executing")
+        if override is not None:
+            run_override(context, session, override, stop, self._set_activity)
+        elif runs:
+            if same is not None and same.parked.why:
+                self._drop_again(lock, same.parked, stop)
+            self._run(lock, same, stop)
+        if stop.is_set:
+            return
+        failpoints.hit("lock.executed")
+        run = LockRun(lock.generation, lock.after)
+        schema, task, _ = context.who
+        keys = [key_of_run([target], name) for name in (lock.generation, _drop_of(lock))]
+        begun = [(key, source) for key in keys for source in ddl_progress.read_begun_by(session, schema, task, key)]
+
+        def also(inner: Session) -> None:
+            executed_locks.write(inner, schema, task, target, run)
+            for key, source in begun:
+                ddl_progress.delete_begun(inner, schema, task, source, key)
+            ddl_progress.delete_begun(inner, *context.who, subject_of([target]))  # of an earlier version
+            if override is not None:
+                override.finish(inner, context)
+
+        subtask_record.record_statement(session, *context.who, context.epoch, {}, {}, also)
+        failpoints.hit("lock.told")
+
+    def _run(self, lock: Lock, same: ParkedStatement | None, stop: StopSignal) -> None:
+        """Run the lock's statement. ``same``: the equal statement at which a table of this source is parked."""
+        context = self._context
+        text, given = (lock.statement, UNKNOWN_SESSION) if same is None else (same.text, same.parked.session)
+        with cancellable_session(
+            stop, context.target_endpoint, Side.TARGET, name="target", read_timeout=None
+        ) as session:
+            run_once(
+                session,
+                context.who,
+                context.epoch,
+                [_target_of(lock)],
+                text,
+                given,
+                stop,
+                self._set_activity,
+                position=same.parked.place if same is not None else "(a lock's)",
+                run=lock.generation,
+            )
+
+    def _drop_again(self, lock: Lock, item: Parked, stop: StopSignal) -> None:
+        """Drop the columns at the target that the lock's statement adds again, if all shard tables have dropped them.
+        No row is written before the statement has run: all shard tables are parked."""
+        context, target = self._context, _target_of(lock)
+        with (
+            cancellable_session(
+                stop, context.target_endpoint, Side.TARGET, name="target", read_timeout=None
+            ) as session,
+            # No shard table is created or changed at the same time.
+            subject_lock(session, context.who, context.epoch, join_subject(target), stop, self._set_activity) as held,
+        ):
+            gone = dropped_columns.read(session, *context.who[:2])
+            again = dropped_by_all(item, target, context.members.read(session), gone)
+            if not again or not held:
+                return
+            clauses = ", ".join(f"DROP COLUMN {quote_name(name)}" for name in again)
+            run_once(
+                session,
+                context.who,
+                context.epoch,
+                [target],
+                f"ALTER TABLE {target.quoted} {clauses}",
+                item.session,
+                stop,
+                self._set_activity,
+                position=item.place,
+                run=_drop_of(lock),
+            )
+
+    def _release(
+        self,
+        session: Session,
+        freed: Mapping[Parked, Tracked],
+        reason: str,
+        overrides: Sequence[OverriddenStatement] = (),
+    ) -> None:
+        """Release these tables: record their structures after the statement. ``overrides``: the operator's statements
+        that have replaced it."""
+        context = self._context
+        released = {item.number: replace(item, released=True) for item in freed}
+        tables = {item.number: tracked.table for item, tracked in freed.items()}
+        schema, task, source = context.who
+        gone = dropped_columns.read(session, schema, task) if any(item.why for item in freed) else {}
+        left: dict[tuple[str, int], frozenset[str]] = {}
+        for number, table in tables.items():
+            columns = gone.get((source, number), frozenset())
+            if back := columns.intersection(column.name.lower() for column in table.columns):
+                left[source, number] = columns - back
+
+        def also(inner: Session) -> None:
+            parked_tables.write(inner, *context.who, released)
+            ddl_progress.write_creations(
+                inner, *context.who, {item.number: tracked.creation for item, tracked in freed.items()}
+            )
+            dropped_columns.write(inner, schema, task, left)
+            for one in overrides:
+                one.finish(inner, context)
+
+        failpoints.hit("lock.before_release")
+        subtask_record.record_statement(session, *context.who, context.epoch, {}, tables, also)
+        failpoints.hit("lock.released")
+        self._parked_queue.release(released.values())
+        log.info(
+            "shard tables resume after a sharding DDL",
+            task=context.config.task,
+            source=context.source.source_id,
+            tables=[table.full_name for table in tables.values()],
+            statement=reason,
+        )
+
+
+def _drop_of(lock: Lock) -> str:
+    """Identifies the run of a lock that drops the columns which its statement adds again."""
+    return f"{lock.generation}/drop"
+
+
+def _target_of(lock: Lock) -> TargetTable:
+    return TargetTable(lock.target_schema, lock.target_table)

@@ -1,0 +1,26 @@
+"""The interface to the sharding-DDL locks: a subtask publishes its shard tables and reads the locks of its task."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shardmerge.proto import state_pb2
+
+Lock = state_pb2.LockRecord
+
+
+class LockClient(Protocol):
+    """Thread-safe."""
+
+    def publish(self, task: str, source: str, record: state_pb2.ShardRecord) -> None:
+        """Publish the source's shard tables. Raises FENCED when the subtask has another epoch, ETCD_UNAVAILABLE."""
+        ...
+
+    def wake(self) -> None:
+        """End the waits of :meth:`locks`."""
+        ...
+
+    def locks(self, task: str, seen: int, seconds: float) -> tuple[int, tuple[Lock, ...]]:
+        """The version of the task's locks and the locks; waits up to ``seconds`` for another version than ``seen``
+        or for :meth:`wake`."""
+        ...

@@ -1,0 +1,88 @@
+"""The parked shard tables of one run; shared by its streams' drivers and its lock agent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.target.records.parked_tables import Parked
+
+
+def _nothing() -> None:
+    pass
+
+
+class ParkedQueue:
+    """Thread-safe. Its tables are recorded at the target already: the lock agent reads them there, and may release a
+    table before the driver that recorded it calls :meth:`park`."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._version = 0
+        self._tables: dict[int, Parked] = {}
+        self._resume_at: dict[int, RelayOffset] = {}
+        self.on_change: Callable[[], None] = _nothing
+        """Called after each change; set before the queue is used by several threads."""
+
+    def park(self, parked: Mapping[int, Parked], resume_at: RelayOffset) -> None:
+        """A statement was executed at which these tables are parked, if any. ``resume_at``: where their rows continue,
+        in the current relay log."""
+        with self._changed:
+            for number, item in parked.items():
+                known = self._tables.get(number)
+                if known is None or known != replace(item, released=True):
+                    self._tables[number] = item
+                self._resume_at[number] = resume_at
+            self._notify()
+
+    def release(self, released: Iterable[Parked]) -> None:
+        """These tables are released: they resume after their statement."""
+        with self._changed:
+            for item in released:
+                self._tables[item.number] = item
+            self._notify()
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """These tables have their own stream now: they are no longer parked."""
+        with self._changed:
+            for number in numbers:
+                self._tables.pop(number, None)
+                self._resume_at.pop(number, None)
+            self._notify()
+
+    def _notify(self) -> None:
+        self._version += 1
+        self._changed.notify_all()
+        self.on_change()
+
+    def version(self) -> int:
+        """A number that changes with every change of the queue."""
+        with self._changed:
+            return self._version
+
+    def released(self) -> dict[int, tuple[Parked, RelayOffset]]:
+        """The tables whose rows may continue, and from where."""
+        with self._changed:
+            return {
+                number: (item, self._resume_at[number])
+                for number, item in self._tables.items()
+                if item.released and number in self._resume_at
+            }
+
+    def wait_released(self, seconds: float) -> None:
+        """Wait up to ``seconds`` until :meth:`released` may have a table."""
+        with self._changed:
+            if not any(item.released and number in self._resume_at for number, item in self._tables.items()):
+                self._changed.wait(seconds)
+
+    def parked(self) -> dict[int, Parked]:
+        """The tables that are still parked."""
+        with self._changed:
+            return {number: item for number, item in self._tables.items() if not item.released}
+
+    def lowest(self) -> RelayOffset | None:
+        """From where they need the relay log; None: they need none."""
+        with self._changed:
+            return min(self._resume_at.values(), default=None)

@@ -1,0 +1,212 @@
+"""Extracts the part of an ALTER TABLE, CREATE INDEX or DROP INDEX that is for merged tables. Pure.
+
+A merged table has the shard tables' columns, indexes and checks, but not their foreign keys, partitions and storage
+options (worker/core/mysql/create_table.py), so clauses about those are left out. So are options how the source ran the
+statement, which may not fit the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from shardmerge.proto.sql_lexer import Token, tokens
+from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.ddl.sql.alter_parser import add_list_elements
+from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
+from shardmerge.worker.ddl.sql.create_body import table_options
+from shardmerge.worker.ddl.sql.dialect import declared_types
+from shardmerge.worker.ddl.sql.rewrite import rename_tables, without_clauses, without_references
+from shardmerge.worker.ddl.sql.statement import AlterTable, CreateIndex, Ddl, DropIndex, parse_ddl
+from shardmerge.worker.ddl.sql.token_reader import TokenReader, keywords
+from shardmerge.worker.relay.model import Statement
+
+_NOT_MERGED = frozenset(
+    {ClauseKind.PARTITIONING, ClauseKind.HOW, ClauseKind.RENAME_TABLE, ClauseKind.ORDER_BY, ClauseKind.DROP_FOREIGN_KEY}
+)
+_BY_NAME = frozenset({ClauseKind.DROP_CHECK, ClauseKind.ALTER_CHECK, ClauseKind.DROP_CONSTRAINT})
+OF_COLUMNS = frozenset(
+    {
+        ClauseKind.DROP_COLUMN,
+        ClauseKind.CHANGE_COLUMN,
+        ClauseKind.MODIFY_COLUMN,
+        ClauseKind.RENAME_COLUMN,
+        ClauseKind.SET_DEFAULT,
+        ClauseKind.DROP_DEFAULT,
+    }
+)
+"""Clauses that name existing columns."""
+
+Changing = AlterTable | CreateIndex | DropIndex
+
+
+def target_statement(statement: Statement, ddl: Changing, indexes: Collection[str] | None = None) -> str:
+    """The statement for merged tables, still with the source's table name; "" when it has no effect on them.
+    ``indexes``: names of the table's indexes, None: any. Other indexes belong to a foreign key at the source."""
+    text = statement.text
+    known = None if indexes is None else {name.lower() for name in indexes} | {"primary"}
+    if isinstance(ddl, DropIndex):
+        return text if known is None or ddl.name.lower() in known else ""
+    if not isinstance(ddl, AlterTable):
+        return text
+
+    own = without_references(text, ddl)
+    again = _parsed(own, statement)
+    if not isinstance(again, AlterTable):
+        return ""
+    mode = again.sql_mode
+
+    def is_unwanted(clause: Clause) -> bool:
+        is_strange = known is not None and clause.kind in OF_INDEX and clause.name.lower() not in known
+        return clause.kind in _NOT_MERGED or is_strange or not _kept(own, clause, mode)
+
+    text = without_clauses(own, again, is_unwanted)
+    again = _parsed(text, statement)
+    return _without_storage(text, again) if isinstance(again, AlterTable) else ""
+
+
+OF_INDEX = frozenset({ClauseKind.DROP_INDEX, ClauseKind.RENAME_INDEX, ClauseKind.ALTER_INDEX})
+"""Clauses that name an existing index."""
+
+
+def for_table(text: str, statement: Statement, target: TargetTable) -> str:
+    """``text``, from :func:`target_statement`, for another table."""
+    ddl = _parsed(text, statement)
+    assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: the text was parsed before
+    own = ddl.table.name
+    return rename_tables(text, ddl, lambda schema, table: target.names if (schema, table) == own else None)
+
+
+def names_other_constraint(ddl: Ddl, unique: Collection[str]) -> bool:
+    """Whether the statement names a constraint that may have another name at the target. ``unique``: names of the
+    table's unique keys, which are the same there."""
+    if not isinstance(ddl, AlterTable):
+        return False
+    names = {name.lower() for name in unique}
+    return any(
+        clause.kind in _BY_NAME and not (clause.kind is ClauseKind.DROP_CONSTRAINT and clause.name.lower() in names)
+        for clause in ddl.clauses
+    )
+
+
+def changed_columns(ddl: Ddl) -> frozenset[str]:
+    """Lower-case names of the columns that the statement drops or changes."""
+    if not isinstance(ddl, AlterTable):
+        return frozenset()
+    return frozenset(column.lower() for clause in ddl.clauses if clause.kind in OF_COLUMNS for column in clause.columns)
+
+
+def removed_column_names(ddl: Ddl) -> frozenset[str]:
+    """Lower-case column names that do not exist after the statement: dropped or renamed."""
+    if not isinstance(ddl, AlterTable):
+        return frozenset()
+    lost: set[str] = set()
+    for clause in ddl.clauses:
+        if clause.kind is ClauseKind.DROP_COLUMN:
+            lost.update(column.lower() for column in clause.columns)
+        elif clause.kind in (ClauseKind.RENAME_COLUMN, ClauseKind.CHANGE_COLUMN) and clause.columns:
+            former = clause.columns[0].lower()
+            if clause.new_name.lower() != former:
+                lost.add(former)
+    return frozenset(lost)
+
+
+def renamed_columns(ddl: Ddl) -> dict[str, str]:
+    """Old names by new ones, in lower case, for columns that the statement only renames."""
+    if not isinstance(ddl, AlterTable):
+        return {}
+    return {
+        clause.new_name.lower(): clause.columns[0].lower()
+        for clause in ddl.clauses
+        if clause.kind is ClauseKind.RENAME_COLUMN
+    }
+
+
+_DRAWN = keywords(
+    "CONNECTION_ID CURRENT_ROLE CURRENT_USER DATABASE LASTVAL LAST_INSERT_ID NEXTVAL RAND RANDOM_BYTES SCHEMA "
+    "SESSION_USER SETVAL SYSDATE SYSTEM_USER SYS_GUID USER UUID UUID_SHORT UUID_V4 UUID_V7 VALUE VERSION"
+)
+"""Functions whose values another server cannot reproduce; VALUE: of NEXT VALUE FOR a sequence."""
+
+
+def nondeterministic_default(statement: Statement, ddl: Ddl) -> str:
+    """An added column whose values in existing rows each server generates itself: sequence numbers in its own order,
+    random values; "" for none."""
+    return next((column for column, part in _added_columns(statement, ddl) if _is_drawn(part)), "")
+
+
+def _added_columns(statement: Statement, ddl: Ddl) -> Iterator[tuple[str, Sequence[Token]]]:
+    """The names and definitions of the columns that an ALTER TABLE adds."""
+    if not isinstance(ddl, AlterTable):
+        return
+    found = tokens(statement.text, ddl.sql_mode)
+    for clause in ddl.clauses:
+        if clause.kind is ClauseKind.ADD_COLUMN:
+            own = [token for token in found if clause.start <= token.start < clause.end]
+            yield from zip(clause.columns, add_list_elements(own) or [own], strict=False)
+
+
+_TIMES = keywords(
+    "CURDATE CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURTIME LOCALTIME LOCALTIMESTAMP NOW UNIX_TIMESTAMP UTC_DATE "
+    "UTC_TIME UTC_TIMESTAMP"
+)
+"""Functions of the time at which the statement runs."""
+
+
+def time_dependent_default(statement: Statement, ddl: Ddl, explicit_timestamp: bool | None) -> str:
+    """An added column that gets the statement's own time in existing rows; "" for none.
+
+    ``explicit_timestamp``: explicit_defaults_for_timestamp of the source's session, None when it is not known. Without
+    it a server gives the first TIMESTAMP column that is not declared NULL the default CURRENT_TIMESTAMP (MySQL
+    Reference Manual, "Server System Variables").
+    """
+    for column, part in _added_columns(statement, ddl):
+        default = _default(part)
+        if any(token.is_word(*_TIMES) for token in default):
+            return column
+        if not default and not explicit_timestamp and not _is_declared_null(part):
+            kind = declared_types(statement.text, statement.schema, statement.sql_mode or 0).get(column.lower())
+            if kind is not None and kind.is_word("TIMESTAMP"):
+                return column
+    return ""
+
+
+def _is_declared_null(part: Sequence[Token]) -> bool:
+    """Whether a column definition has NULL, and not NOT NULL."""
+    return any(token.is_word("NULL") and not part[at - 1].is_word("NOT") for at, token in enumerate(part))
+
+
+def _is_drawn(part: Sequence[Token]) -> bool:
+    if any(token.is_word("AUTO_INCREMENT") for token in part[1:]):
+        return True
+    return any(each.is_word(*_DRAWN) or each.is_symbol("@") for each in _default(part))
+
+
+def _default(part: Sequence[Token]) -> Sequence[Token]:
+    """The value after DEFAULT in a column definition; empty when there is none."""
+    for at, token in enumerate(part):
+        if token.is_word("DEFAULT"):
+            words = TokenReader(part[at + 1 :], "")
+            if not words.group():
+                words.advance()  # a function's name, or a literal
+                words.group()
+            return part[at + 1 : at + 1 + words.at]
+    return ()
+
+
+def _kept(text: str, clause: Clause, sql_mode: int) -> str:
+    """The kept part of a clause, which may be several options without commas."""
+    if clause.kind is not ClauseKind.OPTION:
+        return text[clause.start : clause.end]
+    own = [token for token in tokens(text, sql_mode) if clause.start <= token.start < clause.end]
+    return " ".join(table_options(text, own)[0])
+
+
+def _without_storage(text: str, ddl: AlterTable) -> str:
+    for clause in reversed(ddl.clauses):
+        if clause.kind is ClauseKind.OPTION:
+            text = text[: clause.start] + _kept(text, clause, ddl.sql_mode) + text[clause.end :]
+    return text
+
+
+def _parsed(text: str, statement: Statement) -> Ddl | None:
+    return parse_ddl(text, statement.schema, statement.sql_mode) if text else None

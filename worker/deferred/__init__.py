@@ -1,1 +1,0 @@
-"""Secondary indexes that a target table of ours gets after its load, in one sorted pass, instead of row by row."""

@@ -1,1 +1,0 @@
-"""Tables that join a running subtask with their history."""

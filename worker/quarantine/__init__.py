@@ -1,1 +1,0 @@
-"""Rows that the target refuses, held at the target with all that follows on their keys until an operator decides."""

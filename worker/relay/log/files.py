@@ -1,0 +1,87 @@
+"""Files of a relay log: their names, durable writes, and the errors of a failing disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.files.durable_file import private_descriptor
+
+MAGIC = b"\xfebin"
+"""First bytes of a binlog file and of a segment (MySQL Internals, "Binary Log")."""
+
+FIRST_BYTE = len(MAGIC)
+"""The byte of a segment's first event, its format description."""
+
+_NAME = re.compile(r"(\d{10})\.(relay|index|statements)")
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PROBE_BYTES = 1 << 20
+
+
+def relay_path(directory: Path, number: int) -> Path:
+    return directory / f"{number:010d}.relay"
+
+
+def index_path(directory: Path, number: int) -> Path:
+    return directory / f"{number:010d}.index"
+
+
+def statements_path(directory: Path, number: int) -> Path:
+    return directory / f"{number:010d}.statements"
+
+
+def segment_numbers(directory: Path) -> list[int]:
+    """Numbers of all segments that have any file, ascending."""
+    found = (_NAME.fullmatch(path.name) for path in directory.iterdir())
+    return sorted({int(match.group(1)) for match in found if match})
+
+
+def remove_segment(directory: Path, number: int) -> None:
+    """Remove the events first: an interrupted removal leaves an index without events."""
+    for path in (relay_path, index_path, statements_path):
+        path(directory, number).unlink(missing_ok=True)
+
+
+def disk_error(error: OSError, source: str, path: Path) -> ShardmergeError:
+    """The coded error for a failed write; only the error of a full disk is temporary."""
+    if error.errno in _FULL:
+        return errors.relay.DISK_FULL(source=source, directory=path.parent)
+    return errors.relay.DISK_FAILED(
+        source=source, path=path, reason=error.strerror or type(error).__name__, errno=error.errno
+    )
+
+
+def write_at(fd: int, data: bytes, at: int) -> None:
+    """Write all of ``data`` at byte ``at``; raises OSError, after which any part of it may be written."""
+    view = memoryview(data)
+    while view:
+        done = os.pwrite(fd, view, at)
+        view = view[done:]
+        at += done
+
+
+def has_space(directory: Path) -> bool:
+    """Whether a MiB can be written. It writes a MiB to find out, because quotas and reserved blocks count too."""
+    probe = directory / "space.probe"
+    try:
+        with os.fdopen(private_descriptor(probe, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno in _FULL:
+            return False
+        raise
+    finally:
+        probe.unlink(missing_ok=True)
+    return True
+
+
+def free_bytes(directory: Path) -> int:
+    """Bytes that this process may still write there."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize

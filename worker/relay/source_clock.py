@@ -1,0 +1,100 @@
+"""The position and time at which the source's binlog ends, read once a second."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+import pymysql
+
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql import server_clock
+from shardmerge.worker.core.mysql.connection import (
+    Endpoint,
+    ServerInfo,
+    Session,
+    Side,
+    connect,
+    current_position,
+    server_info,
+    to_coded,
+)
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+
+log = get_logger()
+
+_CLOCK_SECONDS = 1.0
+_CLOCK_ANSWER_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEnd:
+    """The end of a source's binlog. ``since``: Unix seconds by its own clock, read before the position: transactions
+    after the position committed later than that."""
+
+    position: SourcePosition
+    since: float
+
+
+NO_END = SourceEnd(SourcePosition("", 0), 0.0)
+
+
+class SourceClock(Protocol):
+    """The end of the source's binlog, read regularly by one thread for all subtasks."""
+
+    def position(self) -> SourcePosition:
+        """The last position that was read; ("", 0) before the first read."""
+        ...
+
+    def end(self) -> SourceEnd:
+        """The last end that was read; NO_END before the first read."""
+        ...
+
+
+class PollingClock:
+    """Reads the end of the source's binlog once a second; see
+    :class:`shardmerge.worker.relay.source_clock.SourceClock`."""
+
+    def __init__(self, endpoint: Endpoint, source_id: str) -> None:
+        self._endpoint = endpoint
+        self._source_id = source_id
+        self._end = NO_END
+        self._stop = StopSignal()
+        self._thread = threading.Thread(target=self._run, name="source-clock", daemon=True)
+        self._thread.start()
+
+    def position(self) -> SourcePosition:
+        return self._end.position
+
+    def end(self) -> SourceEnd:
+        return self._end
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(_CLOCK_ANSWER_SECONDS)
+
+    def _run(self) -> None:
+        session: Session | None = None
+        info: ServerInfo | None = None
+        while not self._stop.is_set:
+            try:
+                if session is None or info is None:
+                    session = connect(
+                        self._endpoint, Side.SOURCE, name=self._source_id, read_timeout=_CLOCK_ANSWER_SECONDS
+                    )
+                    info = server_info(session)
+                since = server_clock.now(session)
+                self._end = SourceEnd(current_position(session, info), since)
+            except pymysql.MySQLError as error:
+                reason = str(to_coded(error, self._endpoint, Side.SOURCE, self._source_id))
+                log.warning("cannot read the source's binlog position", source=self._source_id, error=reason)
+                session = None
+            except ShardmergeError as error:
+                log.warning("cannot read the source's binlog position", source=self._source_id, error=str(error))
+                session = None
+            self._stop.wait(_CLOCK_SECONDS if session is not None else 5 * _CLOCK_SECONDS)
+        if session is not None:
+            session.close()

@@ -1,0 +1,73 @@
+"""Supplies shard tables whose sharding DDL has run, so that they join their subtask's own lanes again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.ddl.decide.operator_override import Ops
+from shardmerge.worker.ddl.locks.lock_agent import LockAgent
+from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.replicate.alignment import StreamAlignment
+from shardmerge.worker.replicate.join.replay import begin_replay
+from shardmerge.worker.replicate.join.table_join import TableJoin, joining_plans
+from shardmerge.worker.replicate.running import LaneRegistry
+from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records.partitioning import Partitioning
+from shardmerge.worker.unit.run_context import RunContext
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedTables:
+    """A :class:`shardmerge.worker.replicate.join.unit.TableSource` of the parked tables that are released."""
+
+    context: RunContext
+    registry: LaneRegistry
+    source_position: Callable[[], SourcePosition]
+    alignment: StreamAlignment
+    parked: ParkedQueue
+    agent: LockAgent
+    ops: Ops
+
+    def next(self) -> TableJoin | None:
+        """All tables that are released by now. Raises the lock agent's error."""
+        self.check()
+        released = self.parked.released()
+        if not released:
+            return None
+        tables, may_lack_rows = self.context.at_target(self._recorded)
+        context = replace(self.context, tables=tables)
+        plans = joining_plans(context, frozenset(released))
+        one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
+        joining = begin_replay(context, released, one_lane, may_lack_rows & released.keys())
+        return TableJoin(context, self.registry, self.source_position, joining, self.alignment, self.parked, self.ops)
+
+    def wait(self, seconds: float) -> None:
+        self.parked.wait_released(seconds)
+
+    def check(self) -> None:
+        failure = self.agent.failure()
+        if failure is not None:
+            raise failure
+
+    def _recorded(self, session: Session) -> tuple[tuple[Table, ...], frozenset[int]]:
+        """The subtask's structures, and the numbers of the tables that may lack rows."""
+        row = subtask_record.read_row(session, *self.context.who)
+        partitioning = Partitioning.from_json(row.partitioning) if row is not None else None
+        tables = subtask_record.read_tables(session, *self.context.who)
+        return tables, partitioning.may_lack_rows if partitioning is not None else frozenset()
+
+    def confirm_taken(self, join: TableJoin) -> None:
+        self.parked.remove(join.numbers)
+
+    def lowest(self) -> RelayOffset | None:
+        return self.parked.lowest()
+
+    def activity(self) -> str:
+        return self.agent.activity()
+
+    def has_more(self) -> bool:
+        return self.parked.lowest() is not None

@@ -1,0 +1,67 @@
+"""Computes the state of a subtask's streams from its records, and what is recorded of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.rules.table_scope import TableName, TableScope
+from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.joining_tables import Joining
+from shardmerge.worker.target.records.partitioning import Partitioning
+
+
+def excluded_tables(tables: tuple[Table, ...], joining: Joining | None, parked: Iterable[int]) -> frozenset[TableName]:
+    """The tables that the subtask's own lanes do not apply: those that are joining and those that are parked."""
+    joins = joining.names(tables) if joining is not None else frozenset[TableName]()
+    return joins | {_name(tables[number]) for number in parked}
+
+
+def own_shards(tables: tuple[Table, ...], partitioning: Partitioning, others: Collection[TableName]) -> frozenset[int]:
+    """The numbers of the tables that the own lanes apply. A table that moves to another target joins under a new
+    number; the old number is no longer used."""
+    return frozenset(at for at in partitioning.shards if _name(tables[at]) not in others)
+
+
+def stream_tables(
+    joining: Joining, rules: Rules, tables: tuple[Table, ...], plans: Mapping[int, TablePlan]
+) -> StreamTables:
+    """The joining tables' stream, as recorded. ``plans``: by number, at least those of the joining tables."""
+    numbers = joining.partitioning.shards
+    return StreamTables(
+        tables,
+        {number: plan for number, plan in plans.items() if number in numbers},
+        joining.partitioning,
+        TableScope(rules, only=frozenset(_name(tables[number]) for number in numbers)),
+        frozenset(_name(tables[entry.number]) for entry in joining.entries),
+    )
+
+
+def joining_after(joining: Joining, now: StreamTables, tables: tuple[Table, ...]) -> Joining:
+    """The record of ``joining`` when its stream has the state ``now``."""
+    left = tuple(entry for entry in joining.entries if _name(tables[entry.number]) in now.entering)
+    return replace(joining, partitioning=now.partitioning, entries=left)
+
+
+def is_one_place(found: Iterable[Checkpoint]) -> bool:
+    """Whether all these lanes are at one place: only then may the lanes of one stream take over another's tables."""
+    return len({(item.relay_id, item.offset, item.skip_events) for item in found}) == 1
+
+
+def is_after_statements(found: Iterable[Checkpoint], executed: Iterable[StatementPlace | None]) -> bool:
+    """Whether the lanes are after every statement that their streams have executed.
+
+    A checkpoint right before a statement does not show on which side of it its stream is, and two streams there may be
+    on different sides. This happens when the relay log has lost its end since, or another one begins there.
+    ``executed``: the last statement of each stream.
+    """
+    return all(place is None or place.is_before(item.position) for item in found for place in executed)
+
+
+def _name(table: Table) -> TableName:
+    return table.schema, table.name

@@ -1,0 +1,331 @@
+"""Brings joining tables up to date: a snapshot in parallel with the subtask's stream, then a short stream of their own.
+
+Until the subtask's lanes take them over, the joining tables' rows are written by their own lanes, under the
+checkpoints of stream JOIN; the subtask's lanes ignore them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from shardmerge.proto import failpoints, worker_pb2
+from shardmerge.proto.config import defaults
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.ddl.decide.operator_override import Ops
+from shardmerge.worker.ddl.driver import StatementDriver
+from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
+from shardmerge.worker.replicate.join.stream_state import joining_after, stream_tables
+from shardmerge.worker.replicate.running import LaneRegistry
+from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, first_checkpoints
+from shardmerge.worker.rules.table_scope import TableName, TableScope
+from shardmerge.worker.snapshot.chunk_store import SnapshotStore, read_handover
+from shardmerge.worker.snapshot.handover import Handover
+from shardmerge.worker.snapshot.unit import SnapshotUnit
+from shardmerge.worker.target.records import checkpoint as checkpoints
+from shardmerge.worker.target.records import ddl_progress, subtask_record
+from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.joining_tables import Joining
+from shardmerge.worker.target.tables.make_targets import make_plans, recorded_plans
+from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUnit, Stopped
+from shardmerge.worker.unit.run_context import RunContext
+
+T = TypeVar("T")
+
+_LOCATE_SECONDS = 600.0
+_ANSWER_SECONDS = 300.0
+_NEAR_BYTES = 1 << 20
+"""The joining lanes are near the head with less to apply: that takes less time than aligning the lanes."""
+
+
+class JoinPhase(enum.Enum):
+    """The phase of a table join, as `query-status` shows it."""
+
+    STARTING = "starting"
+    COPYING = "copying"
+    FOLLOWING = "following"
+
+
+@dataclass(frozen=True, slots=True)
+class _JoinStream:
+    """The joining tables' running stream: its driver, what their chunks hold, where their lanes began."""
+
+    driver: StatementDriver
+    handover: Handover | None
+    found: tuple[Checkpoint, ...]
+
+
+class TableJoin:
+    """The join of one set of tables in one run of the subtask. :meth:`run` may be called again after a failure.
+
+    ``context``: of the run, with the rules under which the tables are copied.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        registry: LaneRegistry,
+        source_position: Callable[[], SourcePosition],
+        joining: Joining,
+        alignment: StreamAlignment,
+        parked: ParkedQueue | None = None,
+        ops: Ops = tuple,
+    ) -> None:
+        """``alignment``: shared by both streams; ``parked``: the queue of a subtask with a shard-mode; ``ops``: see
+        :data:`shardmerge.worker.ddl.decide.operator_override.Ops`."""
+        self._ops = ops
+        self._alignment = alignment
+        self._parked = parked
+        self._context = context
+        self._registry = registry
+        self._source_position = source_position
+        self._joining = joining
+        self.names: frozenset[TableName] = joining.names(context.tables)
+        self._phase = JoinPhase.STARTING
+        self._unit: ProcessUnit | None = None
+        self._begin: RelayOffset | None = None
+        self._stream: _JoinStream | None = None
+
+    def run(self, stop: StopSignal) -> Outcome:
+        """Copy the tables, then follow their changes until ``stop``. Raises only programming errors."""
+        try:
+            return self._run(stop)
+        except ShardmergeError as error:
+            return Stopped() if stop.is_set else Failed(error)
+
+    def _run(self, stop: StopSignal) -> Outcome:
+        self._phase = JoinPhase.STARTING
+        if self._stream is not None:  # statements may have run since
+            self._context = replace(self._context, tables=self._stream.driver.tables.tables)
+            self._joining, self._stream = self.joining, None
+        joining = self._joining
+        made = joining_plans(self._context, joining.numbers, joining.partitioning.one_lane)
+        plans = joining.partitioning.apply_may_lack_rows(made)
+        found = self.checkpoints()
+        if not found and not self._joining.replays:
+            relay = self._context.relay
+            if self._begin is None:
+                self._begin = relay.locate(self._joining.start, _LOCATE_SECONDS, stop)
+            self._phase = JoinPhase.COPYING
+            failpoints.hit("join.copying")
+            outcome = self._run_unit(SnapshotUnit(self._context, plans, self._scope), stop)
+            if not isinstance(outcome, Finished):
+                return outcome
+        handover = None
+        if not self._joining.replays:
+            with self._context.relay.one_generation() as relay_id:
+                handover = self._handover(plans, stop, replicating=bool(found))
+            if not found:
+                assert handover is not None  # noqa: S101 - the tables have been copied: their chunks are recorded
+                found = self._begin_stream(plans, handover, relay_id)
+        self._stream = _JoinStream(self._driver(plans, handover), handover, found)
+        self._phase = JoinPhase.FOLLOWING
+        return self._run_unit(self._lanes(self._stream), stop)
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The numbers of the joining tables."""
+        return self._joining.numbers
+
+    @property
+    def replays(self) -> bool:
+        """Whether the tables' history is already at the target: they were parked at a sharding DDL."""
+        return self._joining.replays
+
+    @property
+    def joining(self) -> Joining:
+        """The join as it is recorded now."""
+        stream = self._stream
+        if stream is None:
+            return self._joining
+        return joining_after(self._joining, stream.driver.tables, self._context.tables)
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """The checkpoints of the joining tables' lanes, read from the target."""
+        return self._at_target(lambda session: checkpoints.read_all(session, *self._context.who, Stream.JOIN))
+
+    @property
+    def lanes(self) -> ReplicateUnit | None:
+        """The joining tables' lanes; None before they run."""
+        return self._unit if isinstance(self._unit, ReplicateUnit) else None
+
+    @property
+    def stream_tables(self) -> StreamTables:
+        """The tables of the joining stream at its present place. Only once its lanes have run."""
+        assert self._stream is not None  # noqa: S101 - for the type checker
+        return self._stream.driver.tables
+
+    @property
+    def cleared_shards(self) -> frozenset[int]:
+        """The tables whose watermarks the lanes have cleared, once :meth:`is_near` has been true."""
+        stream = self._stream
+        return frozenset() if stream is None or stream.handover is None else stream.handover.shards
+
+    def lowest(self) -> RelayOffset | None:
+        """The lowest offset that may be needed again; None while unknown (nothing may be purged)."""
+        unit = self._unit
+        return unit.lowest() if isinstance(unit, ReplicateUnit) else self._begin
+
+    def is_near(self) -> bool:
+        """Whether the tables are copied and their lanes are close enough to the relay's head to be taken over."""
+        unit, stream = self._unit, self._stream
+        if stream is None or not isinstance(unit, ReplicateUnit):
+            return False
+        lowest = unit.lowest()
+        if lowest is None or (stream.handover is not None and lowest < stream.handover.done_at):
+            return False
+        if stream.driver.tables.entering:
+            return False
+        relay = self._context.relay
+        return relay.bytes_between(lowest, relay.head().offset) <= _NEAR_BYTES
+
+    def status(self) -> worker_pb2.JoinStatus:
+        """For query-status."""
+        status = worker_pb2.JoinStatus(
+            tables=sorted(f"{schema}.{table}" for schema, table in self.names), phase=self._phase.value
+        )
+        unit = self._unit
+        match None if unit is None else unit.status():
+            case worker_pb2.LoadStatus() as load:
+                status.load.CopyFrom(load)
+            case worker_pb2.SyncStatus() as sync:
+                status.bytes_behind = sync.bytes_behind
+            case None:
+                pass
+        return status
+
+    # --- parts
+
+    def _run_unit(self, unit: ProcessUnit, stop: StopSignal) -> Outcome:
+        self._unit = unit
+        return unit.run(stop)
+
+    @property
+    def _scope(self) -> TableScope:
+        return TableScope(self._context.rules, only=self.names)
+
+    def _lanes(self, stream: _JoinStream) -> ReplicateUnit:
+        state = stream.driver.tables
+        return ReplicateUnit(
+            replace(self._context, tables=state.tables),
+            self._registry,
+            state.plans_in_order,
+            stream.handover,
+            self._source_position,
+            StartState(stream.found, state.partitioning),
+            stream.driver,
+            StreamRole(Stream.JOIN, self._alignment),
+        )
+
+    def _driver(self, plans: tuple[TablePlan, ...], handover: Handover | None) -> StatementDriver:
+        joining, tables = self._joining, self._context.tables
+        by_number = {plan.shard: plan for plan in plans}
+
+        def columns(state: StreamTables) -> Mapping[str, str]:
+            return {"joining": joining_after(joining, state, tables).to_json()}
+
+        state = stream_tables(joining, self._context.rules, tables, by_number)
+        entries = {entry.place: by_number[entry.number] for entry in joining.entries}
+        copied_until = handover.copied_until() if handover is not None else {}
+        return StatementDriver(
+            self._context, Stream.JOIN, state, columns, self._parked, entries, self._ops, copied_until
+        )
+
+    def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool) -> Handover | None:
+        context = self._context
+        return self._at_target(
+            lambda session: read_handover(
+                session,
+                *self._context.who,
+                plans,
+                context.relay,
+                context.source_endpoint,
+                stop,
+                replicating=replicating,
+            )
+        )
+
+    def _begin_stream(self, plans: tuple[TablePlan, ...], handover: Handover, relay_id: str) -> tuple[Checkpoint, ...]:
+        """The stream starts at the lowest high watermark; checkpoints and record in one transaction."""
+        context = self._context
+        lanes = context.config.replicate.lanes or defaults.LANES
+        one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
+        may_lack_rows = frozenset(plan.shard for plan in plans if plan.may_lack_rows)
+        partitioning = replace(self._joining.partitioning, lanes=lanes, one_lane=one_lane, may_lack_rows=may_lack_rows)
+        joining = replace(self._joining, partitioning=partitioning)
+        _, offset = handover.lowest
+        first = first_checkpoints(lanes, context.epoch, relay_id, context.relay.position_at(offset), offset)
+        failpoints.hit("join.before_stream")
+
+        def insert(session: Session) -> None:
+            checkpoints.insert(session, *self._context.who, first, Stream.JOIN)
+
+        self._at_target(
+            lambda session: subtask_record.record_joining(
+                session, *self._context.who, context.epoch, joining.to_json(), insert
+            )
+        )
+        failpoints.hit("join.stream")
+        self._joining = joining
+        return first
+
+    def _at_target(self, work: Callable[[Session], T]) -> T:
+        # A longer timeout than elsewhere: the hand-over reads the records of all chunks at once.
+        return self._context.at_target(work, seconds=_ANSWER_SECONDS)
+
+
+def joining_plans(
+    context: RunContext, numbers: frozenset[int], one_lane: frozenset[str] = frozenset()
+) -> tuple[TablePlan, ...]:
+    """The plans of these tables, by number; every target table is created or checked. Raises what :func:`make_plans`
+    raises."""
+    config = context.config
+    endpoint, source_id = context.source_endpoint, config.source_id
+    with (
+        closing(connect(endpoint, Side.SOURCE, name=source_id, read_timeout=_ANSWER_SECONDS)) as source,
+        closing(connect(context.target_endpoint, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as target,
+        coded_errors(endpoint, Side.SOURCE, source_id),
+    ):
+        with coded_errors(context.target_endpoint, Side.TARGET, "target"):
+            begun = ddl_progress.has_begun_statement(target, *context.who)
+        if begun:
+            # The target may already have the structure after the statement: it is checked when the statement is done.
+            return recorded_plans(context.rules, source_id, context.tables, numbers, one_lane)
+        return make_plans(
+            context.rules,
+            source_id,
+            context.tables,
+            source,
+            target,
+            config.meta_schema,
+            numbers,
+            defer=config.load.defer_indexes,
+        )
+
+
+def drop_joining(
+    session: Session, who: tuple[str, str, str], epoch: int, joining: Joining, left: Joining | None
+) -> None:
+    """Record that only ``left`` of ``joining`` joins (None: nothing). Raises ``pymysql.MySQLError`` and FENCED."""
+    found = checkpoints.read_all(session, *who, Stream.JOIN) if left is None else ()
+    store = SnapshotStore(*who, epoch)
+    store.ensure(session)
+    dropped = joining.partitioning.shards - (left.partitioning.shards if left is not None else frozenset())
+
+    def forget(session: Session) -> None:
+        # Nothing waits for their chunks that are not loaded.
+        store.forget(session, dropped)
+        if found:
+            checkpoints.remove(session, *who, found, Stream.JOIN)
+
+    subtask_record.record_joining(session, *who, epoch, left.to_json() if left is not None else "", forget)

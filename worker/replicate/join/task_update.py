@@ -1,0 +1,119 @@
+"""Applies an update of a subtask when its run starts: determines and records which tables have to join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from shardmerge.proto import config_pb2, failpoints
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, current_position, server_info
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.replicate.join.table_changes import changes_of, tables_to_copy
+from shardmerge.worker.replicate.join.table_join import drop_joining
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.rules.rules import same_route
+from shardmerge.worker.target.records import ddl_progress as ddl_records
+from shardmerge.worker.target.records import parked_tables, subtask_record
+from shardmerge.worker.target.records.joining_tables import Joining, keep_unchanged
+from shardmerge.worker.target.records.parked_tables import Parked
+from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
+from shardmerge.worker.target.records.subtask_record import SubTaskRow
+from shardmerge.worker.target.tables.make_targets import read_structures_and_creations
+from shardmerge.worker.unit.run_context import who_of
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskUpdate:
+    """The update that one run of the subtask may have to begin. ``token``: if it differs from the recorded one, the
+    update has not begun; "" for none, as after stop-task and start-task. ``lanes``: how many the joining tables get."""
+
+    config: config_pb2.SubTaskConfig
+    token: str
+    epoch: int
+    rules: Rules
+    lanes: int
+    source_endpoint: Endpoint
+    target_endpoint: Endpoint
+
+    def joining(
+        self, source: Session, target: Session, row: SubTaskRow, partitioning: Partitioning, tables: tuple[Table, ...]
+    ) -> tuple[Joining | None, tuple[Table, ...]]:
+        """The tables that have to join now, and all recorded structures; begins an update that has not begun.
+        ``partitioning``: includes the parked tables.
+
+        Updates run one after the other: tables that an earlier one began to copy join first, except those that the
+        rules now treat differently. Raises UPDATE_REMAPS, FENCED, the rules' errors and coded errors of the servers.
+        """
+        joining = Joining.from_json(row.joining)
+        if joining is not None:
+            left = keep_unchanged(joining, self.config.source_id, tables, self.rules)
+            if left != joining:
+                log.warning("tables no longer join", task=self.config.task, source=self.config.source_id)
+                with coded_errors(self.target_endpoint, Side.TARGET, "target"):
+                    drop_joining(target, who_of(self.config), self.epoch, joining, left)
+            if left is not None:
+                return left, tables
+        if not self.token or self.token == row.update_token:
+            return None, tables
+        return self._begin(source, target, partitioning, tables)
+
+    def still_parked(
+        self, target: Session, partitioning: Partitioning, tables: tuple[Table, ...], parked: Mapping[int, Parked]
+    ) -> dict[int, Parked]:
+        """The parked tables whose route the rules leave unchanged; the others leave, as they would if they were not
+        parked. Raises FENCED, coded errors of the target."""
+        before = partitioning.compiled_rules()
+        left = {number: item for number, item in parked.items() if same_route(tables[number], before, self.rules)}
+        gone = parked.keys() - left.keys()
+        if gone:
+            names = [tables[number].full_name for number in sorted(gone)]
+            log.warning(
+                "tables are no longer parked", task=self.config.task, source=self.config.source_id, tables=names
+            )
+            who = who_of(self.config)
+            with coded_errors(self.target_endpoint, Side.TARGET, "target"):
+                subtask_record.record_statement(
+                    target, *who, self.epoch, {}, {}, lambda session: parked_tables.delete(session, *who, gone)
+                )
+        return left
+
+    def _begin(
+        self, source: Session, target: Session, partitioning: Partitioning, tables: tuple[Table, ...]
+    ) -> tuple[Joining | None, tuple[Table, ...]]:
+        source_id = self.config.source_id
+        with coded_errors(self.source_endpoint, Side.SOURCE, source_id):
+            # First the position: a table that is altered after it gets the DDL in its stream.
+            start = current_position(source, server_info(source))
+            found, creations = read_structures_and_creations(source, self.rules, source_id)
+        added = tables_to_copy(source_id, changes_of(source_id, tables, partitioning, None, self.rules, found))
+        new = {plan.shard: plan.table for plan in added}
+        joining = None
+        if new:
+            wanted = partitioning_for(self.config, self.lanes, ())
+            joining = Joining(replace(wanted, shards=frozenset(new)), start)
+        record = joining.to_json() if joining is not None else ""
+        with coded_errors(self.target_endpoint, Side.TARGET, "target"):
+            who = who_of(self.config)
+            by_name = {table.full_name: creation for table, creation in zip(found, creations, strict=True)}
+            described = {number: by_name[table.full_name] for number, table in new.items()}
+            subtask_record.begin_update(
+                target,
+                *who,
+                self.epoch,
+                self.token,
+                record,
+                new,
+                lambda session: ddl_records.write_creations(session, *who, described),
+            )
+        log.info(
+            "update begins",
+            task=self.config.task,
+            source=source_id,
+            joining=[table.full_name for table in new.values()],
+            position=str(start),
+        )
+        failpoints.hit("update.begun")
+        return joining, (*tables, *new.values())

@@ -1,0 +1,152 @@
+"""Sends a lane's reports to its worker: how far it has committed, what it is doing, why it ends."""
+
+from __future__ import annotations
+
+import enum
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import grpc
+
+from shardmerge.proto import relay_pb2, relay_pb2_grpc
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.rpc import client
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.worker.target.records.checkpoint import Checkpoint
+
+log = get_logger()
+
+_REPORT_SECONDS = 0.25
+_ANSWER_SECONDS = 5.0
+
+
+class LanePhase(enum.StrEnum):
+    """What a lane is doing; part of `query-status`, see docs/how-to/watch-a-task.md."""
+
+    STARTING = "starting"
+    READING = "reading"
+    APPLYING = "applying"
+    COMMITTING = "committing"
+    RETRYING = "retrying"
+    BARRIER = "barrier"
+
+
+class Reporter:
+    """Reports to the worker from a thread of its own, so that commits do not wait.
+
+    ``held_back``: whether the lane's queue is full, so that its stream waits for it.
+    """
+
+    def __init__(
+        self, stub: relay_pb2_grpc.RelayStub, who: relay_pb2.TaskIdentity, held_back: Callable[[], bool]
+    ) -> None:
+        self._stub = stub
+        self._held_back = held_back
+        self._report = relay_pb2.LaneReport(who=who, os_pid=os.getpid())
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lane-report", daemon=True)
+        self._phase = LanePhase.STARTING
+        self._since = time.monotonic()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._wake.set()
+
+    def enter(self, phase: LanePhase) -> None:
+        """From now on the lane is in ``phase``. Called per block and commit: cheap if the phase does not change.
+
+        A lane that reads while it waits at a barrier stays in phase BARRIER, until :meth:`left_barrier`.
+        """
+        if phase is LanePhase.READING and self._report.barrier:
+            phase = LanePhase.BARRIER
+        if phase is self._phase:
+            return
+        with self._lock:
+            self._phase, self._since = phase, time.monotonic()
+            if phase is not LanePhase.RETRYING:
+                self._report.ClearField("attempt")
+                self._report.ClearField("retrying")
+
+    def began(self, at: Checkpoint) -> None:
+        """The lane has read its checkpoint."""
+        with self._lock:
+            self._fill(at)
+
+    def committed(self, at: Checkpoint, changes: int, applied_at: float, held_keys: int = 0) -> None:
+        """The lane has committed. ``applied_at``: Unix time of the target's commit of ``changes`` row changes;
+        ``held_keys``: how many keys the lane has begun to hold since it started."""
+        with self._lock:
+            self._fill(at)
+            self._report.held_keys = held_keys
+            self._report.rows += changes
+            if changes:
+                self._report.commit_time = at.commit_time
+                self._report.applied_time = applied_at
+
+    def retrying(self, attempt: int, error: ShardmergeError) -> None:
+        """The lane retries: ``attempt`` is next, the previous one failed with ``error``."""
+        self.enter(LanePhase.RETRYING)
+        with self._lock:
+            self._report.attempt = attempt
+            self._report.retrying.CopyFrom(error_to_proto(error))
+        self._wake.set()
+
+    def barrier(self, number: int, at: Checkpoint) -> None:
+        """The lane waits at barrier ``number`` with everything before it committed."""
+        self.enter(LanePhase.BARRIER)
+        with self._lock:
+            self._fill(at)
+            self._report.barrier = number
+        self._wake.set()
+
+    def left_barrier(self) -> None:
+        """The lane continues after its barrier."""
+        with self._lock:
+            self._report.ClearField("barrier")
+        self.enter(LanePhase.READING)
+
+    def report_now(self) -> None:
+        """Send a report from the caller's thread: the process may end next."""
+        self._send()
+
+    def _fill(self, at: Checkpoint) -> None:
+        self._report.committed.CopyFrom(at.offset.to_proto())
+        self._report.position.CopyFrom(at.position.to_proto())
+        self._report.position_time = at.commit_time
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self._send()
+            self._wake.wait(_REPORT_SECONDS)
+            self._wake.clear()
+
+    def _send(self) -> None:
+        message = relay_pb2.LaneReport()
+        with self._lock:
+            self._report.phase = self._phase.value
+            self._report.phase_seconds = time.monotonic() - self._since
+            self._report.held_back = self._held_back()
+            message.CopyFrom(self._report)
+        _send(self._stub, message)
+
+
+def report_failure(address: str, who: relay_pb2.TaskIdentity, error: ShardmergeError) -> None:
+    """Send a lane's last report, why it ends, to the worker at ``address``. The lane may have failed at its start."""
+    with client.channel(address) as channel:
+        _send(relay_pb2_grpc.RelayStub(channel), relay_pb2.LaneReport(who=who, failed=error_to_proto(error)))
+
+
+def _send(stub: relay_pb2_grpc.RelayStub, report: relay_pb2.LaneReport) -> None:
+    try:
+        stub.ReportLane(report, timeout=_ANSWER_SECONDS)
+    except (grpc.RpcError, ValueError) as error:
+        # If the worker has ended, the stream fails; a lost report alone is no error.
+        log.debug("report not delivered", reason=type(error).__name__)

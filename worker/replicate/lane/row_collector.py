@@ -1,0 +1,173 @@
+"""Collects the rows of a lane's next transaction: decodes blocks, applies the rules, compacts the changes by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shardmerge.proto import errors, relay_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.decoder import BlockDecoder
+from shardmerge.worker.binlog.little_endian import event_end, event_size
+from shardmerge.worker.core.batch import Batch
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.row_change import RowChange
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans
+from shardmerge.worker.replicate.lane.lane_spec import LaneSpec
+from shardmerge.worker.replicate.lane.pending_rows import PendingRows
+from shardmerge.worker.replicate.lane.watermark_filter import WatermarkFilter
+from shardmerge.worker.rules.stage.row_stage import RowStage
+from shardmerge.worker.rules.stage.server_filter import ServerFilter
+from shardmerge.worker.rules.transform.client import TransformClient
+from shardmerge.worker.target.quarantine.skipped_events import (
+    SkippedRow,
+    lane_part,
+    skips_in_block,
+    with_event_position,
+)
+
+
+class RowCollector:
+    """Collects the rows of one lane. ``position``: the source position up to which the lane has applied, for errors.
+
+    ``batch``: the next transaction's changes, by key; ``pending``: those that a transform has yet to evaluate. Others
+    only read them.
+    """
+
+    def __init__(self, spec: LaneSpec, lane: int, position: Callable[[], SourcePosition]) -> None:
+        self._spec = spec
+        self._bucket = spec.bucket(lane)
+        self._position = position
+        self._current = LanePlans.of(spec.plans, spec.scope)
+        self._watermarks = WatermarkFilter(spec.handover)
+        self._decoder = BlockDecoder(
+            self._resolve,
+            source_keys=spec.handover is not None,
+            source=spec.apply.source,
+            bucket=self._bucket,
+            filters=True,
+        )
+        self._transforms = TransformClient(spec.address, spec.identity(lane))
+        judge = ServerFilter(spec.apply.target, spec.apply.meta_schema)
+        self._stage = RowStage(judge, self._bucket, self._transforms)
+        self._stage.set_plans(spec.plans)
+        self.batch = Batch(lane, spec.lanes)
+        self.pending = PendingRows()
+        self._skipped: list[SkippedRow] = []
+
+    def begin_batch(self, *, by_shard: bool) -> None:
+        """Begin an empty batch. ``by_shard``: it distinguishes keys by shard table, because some may be held."""
+        self.batch = Batch(self._bucket.lane, self._bucket.lanes, by_shard=by_shard)
+
+    def open(self, format_description: bytes) -> None:
+        """A file of the source's binlog begins."""
+        self._decoder.open(format_description)
+
+    def change_plans(self, change: LaneChange) -> None:
+        """Use other plans and another scope from here on. Only right after a commit. Raises ValueError."""
+        self._current = change.apply(self._current)
+        names = change.names
+        if names is None or not self._stage.change_plans(self._current.plans.values(), names):
+            self._stage.set_plans(self._current.plans.values())
+            self._decoder.forget()
+        else:
+            self._decoder.forget_tables(names)
+
+    def collect(self, block: relay_pb2.Block, events: bytes, skip: int, end: SourcePosition) -> int:
+        """Add this lane's rows of the block; returns the number of its events.
+
+        ``events``: its bytes; ``skip``: how many of the first ones were committed before; ``end``: its end position.
+        Raises TABLE_UNKNOWN, SKIP_AMBIGUOUS, and the errors of the decoder, the rules and the batch with the event's
+        position.
+        """
+        file = end.file
+        skipped = skips_in_block(self._spec.skips, end, events)
+        if skipped and block.place_at:
+            places = ", ".join(str(SourcePosition(file, pos)) for pos in sorted(skipped))
+            raise errors.replicate.SKIP_AMBIGUOUS(source=self._spec.apply.source, position=places)
+        try:
+            if skipped or self._watermarks.concerns(block):
+                self._collect_row_by_row(events, skip, block, skipped)
+                count = _count_events(events)
+            else:
+                count = self._decoder.pick(events, skip, file, self.batch)
+                if self.batch.staged:
+                    self._evaluate_staged(events)
+        except ShardmergeError as error:
+            raise with_event_position(error, file, self._decoder.event_end) from error
+        return count
+
+    def evaluate_pending(self) -> None:
+        """Evaluate the rows that wait for a transform, and add the results to the batch."""
+        waiting, self.pending = self.pending, PendingRows()
+        if not waiting.changes:
+            return
+        for change, place in self._stage.evaluate_pending(waiting.changes, waiting.places):
+            self.batch.file = place.file
+            self.batch.add(change, place.pos)
+
+    def take_skipped(self) -> list[SkippedRow]:
+        """The rows since the last call that an operator's override skips."""
+        found, self._skipped = self._skipped, []
+        return found
+
+    def close(self) -> None:
+        self._stage.close()
+        self._transforms.close()
+
+    def _resolve(self, schema: str, table: str) -> TablePlan | None:
+        plan = self._current.plans.get((schema, table))
+        if plan is None and self._current.scope.holds(schema, table):
+            raise errors.replicate.TABLE_UNKNOWN(
+                source=self._spec.apply.source, schema=schema, table=table, position=self._position()
+            )
+        return plan and self._stage.decoded_by(plan)
+
+    def _collect_row_by_row(self, events: bytes, skip: int, block: relay_pb2.Block, skipped: frozenset[int]) -> None:
+        """Add a block row by row: rows that the snapshot holds are left out, rows of ``skipped`` events recorded."""
+        self.evaluate_pending()  # earlier rows first
+        file = self.batch.file = block.end_position.file
+        changes, unread = self._decoder.decode_skipping(events, skip, skipped)
+        changes, unmapped = self._stage.evaluate(
+            changes, lambda change: _end_of(change, events), lambda change: _end_of(change, events) in skipped
+        )
+        unread += [(_end_of(change, events), plan, error) for change, plan, error in unmapped]
+        if self._watermarks.concerns(block):
+            changes = self._watermarks.counted(changes, block)
+        for change in changes:
+            pos = _end_of(change, events)
+            if pos not in skipped:
+                self.batch.add(change, pos)
+                continue
+            own = lane_part(change, SourcePosition(file, pos), self._bucket)
+            if own is not None:
+                self._skipped.append(own)
+        for pos, plan, error in unread:
+            self._skipped.append(SkippedRow(plan, "unreadable", "", "", str(error), SourcePosition(file, pos)))
+
+    def _evaluate_staged(self, events: bytes) -> None:
+        """Evaluate the changes that the decoder has staged, and add the results to the batch."""
+        if self._stage.batches:
+            own = self._stage.for_lane(self.batch.take_staged())
+            file = self.batch.file
+            self.pending.add((change, SourcePosition(file, _end_of(change, events))) for change in own)
+            if self.pending.is_full:
+                self.evaluate_pending()
+            return
+        changes, _ = self._stage.evaluate(self.batch.take_staged(), lambda change: _end_of(change, events))
+        for change in changes:
+            self.batch.add(change, _end_of(change, events))
+
+
+def _end_of(change: RowChange, events: bytes) -> int:
+    """The end of the change's event in the source's file."""
+    return event_end(events, change.byte)
+
+
+def _count_events(events: bytes) -> int:
+    """Events in a piece of a group; their sizes were checked by the decoder."""
+    count = at = 0
+    while at < len(events):
+        at += event_size(events, at)
+        count += 1
+    return count

@@ -1,0 +1,319 @@
+"""The row stage: applies the rules of decoded rows that the decoder alone cannot apply.
+
+Rows enter with their literals at the source, before mapping; rows that the rules keep leave with the literals
+and the plan for the target's batch or loader. Tables whose rules the decoder applies (see
+worker/binlog/rows/row_filter.py), or that have none, do not use the stage, unless another table of the same target
+does: order matters per target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.rows.column_codec import ColumnCodec
+from shardmerge.worker.binlog.rows.literal_text import text_of_literal
+from shardmerge.worker.binlog.rows.row_filter import RowFilters, compile_filters, is_local
+from shardmerge.worker.core.lane_hash import Bucket, lane_hash
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
+from shardmerge.worker.core.table import Column
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.rules.stage.server_filter import EvaluationFailed, ServerFilter, failed
+from shardmerge.worker.rules.stage.transformed_rows import TableView, as_read
+from shardmerge.worker.rules.table_scope import TableName
+from shardmerge.worker.rules.transform.client import Evaluate, no_transforms
+
+Place = Callable[[RowChange], object]
+"""Returns the end of a change's event, for messages."""
+
+
+def as_decoded(plan: TablePlan) -> TablePlan:
+    """The plan by which rows for the stage are decoded: no column is mapped. It keeps filters that need no server."""
+    filters = plan.filters if is_local(plan) else ()
+    if plan.transform is not None:
+        return replace(as_read(plan), filters=filters)
+    columns = tuple(replace(column, mapping=None) for column in plan.columns)
+    return replace(plan, columns=columns, staged=True, filters=filters)
+
+
+def needs_stage(plan: TablePlan) -> bool:
+    """Whether the plan has rules that the decoder alone cannot apply."""
+    return plan.transform is not None or not is_local(plan)
+
+
+def staged_targets(plans: Iterable[TablePlan]) -> frozenset[str]:
+    """The targets whose rows go through the stage."""
+    return frozenset(plan.target_name for plan in plans if needs_stage(plan))
+
+
+class TableStage:
+    """The rules of one table. Raises the mapping's errors, EXPRESSION_FAILED and TRANSFORM_FAILED; one thread at a
+    time."""
+
+    def __init__(self, plan: TablePlan, server_filter: ServerFilter, evaluator: Evaluate = no_transforms) -> None:
+        self.plan = plan
+        self._view = TableView(plan, evaluator) if plan.transform is not None else None
+        self._server_filter = server_filter
+        self._mapped = {
+            slot: ColumnCodec(plan.table, column.column, slot, -1, column.mapping, plan.source)
+            for slot, column in enumerate(plan.columns)
+            if column.mapping is not None and not column.is_computed
+        }
+        self._hash = lane_hash(plan)
+        places = range(len(plan.columns)) if self._view is None else self._view.sources
+        self._key = tuple((places[slot], self._mapped.get(slot)) for slot in plan.key)
+        self._local_filters: RowFilters | None = compile_filters(plan)
+        self._slots = tuple(sorted({slot for rule in plan.filters for slot in rule.columns}))
+        self._columns: tuple[Column, ...] = tuple(plan.read_columns[slot].column for slot in self._slots)
+
+    def mapped(self, row: Literals) -> Literals:
+        """A decoded row's literals for the target; NULL for computed columns."""
+        return self._mapping(row if self._view is None or not row else self._view.pass_through(row))
+
+    def images(self, rows: Sequence[Literals], place: Callable[[int], object]) -> list[Literals | None]:
+        """Decoded rows for the target; None: a transform's filter removes the row. ``place``: of a row."""
+        seen = rows if self._view is None else self._view.transformed(rows, place)
+        return [None if row is None else self._mapping(row) for row in seen]
+
+    def _mapping(self, row: Literals) -> Literals:
+        if not self._mapped or not row:
+            return row
+        values = list(row)
+        for slot, codec in self._mapped.items():
+            values[slot] = codec.of_text(text_of_literal(values[slot]), True)
+        return tuple(values)
+
+    def key(self, row: Literals) -> Literals:
+        """A decoded row's key at the target. (No key is computed; the value of a constant is in its codec.)"""
+        return tuple(
+            [
+                row[at] if codec is None else codec.of_text(text_of_literal(row[at]) if at >= 0 else None, True)
+                for at, codec in self._key
+            ]
+        )
+
+    def is_of(self, bucket: Bucket, change: RowChange) -> bool:
+        """Whether a key of the decoded change belongs to the bucket."""
+        if bucket.lanes == 1:
+            return True
+        before, after = change.before, change.after
+        if before and self._hash.lane(self.key(before), bucket.lanes) == bucket.lane:
+            return True
+        return bool(after) and self._hash.lane(self.key(after), bucket.lanes) == bucket.lane
+
+    def history(self, found: Sequence[Literals]) -> list[Literals]:
+        """The rows of a chunk that the rules keep, mapped. The rules for INSERT apply: a chunk's rows are inserted."""
+        rules = [rule.insert for rule in self.plan.filters if rule.insert]
+        if rules and self._local_filters is not None:
+            test = self._local_filters.inserts
+            found = [row for row in found if not test(self._values(row))]
+        elif rules:
+            answers = self._evaluate(rules, found, lambda _: "a chunk of its history")
+            found = [row for row, matches in zip(found, answers, strict=True) if not any(matches)]
+        seen = self.images(found, lambda _: "a chunk of its history")
+        return [row for row in seen if row is not None]
+
+    def results(self, changes: Sequence[RowChange], place: Place) -> list[RowChange | None]:
+        """Changes for the target; None: the change is removed.
+
+        A transform's filter makes a view: an update that brings a row into it becomes an INSERT, one that moves a row
+        out of it a DELETE.
+        """
+        rows: list[Literals] = []
+        owners: list[RowChange] = []
+        for change in changes:
+            sides = [image for image in (change.before, change.after) if image]
+            rows += sides
+            owners += [change] * len(sides)
+        seen = iter(self.images(rows, lambda at: place(owners[at])))
+        result: list[RowChange | None] = []
+        for change in changes:
+            before = next(seen) if change.before else ()
+            after = next(seen) if change.after else ()
+            result.append(self._result(change, before or (), after or ()))
+        return result
+
+    def _result(self, change: RowChange, before: Literals, after: Literals) -> RowChange | None:
+        if not before and not after:
+            return None
+        kind = ChangeKind.INSERT if not before else ChangeKind.DELETE if not after else ChangeKind.UPDATE
+        return RowChange(
+            change.byte,
+            change.event,
+            kind,
+            self.plan,
+            before,
+            after,
+            change.source_key_before if before else (),
+            change.source_key_after if after else (),
+        )
+
+    def dropped(self, changes: Sequence[RowChange], place: Place) -> list[bool]:
+        """For each change, whether the server's evaluation filters it out. (The decoder has removed the others.)"""
+        result = [False] * len(changes)
+        if self._local_filters is not None or not self.plan.filters:
+            return result
+        for kind in ChangeKind:
+            at = [index for index, change in enumerate(changes) if change.kind is kind]
+            for rule in self.plan.filters:
+                sides: list[tuple[str, Callable[[RowChange], Literals]]] = []
+                if kind is ChangeKind.INSERT:
+                    sides = [(rule.insert, _after)]
+                elif kind is ChangeKind.DELETE:
+                    sides = [(rule.delete, _before)]
+                else:
+                    sides = [(rule.update_old, _before), (rule.update_new, _after)]
+                sides = [side for side in sides if side[0]]
+                if not sides or not at:
+                    continue
+                left = at
+                for text, side in sides:
+                    tested = left
+                    answers = self._evaluate(
+                        [text],
+                        [side(changes[index]) for index in tested],
+                        lambda row, tested=tested: place(changes[tested[row]]),
+                    )
+                    left = [index for index, (true,) in zip(tested, answers, strict=True) if true]
+                for index in left:
+                    result[index] = True
+        return result
+
+    def _values(self, row: Literals) -> Literals:
+        return tuple([row[slot] for slot in self._slots])
+
+    def _evaluate(
+        self, expressions: Sequence[str], found: Sequence[Literals], place: Callable[[int], object]
+    ) -> list[tuple[bool, ...]]:
+        try:
+            return self._server_filter.true_of(
+                self.plan.table.name, self._columns, expressions, [self._values(row) for row in found]
+            )
+        except EvaluationFailed as why:
+            raise failed(self.plan, expressions, place(why.row), why) from why
+
+
+class RowStage:
+    """The stage of one lane, for all its tables that need it."""
+
+    def __init__(self, server_filter: ServerFilter, bucket: Bucket, evaluator: Evaluate = no_transforms) -> None:
+        self._server_filter = server_filter
+        self._evaluator = evaluator
+        self._bucket = bucket
+        self._targets: frozenset[str] = frozenset()
+        self._tables: dict[TableName, TableStage] = {}
+
+    def set_plans(self, plans: Iterable[TablePlan]) -> None:
+        """Use these plans from here on."""
+        known = tuple(plans)
+        self._targets = staged_targets(known)
+        self._tables = {}
+
+    def change_plans(self, plans: Iterable[TablePlan], names: Collection[TableName]) -> bool:
+        """Use these plans from here on; those of tables other than ``names`` are as before. False: nothing was done,
+        because :meth:`decoded_by` answers differently for other tables too."""
+        if staged_targets(plans) != self._targets:
+            return False
+        for name in names:
+            self._tables.pop(name, None)
+        return True
+
+    def close(self) -> None:
+        self._server_filter.close()
+
+    def decoded_by(self, plan: TablePlan) -> TablePlan:
+        """The plan by which the table's rows are decoded."""
+        if plan.target_name not in self._targets:
+            return plan
+        self._tables[plan.table.schema, plan.table.name] = TableStage(plan, self._server_filter, self._evaluator)
+        return as_decoded(plan)
+
+    @property
+    def batches(self) -> bool:
+        """Whether it is faster to evaluate several changes together: another process evaluates transforms."""
+        return any(table.plan.transform is not None for table in self._tables.values())
+
+    def for_lane(self, changes: Sequence[RowChange]) -> list[RowChange]:
+        """The changes that belong to the bucket; all are of tables that use the stage."""
+        return [
+            change
+            for change in changes
+            if self._tables[change.plan.table.schema, change.plan.table.name].is_of(self._bucket, change)
+        ]
+
+    def evaluate(
+        self, changes: Sequence[RowChange], place: Place, skipped: Callable[[RowChange], bool] = lambda _: False
+    ) -> tuple[list[RowChange], list[tuple[RowChange, TablePlan, ShardmergeError]]]:
+        """Apply the rules to ``changes``; returns the remaining ones in order. Changes of tables that do not use the
+        stage are returned unchanged.
+
+        Changes that do not belong to the bucket are removed. ``skipped``: an operator skips the change, so that the
+        rules do not apply; skipped changes that cannot be mapped are returned second, with the reason.
+        """
+        own: list[RowChange] = []
+        unread: list[tuple[RowChange, TablePlan, ShardmergeError]] = []
+        for change in changes:
+            if not change.plan.staged:
+                own.append(change)
+                continue
+            name = (change.plan.table.schema, change.plan.table.name)
+            table = self._tables[name]
+            if skipped(change):
+                try:
+                    own.append(_mapped(table, change))
+                except ShardmergeError as error:
+                    unread.append((change, table.plan, error))
+            elif table.is_of(self._bucket, change):
+                own.append(change)
+        results = self._results(own, place)
+        return [change for change in results if change is not None], unread
+
+    def evaluate_pending(
+        self, changes: Sequence[RowChange], places: Mapping[int, SourcePosition]
+    ) -> list[tuple[RowChange, SourcePosition]]:
+        """Like :meth:`evaluate`, for the bucket's changes, each with its place; ``places``: by the ``id`` of each
+        change."""
+        results = self._results(changes, lambda change: places[id(change)])
+        return [
+            (result, places[id(change)]) for change, result in zip(changes, results, strict=True) if result is not None
+        ]
+
+    def _results(self, changes: Sequence[RowChange], place: Place) -> list[RowChange | None]:
+        """The result of each of the bucket's changes; changes that do not use the stage stay unchanged."""
+        by_table: dict[TableName, list[RowChange]] = {}
+        for change in changes:
+            if change.plan.staged:
+                by_table.setdefault((change.plan.table.schema, change.plan.table.name), []).append(change)
+        results: dict[int, RowChange | None] = {}
+        for name, of_table in by_table.items():
+            table = self._tables[name]
+            dropped = table.dropped(of_table, place)
+            left = [change for change, is_dropped in zip(of_table, dropped, strict=True) if not is_dropped]
+            results.update((id(change), None) for change in of_table)
+            results.update(
+                (id(change), result) for change, result in zip(left, table.results(left, place), strict=True)
+            )
+        return [results.get(id(change), change) for change in changes]
+
+
+def _mapped(table: TableStage, change: RowChange) -> RowChange:
+    return RowChange(
+        change.byte,
+        change.event,
+        change.kind,
+        table.plan,
+        table.mapped(change.before),
+        table.mapped(change.after),
+        change.source_key_before,
+        change.source_key_after,
+    )
+
+
+def _before(change: RowChange) -> Literals:
+    return change.before
+
+
+def _after(change: RowChange) -> Literals:
+    return change.after

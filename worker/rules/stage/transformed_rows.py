@@ -1,0 +1,67 @@
+"""Applies a table's transform: from decoded literals to those of the target's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import itemgetter
+
+from shardmerge.worker.core.row_change import Literals
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.rules.transform.client import Evaluate, Transformer
+
+_NULL = b"NULL"
+
+
+def as_read(plan: TablePlan) -> TablePlan:
+    """The plan by which a table with a transform is decoded and read: its own columns, unmapped, with its filters."""
+    columns = plan.read_columns
+    place = {column.index: at for at, column in enumerate(columns)}
+    key = tuple(place[plan.columns[slot].index] for slot in plan.source_key)
+    return replace(plan, columns=columns, key=key, staged=True, transform=None)
+
+
+def _picking(indexes: Sequence[int]) -> Callable[[Literals], Literals]:
+    if len(indexes) == 1:
+        [only] = indexes
+        return lambda row: (row[only],)
+    return itemgetter(*indexes)
+
+
+class TableView:
+    """The transform of one table's rows. ``plan``: of a table with a transform. ``sources``: for each target column its
+    index in a decoded row; -1: the row lacks it. One thread at a time."""
+
+    def __init__(self, plan: TablePlan, evaluator: Evaluate) -> None:
+        assert plan.transform is not None  # noqa: S101 - for the type checker: only such plans come here
+        self._plan = plan
+        read = as_read(plan)
+        place = {column.index: at for at, column in enumerate(read.columns)}
+        self.sources = tuple(place.get(column.index, -1) for column in plan.columns)
+        computed = [at for at, column in enumerate(plan.columns) if column.is_computed]
+        # Columns are picked from a row followed by its computed values and a NULL for constant columns.
+        computed_at = {at: len(read.columns) + number for number, at in enumerate(computed)}
+        null = len(read.columns) + len(computed)
+        self._picked = _picking([computed_at.get(at, null if of < 0 else of) for at, of in enumerate(self.sources)])
+        self._nothing = (_NULL,) * len(computed)
+        self._transformer = Transformer(plan, [place[at] for at in plan.transform.inputs], evaluator)
+        self._key = tuple((self.sources[slot], plan.columns[slot].target_name) for slot in plan.source_key)
+
+    def pass_through(self, row: Literals) -> Literals:
+        """The target's columns of a decoded row, unmapped; NULL for computed and constant ones."""
+        return self._picked((*row, *self._nothing, _NULL))
+
+    def transformed(self, rows: Sequence[Literals], place: Callable[[int], object]) -> list[Literals | None]:
+        """The target's columns of decoded rows, unmapped; None for rows that the transform's filter removes.
+
+        ``place``: of a row, for messages. Raises TRANSFORM_FAILED.
+        """
+        found = self._transformer.computed(rows, place, lambda at: self._named(rows[at]))
+        picked = self._picked
+        return [
+            None if values is None else picked((*row, *values, _NULL)) for row, values in zip(rows, found, strict=True)
+        ]
+
+    def _named(self, row: Literals) -> str:
+        pairs = [f"{name} = {row[at].decode('utf-8', 'backslashreplace')}" for at, name in self._key]
+        return "(" + (", ".join(pairs) or "without a key") + ")"

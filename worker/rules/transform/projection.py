@@ -1,0 +1,210 @@
+"""Compiles a transform once and applies it to rows: in the driver's JVM, without a plan or a job for each call.
+
+Spark's analyzer and optimizer make expressions of the texts, its projections evaluate them row by row
+(org.apache.spark.sql.catalyst.expressions.UnsafeProjection, interpreted), its converters read and write Arrow
+(org.apache.spark.sql.execution.arrow.ArrowConverters).
+
+Rows are exchanged through files in memory that both processes open: over Py4J's socket an answer beyond 8 KiB waits
+40 ms, for Nagle's algorithm (RFC 896) at one end and the delayed acknowledgement (RFC 1122, 4.2.3.2) at the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StructField, TimestampNTZType, TimestampType
+
+from shardmerge.proto import errors
+from shardmerge.proto.config.rules.transform import Refused
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.rules.transform.permitted import check_filter, check_item, check_plan
+from shardmerge.worker.rules.transform.session import activate, relation, session
+from shardmerge.worker.rules.transform.spark_errors import JvmError, error_summary, lacks_resources
+
+_ZONE = "UTC"
+_ALL_ROWS = 0
+"""Rows of one batch of Arrow; 0: no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Jvm:
+    """Cached classes and objects of Spark: each step of their qualified names is a call of the JVM."""
+
+    projections: Any
+    files: Any
+    converters: Any
+    writer: Any
+    output: Any
+
+
+@lru_cache(maxsize=1)
+def _jvm() -> _Jvm:
+    jvm: Any = session()._jvm
+    arrow: Any = jvm.org.apache.spark.sql.execution.arrow
+    return _Jvm(
+        projections=_object(jvm.org.apache.spark.sql.catalyst.expressions, "UnsafeProjection"),
+        files=jvm.PythonSQLUtils,
+        converters=_object(arrow, "ArrowConverters"),
+        writer=arrow.ArrowBatchStreamWriter,
+        output=jvm.java.io.FileOutputStream,
+    )
+
+
+def _object(package: Any, name: str) -> Any:
+    """The Scala object of that name."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+class NoResult(Exception):
+    """The expressions are refused, or have no result for a row. The text gives the reason and no part of a row."""
+
+
+class Projection:
+    """``items`` (of a SELECT list in Spark SQL, each of one column) and ``condition`` ("": none) over rows of a schema.
+
+    The answer has a column for each item; if there is a condition, the first column is whether the row meets it,
+    and the items of a row that does not meet it are NULL, without having been evaluated.
+    Thread-safe. Raises :class:`NoResult`, EVALUATION_LOST, and the errors of Py4J if the JVM does not answer.
+    """
+
+    def __init__(self, schema: pa.Schema, items: tuple[str, ...], condition: str) -> None:
+        self._texts = (*([condition] if condition else []), *items)
+        try:
+            if condition:
+                check_filter(condition)
+            for item in items:
+                check_item(item)
+            given = relation(schema)
+            answer = _plain(given.select(*_columns(items, condition)))
+            check_plan(answer._jdf.queryExecution().analyzed(), ", ".join(self._texts))
+            self._steps = tuple(_steps(answer))
+            self._given: Any = given._jdf.schema()
+            self._answer: Any = answer._jdf.schema()
+        except (PySparkException, Py4JJavaError) as error:
+            raise self._no_result(error) from error
+        except Refused as reason:
+            raise NoResult(str(reason)) from reason
+        # Spark's projections have a state, so that each thread uses its own.
+        self._idle: deque[tuple[Any, ...]] = deque()
+
+    def of(self, rows: bytes) -> bytes:
+        """An Arrow stream for an Arrow stream, row by row."""
+        try:
+            return self._evaluate(rows)
+        except (PySparkException, Py4JJavaError) as error:
+            # The JVM answers, but it failed before it read the rows.
+            raise errors.replicate.EVALUATION_LOST(reason=error_summary(error)) from error
+
+    def _evaluate(self, rows: bytes) -> bytes:
+        jvm = _jvm()
+        activate()
+        with _memory_file(rows) as source, _memory_file(b"") as sink, self._projections() as projections:
+            batches = jvm.files.readArrowStreamFromFile(_path(source))
+            reading = jvm.converters.fromBatchIterator(batches, self._given, _ZONE, False, False, None)
+            found = reading
+            for projection in projections:
+                found = found.map(projection)
+            with closing(jvm.output(_path(sink))) as stream:
+                writer = jvm.writer(self._answer, stream, _ZONE, False, False)
+                writing = jvm.converters.toBatchIterator(found, self._answer, _ALL_ROWS, _ZONE, False, False, None)
+                try:
+                    writer.writeBatches(writing)
+                except Exception as error:
+                    _free(reading)  # it frees itself only when it is read to its end
+                    if isinstance(error, (PySparkException, Py4JJavaError)):
+                        raise self._no_result(error) from error
+                    raise
+                finally:
+                    writing.close()
+                writer.end()
+            return os.pread(sink, os.fstat(sink).st_size, 0)
+
+    def _no_result(self, error: JvmError) -> NoResult | ShardmergeError:
+        """The error to raise for an error of the JVM."""
+        if lacks_resources(error):
+            return errors.replicate.EVALUATION_LOST(reason=error_summary(error))
+        return NoResult(error_summary(error, self._texts))
+
+    @contextmanager
+    def _projections(self) -> Generator[tuple[Any, ...]]:
+        """Spark's projections for one thread, for the block."""
+        try:
+            projections = self._idle.pop()
+        except IndexError:
+            create: Any = _jvm().projections.create
+            projections = tuple(create(step.projectList(), step.child().output()) for step in self._steps)
+        yield projections
+        # Not reused after an error: they may contain half a row.
+        self._idle.append(projections)
+
+
+@lru_cache(maxsize=1024)
+def projection(schema: pa.Schema, items: tuple[str, ...], condition: str) -> Projection:
+    """The cached projection for these arguments. Raises what :class:`Projection` raises."""
+    return Projection(schema, items, condition)
+
+
+def _columns(items: tuple[str, ...], condition: str) -> list[Column]:
+    found = [sql.expr(item) for item in items]
+    if condition:
+        passes = sql.expr(condition)
+        found = [sql.coalesce(passes, sql.lit(False)), *(sql.when(passes, item) for item in found)]
+    return [column.alias(f"c{at}") for at, column in enumerate(found)]
+
+
+def _plain(frame: DataFrame) -> DataFrame:
+    """The frame with points in time as TIMESTAMP_NTZ in UTC, the session's time zone."""
+
+    def plain(field: StructField) -> Column:
+        column = sql.col(field.name)
+        return column.cast(TimestampNTZType()) if isinstance(field.dataType, TimestampType) else column
+
+    return frame.select(*(plain(field) for field in frame.schema.fields))
+
+
+def _steps(frame: DataFrame) -> Iterator[Any]:
+    """The projections of an optimized plan, in the order of evaluation; more than one if a value is used several
+    times."""
+    plan: Any = frame._jdf.queryExecution().optimizedPlan()
+    found: list[Any] = []
+    while plan.getClass().getSimpleName() == "Project":
+        found.append(plan)
+        plan = plan.child()
+    if plan.getClass().getSimpleName() != "LocalRelation":
+        raise AssertionError(f"a plan of projections alone was expected: {plan.toString()}")
+    return reversed(found)
+
+
+def _free(reading: Any) -> None:
+    """Free the memory of rows that were not read to their end."""
+    resources = reading.resources()
+    for at in reversed(range(resources.size())):
+        resources.apply(at).close()
+
+
+@contextmanager
+def _memory_file(content: bytes) -> Generator[int]:
+    """The descriptor of a file in memory, which is deleted at the end of the block."""
+    descriptor = os.memfd_create("shardmerge-rows", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(content)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _path(descriptor: int) -> str:
+    """The path by which other processes of the same user open it (proc(5))."""
+    return f"/proc/{os.getpid()}/fd/{descriptor}"

@@ -1,0 +1,322 @@
+"""Stores the snapshot's records at the target: tables, chunks, their state and high watermarks.
+
+A chunk's rows and its state commit in one target transaction that holds a share lock on the subtask's epoch row
+until its end: a process of an older epoch commits nothing (I3), and a restart loads a chunk again only if none of
+its rows were committed.
+
+    snapshot_table   one row per source table of the snapshot; written when it begins
+    snapshot_chunk   one row per planned chunk; written by the planner before the chunk is handed out,
+                     changed once, from PLANNED to LOADED, by the reader that commits its rows
+
+``worker/target/records/subtask_record.py`` deletes both for start-task --remove-meta.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.constants import ER
+
+from shardmerge.proto import errors
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, errno_of, quote_name
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.relay.serve.locate import GroupEnds
+from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark, StoredChunk, TableReport
+from shardmerge.worker.snapshot.chunks import Bound, Chunk
+from shardmerge.worker.snapshot.handover import Handover, build_handover
+from shardmerge.worker.snapshot.watermark_gtids import missing_gtid_sets, write_gtid_sets
+from shardmerge.worker.target.records import passed_watermarks
+from shardmerge.worker.target.records.schema import SNAPSHOT_TABLES
+
+if TYPE_CHECKING:
+    from shardmerge.worker.relay.relay import Relay
+
+_LOCATE_SECONDS = 600.0
+
+_COLUMNS = (
+    "`shard`, `number`, `lower_bound`, `upper_bound`, `state`, `row_count`, `byte_count`, `seconds`, "
+    "`source_file`, `source_pos`, `gtid_set`, `source_server`, `relay_id`, `segment`, `byte`"
+)
+_PLANNED = 0
+_LOADED = 1
+_ROWS_PER_INSERT = 500
+
+
+def _dump(bound: Bound) -> str:
+    # Literals are mostly ASCII; other bytes become JSON escapes, one per byte.
+    return json.dumps([value.decode("latin-1") for value in bound])
+
+
+def _parse(text: str) -> Bound:
+    return tuple(str(value).encode("latin-1") for value in json.loads(text))
+
+
+class SnapshotStore:
+    """The records of one subtask's snapshot under one epoch. Holds no connection.
+
+    Every method raises ``pymysql.MySQLError``; those that write raise FENCED once a newer epoch has taken over.
+    """
+
+    def __init__(self, schema: str, task: str, source: str, epoch: int) -> None:
+        self.schema = schema
+        self.task = task
+        self.source = source
+        self.epoch = epoch
+        self._chunk = f"{quote_name(schema)}.`snapshot_chunk`"
+        self._table = f"{quote_name(schema)}.`snapshot_table`"
+        self._subtask = (task, source)
+        self._key = (schema, task, source)
+
+    def ensure(self, session: Session) -> None:
+        """Create the tables that are missing."""
+        with session.cursor() as cursor:
+            for statement in SNAPSHOT_TABLES:
+                cursor.execute(statement.format(schema=quote_name(self.schema)))
+
+    def fence(self, session: Session) -> None:
+        """Keep the epoch from changing until the transaction ends. Raises FENCED."""
+        with session.cursor() as cursor:
+            cursor.execute(
+                f"SELECT 1 FROM {quote_name(self.schema)}.`subtask` "
+                "WHERE `task` = %s AND `source` = %s AND `epoch` = %s LOCK IN SHARE MODE",
+                (*self._subtask, self.epoch),
+            )
+            found = cursor.fetchone()
+        if found is None:
+            raise errors.replicate.FENCED(task=self.task, source=self.source, epoch=self.epoch)
+
+    def begin(self, session: Session, plans: Iterable[TablePlan]) -> None:
+        """Record the snapshot's tables. One transaction; repeating it changes nothing."""
+        session.begin()
+        try:
+            self.fence(session)
+            with session.cursor() as cursor:
+                cursor.execute(f"SELECT `shard` FROM {self._table} WHERE `task` = %s AND `source` = %s", self._subtask)
+                present = {int(row[0]) for row in cursor.fetchall()}
+                for plan in plans:
+                    if plan.shard not in present:
+                        names = (
+                            plan.table.schema,
+                            plan.table.name,
+                            plan.target_schema,
+                            plan.target_table,
+                        )
+                        cursor.execute(
+                            f"INSERT INTO {self._table} VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                            (*self._subtask, plan.shard, *names),
+                        )
+            session.commit()
+        finally:
+            session.rollback()
+
+    def report(self, session: Session) -> tuple[TableReport, ...]:
+        """The totals of every table, by shard number. The server computes them: there may be many chunks."""
+        with session.cursor() as cursor:
+            cursor.execute(
+                "SELECT t.`source_schema`, t.`source_table`, t.`target_schema`, t.`target_table`, COUNT(c.`number`), "
+                "COALESCE(SUM(c.`row_count`), 0), COALESCE(SUM(c.`byte_count`), 0), COALESCE(SUM(c.`seconds`), 0) "
+                f"FROM {self._table} t LEFT JOIN {self._chunk} c "
+                "ON c.`task` = t.`task` AND c.`source` = t.`source` AND c.`shard` = t.`shard` AND c.`state` = %s "
+                "WHERE t.`task` = %s AND t.`source` = %s "
+                "GROUP BY t.`shard`, t.`source_schema`, t.`source_table`, t.`target_schema`, t.`target_table` "
+                "ORDER BY t.`shard`",
+                (_LOADED, *self._subtask),
+            )
+            return tuple(
+                TableReport(
+                    f"{source_schema}.{source_table}",
+                    f"{target_schema}.{target_table}",
+                    int(chunks),
+                    int(count),
+                    int(size),
+                    float(seconds),
+                )
+                for (
+                    source_schema,
+                    source_table,
+                    target_schema,
+                    target_table,
+                    chunks,
+                    count,
+                    size,
+                    seconds,
+                ) in cursor.fetchall()
+            )
+
+    def add_chunks(self, session: Session, shard: int, chunks: Sequence[Chunk]) -> None:
+        """Record planned chunks of one table. One transaction."""
+        session.begin()
+        try:
+            self.fence(session)
+            with session.cursor() as cursor:
+                for start in range(0, len(chunks), _ROWS_PER_INSERT):
+                    cursor.executemany(
+                        f"INSERT INTO {self._chunk} "
+                        "VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 0, 0, '', 0, '', '', '', 0, 0)",
+                        [
+                            (*self._subtask, shard, chunk.number, _dump(chunk.lower), _dump(chunk.upper), _PLANNED)
+                            for chunk in chunks[start : start + _ROWS_PER_INSERT]
+                        ],
+                    )
+            session.commit()
+        finally:
+            session.rollback()
+
+    def forget(self, session: Session, shards: Iterable[int]) -> None:
+        """Drop the records of these tables, in the caller's transaction."""
+        with session.cursor() as cursor:
+            for shard in shards:
+                for table in (self._chunk, self._table, f"{quote_name(self.schema)}.`{passed_watermarks.NAME}`"):
+                    cursor.execute(
+                        f"DELETE FROM {table} WHERE `task` = %s AND `source` = %s AND `shard` = %s",
+                        (*self._subtask, shard),
+                    )
+
+    def record_passed(self, session: Session, shards: Iterable[int]) -> None:
+        """Record that every lane has committed past all high watermarks of these tables. One transaction."""
+        session.begin()
+        try:
+            self.fence(session)
+            passed_watermarks.write(session, *self._key, shards)
+            session.commit()
+        finally:
+            session.rollback()
+
+    def read_shards(self, session: Session) -> frozenset[int]:
+        """The numbers of the tables that a snapshot has begun to copy."""
+        with session.cursor() as cursor:
+            cursor.execute(f"SELECT `shard` FROM {self._table} WHERE `task` = %s AND `source` = %s", self._subtask)
+            return frozenset(int(row[0]) for row in cursor.fetchall())
+
+    def read_chunks(self, session: Session) -> list[StoredChunk]:
+        """Every recorded chunk, by table and number."""
+        with session.cursor() as cursor:
+            cursor.execute(
+                f"SELECT {_COLUMNS} FROM {self._chunk} WHERE `task` = %s AND `source` = %s ORDER BY `shard`, `number`",
+                self._subtask,
+            )
+            return [_stored(row) for row in cursor.fetchall()]
+
+    def lock_chunk(self, session: Session, plan: TablePlan, number: int) -> ChunkResult | None:
+        """Lock a chunk's record until the transaction ends; returns its result if it is loaded already.
+
+        The lock makes an attempt wait for an earlier one whose COMMIT was sent but not answered.
+        Raises CHUNK_FORGOTTEN.
+        """
+        with session.cursor() as cursor:
+            cursor.execute(
+                f"SELECT {_COLUMNS} FROM {self._chunk} "
+                "WHERE `task` = %s AND `source` = %s AND `shard` = %s AND `number` = %s FOR UPDATE",
+                (*self._subtask, plan.shard, number),
+            )
+            row = cursor.fetchone()
+        if row is None:
+            raise self._forgotten(plan, number)
+        return _stored(row).loaded
+
+    def mark_loaded(self, session: Session, plan: TablePlan, number: int, loaded: ChunkResult) -> None:
+        """Record a chunk as loaded, in the transaction that holds its rows, as its last statements.
+
+        Raises FENCED or CHUNK_FORGOTTEN: the caller rolls back.
+        """
+        self.fence(session)
+        high = loaded.high
+        offset = high.offset or RelayOffset(0, 0)
+        with session.cursor() as cursor:
+            changed = cursor.execute(
+                f"UPDATE {self._chunk} SET `state` = %s, `row_count` = %s, `byte_count` = %s, `seconds` = %s, "
+                "`source_file` = %s, `source_pos` = %s, `gtid_set` = %s, `source_server` = %s, "
+                "`relay_id` = %s, `segment` = %s, `byte` = %s "
+                "WHERE `task` = %s AND `source` = %s AND `shard` = %s AND `number` = %s AND `state` = %s",
+                (
+                    _LOADED,
+                    loaded.rows,
+                    loaded.bytes,
+                    loaded.seconds,
+                    high.position.file,
+                    high.position.pos,
+                    high.position.gtid_set,
+                    high.position.server,
+                    high.relay_id if high.offset is not None else "",
+                    offset.segment,
+                    offset.byte,
+                    *self._subtask,
+                    plan.shard,
+                    number,
+                    _PLANNED,
+                ),
+            )
+        if changed != 1:
+            raise self._forgotten(plan, number)
+
+    def _forgotten(self, plan: TablePlan, number: int) -> Exception:
+        return errors.snapshot.CHUNK_FORGOTTEN(
+            task=self.task,
+            source=self.source,
+            number=number,
+            schema=plan.table.schema,
+            table=plan.table.name,
+            meta_schema=self.schema,
+        )
+
+
+def _stored(row: Sequence[Any]) -> StoredChunk:
+    shard, number, lower, upper, state, count, size, seconds, file, pos, gtid_set, server, relay_id, segment, byte = row
+    loaded = None
+    if int(state) == _LOADED:
+        offset = RelayOffset(int(segment), int(byte)) if relay_id else None
+        high = HighWatermark(SourcePosition(str(file), int(pos), str(gtid_set), str(server)), str(relay_id), offset)
+        loaded = ChunkResult(int(count), int(size), float(seconds), high)
+    return StoredChunk(int(shard), Chunk(int(number), _parse(str(lower)), _parse(str(upper))), loaded)
+
+
+def read_handover(
+    session: Session,
+    schema: str,
+    task: str,
+    source_id: str,
+    plans: Sequence[TablePlan],
+    relay: Relay,
+    source: Endpoint,
+    stop: StopSignal,
+    *,
+    replicating: bool,
+) -> Handover | None:
+    """The hand-over of the tables of ``plans`` that a finished snapshot has copied, in offsets of ``relay``; None when
+    it has copied none of them.
+
+    ``replicating``: there are lane checkpoints. Then tables whose watermarks all lanes have cleared need no hand-over,
+    and the relay log need not reach back to the watermarks of the others any more: a watermark before its beginning
+    counts as its beginning. The watermarks' GTID sets are recorded, so that they can be located in another server's
+    binlog too. Raises ``pymysql.MySQLError``, INCOMPLETE and what Relay.locate raises.
+    """
+    store = SnapshotStore(schema, task, source_id, 0)
+    cleared = passed_watermarks.read(session, schema, task, source_id) if replicating else frozenset[int]()
+    try:
+        # Tables that no snapshot copied began with the stream: an incremental task that tables have joined since.
+        wanted = store.read_shards(session).difference(cleared)
+        plans = [plan for plan in plans if plan.shard in wanted]
+        if not plans:
+            return None
+        stored = store.read_chunks(session)
+    except pymysql.ProgrammingError as error:
+        if errno_of(error) != ER.NO_SUCH_TABLE:
+            raise
+        return None
+    ends = GroupEnds()
+    handover = build_handover(
+        stored,
+        plans,
+        source,
+        task,
+        source_id,
+        relay.relay_id,
+        lambda position: relay.locate(position, _LOCATE_SECONDS, stop, first_if_before=replicating, ends=ends),
+    )
+    write_gtid_sets(session, schema, task, source_id, missing_gtid_sets(stored, plans, handover, relay))
+    return handover

@@ -1,0 +1,121 @@
+"""Compares keys in the source's order: by SQL conditions for the server, or as numbers where both orders agree.
+
+Chunks follow the *source server's* order (collations included). SQL here is for the source's session
+(empty sql_mode, utf8mb4 statements).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from shardmerge.worker.binlog.rows.literal_text import comparable_expression
+from shardmerge.worker.binlog.rows.row_literals import literal
+from shardmerge.worker.core.mysql.connection import quote_name
+from shardmerge.worker.core.row_change import Literals
+from shardmerge.worker.core.table import Column, Table, ValueKind
+from shardmerge.worker.snapshot.chunks import Bound
+
+_INTEGERS = frozenset({ValueKind.INTEGER, ValueKind.YEAR, ValueKind.BIT})
+_UNORDERED = frozenset({ValueKind.SET, ValueKind.JSON, ValueKind.GEOMETRY, ValueKind.VECTOR})
+
+
+def bound_columns(table: Table) -> tuple[Column, ...]:
+    """The leading key columns that chunks can be cut by; () when the table cannot be cut.
+
+    A SET compares as text but is indexed as a number, so only the columns before it can be used. A key whose index is
+    hidden cannot be used to read a range: servers refuse FORCE INDEX for it (errno 1176, ER_KEY_DOES_NOT_EXITS).
+    """
+    if table.key_hidden:
+        return ()
+    columns: list[Column] = []
+    for column in table.key_columns:
+        if column.kind in _UNORDERED:
+            break
+        columns.append(column)
+    return tuple(columns)
+
+
+def bound_literal(column: Column, text: bytes) -> bytes:
+    """A key value that a raw session read, as a bound. ENUM stays a number: the order of its index."""
+    return text if column.kind is ValueKind.ENUM else literal(column, text)
+
+
+def key_bound(columns: Sequence[Column], key: Literals) -> Bound:
+    """The place of a decoded row's key (unmapped literals of all key columns) among bounds."""
+    return tuple(
+        _enum_number(column, value) if column.kind is ValueKind.ENUM else value
+        for column, value in zip(columns, key, strict=False)
+    )
+
+
+def _enum_number(column: Column, label: bytes) -> bytes:
+    # Index 0 is the empty label, which marks an invalid value.
+    for index in range(len(column.labels) + 1):
+        number = b"%d" % index
+        if literal(column, number) == label:
+            return number
+    raise ValueError(f"{label!r} is no label of {column.name}")
+
+
+def is_numeric(columns: Sequence[Column]) -> bool:
+    """Whether bounds of these columns compare as integers, without asking a server."""
+    return all(column.kind in _INTEGERS for column in columns)
+
+
+def numbers(bound: Bound) -> tuple[int, ...]:
+    return tuple(int(value) for value in bound)
+
+
+def numeric_places(bounds: Sequence[Bound], keys: Sequence[Bound]) -> list[int]:
+    """For each key how many of the ascending ``bounds`` are not above it: the number of its chunk."""
+    ascending = [numbers(bound) for bound in bounds]
+    return [bisect_right(ascending, numbers(key)) for key in keys]
+
+
+def column_names(columns: Sequence[Column]) -> list[bytes]:
+    return [quote_name(column.name).encode() for column in columns]
+
+
+def above(names: Sequence[bytes], bound: Bound) -> bytes:
+    """``names`` > ``bound`` by all columns, as ``a > 1 OR (a = 1 AND b > 2)``.
+
+    The optimizer makes an exact index range of this form; a row constructor, ``(a, b) > (1, 2)``, scans the
+    whole index, and ``a >= 1 AND (a > 1 OR b > 2)`` every row with a = 1.
+    """
+    return _beyond(names, bound, b">", b">")
+
+
+def at_or_above(names: Sequence[bytes], bound: Bound) -> bytes:
+    """``names`` >= ``bound``."""
+    return _beyond(names, bound, b">", b">=")
+
+
+def below(names: Sequence[bytes], bound: Bound) -> bytes:
+    """``names`` < ``bound``."""
+    return _beyond(names, bound, b"<", b"<")
+
+
+def _beyond(names: Sequence[bytes], bound: Bound, sign: bytes, last_sign: bytes) -> bytes:
+    condition = names[-1] + last_sign + bound[-1]
+    for name, value in zip(reversed(names[:-1]), reversed(bound[:-1]), strict=True):
+        condition = b"%s%s%s OR (%s=%s AND (%s))" % (name, sign, value, name, value, condition)
+    return condition
+
+
+def in_range(names: Sequence[bytes], lower: Bound, upper: Bound) -> bytes:
+    """WHERE clause (with a leading space) of the keys from ``lower`` up to ``upper``; b"" when both are open."""
+    parts: list[bytes] = []
+    if lower:
+        parts.append(b"(" + at_or_above(names, lower) + b")")
+    if upper:
+        parts.append(b"(" + below(names, upper) + b")")
+    return b" WHERE " + b" AND ".join(parts) if parts else b""
+
+
+def typed_at_or_above(columns: Sequence[Column], key: Bound, bound: Bound) -> bytes:
+    """``key`` >= ``bound`` as an expression over literals."""
+    return at_or_above(
+        [comparable_expression(column, value) for column, value in zip(columns, key, strict=True)],
+        tuple(comparable_expression(column, value) for column, value in zip(columns, bound, strict=True)),
+    )

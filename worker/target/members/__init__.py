@@ -1,0 +1,5 @@
+"""The shard tables of a target table, from the records of all sources and tasks.
+
+target_members   which shard tables may have rows in a target table
+member_cache     the same for one task, kept in memory: only changed records are read again
+"""

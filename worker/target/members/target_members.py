@@ -1,0 +1,86 @@
+"""Which shard tables may have rows in a target table: from the records of all tasks and sources at the target."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from shardmerge.worker.core.mysql.connection import Session, quote_name, rows
+from shardmerge.worker.core.mysql.consistent_read import consistent_read
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.target.records import parked_tables, subtask_record
+from shardmerge.worker.target.records.joining_tables import Joining
+from shardmerge.worker.target.records.partitioning import Partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMembers:
+    """``own``: the subtask's own shard tables by number, including those that join or are parked. ``same_task``: those
+    of the task's other sources. ``other_tasks``: those of other tasks. ``parked``: those of the task that are parked at
+    sharding DDLs. ``unrecorded_sources``: the task's sources without any record."""
+
+    own: Mapping[int, TablePlan]
+    same_task: tuple[TablePlan, ...]
+    other_tasks: tuple[TablePlan, ...]
+    parked: tuple[TablePlan, ...]
+    unrecorded_sources: tuple[str, ...]
+
+
+def read_target_members(
+    session: Session, meta_schema: str, task: str, source: str, expected: Iterable[str] = ()
+) -> TargetMembers:
+    """From one consistent read. ``session``: in no transaction. ``expected``: the task's sources, recorded or not.
+    Raises ``pymysql.MySQLError`` and the rules' errors."""
+    with consistent_read(session):
+        return _read_members(session, meta_schema, task, source, expected)
+
+
+def _read_members(session: Session, meta_schema: str, task: str, source: str, expected: Iterable[str]) -> TargetMembers:
+    own: Mapping[int, TablePlan] = {}
+    same_task: list[TablePlan] = []
+    other_tasks: list[TablePlan] = []
+    parked: list[TablePlan] = []
+    missing = {*expected} - {source}
+    unrecorded: list[str] = []
+    found = rows(
+        session,
+        f"SELECT `task`, `source`, `dealing`, `joining` FROM {quote_name(meta_schema)}.`subtask` "
+        "ORDER BY `task`, `source`",
+    )
+    for its_task, its_source, partitioning, joining in found:
+        who = meta_schema, str(its_task), str(its_source)
+        parked_here = parked_tables.read(session, *who).keys()
+        plans = _plans(
+            session, who, Partitioning.from_json(str(partitioning)), Joining.from_json(str(joining)), parked_here
+        )
+        if who[1] != task:
+            other_tasks += plans.values()
+            continue
+        parked += (plans[number] for number in parked_here if number in plans)
+        if who[2] == source:
+            own = plans
+        else:
+            missing.discard(who[2])
+            same_task += plans.values()
+            if not plans and not partitioning:
+                unrecorded.append(who[2])
+    return TargetMembers(own, tuple(same_task), tuple(other_tasks), tuple(parked), (*unrecorded, *sorted(missing)))
+
+
+def _plans(
+    session: Session,
+    who: tuple[str, str, str],
+    partitioning: Partitioning | None,
+    joining: Joining | None,
+    parked: Collection[int],
+) -> dict[int, TablePlan]:
+    """The shard tables of one subtask by number, whichever stream applies their rows now."""
+    if partitioning is None:
+        return {}
+    source = who[2]
+    tables = subtask_record.read_tables(session, *who)
+    numbers = partitioning.shards.union(parked)
+    plans = list(partitioning.plans_of(numbers, partitioning.compiled_rules(), source, tables))
+    if joining is not None:
+        plans += joining.partitioning.plans_of(joining.numbers, joining.partitioning.compiled_rules(), source, tables)
+    return {plan.shard: plan for plan in plans}

@@ -1,0 +1,236 @@
+"""Records which source DDL statements were executed or begun, and each shard table's CREATE TABLE.
+
+    statement_passed      the last statement that each stream has executed
+    statement_begun       a statement that is running at the target: a digest of the tables before it
+    table_creation        each shard table's CREATE TABLE, as the tracker's server printed it
+    forgotten_structure   shard tables whose recorded structure an operator has deleted
+
+A stream that restarts before a statement reads the statement again. ``statement_passed`` says whether it was executed
+already: it is written in the transaction that records the structures after the statement. ``statement_begun`` and the
+current tables say whether it has run (worker/ddl/execute/run_once.py). A row of ``forgotten_structure`` is deleted in
+the transaction that records the structure again; until then the old structure remains, for readers of the records of
+all tables. ``worker/target/records/subtask_record.py`` deletes the records for start-task --remove-meta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.relay.model import Statement
+from shardmerge.worker.target.records import member_versions
+
+
+@dataclass(frozen=True, slots=True)
+class StatementPlace:
+    """Identifies a statement: the event at byte ``at`` of the event group that begins at ``position``."""
+
+    position: SourcePosition
+    at: int
+
+    @staticmethod
+    def of(statement: Statement) -> StatementPlace:
+        return StatementPlace(statement.position, statement.offset.byte - statement.group_start.byte)
+
+    def is_exactly(self, statement: Statement) -> bool:
+        """Whether it is this statement, also when it comes from another server or another relay log."""
+        return self.covers(statement) and statement.offset.byte - statement.group_start.byte == self.at
+
+    def covers(self, statement: Statement) -> bool:
+        """Whether it is this statement, or one before it in the same group."""
+        mine, other = self.position, statement.position
+        if statement.offset.byte - statement.group_start.byte > self.at:
+            return False
+        if mine.same_server(other):
+            return mine.file_order() == other.file_order()
+        return bool(mine.gtid_set) and mine.gtid_set == other.gtid_set
+
+    def is_before(self, position: SourcePosition) -> bool:
+        """Whether the statement's group begins before ``position``, where a group begins or ends. True when that is not
+        known: then a stream cannot reach the statement again after ``position``."""
+        if self.position.same_server(position):
+            return self.position.file_order() < position.file_order()
+        return not self.position.gtid_set or self.position.gtid_set != position.gtid_set
+
+    def to_json(self) -> str:
+        return _PLACE.dump_json(self).decode()
+
+    @staticmethod
+    def from_json(text: str) -> StatementPlace:
+        """The place from the text of :meth:`to_json`."""
+        return _PLACE.validate_json(text)
+
+    def __str__(self) -> str:
+        return str(self.position)
+
+
+_PLACE = TypeAdapter(StatementPlace)
+
+
+def read_passed(session: Session, schema: str, task: str, source: str, stream: Stream) -> StatementPlace | None:
+    """The last statement that the stream has executed; None: none yet."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `place` FROM {quote_name(schema)}.`statement_passed` "
+            "WHERE `task` = %s AND `source` = %s AND `stream` = %s",
+            (task, source, stream.name),
+        )
+        row = cursor.fetchone()
+    return None if row is None else _PLACE.validate_json(str(row[0]))
+
+
+def write_passed(session: Session, schema: str, task: str, source: str, stream: Stream, place: StatementPlace) -> None:
+    """Inside the caller's transaction."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"REPLACE INTO {quote_name(schema)}.`statement_passed` VALUES (%s, %s, %s, %s)",
+            (task, source, stream.name, place.to_json()),
+        )
+
+
+def delete_passed(session: Session, schema: str, task: str, source: str, stream: Stream) -> None:
+    """Inside the caller's transaction, when the stream ends."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"DELETE FROM {quote_name(schema)}.`statement_passed` "
+            "WHERE `task` = %s AND `source` = %s AND `stream` = %s",
+            (task, source, stream.name),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """``statement``: as sent to the target. ``before``: digest of the tables before it."""
+
+    statement: str
+    before: str
+
+
+def read_begun(session: Session, schema: str, task: str, source: str, subject: str) -> Begun | None:
+    """The statement that was begun for ``subject`` and is not known to have finished; None: none."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `statement`, `before_digest` FROM {quote_name(schema)}.`statement_begun` "
+            "WHERE `task` = %s AND `source` = %s AND `subject` = %s",
+            (task, source, subject),
+        )
+        row = cursor.fetchone()
+    return None if row is None else Begun(str(row[0]), str(row[1]))
+
+
+def read_begun_by(session: Session, schema: str, task: str, subject: str) -> dict[str, Begun]:
+    """As :func:`read_begun`, of all sources of the task, by source."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `source`, `statement`, `before_digest` FROM {quote_name(schema)}.`statement_begun` "
+            "WHERE `task` = %s AND `subject` = %s",
+            (task, subject),
+        )
+        return {str(source): Begun(str(statement), str(before)) for source, statement, before in cursor.fetchall()}
+
+
+def write_begun(session: Session, schema: str, task: str, source: str, subject: str, begun: Begun) -> None:
+    """In its own transaction, or inside the caller's."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"REPLACE INTO {quote_name(schema)}.`statement_begun` VALUES (%s, %s, %s, %s, %s)",
+            (task, source, subject, begun.statement, begun.before),
+        )
+
+
+def delete_begun(session: Session, schema: str, task: str, source: str, subject: str) -> None:
+    """Inside the caller's transaction, which records that the statement has finished."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"DELETE FROM {quote_name(schema)}.`statement_begun` "
+            "WHERE `task` = %s AND `source` = %s AND `subject` = %s",
+            (task, source, subject),
+        )
+
+
+def has_begun_statement(session: Session, schema: str, task: str, source: str) -> bool:
+    """Whether any statement of the subtask is recorded as begun."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT 1 FROM {quote_name(schema)}.`statement_begun` WHERE `task` = %s AND `source` = %s LIMIT 1",
+            (task, source),
+        )
+        return cursor.fetchone() is not None
+
+
+def read_creations(
+    session: Session, schema: str, task: str, source: str, numbers: Collection[int] | None = None
+) -> dict[int, CreateStatement]:
+    """CREATE TABLE texts by the shard table's number, of ``numbers`` (None: of all); a subtask of an earlier version
+    has none."""
+    if numbers is not None and not numbers:
+        return {}
+    condition, values = ("", ()) if numbers is None else (" AND `number` IN %s", (tuple(numbers),))
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `number`, `creation`, `collation` FROM {quote_name(schema)}.`table_creation` "
+            f"WHERE `task` = %s AND `source` = %s{condition}",
+            (task, source, *values),
+        )
+        return {
+            int(number): CreateStatement(str(text), str(collation)) for number, text, collation in cursor.fetchall()
+        }
+
+
+def read_creation(session: Session, schema: str, task: str, source: str, number: int) -> CreateStatement | None:
+    """The CREATE TABLE of one shard table; None: not recorded."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `creation`, `collation` FROM {quote_name(schema)}.`table_creation` "
+            "WHERE `task` = %s AND `source` = %s AND `number` = %s",
+            (task, source, number),
+        )
+        row = cursor.fetchone()
+    return None if row is None else CreateStatement(str(row[0]), str(row[1]))
+
+
+def write_creations(
+    session: Session, schema: str, task: str, source: str, creations: Mapping[int, CreateStatement]
+) -> None:
+    """Inside the caller's transaction."""
+    with session.cursor() as cursor:
+        for number, creation in creations.items():
+            cursor.execute(
+                f"REPLACE INTO {quote_name(schema)}.`table_creation` VALUES (%s, %s, %s, %s, %s)",
+                (task, source, number, creation.text, creation.collation),
+            )
+    member_versions.touch(session, schema, task, source, creations)
+
+
+def read_resets(session: Session, schema: str, task: str, source: str) -> frozenset[int]:
+    """Numbers of the shard tables whose structure was deleted and is to be read from the source again."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `number` FROM {quote_name(schema)}.`forgotten_structure` WHERE `task` = %s AND `source` = %s",
+            (task, source),
+        )
+        return frozenset(int(number) for (number,) in cursor.fetchall())
+
+
+def write_reset(session: Session, schema: str, task: str, source: str, number: int) -> None:
+    """Inside the caller's transaction."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"REPLACE INTO {quote_name(schema)}.`forgotten_structure` VALUES (%s, %s, %s)", (task, source, number)
+        )
+
+
+def clear_reset(session: Session, schema: str, task: str, source: str, number: int) -> None:
+    """Inside the caller's transaction, which records the structure again."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"DELETE FROM {quote_name(schema)}.`forgotten_structure` "
+            "WHERE `task` = %s AND `source` = %s AND `number` = %s",
+            (task, source, number),
+        )

@@ -1,0 +1,65 @@
+"""Versions of the records of each shard table, so that a reader with a copy reads only what has changed.
+
+    subtask_version   one row per subtask: the epoch whose owner keeps the versions, and the newest version
+    table_version     one row per shard table: the version at which one of its records changed last
+
+Every transaction that changes `table_structure`, `table_creation` or `parked_table` rows calls :func:`touch`. It holds
+the lock of the subtask's row, so the versions of one subtask become visible in their order.
+
+A process of an earlier version changes the records without new versions. It is the owner of an epoch of its own, which
+differs from `subtask_version`.`epoch`: a reader must use the versions only if the two are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shardmerge.worker.core.mysql.connection import Session, quote_name
+
+_ROWS = 200
+
+
+def begin_epoch(session: Session, schema: str, task: str, source: str, epoch: int) -> None:
+    """The owner of ``epoch`` keeps the versions from now on. Inside the transaction that sets the subtask's epoch."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {quote_name(schema)}.`subtask_version` VALUES (%s, %s, %s, 1) "
+            "ON DUPLICATE KEY UPDATE `epoch` = VALUES(`epoch`), `version` = `version` + 1",
+            (task, source, epoch),
+        )
+
+
+def touch(session: Session, schema: str, task: str, source: str, numbers: Iterable[int]) -> None:
+    """The records of these shard tables change. Inside the caller's transaction, which holds the lock of the
+    subtask's row."""
+    touched = sorted(set(numbers))
+    if not touched:
+        return
+    name = quote_name(schema)
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {name}.`subtask_version` VALUES (%s, %s, 0, 1) "
+            "ON DUPLICATE KEY UPDATE `version` = `version` + 1",
+            (task, source),
+        )
+        for at in range(0, len(touched), _ROWS):
+            part = touched[at : at + _ROWS]
+            rows = " UNION ALL ".join(["SELECT %s AS `number`"] * len(part))
+            cursor.execute(
+                f"INSERT INTO {name}.`table_version` "
+                f"SELECT v.`task`, v.`source`, n.`number`, v.`version` FROM {name}.`subtask_version` v "
+                f"JOIN ({rows}) n WHERE v.`task` = %s AND v.`source` = %s "
+                "ON DUPLICATE KEY UPDATE `version` = VALUES(`version`)",
+                (*part, task, source),
+            )
+
+
+def read_changed(session: Session, schema: str, task: str, source: str, after: int) -> tuple[int, ...]:
+    """Numbers of the shard tables whose records have changed after version ``after``."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `number` FROM {quote_name(schema)}.`table_version` "
+            "WHERE `task` = %s AND `source` = %s AND `version` > %s ORDER BY `number`",
+            (task, source, after),
+        )
+        return tuple(int(number) for (number,) in cursor.fetchall())

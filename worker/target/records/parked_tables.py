@@ -1,0 +1,94 @@
+"""Records shard tables that are parked at a sharding DDL.
+
+    parked_table   one row per parked shard table: at which statement, and where its rows continue after it
+
+Written in the transaction in which its stream executes the statement without this table; deleted in the transaction in
+which the table's own stream begins after the statement (worker/replicate/join/). Between the two no lane applies a row
+of the table (I5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.target.records import member_versions
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.statement_session import StatementSession
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A shard table, by its number, that is parked at a statement.
+
+    ``text``, ``schema``, ``sql_mode``: the statement for merged tables with the shard table's name, its default schema
+    and the server's bits. ``is_mariadb``: whether the source is. ``session``: the statement's session. ``place``: the
+    statement. ``resume_at``: the end of its event group, from where on the table's rows wait. ``since``: Unix seconds.
+    ``why``: why its target could not take the statement at once (optimistic). ``contradicts``: the statement would not
+    fit either after all other shard tables have reached it. ``released``: the lock has released the table; its rows
+    may be applied with the structure that was recorded then.
+    """
+
+    number: int
+    text: str
+    schema: str
+    sql_mode: int
+    is_mariadb: bool
+    session: Annotated[StatementSession, Field(alias="given")]
+    place: StatementPlace
+    resume_at: Annotated[SourcePosition, Field(alias="behind")]
+    since: float
+    why: str = ""
+    contradicts: bool = False
+    released: bool = False
+
+    def to_json(self) -> str:
+        return _JSON.dump_json(self, by_alias=True).decode()
+
+
+_JSON = TypeAdapter(Parked)
+
+
+def read(
+    session: Session, schema: str, task: str, source: str, numbers: Collection[int] | None = None
+) -> dict[int, Parked]:
+    """Parked tables by the shard table's number, of ``numbers`` (None: of all)."""
+    if numbers is not None and not numbers:
+        return {}
+    condition, values = ("", ()) if numbers is None else (" AND `number` IN %s", (tuple(numbers),))
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `number`, `parked` FROM {quote_name(schema)}.`parked_table` "
+            f"WHERE `task` = %s AND `source` = %s{condition}",
+            (task, source, *values),
+        )
+        return {int(number): _JSON.validate_json(str(text)) for number, text in cursor.fetchall()}
+
+
+def write(session: Session, schema: str, task: str, source: str, parked: Mapping[int, Parked]) -> None:
+    """Inside the caller's transaction."""
+    with session.cursor() as cursor:
+        for number, item in parked.items():
+            cursor.execute(
+                f"REPLACE INTO {quote_name(schema)}.`parked_table` VALUES (%s, %s, %s, %s)",
+                (task, source, number, item.to_json()),
+            )
+    member_versions.touch(session, schema, task, source, parked)
+
+
+def delete(session: Session, schema: str, task: str, source: str, numbers: Iterable[int]) -> None:
+    """Inside the caller's transaction."""
+    gone = frozenset(numbers)
+    with session.cursor() as cursor:
+        for number in gone:
+            cursor.execute(
+                f"DELETE FROM {quote_name(schema)}.`parked_table` "
+                "WHERE `task` = %s AND `source` = %s AND `number` = %s",
+                (task, source, number),
+            )
+    member_versions.touch(session, schema, task, source, gone)

@@ -1,0 +1,187 @@
+"""How rows are partitioned to lanes, recorded with the lanes' checkpoints, and how the partitioning changes. Pure.
+
+A lane's checkpoint means: every row *of this lane* before this position is applied. Which rows these are depends on the
+number of lanes, on the rules, on which targets use one lane only and on the hash function of the keys. If one of these
+changed while lanes are at different positions, rows between the positions would be lost or applied twice (I2). So lanes
+with another partitioning first run unchanged up to one barrier. When all are at the same position, their checkpoints
+and the record are rewritten in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from google.protobuf import json_format
+from pydantic import Field, TypeAdapter
+
+from shardmerge.proto import config_pb2, errors
+from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.tables.make_targets import recorded_plans
+
+VERSION = 1
+"""Version of the function that maps keys to lanes (worker/core/lane_hash.py); it changes with the function."""
+
+_NOT_RULES = (
+    "source_id",
+    "mode",
+    "target",
+    "start",
+    "start_at",
+    "stop_at",
+    "snapshot",
+    "replicate",
+    "ignore_checking_items",
+    "shard_mode",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """``one_lane``: names of the targets whose keys all belong to one lane. ``shards``: numbers of the shard tables
+    that take part; one that once took no part does not return, because its rows were skipped. ``rules``: the rules'
+    part of the subtask's configuration as JSON. ``may_lack_rows``: numbers of the shard tables of which the target may
+    lack rows now, or could in the past (see TablePlan): new rules do not change which rows the target has."""
+
+    lanes: int
+    one_lane: frozenset[str]
+    shards: frozenset[int]
+    rules: str
+    version: int = VERSION
+    may_lack_rows: Annotated[frozenset[int], Field(alias="loose")] = frozenset()
+
+    def to_json(self) -> str:
+        return _JSON.dump_json(self, by_alias=True).decode()
+
+    @staticmethod
+    def from_json(text: str) -> Partitioning | None:
+        """None for "": nothing has been recorded yet."""
+        return _JSON.validate_json(text) if text else None
+
+    def plans(self, source_id: str, tables: tuple[Table, ...]) -> tuple[TablePlan, ...]:
+        """The plans of the lanes with this partitioning; needs no server."""
+        return self.plans_of(self.shards, self.compiled_rules(), source_id, tables)
+
+    def plans_of(
+        self, numbers: frozenset[int], rules: Rules, source_id: str, tables: tuple[Table, ...]
+    ) -> tuple[TablePlan, ...]:
+        """The plans that ``rules`` make of these tables, with the facts of this record; needs no server."""
+        return self.apply_may_lack_rows(recorded_plans(rules, source_id, tables, numbers, self.one_lane))
+
+    def apply_may_lack_rows(self, plans: Iterable[TablePlan]) -> tuple[TablePlan, ...]:
+        """``plans``, marked where the target may lack rows by this record; a plan that stays as it is, is the same
+        object."""
+        may_lack_rows = self.may_lack_rows
+        return tuple(
+            replace(plan, may_lack_rows=True) if plan.shard in may_lack_rows and not plan.may_lack_rows else plan
+            for plan in plans
+        )
+
+    def with_tables(self, numbers: Iterable[int]) -> Partitioning:
+        """With further shard tables, such as those that are parked at sharding DDLs."""
+        return replace(self, shards=self.shards.union(numbers))
+
+    def inherit_may_lack_rows(self, before: Partitioning | None) -> Partitioning:
+        """With the tables that may lack rows by the record ``before``: also tables that take no part now but are
+        parked."""
+        return self if before is None else replace(self, may_lack_rows=self.may_lack_rows | before.may_lack_rows)
+
+    def compiled_rules(self) -> Rules:
+        config = config_pb2.SubTaskConfig()
+        json_format.Parse(self.rules, config, ignore_unknown_fields=True)
+        return Rules.from_config(config)
+
+
+_JSON = TypeAdapter(Partitioning)
+
+
+def partitioning_for(config: config_pb2.SubTaskConfig, lanes: int, plans: Iterable[TablePlan]) -> Partitioning:
+    """The partitioning that ``config`` requests. ``plans``: of the tables that take part, with the targets' facts."""
+    rules = config_pb2.SubTaskConfig()
+    rules.CopyFrom(config)
+    for name in _NOT_RULES:
+        rules.ClearField(name)
+    plans = tuple(plans)
+    return Partitioning(
+        lanes=lanes,
+        one_lane=frozenset(plan.target_name for plan in plans if plan.one_lane),
+        shards=frozenset(plan.shard for plan in plans),
+        rules=json_format.MessageToJson(rules, indent=None, sort_keys=True),
+        may_lack_rows=frozenset(plan.shard for plan in plans if plan.may_lack_rows),
+    )
+
+
+def merge_partitionings(own: Partitioning, joined: Partitioning) -> Partitioning:
+    """The partitioning of the subtask's lanes once they also have the joined tables."""
+    return replace(
+        own,
+        one_lane=own.one_lane | joined.one_lane,
+        shards=own.shards | joined.shards,
+        may_lack_rows=own.may_lack_rows | joined.may_lack_rows,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The lanes continue unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """All lanes are at the checkpoint ``at``: their rows can be repartitioned."""
+
+    at: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class DrainTo:
+    """The lanes run unchanged up to ``barrier``, a group end after which none of them has applied anything."""
+
+    barrier: RelayOffset
+
+
+Step = Keep | Repartition | DrainTo
+
+
+def next_step(
+    found: Sequence[Checkpoint],
+    recorded: Partitioning | None,
+    wanted: Partitioning,
+    source: str,
+    end_of_group: Callable[[RelayOffset], RelayOffset],
+) -> Step:
+    """The next step from the checkpoints ``found``, partitioned as ``recorded``, to the partitioning ``wanted``.
+
+    The offsets of ``found`` are of the current relay log. ``end_of_group``: the end of the group that begins at an
+    offset. Raises LANES_MISSING when the checkpoints do not match the record, LANES_MOVED when lanes are at different
+    positions and were partitioned by a function that this program does not have.
+    """
+    if recorded is not None and sorted(item.lane for item in found) != list(range(recorded.lanes)):
+        raise errors.replicate.LANES_MISSING(source=source, recorded=recorded.lanes, found=len(found))
+    if recorded == wanted:
+        return Keep()
+    if len({(item.offset, item.skip_events) for item in found}) == 1:
+        return Repartition(found[0])
+    if recorded is None or recorded.version != wanted.version:
+        version = recorded.version if recorded is not None else "none"
+        raise errors.replicate.LANES_MOVED(source=source, found=version, wanted=wanted.version)
+    return DrainTo(drain_point(found, end_of_group))
+
+
+def drain_point(found: Iterable[Checkpoint], end_of_group: Callable[[RelayOffset], RelayOffset]) -> RelayOffset:
+    """The first group end after which no lane has applied anything."""
+    return max(end_of_group(item.offset) if item.skip_events else item.offset for item in found)
+
+
+def repartitioned(found: Sequence[Checkpoint], at: Checkpoint, lanes: int, epoch: int) -> tuple[Checkpoint, ...]:
+    """The checkpoints of ``lanes`` lanes that are all at ``at``.
+
+    Their ``seq`` is higher than every old one: a task of the old lanes that is still running can commit nothing.
+    """
+    seq = max(item.seq for item in found) + 1
+    return tuple(replace(at, lane=lane, epoch=epoch, seq=seq) for lane in range(lanes))

@@ -1,0 +1,47 @@
+"""Records the tables whose high watermarks all of their lanes have cleared.
+
+    snapshot_passed   one row per shard table; the worker that runs the table's lanes writes it once every lane has
+                      committed up to the table's highest watermark or further
+
+From then on the lanes apply every change and need no watermarks. Watermarks are positions in files of the server from
+which the table was copied, and a worker that is bound to the source later may have no relay log from there. Without a
+row, the watermarks are looked up. ``worker/target/records/subtask_record.py`` deletes the rows for
+start-task --remove-meta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pymysql
+from pymysql.constants import ER
+
+from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name
+
+NAME = "snapshot_passed"
+
+
+def read(session: Session, schema: str, task: str, source: str) -> frozenset[int]:
+    """The numbers of these shard tables; empty when an earlier version did not create the table.
+
+    Raises ``pymysql.MySQLError``.
+    """
+    try:
+        with session.cursor() as cursor:
+            cursor.execute(
+                f"SELECT `shard` FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s", (task, source)
+            )
+            return frozenset(int(row[0]) for row in cursor.fetchall())
+    except pymysql.MySQLError as error:
+        if errno_of(error) != ER.NO_SUCH_TABLE:
+            raise
+        return frozenset()
+
+
+def write(session: Session, schema: str, task: str, source: str, shards: Iterable[int]) -> None:
+    """Inside the caller's transaction, which checks the epoch. Raises ``pymysql.MySQLError``."""
+    with session.cursor() as cursor:
+        cursor.executemany(
+            f"INSERT IGNORE INTO {quote_name(schema)}.`{NAME}` VALUES (%s, %s, %s)",
+            [(task, source, shard) for shard in sorted(shards)],
+        )

@@ -1,0 +1,326 @@
+"""The subtask's row and its tables' structures, in the meta schema at the target (default dm_meta).
+
+    subtask           one row per (task, source): newest epoch, phase, where replication began
+    table_structure   the structures that the rules let through, from the subtask's first start or from a table join
+
+Rows and the record of them commit in one target transaction, so the records are at the target. The other tables of the
+meta schema are in worker/target/records/schema.py; worker/target/RECORDS.md describes all of them.
+
+A unit takes over by raising ``subtask.epoch``; every commit below checks the epoch in its own
+transaction, so a process of an older epoch cannot commit (I3).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pymysql
+from pydantic import TypeAdapter
+from pymysql.constants import ER
+
+from shardmerge.proto import errors
+from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.stream import Stream
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.target.records import member_versions
+from shardmerge.worker.target.records.schema import OWNED_TABLES
+
+_TABLE_JSON: TypeAdapter[Table] = TypeAdapter(Table)
+
+
+class Phase(enum.Enum):
+    """The phase of a subtask; it only moves forward."""
+
+    NEW = "new"
+    SNAPSHOT = "snapshot"
+    REPLICATE = "replicate"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class SubTaskRow:
+    """The subtask's row as the new owner of the epoch found it.
+
+    ``start``: None before the first start; otherwise the position to which the relay log must reach back while there
+    are no lane checkpoints. ``partitioning``: how rows are partitioned to lanes
+    (worker/target/records/partitioning.py), "" before it was recorded; it changes together with the checkpoints,
+    because the meaning of a checkpoint depends on it. ``joining``: the tables that are joining the subtask
+    (worker/target/records/joining_tables.py), "" for none. ``update_token``: of the last update that was begun.
+    """
+
+    phase: Phase
+    start: SourcePosition | None
+    partitioning: str
+    joining: str
+    update_token: str
+
+
+_ROW = "`phase`, `start_file`, `start_pos`, `start_gtid_set`, `start_server`, `dealing`, `joining`, `update_token`"
+
+
+def take_over(connection: Session, schema: str, task: str, source: str, epoch: int, meta_token: str) -> SubTaskRow:
+    """Raise the subtask's epoch to ``epoch``; after this commit no older process can commit (I3).
+
+    A ``meta_token`` other than the recorded one drops the subtask's records first
+    (start-task --remove-meta). Raises FENCED when a newer epoch is there already.
+    """
+    name = quote_name(schema)
+    who = (task, source)
+    with connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute(
+            f"INSERT IGNORE INTO {name}.`subtask` VALUES (%s, %s, 0, 'new', %s, '', 0, '', '', '', '', '')",
+            (*who, meta_token),
+        )
+        cursor.execute(
+            f"SELECT `epoch`, `meta_token`, {_ROW} "
+            f"FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s FOR UPDATE",
+            who,
+        )
+        [(found_epoch, found_token, *recorded)] = cursor.fetchall()
+        row = _row(recorded)
+        if int(found_epoch) >= epoch:
+            cursor.execute("ROLLBACK")
+            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+        if meta_token and meta_token != found_token:
+            row = SubTaskRow(Phase.NEW, None, "", "", "")
+            _forget(connection, schema, task, source)
+            cursor.execute(
+                f"UPDATE {name}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', `dealing` = '', "
+                "`joining` = '', `update_token` = '' "
+                "WHERE `task` = %s AND `source` = %s",
+                (meta_token, *who),
+            )
+        cursor.execute(f"UPDATE {name}.`subtask` SET `epoch` = %s WHERE `task` = %s AND `source` = %s", (epoch, *who))
+        member_versions.begin_epoch(connection, schema, task, source, epoch)
+        for stream in Stream:
+            cursor.execute(
+                f"UPDATE {name}.`{stream.table}` SET `epoch` = %s WHERE `task` = %s AND `source` = %s",
+                (epoch, *who),
+            )
+        cursor.execute("COMMIT")
+    return row
+
+
+def _forget(connection: Session, schema: str, task: str, source: str) -> None:
+    with connection.cursor() as cursor:  # these belong to the target: the first source that starts over deletes them
+        cursor.execute(f"DELETE FROM {quote_name(schema)}.`lock_run` WHERE `task` = %s", (task,))
+    for table in OWNED_TABLES:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    f"DELETE FROM {quote_name(schema)}.`{table}` WHERE `task` = %s AND `source` = %s",
+                    (task, source),
+                )
+        except pymysql.err.ProgrammingError as error:
+            if error.args[0] != ER.NO_SUCH_TABLE:
+                raise
+
+
+def begin(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    phase: Phase,
+    start: SourcePosition,
+    tables: tuple[Table, ...],
+    also: Callable[[Session], None],
+) -> None:
+    """Leave phase NEW: record where the relay must begin, the structures, and what ``also`` writes, in one
+    transaction. Raises FENCED."""
+    columns = {
+        "phase": phase.value,
+        "start_file": start.file,
+        "start_pos": start.pos,
+        "start_gtid_set": start.gtid_set,
+        "start_server": start.server,
+    }
+
+    def add(session: Session) -> None:
+        for number, table in enumerate(tables):
+            _insert_table(session, schema, task, source, number, table)
+        member_versions.touch(session, schema, task, source, range(len(tables)))
+        also(session)
+
+    _change(connection, schema, task, source, epoch, columns, add)
+
+
+def enter_phase(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    phase: Phase,
+    also: Callable[[Session], None],
+) -> None:
+    """Move to ``phase`` and write what ``also`` writes, in one transaction. Raises FENCED."""
+    _change(connection, schema, task, source, epoch, {"phase": phase.value}, also)
+
+
+def record_repartition(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    partitioning: str,
+    also: Callable[[Session], None],
+) -> None:
+    """Record a new partitioning of the lanes and write what ``also`` writes, in one transaction. Raises FENCED."""
+    _change(connection, schema, task, source, epoch, {"dealing": partitioning}, also)
+
+
+def begin_update(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    update_token: str,
+    joining: str,
+    tables: Mapping[int, Table],
+    also: Callable[[Session], None],
+) -> None:
+    """Record that an update has begun, which tables join by it, their structures by number, and what ``also`` writes,
+    in one transaction. Raises FENCED."""
+
+    def add(session: Session) -> None:
+        for number, table in tables.items():
+            _insert_table(session, schema, task, source, number, table)
+        member_versions.touch(session, schema, task, source, tables)
+        also(session)
+
+    _change(connection, schema, task, source, epoch, {"update_token": update_token, "joining": joining}, add)
+
+
+def record_joining(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    joining: str,
+    also: Callable[[Session], None],
+) -> None:
+    """Record which tables are joining and write what ``also`` writes, in one transaction. Raises FENCED."""
+    _change(connection, schema, task, source, epoch, {"joining": joining}, also)
+
+
+def adopt_joined(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    partitioning: str,
+    also: Callable[[Session], None],
+) -> None:
+    """The joining tables become the subtask's own: record the new partitioning and write what ``also`` writes, in one
+    transaction. Raises FENCED."""
+    _change(connection, schema, task, source, epoch, {"dealing": partitioning, "joining": ""}, also)
+
+
+def record_statement(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    columns: Mapping[str, str],
+    tables: Mapping[int, Table],
+    also: Callable[[Session], None],
+) -> None:
+    """A stream has executed a statement: record the structures after it by number, the partitioning after it
+    (``columns`` of the subtask's row) and what ``also`` writes, in one transaction. Raises FENCED."""
+
+    def write(session: Session) -> None:
+        for number, table in tables.items():
+            _insert_table(session, schema, task, source, number, table, verb="REPLACE")
+        member_versions.touch(session, schema, task, source, tables)
+        also(session)
+
+    _change(connection, schema, task, source, epoch, {**columns, "epoch": str(epoch)}, write)
+
+
+def _change(
+    connection: Session,
+    schema: str,
+    task: str,
+    source: str,
+    epoch: int,
+    columns: Mapping[str, str | int],
+    also: Callable[[Session], None],
+) -> None:
+    """Set columns of the subtask's row and write what ``also`` writes, in one transaction. Raises FENCED."""
+    assignments = ", ".join(f"`{name}` = %s" for name in columns)
+    with connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute(
+            f"UPDATE {quote_name(schema)}.`subtask` SET {assignments} "
+            "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
+            (*columns.values(), task, source, epoch),
+        )
+        if cursor.rowcount != 1:
+            cursor.execute("ROLLBACK")
+            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+        also(connection)
+        cursor.execute("COMMIT")
+
+
+def _insert_table(
+    connection: Session, schema: str, task: str, source: str, number: int, table: Table, verb: str = "INSERT"
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"{verb} INTO {quote_name(schema)}.`table_structure` VALUES (%s, %s, %s, %s, %s, %s)",
+            (task, source, number, table.schema, table.name, _TABLE_JSON.dump_json(table).decode()),
+        )
+
+
+def read_row(connection: Session, schema: str, task: str, source: str) -> SubTaskRow | None:
+    """The subtask's current row, without taking over; None when there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_ROW} FROM {quote_name(schema)}.`subtask` WHERE `task` = %s AND `source` = %s", (task, source)
+        )
+        row = cursor.fetchone()
+    return None if row is None else _row(row)
+
+
+def _row(row: Sequence[object]) -> SubTaskRow:
+    phase, file, pos, gtid_set, server, partitioning, joining, updated = map(str, row)
+    start = SourcePosition(file, int(pos), gtid_set, server) if file else None
+    return SubTaskRow(Phase(phase), start, partitioning, joining, updated)
+
+
+def read_table_records(
+    connection: Session, schema: str, task: str, source: str, numbers: Iterable[int]
+) -> dict[int, Table]:
+    """The recorded structures of these shard tables, by number."""
+    wanted = tuple(numbers)
+    if not wanted:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `number`, `structure` FROM {quote_name(schema)}.`table_structure` "
+            "WHERE `task` = %s AND `source` = %s AND `number` IN %s",
+            (task, source, wanted),
+        )
+        return {int(number): _TABLE_JSON.validate_json(text) for number, text in cursor.fetchall()}
+
+
+def read_tables(connection: Session, schema: str, task: str, source: str) -> tuple[Table, ...]:
+    """The structures recorded by :func:`begin`, in their order."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `structure` FROM {quote_name(schema)}.`table_structure` "
+            "WHERE `task` = %s AND `source` = %s ORDER BY `number`",
+            (task, source),
+        )
+        return tuple(_TABLE_JSON.validate_json(row[0]) for row in cursor.fetchall())

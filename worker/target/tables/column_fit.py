@@ -1,0 +1,178 @@
+"""Checks that a target column holds every value of a source column unchanged. Pure.
+
+Values that a strict session refuses (a number out of range, a character that the charset lacks) end with the server's
+error and need no rule here. The rules cover what a server would change with a note only: rounded decimals and fractions
+of a second, floats of fewer bits, cut or padded spaces and zeros, another time zone's meaning.
+"""
+
+from __future__ import annotations
+
+import re
+
+from shardmerge.worker.core.mysql.create_table import widened_type
+from shardmerge.worker.core.table import FIXED_BINARY, Column, ValueKind
+from shardmerge.worker.core.table_plan import ColumnPlan, Computed, Constant, PartitionId
+
+_BASE = re.compile(r"[a-z]+")
+_SIZES = re.compile(r"\((\d+)(?:,(\d+))?\)")
+_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_TEXT_BYTES = {
+    "tiny": 255,
+    "": 65_535,
+    "medium": 16_777_215,
+    "long": 4_294_967_295,
+}
+_FLOAT_BYTES = 4
+_TEMPORAL = (ValueKind.TIME, ValueKind.DATETIME, ValueKind.TIMESTAMP)
+_LABELS = (ValueKind.ENUM, ValueKind.SET)
+
+
+def base_type(type_text: str) -> str:
+    """ "decimal" of "decimal(10,2) unsigned"."""
+    match = _BASE.match(type_text)
+    return match.group() if match else type_text
+
+
+def incompatibility(plan: ColumnPlan, target: Column) -> str | None:
+    """Why the target column cannot hold the values of the mapped source column; None if it can."""
+    source = plan.column
+    if target.generated:
+        return "it is generated at the target"
+    if source.nullable and not target.nullable:
+        return "NULL is allowed at the source only"
+    if isinstance(plan.mapping, Constant):
+        text = plan.mapping.text
+        kind = "varchar" if text.endswith(" ") else "char"
+        if target.kind is ValueKind.STRING and _text_holds(f"{kind}({len(text)})", target.type_text):
+            return None
+        return f"it is to hold the text {plan.mapping.text!r}, and is {target.type_text} at the target"
+    needed = widened_type(plan)
+    if isinstance(plan.mapping, PartitionId):
+        return None if base_type(target.type_text) == "bigint" else f"{needed} is needed for `partition id`"
+    if isinstance(plan.mapping, Computed):
+        return None if _holds_computed(source, target) else f"{needed} is computed, {target.type_text} at the target"
+    if _holds(source, needed, target):
+        return None
+    return f"{needed} at the source, {target.type_text} at the target"
+
+
+def _holds_computed(source: Column, target: Column) -> bool:
+    """The target refuses values that are out of range; the check is that nothing is rounded or cut."""
+    match (source.kind, target.kind):
+        case (ValueKind.INTEGER, ValueKind.INTEGER):
+            return True
+        case (ValueKind.DECIMAL, ValueKind.DECIMAL):
+            return _scale(source.type_text) <= _scale(target.type_text)
+        case _:
+            return _holds(source, source.type_text, target)
+
+
+def _scale(type_text: str) -> int:
+    found = _SIZES.search(type_text)
+    return int(found.group(2) or 0) if found else 0
+
+
+def _holds(source: Column, needed: str, target: Column) -> bool:
+    """``needed``: the source's type text after widening."""
+    if needed == target.type_text and source.labels == target.labels:
+        return True
+    kinds = (source.kind, target.kind)
+    match kinds:
+        case (ValueKind.INTEGER, ValueKind.INTEGER):
+            return _integer_holds(source, target)
+        case (ValueKind.DECIMAL, ValueKind.DECIMAL):
+            return _decimal_holds(source, target)
+        case (ValueKind.FLOAT | ValueKind.DOUBLE, ValueKind.FLOAT | ValueKind.DOUBLE):
+            wide_enough = target.kind >= source.kind
+            return wide_enough and "(" not in target.type_text and (target.unsigned <= source.unsigned)
+        case (ValueKind.BIT, ValueKind.BIT):
+            return _size(source.type_text) <= _size(target.type_text)
+        case (ValueKind.DATE, ValueKind.DATE) | (ValueKind.YEAR, ValueKind.YEAR):
+            return True
+        case _ if source.kind in _TEMPORAL:
+            return source.kind is target.kind and _size(source.type_text) <= _size(target.type_text)
+        case (ValueKind.STRING, ValueKind.STRING):
+            return _text_holds(needed, target.type_text)
+        case (ValueKind.BINARY, ValueKind.BINARY):
+            return _binary_holds(source.type_text, target.type_text)
+        case (ValueKind.ENUM, ValueKind.ENUM) | (ValueKind.SET, ValueKind.SET):
+            return set(source.labels) <= set(target.labels)
+        case (ValueKind.VECTOR, ValueKind.VECTOR):
+            return _size(source.type_text) <= _size(target.type_text)
+        case (ValueKind.VECTOR, ValueKind.BINARY):
+            fixed = target.type_text in FIXED_BINARY or base_type(target.type_text) == "binary"
+            return not fixed and _FLOAT_BYTES * _size(source.type_text) <= _most_bytes(target.type_text)
+        case (ValueKind.JSON, ValueKind.JSON):
+            return True
+        case (ValueKind.JSON, ValueKind.STRING):
+            return base_type(target.type_text) == "longtext"
+        case _ if source.kind in _LABELS and target.kind is ValueKind.STRING:
+            return base_type(target.type_text) != "char"
+        case (ValueKind.GEOMETRY, ValueKind.GEOMETRY):
+            return _shape(target.type_text) in ("geometry", _shape(source.type_text))
+        case _:
+            return False
+
+
+def _shape(type_text: str) -> str:
+    """MySQL 8 and newer print "geomcollection" where other servers print "geometrycollection"."""
+    return base_type(type_text).replace("geomcollection", "geometrycollection")
+
+
+def _size(type_text: str) -> int:
+    """The number in parentheses; 0 without one (for a temporal type: no fraction; BIT always has one)."""
+    found = _SIZES.search(type_text)
+    return int(found.group(1)) if found else 0
+
+
+def _integer_range(column: Column) -> tuple[int, int]:
+    values = 1 << _INTEGER_BITS[base_type(column.type_text)]
+    return (0, values - 1) if column.unsigned else (-values // 2, values // 2 - 1)
+
+
+def _integer_holds(source: Column, target: Column) -> bool:
+    (low, high), (lowest, highest) = _integer_range(source), _integer_range(target)
+    return lowest <= low and high <= highest
+
+
+def _decimal_holds(source: Column, target: Column) -> bool:
+    if target.unsigned and not source.unsigned:
+        return False
+    have, room = _SIZES.search(source.type_text), _SIZES.search(target.type_text)
+    if have is None or room is None:
+        return False
+    digits, scale = int(have.group(1)), int(have.group(2) or 0)
+    room_digits, room_scale = int(room.group(1)), int(room.group(2) or 0)
+    return room_scale >= scale and room_digits - room_scale >= digits - scale
+
+
+def _text_holds(needed: str, target: str) -> bool:
+    """CHAR and VARCHAR count characters, the TEXT family bytes; CHAR loses trailing spaces."""
+    have, room = base_type(needed), base_type(target)
+    if room == "char":
+        return have == "char" and _size(needed) <= _size(target)
+    if room == "varchar":
+        return have in ("char", "varchar") and _size(needed) <= _size(target)
+    limit = _TEXT_BYTES[room.removesuffix("text")]
+    if have in ("char", "varchar"):
+        return _size(needed) <= limit
+    return _TEXT_BYTES[have.removesuffix("text")] <= limit
+
+
+def _binary_holds(source: str, target: str) -> bool:
+    """BINARY(n) pads with zeros, so only values of exactly this length fit; INET4, INET6 and UUID fit only
+    themselves."""
+    if target in FIXED_BINARY:
+        return False
+    if base_type(target) == "binary":
+        fixed = source in FIXED_BINARY or base_type(source) == "binary"
+        return fixed and _most_bytes(source) == _most_bytes(target)
+    return _most_bytes(source) <= _most_bytes(target)
+
+
+def _most_bytes(type_text: str) -> int:
+    """The most bytes of a value of a binary type."""
+    base = base_type(type_text)
+    if base in ("binary", "varbinary"):
+        return _size(type_text)
+    return FIXED_BINARY.get(type_text) or _TEXT_BYTES[base.removesuffix("blob")]

@@ -1,0 +1,44 @@
+"""Drops the secondary indexes of a target table that was just created, while it is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pymysql
+
+from shardmerge.proto import failpoints
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.connection import Session, execute, quote_name
+from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.target.tables import deferred_index_store
+from shardmerge.worker.target.tables.deferred_index import deferrable, worth_deferring
+
+log = get_logger()
+
+
+def defer_indexes(session: Session, meta_schema: str, plans: Sequence[TablePlan], creation: str) -> None:
+    """Drop the deferrable indexes of the table that ``creation`` has just created, if its load is large enough.
+
+    ``plans``: of the shard tables at this source that are merged into it. The table was created with all indexes
+    first, so a target that refuses an index does so now and not after the load. Raises ``pymysql.MySQLError``.
+    """
+    target = plans[0].target
+    if not worth_deferring(plan.table.row_estimate for plan in plans):
+        return
+    generated = frozenset(column.name.lower() for column in plans[0].table.columns if column.generated)
+    owed = deferrable(creation, generated)
+    if not owed:
+        return
+    deferred_index_store.record(session, meta_schema, target, owed)
+    failpoints.hit("deferred.recorded")
+    drops = ", ".join(f"DROP INDEX {quote_name(index.name)}" for index in owed)
+    try:
+        execute(session, f"ALTER TABLE {target.quoted} {drops}")
+    except pymysql.MySQLError as error:
+        if kind_of(errno_of(error)) not in (ErrorKind.STATEMENT, ErrorKind.PRIVILEGE):
+            raise
+        deferred_index_store.delete(session, meta_schema, target)
+        log.warning("indexes cannot be deferred", table=target.quoted, reason=reason_of(error))
+        return
+    log.info("indexes are deferred", table=target.quoted, indexes=[index.name for index in owed])

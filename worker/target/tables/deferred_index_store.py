@@ -1,0 +1,88 @@
+"""Stores which deferred indexes a target table still lacks: table ``deferred_index`` of the meta schema.
+
+Written after the worker's CREATE TABLE and before the indexes are dropped from the empty table; deleted once the table
+has all of them. Between the two the table may lack them. Only tables that a worker created are ever in the record. The
+record belongs to the target table, not to a task: start-task --remove-meta does not delete it.
+
+Functions raise ``pymysql.MySQLError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pymysql
+from pymysql.constants import ER
+
+from shardmerge.worker.core.mysql.connection import Session, errno_of, execute, quote_name, rows, text_of
+from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.target.tables.deferred_index import DeferredIndex, Load
+
+_OPEN_ABOVE = "[]"
+"""The upper bound of a table's last chunk, as worker/snapshot/chunk_store.py writes it."""
+
+
+def record(session: Session, meta_schema: str, target: TargetTable, indexes: Sequence[DeferredIndex]) -> None:
+    """Record exactly these indexes as missing from the table."""
+    name = _table(meta_schema)
+    session.begin()
+    try:
+        execute(session, f"DELETE FROM {name} WHERE `target_schema` = %s AND `target_table` = %s", target.names)
+        for number, index in enumerate(indexes):
+            execute(
+                session,
+                f"INSERT INTO {name} VALUES (%s, %s, %s, %s, %s)",
+                (*target.names, number, index.name, index.definition),
+            )
+        session.commit()
+    finally:
+        session.rollback()
+
+
+def delete(session: Session, meta_schema: str, target: TargetTable) -> None:
+    """Record that the table lacks no index."""
+    record(session, meta_schema, target, ())
+
+
+def read_owed(session: Session, meta_schema: str, target: TargetTable) -> tuple[DeferredIndex, ...]:
+    found = rows(
+        session,
+        f"SELECT `index_name`, `definition` FROM {_table(meta_schema)} "
+        "WHERE `target_schema` = %s AND `target_table` = %s ORDER BY `number`",
+        target.names,
+    )
+    return tuple(DeferredIndex(text_of(name), text_of(definition)) for name, definition in found)
+
+
+def read_present(session: Session, target: TargetTable) -> frozenset[str] | None:
+    """The names of the table's indexes, in lower case; None without the table."""
+    try:
+        found = rows(session, f"SHOW INDEX FROM {target.quoted}")
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
+            raise
+        return None
+    return frozenset(text_of(row[2]).lower() for row in found)
+
+
+def read_loads(session: Session, meta_schema: str, task: str, target: TargetTable) -> tuple[Load, ...]:
+    """The sources of the task that have begun their snapshot of the table."""
+    schema = quote_name(meta_schema)
+    try:
+        found = rows(
+            session,
+            "SELECT t.`source`, COALESCE(SUM(c.`state` = 0), 0), COALESCE(SUM(c.`upper_bound` = %s), 0) "
+            f"FROM {schema}.`snapshot_table` t LEFT JOIN {schema}.`snapshot_chunk` c "
+            "ON c.`task` = t.`task` AND c.`source` = t.`source` AND c.`shard` = t.`shard` "
+            "WHERE t.`task` = %s AND t.`target_schema` = %s AND t.`target_table` = %s GROUP BY t.`source`, t.`shard`",
+            (_OPEN_ABOVE, task, *target.names),
+        )
+    except pymysql.MySQLError as error:
+        if errno_of(error) != ER.NO_SUCH_TABLE:
+            raise
+        return ()  # no snapshot has begun
+    return tuple(Load(text_of(source), int(planned) == 0 and int(last) > 0) for source, planned, last in found)
+
+
+def _table(meta_schema: str) -> str:
+    return f"{quote_name(meta_schema)}.`deferred_index`"

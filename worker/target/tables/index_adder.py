@@ -1,0 +1,199 @@
+"""Adds the deferred indexes of one subtask's target tables: all indexes of a table with one ALTER TABLE.
+
+Every subtask checks when its own snapshot has ended, and regularly while it replicates. It adds the indexes of tables
+that no other source of the task is still loading, so the last source adds them. A server lock lets one session per
+table do so at a time. The lock ends with the connection: the server continues the ALTER of a killed client and holds
+the lock until it has ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+
+import pymysql
+
+from shardmerge.proto import errors, failpoints
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, execute, rows
+from shardmerge.worker.core.mysql.server_errors import errno_of, reason_of
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.target.tables import deferred_index_store
+from shardmerge.worker.target.tables.deferred_index import (
+    AddIndexes,
+    Complete,
+    DeferredIndex,
+    Step,
+    WaitForLoads,
+    next_step,
+)
+
+log = get_logger()
+
+_MDL_WAIT_SECONDS = 30
+"""How long the ALTER waits for transactions that use the table; meanwhile writes to the table wait for the ALTER."""
+
+_LOOK_SECONDS = 15.0
+_LOCKED_SECONDS = 1.0
+_BACKOFF_MAX_SECONDS = 300.0
+
+
+class IndexAdder:
+    """For one run of a subtask, after its snapshot. ``patient``: see
+    :func:`shardmerge.worker.target.tables.deferred_index.next_step`."""
+
+    def __init__(
+        self, endpoint: Endpoint, meta_schema: str, task: str, plans: Iterable[TablePlan], *, patient: bool
+    ) -> None:
+        self._endpoint = endpoint
+        self._meta_schema, self._task = meta_schema, task
+        self._left = sorted({plan.target for plan in plans})
+        self._patient = patient
+        self._activity: dict[TargetTable, str] = {}
+        self._lock = threading.Lock()
+
+    def activity(self) -> str:
+        """The current activity or wait, "" when no index is missing."""
+        with self._lock:
+            return "; ".join(self._activity.values())
+
+    def add(self, stop: StopSignal) -> None:
+        """Add the indexes that can be added now, and return. Tables that other sources still load are left to them.
+
+        Raises INDEXES_NOT_ADDED and catalogue errors of the target's connection.
+        """
+        try:
+            while self._round(stop) and not stop.is_set:
+                stop.wait(_LOCKED_SECONDS)
+        except ShardmergeError:
+            if not stop.is_set:  # a stop closes the connection
+                raise
+
+    def follow(self, stop: StopSignal) -> None:
+        """Run until no index is missing or ``stop``. Errors are reported and the step is repeated: no row depends on
+        it."""
+        failures = 0
+        while self._left and not stop.is_set:
+            pause = _LOOK_SECONDS
+            try:
+                if self._round(stop):
+                    pause = _LOCKED_SECONDS
+                failures = 0
+            except ShardmergeError as error:
+                if stop.is_set:
+                    return
+                failures += 1
+                pause = min(_LOOK_SECONDS * 2**failures, _BACKOFF_MAX_SECONDS)
+                log.warning("indexes are not added yet", error=str(error), seconds=pause)
+                self._set_all_activity(f"{error}; next attempt within {pause:.0f} s")
+            if self._left:
+                stop.wait(pause)
+
+    @contextmanager
+    def running(self, stop: StopSignal) -> Generator[None]:
+        """Run :meth:`follow` in its own thread while the block runs."""
+        mine = stop.child()
+        thread = threading.Thread(target=self.follow, args=(mine,), name=f"indexes-{self._task}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            mine.set()
+            thread.join()
+
+    def _round(self, stop: StopSignal) -> bool:
+        """One round over the remaining tables; True: another connection is adding indexes of some."""
+        # No read timeout: an ALTER may take any time.
+        with cancellable_session(stop, self._endpoint, Side.TARGET, name="target", read_timeout=None) as session:
+            execute(session, f"SET SESSION lock_wait_timeout = {_MDL_WAIT_SECONDS}")
+            busy = False
+            for target in tuple(self._left):
+                if stop.is_set:
+                    return False
+                if self._step(session, target) == "busy":
+                    busy = True
+            return busy
+
+    def _step(self, session: Session, target: TargetTable) -> str:
+        owed = deferred_index_store.read_owed(session, self._meta_schema, target)
+        if not owed:
+            self._done(target)
+            return "done"
+        match self._next(session, target, owed):
+            case WaitForLoads(sources=sources):
+                self._set_activity(
+                    target, f"the indexes of {target.quoted} are added when {', '.join(sources)} has loaded it"
+                )
+                return "waits"
+            case Complete() | AddIndexes():
+                return self._add_locked(session, target)
+
+    def _next(self, session: Session, target: TargetTable, owed: tuple[DeferredIndex, ...]) -> Step:
+        present = deferred_index_store.read_present(session, target)
+        loads = deferred_index_store.read_loads(session, self._meta_schema, self._task, target)
+        return next_step(owed, present, loads, patient=self._patient)
+
+    def _add_locked(self, session: Session, target: TargetTable) -> str:
+        """Add the indexes under the table's lock; the record is read again under it."""
+        name = _lock_name(target)
+        [(got,)] = rows(session, "SELECT GET_LOCK(%s, 0)", (name,))
+        if got != 1:
+            self._set_activity(target, f"the indexes of {target.quoted} are being added by another connection")
+            return "busy"
+        try:
+            match self._next(session, target, deferred_index_store.read_owed(session, self._meta_schema, target)):
+                case WaitForLoads():
+                    return "waits"
+                case AddIndexes(indexes=indexes):
+                    self._alter(session, target, indexes)
+                case Complete():
+                    pass
+            failpoints.hit("deferred.added")
+            deferred_index_store.delete(session, self._meta_schema, target)
+            self._done(target)
+            return "done"
+        finally:
+            with suppress(pymysql.MySQLError):
+                execute(session, "DO RELEASE_LOCK(%s)", (name,))
+
+    def _alter(self, session: Session, target: TargetTable, indexes: tuple[DeferredIndex, ...]) -> None:
+        names = ", ".join(index.name for index in indexes)
+        self._set_activity(target, f"adding indexes of {target.quoted}: {names}")
+        log.info("adding indexes", table=target.quoted, indexes=names)
+        failpoints.hit("deferred.before_alter")
+        additions = ", ".join(f"ADD {index.definition}" for index in indexes)
+        try:
+            execute(session, f"ALTER TABLE {target.quoted} {additions}")
+        except pymysql.MySQLError as error:
+            raise errors.snapshot.INDEXES_NOT_ADDED(
+                target_schema=target.schema,
+                target_table=target.table,
+                indexes=names,
+                reason=reason_of(error),
+                errno=errno_of(error),
+            ) from error
+        log.info("indexes added", table=target.quoted, indexes=names)
+
+    def _done(self, target: TargetTable) -> None:
+        with self._lock:
+            self._left.remove(target)
+            self._activity.pop(target, None)
+
+    def _set_activity(self, target: TargetTable, what: str) -> None:
+        with self._lock:
+            self._activity[target] = what
+
+    def _set_all_activity(self, what: str) -> None:
+        """Replace all activities by one sentence: an error that names its table."""
+        with self._lock:
+            self._activity = {self._left[0]: what}
+
+
+def _lock_name(target: TargetTable) -> str:
+    """At most 64 characters for any table name (MySQL 8.4 Reference Manual, "Locking Functions")."""
+    return "shardmerge-" + hashlib.sha1(target.quoted.lower().encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,117 @@
+"""Builds a subtask's table plans from structures and rules, and creates or checks each merged target table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import groupby
+from types import MappingProxyType
+
+import pymysql
+from pymysql.constants import ER
+
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.mysql.information_schema import list_tables, list_views, read_tables
+from shardmerge.worker.core.mysql.server_errors import errno_of
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statements
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.rules import Rules, check_partitions
+from shardmerge.worker.target.tables.target_table import ensure_target
+
+log = get_logger()
+
+_ATTEMPTS = 10
+
+
+def read_structures(session: Session, rules: Rules, source_id: str) -> tuple[Table, ...]:
+    """The structures of all tables that the rules let through, without views. Raises as :func:`read_tables`."""
+    views = [f"{schema}.{name}" for schema, name in list_views(session) if rules.route(schema, name) is not None]
+    if views:
+        log.info("views are left out", source=source_id, views=views)
+    names = [(schema, name) for schema, name in list_tables(session) if rules.route(schema, name) is not None]
+    return tuple(read_tables(session, names, source=source_id))
+
+
+def read_structures_and_creations(
+    session: Session, rules: Rules, source_id: str
+) -> tuple[tuple[Table, ...], tuple[CreateStatement, ...]]:
+    """:func:`read_structures` and each table's CREATE TABLE. Both match: if a table changed in between, all are read
+    again. Raises TABLES_CHANGE too."""
+    tables = read_structures(session, rules, source_id)
+    for _ in range(_ATTEMPTS):
+        creations: list[CreateStatement] = []
+        try:
+            creations = read_create_statements(session, [(table.schema, table.name) for table in tables])
+        except pymysql.MySQLError as error:
+            if errno_of(error) != ER.NO_SUCH_TABLE:
+                raise
+        again = read_structures(session, rules, source_id)
+        if len(creations) == len(again) and [table.structure for table in again] == [
+            table.structure for table in tables
+        ]:
+            return tables, tuple(creations)
+        tables = again
+    raise errors.check.TABLES_CHANGE(source=source_id)
+
+
+def plans_for(
+    rules: Rules, source_id: str, tables: tuple[Table, ...], shards: frozenset[int] | None = None
+) -> list[TablePlan]:
+    """One plan per table that the rules let through, of those numbered in ``shards`` (None: of all). Pure.
+
+    A table's number is its index among all tables of the subtask, also of those that the rules no longer let through.
+    Raises the rules' errors.
+    """
+    return [
+        rules.plan(shard, source_id, table)
+        for shard, table in enumerate(tables)
+        if (shards is None or shard in shards) and rules.route(table.schema, table.name) is not None
+    ]
+
+
+def recorded_plans(
+    rules: Rules, source_id: str, tables: tuple[Table, ...], shards: frozenset[int], one_lane: frozenset[str]
+) -> tuple[TablePlan, ...]:
+    """As :func:`plans_for`, with the targets' recorded facts (which use ``one_lane``). Needs no server."""
+    made = plans_for(rules, source_id, tables, shards)
+    return tuple(replace(plan, one_lane=plan.target_name in one_lane) for plan in made)
+
+
+def make_plans(
+    rules: Rules,
+    source_id: str,
+    tables: tuple[Table, ...],
+    source: Session,
+    target: Session,
+    meta_schema: str,
+    shards: frozenset[int] | None = None,
+    *,
+    defer: bool = False,
+    widen: Callable[[TablePlan], None] | None = None,
+    recorded: Mapping[int, CreateStatement] = MappingProxyType({}),
+) -> tuple[TablePlan, ...]:
+    """As :func:`plans_for`, with every target created or checked. ``defer``: see :func:`ensure_target`. ``widen``: may
+    change a target so that it fits. ``recorded``: by number, the CREATE TABLE from which a missing target is created;
+    for other tables, the source's current one.
+
+    Raises the rules' and the target's coded errors, and what ``widen`` raises."""
+    plans = plans_for(rules, source_id, tables, shards)
+    check_partitions(plans)
+    made: list[TablePlan] = []
+    for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
+        merged = list(group)
+        try:
+            first = recorded.get(merged[0].shard)
+            facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer, recorded=first)
+        except ShardmergeError as error:
+            if widen is None or error.spec is not errors.replicate.TARGET_TABLE_DIFFERS:
+                raise
+            for plan in merged:
+                widen(plan)
+            facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer)
+        made.extend(replace(plan, one_lane=facts.one_lane) for plan in merged)
+    return tuple(sorted(made, key=lambda plan: plan.shard))

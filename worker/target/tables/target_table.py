@@ -1,0 +1,356 @@
+"""Creates the merged table from its shard tables, or checks an existing one against each of them.
+
+One CREATE TABLE IF NOT EXISTS creates it, so two workers (or two tasks) that find the table missing at the same time
+get one table, and each then checks it. Only statements that TiDB also has are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pymysql
+
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.connection import (
+    Session,
+    Side,
+    coded_errors,
+    execute,
+    quote_name,
+    rows,
+    text_of,
+    to_coded,
+)
+from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, fallback_collations, merged_create_table
+from shardmerge.worker.core.mysql.endpoint import Endpoint
+from shardmerge.worker.core.mysql.information_schema import read_table
+from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
+from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
+from shardmerge.worker.core.table import EXACT_KINDS, Column, Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.target.tables.column_fit import incompatibility
+from shardmerge.worker.target.tables.defer_indexes import defer_indexes
+
+_NO_SUCH_SCHEMA = 1049
+_TABLE_EXISTS = 1050
+_NO_SUCH_TABLE = 1146
+NO_SUCH_COLLATION = (1115, 1253, 1273)  # unknown charset, collation of another charset, unknown collation
+_SHOWN_TABLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """What the replicate unit must know of a target table.
+
+    ``key``: the target's columns of the key that identifies a row; () without one. ``further_keys``: its
+    other unique keys. ``exact_key``: equal keys have equal bytes; not so for text, where 'a' = 'A' under a
+    collation, and for floats, where 0 = -0.
+    """
+
+    created: bool
+    key: tuple[str, ...]
+    further_keys: tuple[tuple[str, ...], ...]
+    exact_key: bool
+
+    @property
+    def unique_keys(self) -> int:
+        """How many unique keys the target table has, the identifying one included."""
+        return len(self.further_keys) + bool(self.key)
+
+    @property
+    def one_lane(self) -> bool:
+        """Whether the order of changes to *different* key bytes matters, so that one lane must apply them all."""
+        return bool(self.further_keys) or not self.key or not self.exact_key
+
+
+def ensure_target(
+    source: Session,
+    target: Session,
+    plans: Sequence[TablePlan],
+    *,
+    meta_schema: str,
+    defer: bool = False,
+    recorded: CreateStatement | None = None,
+) -> TargetFacts:
+    """Create the target table of ``plans`` (one or more plans with the same target) unless it exists, and check it.
+
+    ``recorded``: the first plan's CREATE TABLE, from which it is created; None: the source's current one. ``defer``: a
+    table created here may get its secondary indexes after its load. An existing table is never altered or dropped.
+    Raises errors.replicate.TARGET_TABLE_DIFFERS with every difference, TARGET_NOT_TRANSACTIONAL, TARGET_CREATE_REFUSED,
+    TARGET_IS_META, SOURCE_TABLE_GONE, or what :func:`shardmerge.worker.core.mysql.server_errors.to_coded` returns for a
+    server's error. ``target`` must not be inside a transaction.
+    """
+    first = plans[0]
+    if first.target_schema.lower() == meta_schema.lower():
+        raise errors.replicate.TARGET_IS_META(source=first.source, **_names(first))
+    with coded_errors(_endpoint(target), Side.TARGET, first.source):
+        found = find_target(target, first)
+        created = found is None
+        creation = ""
+        if found is None:
+            creation = _create(target, first, recorded if recorded is not None else read_shard_creation(source, first))
+            found = find_target(target, first)
+        if found is None:
+            raise _differs(first, ["it cannot be found under this name after its creation"])
+        facts = _check(target, plans, found, created)
+        # Without one key for all rows, the stream may need another index to find them.
+        if defer and creation and facts.key and not found.key_hidden:
+            defer_indexes(target, meta_schema, plans, creation)
+        return facts
+
+
+def ensure_target_from(
+    target: Session, plans: Sequence[TablePlan], creation: CreateStatement, *, meta_schema: str
+) -> TargetFacts:
+    """As :func:`ensure_target`, but a missing table is created from ``creation``, a shard table's CREATE TABLE."""
+    first = plans[0]
+    if first.target_schema.lower() == meta_schema.lower():
+        raise errors.replicate.TARGET_IS_META(source=first.source, **_names(first))
+    found = find_target(target, first)
+    created = found is None
+    if found is None:
+        _create(target, first, creation)
+        found = find_target(target, first)
+    if found is None:
+        raise _differs(first, ["it cannot be found under this name after its creation"])
+    return _check(target, plans, found, created)
+
+
+def check_existing_target(target: Session, plans: Sequence[TablePlan]) -> TargetFacts | None:
+    """As :func:`ensure_target` for an existing table; None if the table does not exist.
+
+    Raises ``pymysql.MySQLError`` too.
+    """
+    found = find_target(target, plans[0])
+    return None if found is None else _check(target, plans, found, created=False)
+
+
+def require_target(target: Session, plans: Sequence[TablePlan]) -> TargetFacts:
+    """As :func:`check_existing_target`; raises TARGET_TABLE_DIFFERS, which names the last plan, if the table does not
+    exist."""
+    facts = check_existing_target(target, plans)
+    if facts is None:
+        plan = plans[-1]
+        raise errors.replicate.TARGET_TABLE_DIFFERS(
+            source=plan.source,
+            schema=plan.table.schema,
+            table=plan.table.name,
+            target_schema=plan.target_schema,
+            target_table=plan.target_table,
+            differences="it does not exist",
+        )
+    return facts
+
+
+def find_target(target: Session, plan: TablePlan) -> Table | None:
+    """The target table; its name may differ in case where the server's names are not case-sensitive."""
+    found = read_table(target, plan.target_schema, plan.target_table, source="target")
+    if found is not None or text_of(rows(target, "SELECT @@GLOBAL.lower_case_table_names")[0][0]) == "0":
+        return found
+    names = rows(
+        target,
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES "
+        "WHERE LOWER(TABLE_SCHEMA) = %s AND LOWER(TABLE_NAME) = %s",
+        (plan.target_schema.lower(), plan.target_table.lower()),
+    )
+    return read_table(target, text_of(names[0][0]), text_of(names[0][1]), source="target") if names else None
+
+
+def _endpoint(session: Session) -> Endpoint:
+    return Endpoint(text_of(session.host), session.port, text_of(session.user))
+
+
+def _names(plan: TablePlan) -> dict[str, str]:
+    return {
+        "schema": plan.table.schema,
+        "table": plan.table.name,
+        "target_schema": plan.target_schema,
+        "target_table": plan.target_table,
+    }
+
+
+def _quoted(plan: TablePlan) -> str:
+    return f"{quote_name(plan.target_schema)}.{quote_name(plan.target_table)}"
+
+
+def _create(target: Session, plan: TablePlan, described: CreateStatement) -> str:
+    """The statement that created the table, "" when another session created it first."""
+    statement, collation = described.text, described.collation
+    replaced = _replaced_collations(target, plan, collation)
+    try:
+        creation = merged_create_table(
+            statement,
+            plan.table.columns,
+            plan.columns,
+            _quoted(plan),
+            collation,
+            replaced,
+            transformed=plan.transform is not None,
+        )
+    except UnreadableCreateTable as error:
+        raise _refused(plan, str(error), 0, statement) from error
+    ensure_schema(target, plan.target_schema)
+    try:
+        execute(target, creation)
+        existed = any(int(code) == _TABLE_EXISTS for _, code, _ in rows(target, "SHOW WARNINGS"))
+    except pymysql.MySQLError as error:
+        if kind_of(errno_of(error)) not in (ErrorKind.STATEMENT, ErrorKind.SESSION):
+            raise
+        raise _refused(plan, reason_of(error), errno_of(error), creation) from error
+    return "" if existed else creation
+
+
+def ensure_schema(target: Session, schema: str) -> None:
+    """Raises ``pymysql.MySQLError``."""
+    if not rows(target, "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s", (schema,)):
+        # Checked first: IF NOT EXISTS needs the global CREATE privilege even if the schema exists.
+        execute(target, f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
+
+
+def _replaced_collations(target: Session, plan: TablePlan, default: str) -> dict[str, str]:
+    """The fallback for each of the shard table's collations that the target lacks."""
+    replaced: dict[str, str] = {}
+    for collation, found in find_fallback_collations(target, {default, *plan.table.collations}).items():
+        if found is None:
+            continue  # the target lacks the charset: its error for the whole statement is the best message
+        replaced[collation] = found
+        get_logger(source=plan.source, table=_quoted(plan)).warning(
+            "the target lacks a collation; the new table has another", collation=collation, stand_in=found
+        )
+    return replaced
+
+
+def find_fallback_collations(target: Session, collations: Iterable[str]) -> dict[str, str | None]:
+    """Those of ``collations`` that the target lacks, each with its fallback in a new table; None: there is none,
+    because the target lacks the character set. Raises ``pymysql.MySQLError``.
+    """
+    lacking = (collation for collation in sorted(collations) if not _has_collation(target, collation))
+    return {
+        collation: next((each for each in fallback_collations(collation) if _has_collation(target, each)), None)
+        for collation in lacking
+    }
+
+
+def _has_collation(target: Session, collation: str) -> bool:
+    # Tested by using it: lists of collations have different columns (and names) on every server.
+    charset = collation.split("_", 1)[0]
+    try:
+        rows(target, f"SELECT CONVERT('' USING {charset}) COLLATE {collation}")
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in NO_SUCH_COLLATION:
+            raise
+        return False
+    return True
+
+
+def _refused(plan: TablePlan, reason: str, errno: int, statement: str) -> ShardmergeError:
+    return errors.replicate.TARGET_CREATE_REFUSED(
+        source=plan.source, reason=reason, errno=errno, statement=statement, **_names(plan)
+    )
+
+
+def read_shard_creation(source: Session, plan: TablePlan) -> CreateStatement:
+    """The shard table's CREATE TABLE. Raises SOURCE_TABLE_GONE and coded errors."""
+    table = plan.table
+    try:
+        found = read_create_statement(source, table.schema, table.name)
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in (_NO_SUCH_SCHEMA, _NO_SUCH_TABLE):
+            raise to_coded(error, _endpoint(source), Side.SOURCE, plan.source) from error
+        raise errors.replicate.SOURCE_TABLE_GONE(source=plan.source, **_names(plan)) from error
+    return found
+
+
+def _differs(plan: TablePlan, differences: Iterable[str]) -> ShardmergeError:
+    return errors.replicate.TARGET_TABLE_DIFFERS(source=plan.source, differences="; ".join(differences), **_names(plan))
+
+
+def _check(target: Session, plans: Sequence[TablePlan], found: Table, created: bool) -> TargetFacts:
+    first = plans[0]
+    _check_engine(target, first, found.engine)
+    # Many shard tables usually differ in the same way: each difference is reported once, with its tables.
+    tables_of: dict[str, list[str]] = {}
+    required = _required_columns(target, found)
+    for plan in plans:
+        for difference in _differences(plan, found, required):
+            tables_of.setdefault(difference, []).append(f"{plan.table.schema}.{plan.table.name}")
+    if tables_of:
+        raise _differs(first, (f"{what} ({_some(tables)})" for what, tables in tables_of.items()))
+    return _facts(plans, found, created)
+
+
+def _some(tables: list[str]) -> str:
+    more = len(tables) - _SHOWN_TABLES
+    return ", ".join(tables[:_SHOWN_TABLES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _check_engine(target: Session, plan: TablePlan, engine: str) -> None:
+    answer = rows(target, "SELECT TRANSACTIONS FROM information_schema.ENGINES WHERE ENGINE = %s", (engine,))
+    if not answer or text_of(answer[0][0]).upper() != "YES":
+        raise errors.replicate.TARGET_NOT_TRANSACTIONAL(engine=engine or "?", **_names(plan))
+
+
+def _required_columns(target: Session, found: Table) -> frozenset[str]:
+    """Lower-case names of the target's columns that an INSERT must name."""
+    answer = rows(
+        target,
+        "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s "
+        "AND IS_NULLABLE = 'NO' AND COLUMN_DEFAULT IS NULL AND EXTRA NOT LIKE '%%auto_increment%%'",
+        (found.schema, found.name),
+    )
+    generated = {column.name.lower() for column in found.columns if column.generated}
+    return frozenset(text_of(name).lower() for (name,) in answer) - generated
+
+
+def _differences(plan: TablePlan, found: Table, required: frozenset[str]) -> list[str]:
+    by_name = {column.name.lower(): column for column in found.columns}
+    differences: list[str] = []
+    for written in plan.columns:
+        column = by_name.get(written.target_name.lower())
+        if column is None:
+            differences.append(f"column {written.target_name} is missing at the target")
+            continue
+        reason = incompatibility(written, column)
+        if reason is not None:
+            differences.append(f"column {written.target_name}: {reason}")
+    names = {written.target_name.lower() for written in plan.columns}
+    differences.extend(f"target column {name} has no default and is not written" for name in sorted(required - names))
+    if plan.key and not _has_key(plan, found):
+        columns = ", ".join(plan.columns[index].target_name for index in plan.source_key)
+        differences.append(f"the target has no unique key over exactly ({columns})")
+    return differences
+
+
+def _key_names(plan: TablePlan) -> frozenset[str]:
+    return frozenset(plan.columns[index].target_name.lower() for index in plan.key)
+
+
+def _has_key(plan: TablePlan, found: Table) -> bool:
+    """Whether a unique key identifies the plan's rows: without the constant columns, or with some of them."""
+    own = frozenset(plan.columns[index].target_name.lower() for index in plan.source_key)
+    return any(own <= frozenset(name.lower() for name in unique) <= _key_names(plan) for unique in found.unique_keys)
+
+
+def _facts(plans: Sequence[TablePlan], found: Table, created: bool) -> TargetFacts:
+    by_name: dict[str, Column] = {column.name.lower(): column for column in found.columns}
+    keyed = [plan for plan in plans if plan.key]
+    keys = {_key_names(plan) for plan in keyed}
+    if len(keyed) < len(plans) or len(keys) > 1:
+        # The shard tables identify their rows differently: no single key identifies rows of the target table.
+        return TargetFacts(created, (), found.unique_keys, False)
+    [wanted] = keys
+    own = frozenset(plans[0].columns[index].target_name.lower() for index in plans[0].source_key)
+    # A constant column has the same value in all rows of a shard table, so it identifies none of them.
+    further = tuple(
+        unique for unique in found.unique_keys if not own <= frozenset(name.lower() for name in unique) <= wanted
+    )
+    key = tuple(plans[0].columns[index].target_name for index in plans[0].key)
+    exact = all(
+        by_name[name].kind in EXACT_KINDS
+        and all(plan.columns[index].column.kind in EXACT_KINDS for plan in plans for index in plan.source_key)
+        for name in own
+    )
+    return TargetFacts(created, key, further, exact)

@@ -1,1 +1,0 @@
-"""Transforms: Spark SQL over one row, for what a table's rows become at the target."""

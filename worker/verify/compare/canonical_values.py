@@ -1,0 +1,224 @@
+"""Builds SQL expressions that give the same text for the same value at the source and at the target.
+
+The form is injective: different values give different texts. So a checksum over it may report a difference where there
+is none (two servers print a DOUBLE differently; the rows are then read and compared by :func:`same_value`), but never
+hides one. The source's value is brought to the target's form if a wider column holds it (decimals and fractions of
+a second get zeros, label numbers are translated); text is converted to utf8mb4 if the character sets differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardmerge.worker.binlog.rows.charsets import affix_bytes
+from shardmerge.worker.core.mysql.connection import quote_name
+from shardmerge.worker.core.mysql.information_schema import select_expression
+from shardmerge.worker.core.table import Column, ValueKind
+from shardmerge.worker.core.table_plan import AddPrefix, ColumnPlan, Computed, Constant, PartitionId
+
+_TEMPORAL = (ValueKind.TIME, ValueKind.DATETIME, ValueKind.TIMESTAMP)
+_REALS = (ValueKind.FLOAT, ValueKind.DOUBLE)
+_LABELS = (ValueKind.ENUM, ValueKind.SET)
+_HEXED = (ValueKind.GEOMETRY, ValueKind.VECTOR)
+_SIZES = re.compile(r"\((\d+)(?:,(\d+))?\)")
+_LONG = re.compile(r"(medium|long)?(text|blob)\b|json|geom|point|line|polygon|multi|vector")
+_SHOWN_BYTES = 200
+
+
+class NotComparable(Exception):
+    """A column cannot be compared; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedColumn:
+    """How one column is compared.
+
+    ``source``, ``target``: expressions that give the same text for the same value, NULL for NULL. ``is_long``: values
+    may be too long to be sent, so their hash is compared. ``is_binary``: shown in hexadecimal. ``nullable``: at one
+    side at least.
+    """
+
+    name: str
+    kind: ValueKind
+    source: str
+    target: str
+    is_long: bool
+    is_binary: bool
+    nullable: bool = True
+
+    def hashed(self, expression: str) -> str:
+        """The value's part of a row's checksum: of bounded length, without NULL, which is marked separately."""
+        if self.is_long:
+            return f"SHA2({expression},256)"
+        if self.kind in _REALS:
+            # As the argument of a text function, MySQL 9 cuts a computed real to 22 characters: -1.3310000000000005e-17
+            # loses its last digits. As JSON all servers print it whole and alike, except that MySQL appends ".0" to
+            # whole numbers.
+            return f"REPLACE(JSON_ARRAY({expression}),'.0]',']')"
+        if self.kind in (ValueKind.STRING, ValueKind.BINARY, ValueKind.JSON, *_LABELS):
+            return f"LENGTH({expression}),{expression}"
+        return expression
+
+    def shown(self, expression: str) -> str:
+        """The expression for the shown beginning of a value."""
+        if self.is_binary:
+            return f"HEX(LEFT({expression},{_SHOWN_BYTES // 2}))"
+        return f"LEFT({expression},{_SHOWN_BYTES})" if self.is_long else expression
+
+
+def compared_column(item: ColumnPlan, target: Column) -> ComparedColumn:
+    """How ``item`` is compared with the target's column, which can hold its values (see
+    worker/target/tables/column_fit.py).
+
+    Raises NotComparable.
+    """
+    column = item.column
+    source_sql, target_sql = _expressions(item, target)
+    return ComparedColumn(
+        name=item.target_name,
+        kind=column.kind,
+        source=source_sql,
+        target=target_sql,
+        is_long=_LONG.match(column.type_text) is not None or _LONG.match(target.type_text) is not None,
+        is_binary=column.kind is ValueKind.BINARY,
+        nullable=column.nullable or target.nullable,
+    )
+
+
+def _expressions(item: ColumnPlan, target: Column) -> tuple[str, str]:
+    column = item.column
+    ours, theirs = select_expression(column), select_expression(target)
+    match (column.kind, target.kind):
+        case (ValueKind.INTEGER, ValueKind.INTEGER):
+            if isinstance(item.mapping, PartitionId):
+                ours = f"({quote_name(column.name)} | {item.mapping.prefix})"
+            return ours, theirs
+        case (ValueKind.DECIMAL, ValueKind.DECIMAL):
+            return _padded(ours, _scale(column.type_text), _scale(target.type_text)), theirs
+        case (ValueKind.DATE, ValueKind.DATE) | (ValueKind.YEAR, ValueKind.YEAR) | (ValueKind.BIT, ValueKind.BIT):
+            return ours, theirs
+        case (ValueKind.FLOAT | ValueKind.DOUBLE, ValueKind.FLOAT | ValueKind.DOUBLE):
+            return ours, theirs
+        case _ if column.kind in _TEMPORAL and column.kind is target.kind:
+            return _padded(ours, _fraction(column.type_text), _fraction(target.type_text)), theirs
+        case (ValueKind.STRING, ValueKind.STRING):
+            return _texts(item, target)
+        case (ValueKind.BINARY, ValueKind.BINARY):
+            return ours, theirs
+        case (ValueKind.ENUM, ValueKind.ENUM) | (ValueKind.SET, ValueKind.SET):
+            return (ours if column.labels == target.labels else _target_number(column, target)), theirs
+        case _ if column.kind in _LABELS and target.kind is ValueKind.STRING:
+            return _utf8(quote_name(column.name)), _utf8(quote_name(target.name))
+        case (ValueKind.JSON, ValueKind.JSON | ValueKind.STRING):
+            return _json(column), _json(target) if target.kind is ValueKind.JSON else _utf8(quote_name(target.name))
+        case (ValueKind.VECTOR, ValueKind.BINARY):
+            return f"HEX({ours})", f"HEX({theirs})"
+        case _ if column.kind in _HEXED and column.kind is target.kind:
+            return f"HEX({ours})", f"HEX({theirs})"
+        case _:
+            raise NotComparable(
+                f"column {item.target_name}: {column.type_text} at the source, {target.type_text} at the target"
+            )
+
+
+def _scale(type_text: str) -> int:
+    found = _SIZES.search(type_text)
+    return int(found.group(2) or 0) if found else 0
+
+
+def _fraction(type_text: str) -> int:
+    found = _SIZES.search(type_text)
+    return int(found.group(1)) if found else 0
+
+
+def _padded(expression: str, digits: int, wanted: int) -> str:
+    """Pad a number's or time's text from ``digits`` to ``wanted`` digits after the point with zeros."""
+    if digits == wanted:
+        return expression
+    return f"CONCAT({expression},'{'' if digits else '.'}{'0' * (wanted - digits)}')"
+
+
+def same_charset(one: str, other: str) -> bool:
+    """Whether bytes of one character set mean the same in the other: utf8 is utf8mb3's old name."""
+    return one.replace("utf8mb3", "utf8") == other.replace("utf8mb3", "utf8")
+
+
+def _bytes(expression: str) -> str:
+    return f"CONVERT({expression} USING binary)"
+
+
+def _utf8(expression: str) -> str:
+    return _bytes(f"CONVERT({expression} USING utf8mb4)")
+
+
+def _json(column: Column) -> str:
+    return _bytes(f"CAST({quote_name(column.name)} AS CHAR CHARACTER SET utf8mb4)")
+
+
+def _texts(item: ColumnPlan, target: Column) -> tuple[str, str]:
+    ours, theirs = quote_name(item.column.name), quote_name(target.name)
+    same = same_charset(item.column.charset, target.charset)
+    ours, theirs = (_bytes(ours), _bytes(theirs)) if same else (_utf8(ours), _utf8(theirs))
+    if item.mapping is None:
+        return ours, theirs
+    if isinstance(item.mapping, Constant):
+        return f"X'{item.mapping.text.encode().hex()}'", _utf8(quote_name(target.name))
+    if isinstance(item.mapping, PartitionId):
+        raise NotComparable(f"column {item.target_name}: `partition id` of a text")
+    if isinstance(item.mapping, Computed):
+        raise NotComparable(f"column {item.target_name} is computed")
+    affix = affix_bytes(item.mapping.text, item.column.charset if same else "utf8mb4")
+    if affix is None:
+        raise NotComparable(f"column {item.target_name}: {item.mapping.text!r} in {item.column.charset}")
+    literal = f"X'{affix.hex()}'"
+    return (f"CONCAT({literal},{ours})" if isinstance(item.mapping, AddPrefix) else f"CONCAT({ours},{literal})"), theirs
+
+
+def _target_number(column: Column, target: Column) -> str:
+    """The number of the value's label in the target's column. Raises NotComparable."""
+    places = {label: at for at, label in enumerate(target.labels)}
+    missing = [label for label in column.labels if label not in places]
+    if missing:
+        raise NotComparable(f"column {column.name}: the target lacks label {missing[0]!r}")
+    number = select_expression(column)
+    if column.kind is ValueKind.ENUM:
+        numbers = ",".join(str(places[label] + 1) for label in column.labels)
+        return f"IF({number}=0,0,ELT({number},{numbers}))"
+    bits = "|".join(f"((({number})>>{at})&1)<<{places[label]}" for at, label in enumerate(column.labels))
+    return f"({bits})"
+
+
+def row_hash(columns: Sequence[ComparedColumn], *, at_source: bool) -> str:
+    """A row's checksum, 64 hexadecimal digits; NULL for a row that is longer than the server can concatenate.
+
+    Values are separated by commas. Every text follows its length, numbers and times contain no comma, and flags for
+    NULLs come last: no two rows give the same text.
+    """
+    expressions = [(column, column.source if at_source else column.target) for column in columns]
+    parts = [column.hashed(expression) for column, expression in expressions]
+    nulls = [f"ISNULL({expression})" for column, expression in expressions if column.nullable]
+    if nulls:
+        parts.append(f"CONCAT({','.join(nulls)})")
+    return f"SHA2(CONCAT_WS(',',{','.join(parts)}),256)"
+
+
+def hash_sum(columns: Sequence[ComparedColumn], *, at_source: bool) -> str:
+    """COUNT(*) and the sum of 64 bits of every row's checksum: the same for the same rows in any order.
+
+    It is a sum because an exclusive or would lose pairs of equal rows. A row without a checksum makes the sum random,
+    so that its chunk is read.
+    """
+    digits = f"CONV(LEFT({row_hash(columns, at_source=at_source)},16),16,10)"
+    return f"COUNT(*),COALESCE(SUM(CAST(COALESCE({digits},FLOOR(1+RAND()*1e15)) AS UNSIGNED)),0)"
+
+
+def same_value(kind: ValueKind, one: bytes | None, other: bytes | None) -> bool:
+    """Whether two texts of this form are the same value."""
+    if one == other:
+        return True
+    if kind in _REALS and one is not None and other is not None:
+        ours, theirs = float(one), float(other)
+        return ours == theirs and one.startswith(b"-") == other.startswith(b"-")
+    return False

@@ -1,0 +1,241 @@
+"""Decides how one shard table is compared with its rows at the target, and builds the SQL that reads both. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from shardmerge.worker.core.mysql.connection import quote_name
+from shardmerge.worker.core.row_change import JoinedLiterals
+from shardmerge.worker.core.table import Column, Table, ValueKind
+from shardmerge.worker.core.table_plan import PartitionId, TablePlan
+from shardmerge.worker.snapshot.chunks import Bound, Chunk
+from shardmerge.worker.snapshot.key_order import bound_columns, column_names, in_range
+from shardmerge.worker.snapshot.table_planner import is_versioned
+from shardmerge.worker.target.apply.dml import key_condition
+from shardmerge.worker.target.tables.row_ownership import (
+    AllRows,
+    KeyRange,
+    NotSeparable,
+    Owned,
+    owned_rows,
+    stray_condition,
+)
+from shardmerge.worker.verify.compare.canonical_values import (
+    ComparedColumn,
+    NotComparable,
+    compared_column,
+    hash_sum,
+    row_hash,
+)
+from shardmerge.worker.verify.compare.keys import Key, KeyReader
+
+_KEYS_AT_ONCE = 500
+_TUPLES_AT_ONCE = 200  # see worker/target/apply/dml.py
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTable:
+    """A shard table that is compared; pickled into the Spark tasks.
+
+    ``owned``: which rows of the target can be this shard table's. ``by_range``: a chunk's keys are also a range at the
+    target, without rows of other shards. ``stray``: the condition of the target's rows that belong to no shard table,
+    "" if another comparison looks for them.
+    """
+
+    plan: TablePlan
+    target: Table
+    columns: tuple[ComparedColumn, ...]
+    owned: Owned
+    by_range: bool
+    stray: str
+
+    def keys(self) -> KeyReader:
+        return KeyReader(self.plan, self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """A shard table that cannot be compared, and the reason."""
+
+    plan: TablePlan
+    why: str
+
+
+def compared_table(
+    plan: TablePlan, target: Table | None, all_plans: Sequence[TablePlan] | str, *, strays: bool
+) -> ComparedTable | NotCompared:
+    """``everyone``: the plans of all shard tables of the task, or why they are not known. ``strays``: whether this
+    comparison is the one that looks for stray rows of the target."""
+    if not plan.key:
+        return NotCompared(plan, "it has no key")
+    if plan.filters:
+        rules = ", ".join(rule.rule for rule in plan.filters)
+        return NotCompared(plan, f"expression filters drop rows by their values at that time ({rules})")
+    if plan.transform is not None:
+        return NotCompared(plan, f"transform {plan.transform.rule} changes its rows")
+    if not is_versioned(plan.table):
+        return NotCompared(plan, f"its engine, {plan.table.engine}, has no consistent reads")
+    if target is None:
+        return NotCompared(plan, "the target table does not exist")
+    by_name = {column.name.lower(): column for column in target.columns}
+    columns: list[ComparedColumn] = []
+    try:
+        for item in plan.columns:
+            column = by_name.get(item.target_name.lower())
+            if column is None:
+                return NotCompared(plan, f"column {item.target_name} is missing at the target")
+            columns.append(compared_column(item, column))
+        KeyReader(plan, target)
+    except NotComparable as reason:
+        return NotCompared(plan, str(reason))
+    owned = NotSeparable(all_plans) if isinstance(all_plans, str) else owned_rows(plan, all_plans)
+    stray = "" if isinstance(all_plans, str) or not strays else stray_condition(plan, all_plans) or ""
+    return ComparedTable(plan, target, tuple(columns), owned, _by_range(plan, by_name, owned), stray)
+
+
+def _by_range(plan: TablePlan, target: Mapping[str, Column], owned: Owned) -> bool:
+    if isinstance(owned, NotSeparable):
+        return False
+    items = [plan.columns[index] for index in plan.source_key]
+    kinds = [target[item.target_name.lower()].kind for item in items]
+    # Chunks are cut by the table's own key, rows are identified by the plan's key: usually they are the same.
+    same = [item.index for item in items] == list(plan.table.key)
+    return same and all(
+        item.column.kind is ValueKind.INTEGER and kind is ValueKind.INTEGER
+        for item, kind in zip(items, kinds, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TableQueries:
+    """The SELECT statements of one compared table. Raises NotComparable for a table that cannot be compared."""
+
+    table: ComparedTable
+    keys: KeyReader
+
+    # --- statements for a chunk
+
+    def source_sum(self, chunk: Chunk) -> bytes:
+        return b"SELECT %b%b" % (hash_sum(self.table.columns, at_source=True).encode(), self._source_chunk(chunk))
+
+    def target_sum(self, chunk: Chunk) -> bytes:
+        return b"SELECT %b%b" % (hash_sum(self.table.columns, at_source=False).encode(), self._target_range(chunk))
+
+    def source_hashes(self, chunk: Chunk) -> bytes:
+        """Rows: the key's columns and the checksum."""
+        return self._hashes(self._source_chunk(chunk), at_source=True)
+
+    def target_hashes(self, chunk: Chunk) -> bytes:
+        return self._hashes(self._target_range(chunk), at_source=False)
+
+    def target_hashes_of(self, keys: Sequence[Key]) -> Iterator[bytes]:
+        for part in self._parts(keys):
+            yield self._hashes(self._target_keys(part), at_source=False)
+
+    def target_keys(self, chunk: Chunk) -> bytes:
+        """Of a chunk cut by the target's own key: the keys of the shard table's rows."""
+        return b"SELECT %b%b" % (self.keys.target_list.encode(), self._target_chunk(chunk))
+
+    def stray_keys(self) -> bytes:
+        where = f" FROM {self.table.plan.target_name} WHERE {self.table.stray}"
+        return b"SELECT %b%b" % (self.keys.target_list.encode(), where.encode())
+
+    def source_keys_of(self, keys: Sequence[Key]) -> Iterator[bytes]:
+        for part in self._parts([key for key in keys if key.source]):
+            yield b"SELECT %b%b" % (self.keys.source_list.encode(), self._source_keys(part))
+
+    # --- statements for single rows
+
+    def source_rows(self, keys: Sequence[Key]) -> Iterator[bytes]:
+        """Rows: the key's columns, the compared values, the shown part of the long ones."""
+        for part in self._parts([key for key in keys if key.source]):
+            yield self._rows(self._source_keys(part), at_source=True)
+
+    def source_images(self, keys: Sequence[Key], listed: str) -> Iterator[bytes]:
+        """Rows: the expressions ``listed``."""
+        for part in self._parts([key for key in keys if key.source]):
+            yield b"SELECT %b%b" % (listed.encode(), self._source_keys(part))
+
+    def target_rows(self, keys: Sequence[Key]) -> Iterator[bytes]:
+        for part in self._parts(keys):
+            yield self._rows(self._target_keys(part), at_source=False)
+
+    def _rows(self, rest: bytes, *, at_source: bool) -> bytes:
+        values: list[str] = []
+        shown: list[str] = []
+        for column in self.table.columns:
+            expression = column.source if at_source else column.target
+            values.append(f"SHA2({expression},256)" if column.is_long else expression)
+            if column.is_long or column.is_binary:
+                shown.append(column.shown(expression))
+        listed = self.keys.source_list if at_source else self.keys.target_list
+        return b"SELECT %b%b" % (", ".join((listed, *values, *shown)).encode(), rest)
+
+    def _hashes(self, rest: bytes, *, at_source: bool) -> bytes:
+        listed = self.keys.source_list if at_source else self.keys.target_list
+        checksum = row_hash(self.table.columns, at_source=at_source)
+        return f"SELECT {listed}, {checksum}".encode() + rest
+
+    # --- conditions
+
+    def _source_chunk(self, chunk: Chunk) -> bytes:
+        table = self.table.plan.table
+        where = in_range(column_names(bound_columns(table)), chunk.lower, chunk.upper)
+        index = f" FORCE INDEX ({quote_name(table.key_name)})".encode() if where else b""
+        return b" FROM %b%b%b" % (_full_name(table).encode(), index, where)
+
+    def _target_range(self, chunk: Chunk) -> bytes:
+        """The rows of the target that correspond to a chunk of the shard table (``by_range`` only)."""
+        plan = self.table.plan
+        items = [plan.columns[index] for index in plan.source_key]
+        names = [quote_name(item.target_name).encode() for item in items[: len(bound_columns(plan.table))]]
+        where = in_range(names, _mapped_bound(plan, chunk.lower), _mapped_bound(plan, chunk.upper))
+        return f" FROM {plan.target_name}".encode() + self._with_owned(where)
+
+    def _target_chunk(self, chunk: Chunk) -> bytes:
+        where = in_range(column_names(bound_columns(self.table.target)), chunk.lower, chunk.upper)
+        return f" FROM {self.table.plan.target_name}".encode() + self._with_owned(where)
+
+    def _with_owned(self, where: bytes) -> bytes:
+        match self.table.owned:
+            case KeyRange() as owned:
+                return where + (b" AND " if where else b" WHERE ") + owned.condition.encode()
+            case AllRows() | NotSeparable():
+                return where
+
+    def _source_keys(self, keys: Sequence[Key]) -> bytes:
+        plan = self.table.plan
+        names = [quote_name(plan.columns[index].column.name).encode() for index in plan.source_key]
+        listed = [b",".join(key.source) for key in keys]
+        condition = (
+            b"%b IN (%b)" % (names[0], b",".join(listed))
+            if len(names) == 1
+            else b"(%b) IN ((%b))" % (b",".join(names), b"),(".join(listed))
+        )
+        return b" FROM %b WHERE %b" % (_full_name(plan.table).encode(), condition)
+
+    def _target_keys(self, keys: Sequence[Key]) -> bytes:
+        plan = self.table.plan
+        return f" FROM {plan.target_name} WHERE ".encode() + key_condition(plan, _joined(keys))
+
+    def _parts(self, keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
+        most = _KEYS_AT_ONCE if self.keys.width == 1 else _TUPLES_AT_ONCE
+        for start in range(0, len(keys), most):
+            yield keys[start : start + most]
+
+
+def _joined(keys: Iterable[Key]) -> list[JoinedLiterals]:
+    return [b",".join(key.target) for key in keys]
+
+
+def _mapped_bound(plan: TablePlan, bound: Bound) -> Bound:
+    mapped: list[bytes] = []
+    for index, value in zip(plan.source_key, bound, strict=False):
+        mapping = plan.columns[index].mapping
+        mapped.append(b"%d" % (int(value) + mapping.prefix) if isinstance(mapping, PartitionId) else value)
+    return tuple(mapped)
+
+
+def _full_name(table: Table) -> str:
+    return f"{quote_name(table.schema)}.{quote_name(table.name)}"

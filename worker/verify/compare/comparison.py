@@ -1,0 +1,282 @@
+"""Runs one comparison of a subtask with its target: plans the pieces of work, runs the Spark tasks, reports findings.
+
+For every shard table the first of these methods that is possible is used:
+
+* Its keys are integers whose order the mapping keeps, and no other shard's rows lie between them at the target: each
+  chunk is compared with the same range of the target, in both directions at once.
+* Otherwise each chunk's keys are looked up at the target. If it is also known which of the target's rows are this shard
+  table's, each of their keys is looked up in the shard table. If it is not known, extra rows are not searched for, and
+  the report states that.
+
+Rows of the target that lie in no shard's range of `partition id` are searched for once, by the first of the task's
+sources.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from shardmerge.proto import compare_pb2 as pb
+from shardmerge.proto import errors, relay_pb2
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancellable, cancellable_session
+from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect
+from shardmerge.worker.core.mysql.information_schema import read_table
+from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.spark.run_access import new_secret
+from shardmerge.worker.core.spark.runner import TaskFailed
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
+from shardmerge.worker.rules.table_scope import TableScope
+from shardmerge.worker.snapshot.chunks import Chunk
+from shardmerge.worker.snapshot.source.chunk_source import open_source
+from shardmerge.worker.snapshot.table_planner import TablePlanner
+from shardmerge.worker.target.members.target_members import read_target_members
+from shardmerge.worker.target.quarantine.held_store import count_keys
+from shardmerge.worker.target.tables.row_ownership import NotSeparable
+from shardmerge.worker.unit.run_context import RunContext, RunningSnapshot
+from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared, compared_table
+from shardmerge.worker.verify.compare.sides import SubtaskId
+from shardmerge.worker.verify.compare.task import CompareSpec, CompareTask
+from shardmerge.worker.verify.compare.work_queue import NoChunks, Work, WorkQueue, skipped_table
+
+log = get_logger()
+
+_DEFAULT_THREADS = 2
+_DEFAULT_ROWS = 1000
+_CHUNK_ROWS = 8096
+_FRAME_SECONDS = 1.0
+
+_runs = itertools.count(time.time_ns() // 1_000_000)
+
+
+_AWAY = "it is parked at a sharding DDL, or it is joining the task: its rows are not applied by the task's own lanes"
+
+
+class Comparison:
+    """One comparison; it runs once. ``lowest``: how far every lane has committed; ``is_running``: whether the subtask's
+    run that was compared still continues."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        plans: Sequence[TablePlan],
+        request: pb.CompareRequest,
+        stop: StopSignal,
+        lowest: Callable[[], RelayOffset | None],
+        is_running: Callable[[], bool],
+    ) -> None:
+        self._context, self._plans, self._request = context, tuple(plans), request
+        self._stop, self._lowest, self._is_running = stop, lowest, is_running
+        self.identity = f"{context.config.task}/compare"
+        self.run_number = next(_runs)
+        self._access = replace(context.access, secret=new_secret())
+        self.tasks = request.threads or _DEFAULT_THREADS
+        """Number of Spark tasks that work on the comparison; they are numbered from 0."""
+        self.queue: WorkQueue | None = None
+        self._compared: tuple[ComparedTable, ...] = ()
+        self._over = threading.Event()
+
+    def frames(self) -> Iterator[pb.CompareFrame]:
+        """Yields progress about once a second, rows as they are found, and the end. Raises no catalogue error: the last
+        frame carries it."""
+        skipped: list[pb.ComparedTable] = []
+        try:
+            found = self._tables()
+            skipped = [skipped_table(table) for table in found if isinstance(table, NotCompared)]
+            self._compared = tuple(table for table in found if isinstance(table, ComparedTable))
+            queue = self.queue = WorkQueue(self._compared, self._request.most_rows or _DEFAULT_ROWS, self._stop)
+            yield from self._run(queue)
+            if queue.failure is not None:
+                raise queue.failure
+            end = pb.CompareEnd(tables=[*self._with_held(queue.tables()), *skipped])
+        except ShardmergeError as error:
+            reports = self.queue.tables() if self.queue is not None else []
+            end = pb.CompareEnd(tables=[*reports, *skipped], error=error_to_proto(error))
+        yield pb.CompareFrame(end=end)
+
+    def is_task(self, who: relay_pb2.TaskIdentity) -> bool:
+        """Whether the caller is one of the tasks of this run."""
+        source = self._context.source.source_id
+        is_of_run = (who.source, who.epoch) == (source, self.run_number) and who.index < self.tasks
+        return is_of_run and self._access.admits(who)
+
+    def lanes(self) -> pb.LanesPlace:
+        relay = self._context.relay
+        place = pb.LanesPlace(relay_id=relay.relay_id)
+        lowest = self._lowest()
+        if lowest is not None:
+            place.committed.CopyFrom(lowest.to_proto())
+        return place
+
+    def _run(self, queue: WorkQueue) -> Iterator[pb.CompareFrame]:
+        context, registry = self._context, self._context.registry
+        if not self._compared:
+            return
+        stop = self._stop
+        registry.register_dispenser(
+            RunningSnapshot(
+                self.identity,
+                context.source.source_id,
+                self.run_number,
+                NoChunks(),
+                RoutedScope(TableScope(context.rules)),
+                stop.child(),
+                self.tasks,
+                self._access,
+            )
+        )
+        threads = [
+            threading.Thread(target=self._failing_queue(queue, work), name=name, daemon=True)
+            for name, work in (("compare-plan", self._plan_all), ("compare-spark", self._run_tasks))
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads):
+                for thread in threads:
+                    thread.join(_FRAME_SECONDS / len(threads))
+                if not self._is_running():
+                    queue.fail(errors.compare.RELAY_CHANGED(task=context.config.task, source=context.source.source_id))
+                yield from self._report(queue)
+            yield from self._report(queue)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+            registry.unregister_dispenser(self.identity, self.run_number)
+
+    def _report(self, queue: WorkQueue) -> Iterator[pb.CompareFrame]:
+        for row in queue.rows():
+            yield pb.CompareFrame(row=row)
+        yield pb.CompareFrame(progress=queue.progress())
+
+    def _failing_queue(self, queue: WorkQueue, work: Callable[[WorkQueue], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                work(queue)
+            except ShardmergeError as error:
+                if not self._stop.is_set:
+                    queue.fail(error)
+            except Exception as error:
+                log.exception("comparison", source=self._context.source.source_id)
+                queue.fail(errors.worker.INTERNAL(kind=type(error).__name__, where="a comparison", reason=error))
+
+        return run
+
+    def _run_tasks(self, queue: WorkQueue) -> None:
+        context, config = self._context, self._context.config
+        spec = CompareSpec(
+            address=context.lane_address,
+            secret=self._access.secret,
+            identity=self.identity,
+            run=self.run_number,
+            subtask=SubtaskId(config.task, context.source.source_id, config.meta_schema),
+            source=context.source_endpoint.without_secrets(),
+            target=context.target_endpoint.without_secrets(),
+            tables=self._compared,
+            repair=self._request.repair,
+            most_rows=self._request.most_rows or _DEFAULT_ROWS,
+        )
+        outcomes = context.spark.run(
+            f"compare {config.task} {context.source.source_id}",
+            self.tasks,
+            CompareTask(spec),
+            self._stop,
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, TaskFailed):
+                raise outcome.error
+
+    # --- the compared tables
+
+    def _tables(self) -> list[ComparedTable | NotCompared]:
+        """Raises ``pymysql.MySQLError`` as coded errors."""
+        wanted = [plan for plan in self._plans if _is_wanted(plan, self._request.tables)]
+        with cancellable_session(self._stop, self._context.target_endpoint, Side.TARGET, name="target") as session:
+            away, everyone = self._read_all_plans(session)
+            first = min(self._request.task_sources, default="") == self._context.source.source_id
+            found: list[ComparedTable | NotCompared] = []
+            searched: set[str] = set()
+            for plan in wanted:
+                target = read_table(session, plan.target_schema, plan.target_table, source="target")
+                strays = first and plan.target_name not in searched
+                found.append(compared_table(plan, target, everyone, strays=strays))
+                if isinstance(found[-1], ComparedTable):
+                    searched.add(plan.target_name)
+            found += (NotCompared(plan, _AWAY) for plan in away if _is_wanted(plan, self._request.tables))
+            return found
+
+    def _with_held(self, reports: list[pb.ComparedTable]) -> list[pb.ComparedTable]:
+        """Add to each table the number of its keys in quarantine: those rows differ."""
+        context = self._context
+
+        def count(session: Session) -> None:
+            for table, answer in zip(self._compared, reports, strict=True):
+                answer.held_keys = count_keys(session, context.who, (table.plan.shard,))
+
+        # This session does not end with ``stop``: that is set by now.
+        context.at_target(count)
+        return reports
+
+    def _read_all_plans(self, session: Session) -> tuple[list[TablePlan], list[TablePlan] | str]:
+        """The plans of this source's tables that its own lanes do not apply now; and the plans of all shard tables, of
+        all the task's sources and of other tasks, by their records at the target, or the reason why they are not
+        known."""
+        config, mine = self._context.config, self._context.source.source_id
+        found = read_target_members(session, config.meta_schema, config.task, mine, self._request.task_sources)
+        applied = {plan.shard for plan in self._plans}
+        away = [plan for number, plan in sorted(found.own.items()) if number not in applied]
+        if found.unrecorded_sources:
+            return away, (
+                f"source {found.unrecorded_sources[0]} of the task does not replicate yet, so it is not known which "
+                "rows are its own"
+            )
+        return away, [*self._plans, *away, *found.same_task, *found.other_tasks]
+
+    # --- the pieces of work
+
+    def _plan_all(self, queue: WorkQueue) -> None:
+        context, stop = self._context, self._stop
+        endpoint = context.target_endpoint
+        with (
+            cancellable(open_source(context.source_endpoint, context.source.source_id), stop) as source,
+            cancellable(
+                connect(endpoint, Side.TARGET, name="target", raw=True, read_timeout=ANSWER_SECONDS), stop
+            ) as target,
+        ):
+            for number, table in enumerate(self._compared):
+                self._plan(queue, number, table, source, target)
+            queue.complete()
+
+    def _plan(self, queue: WorkQueue, number: int, table: ComparedTable, source: Session, target: Session) -> None:
+        context = self._context
+        # A further unique key does not require reading the table in one piece here, because nothing is loaded.
+        plan = replace(table.plan, one_lane=False)
+        kind = Work.KIND_RANGE if table.by_range else Work.KIND_KEYS
+        with coded_errors(context.source_endpoint, Side.SOURCE, context.source.source_id):
+            self._put(queue, number, kind, TablePlanner(source, plan, _CHUNK_ROWS).chunks())
+        with coded_errors(context.target_endpoint, Side.TARGET, "target"):
+            if not table.by_range and not isinstance(table.owned, NotSeparable):
+                back = replace(plan, table=table.target, source="target")
+                self._put(queue, number, Work.KIND_BACK, TablePlanner(target, back, _CHUNK_ROWS).chunks())
+        if table.stray:
+            queue.put(pb.CompareWork(kind=Work.KIND_STRAY, table=number))
+
+    def _put(self, queue: WorkQueue, number: int, kind: pb.CompareWork.Kind, chunks: Iterator[Chunk]) -> None:
+        for chunk in chunks:
+            work = pb.CompareWork(kind=kind, table=number, number=chunk.number, lower=chunk.lower, upper=chunk.upper)
+            if not queue.put(work):
+                return
+
+
+def _is_wanted(plan: TablePlan, names: Sequence[str]) -> bool:
+    own = {f"{plan.table.schema}.{plan.table.name}", f"{plan.target_schema}.{plan.target_table}"}
+    return not names or not own.isdisjoint(names)

@@ -1,0 +1,186 @@
+"""A comparing task's connections to the source, to the target and to the worker's relay log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from shardmerge.proto import errors, failpoints
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.decoder import BlockDecoder
+from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, close_quietly
+from shardmerge.worker.core.mysql.connection import (
+    Endpoint,
+    ServerInfo,
+    Session,
+    Side,
+    coded_errors,
+    connect,
+    execute,
+    server_info,
+)
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.row_change import Literals
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.snapshot.reader.fixup import key_of
+from shardmerge.worker.snapshot.reader.relay_changes import changes_between, only_table
+from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Located
+from shardmerge.worker.snapshot.source.chunk_source import open_source
+from shardmerge.worker.snapshot.source.raw_query import RawRow, raw_rows
+from shardmerge.worker.snapshot.source.watermarks import high_watermark, low_watermark
+from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries
+from shardmerge.worker.verify.compare.judge import Row
+
+LANES_SECONDS = 120.0
+_LOOK_SECONDS = 0.1
+_TARGET_SILENCE_SECONDS = 60
+_LOCK_WAIT_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskId:
+    """Identifies the compared subtask. ``meta_schema``: the schema of the lanes' checkpoints."""
+
+    task: str
+    source: str
+    meta_schema: str
+
+
+class SourceSide:
+    """One connection to the source. Methods raise catalogue errors; then :meth:`close` it."""
+
+    def __init__(self, endpoint: Endpoint, source_id: str) -> None:
+        self._endpoint, self._source_id = endpoint, source_id
+        self._session: Session | None = None
+        self._info: ServerInfo | None = None
+
+    def rows(self, statement: bytes) -> Iterator[RawRow]:
+        session, _ = self._opened()
+        with self._coded_errors():
+            for batch in raw_rows(session, statement):
+                yield from batch
+
+    def low(self) -> SourcePosition:
+        session, info = self._opened()
+        with self._coded_errors():
+            return low_watermark(session, info, self._source_id)
+
+    def high(self) -> SourcePosition:
+        session, info = self._opened()
+        with self._coded_errors():
+            return high_watermark(session, info)
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        close_quietly(session)
+
+    def _opened(self) -> tuple[Session, ServerInfo]:
+        if self._session is None or self._info is None:
+            self._session = open_source(self._endpoint, self._source_id)
+            with self._coded_errors():
+                self._info = server_info(self._session)
+        return self._session, self._info
+
+    def _coded_errors(self) -> AbstractContextManager[None]:
+        return coded_errors(self._endpoint, Side.SOURCE, self._source_id)
+
+
+class TargetSide:
+    """Two connections to the target: one reads rows as bytes, the other reads records and writes repairs."""
+
+    def __init__(self, endpoint: Endpoint, subtask: SubtaskId) -> None:
+        self._endpoint, self._subtask = endpoint, subtask
+        self._raw: Session | None = None
+        self._plain: Session | None = None
+
+    def rows(self, statement: bytes) -> Iterator[RawRow]:
+        if self._raw is None:
+            self._raw = connect(self._endpoint, Side.TARGET, name="target", raw=True, read_timeout=ANSWER_SECONDS)
+        with self.coded_errors():
+            for batch in raw_rows(self._raw, statement):
+                yield from batch
+
+    def plain(self) -> Session:
+        """The connection for records and repairs; the target closes it soon when it is idle."""
+        if self._plain is None:
+            self._plain = connect(self._endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS)
+            with self.coded_errors():
+                execute(
+                    self._plain,
+                    f"SET SESSION wait_timeout = {_TARGET_SILENCE_SECONDS}, "
+                    f"innodb_lock_wait_timeout = {_LOCK_WAIT_SECONDS}",
+                )
+        return self._plain
+
+    def close(self) -> None:
+        raw, plain = self._raw, self._plain
+        self._raw = self._plain = None
+        close_quietly(raw)
+        close_quietly(plain)
+
+    def coded_errors(self) -> AbstractContextManager[None]:
+        return coded_errors(self._endpoint, Side.TARGET, "target")
+
+
+class RelayPlaces:
+    """Locates positions in the worker's relay log and finds the keys that events touch, through its services.
+
+    ``lanes``: how far every lane has committed (None: unknown); raises when the comparison has to end.
+    """
+
+    def __init__(self, link: GrpcWorkerClient, subtask: SubtaskId, lanes: Callable[[], Located | None]) -> None:
+        self._link, self._subtask, self._lanes = link, subtask, lanes
+
+    def locate(self, position: SourcePosition) -> Located:
+        return self._link.locate(position)
+
+    def await_lanes(self, place: Located, position: SourcePosition) -> None:
+        """Wait until every lane has committed everything before ``place``. Raises LANES_BEHIND, RELAY_CHANGED."""
+        deadline = time.monotonic() + LANES_SECONDS
+        while True:
+            now = self._lanes()
+            if now is not None:
+                if now.relay_id != place.relay_id:
+                    raise self.changed()
+                if now.offset >= place.offset:
+                    return
+            if time.monotonic() > deadline:
+                raise errors.compare.LANES_BEHIND(
+                    task=self._subtask.task, source=self._subtask.source, position=position, seconds=int(LANES_SECONDS)
+                )
+            failpoints.hit("compare.lanes_behind")
+            time.sleep(_LOOK_SECONDS)
+
+    def touched(self, plan: TablePlan, start: RelayOffset, end: Located) -> set[Literals]:
+        """The target's keys that events of the shard table name, from ``start`` up to ``end``."""
+        if end.offset <= start:
+            return set()
+        decoder = BlockDecoder(only_table(plan), source=plan.source)
+        changes = changes_between(self._link, decoder, start, end, changed=self.changed, ended=self._ended)
+        return {key_of(plan, image) for change in changes for image in (change.before, change.after) if image}
+
+    def changed(self) -> ShardmergeError:
+        return errors.compare.RELAY_CHANGED(task=self._subtask.task, source=self._subtask.source)
+
+    def _ended(self) -> ShardmergeError:
+        return errors.compare.STREAM_ENDED(task=self._subtask.task, source=self._subtask.source)
+
+
+def read_rows(
+    rows: Iterable[RawRow], table: ComparedTable, reads: TableQueries, *, at_source: bool
+) -> dict[Literals, list[Row]]:
+    """The rows of TableQueries.source_rows or target_rows, by the target's key."""
+    found: dict[Literals, list[Row]] = {}
+    width, count = reads.keys.width, len(table.columns)
+    for raw in rows:
+        key = reads.keys.at_source(raw[:width]) if at_source else reads.keys.at_target(raw[:width])
+        values = tuple(raw[width : width + count])
+        rest = iter(raw[width + count :])
+        shown = tuple(
+            next(rest) if column.is_long or column.is_binary else value
+            for column, value in zip(table.columns, values, strict=True)
+        )
+        found.setdefault(key.target, []).append(Row(values, shown))
+    return found

@@ -1,0 +1,196 @@
+"""Checks the tables that the rules let through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pymysql
+
+from shardmerge.proto import errors
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.worker.core.mysql.connection import quote_name, rows, text_of
+from shardmerge.worker.core.mysql.information_schema import inspect_tables, list_tables
+from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.rules import Rules, check_partitions
+from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, warned
+from shardmerge.worker.verify.precheck.source.server import SourceView
+
+# A SELECT from these engines does not read one consistent state.
+_NOT_TRANSACTIONAL = frozenset({"myisam", "aria", "memory", "csv", "archive", "blackhole", "mrg_myisam", "federated"})
+
+
+@dataclass(frozen=True, slots=True)
+class TablesView:
+    """The routed tables: their names, the structures that could be read, plans or errors.
+
+    ``shadows``: tables that a tool for online schema changes created for these. ``visible``: how many tables the user
+    can see at all.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    shadows: tuple[tuple[str, str], ...]
+    visible: int
+    tables: tuple[Table, ...]
+    plans: tuple[TablePlan, ...]
+    errors: tuple[ShardmergeError, ...]
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        return tuple(sorted({schema for schema, _ in self.names}))
+
+
+def read_view(view: SourceView, rules: Rules) -> TablesView:
+    """Apply the rules to the source's tables. Raises ``pymysql.MySQLError``."""
+    names: list[tuple[str, str]] = []
+    shadows: list[tuple[str, str]] = []
+    refused: list[ShardmergeError] = []
+    visible = list_tables(view.session)
+    for schema, name in visible:
+        own = rules.online.own(name)
+        try:
+            if rules.route(schema, name) is not None:
+                names.append((schema, name))
+            elif own and rules.route(schema, own) is not None:
+                shadows.append((schema, name))
+        except ShardmergeError as error:
+            refused.append(error)
+    tables: list[Table] = []
+    plans: list[TablePlan] = []
+    for table in inspect_tables(view.session, names, source=view.source_id):
+        if isinstance(table, ShardmergeError):
+            refused.append(table)
+            continue
+        tables.append(table)
+        try:
+            plans.append(rules.plan(len(plans), view.source_id, table))
+        except ShardmergeError as error:
+            refused.append(error)
+    return TablesView(tuple(names), tuple(shadows), len(visible), tuple(tables), tuple(plans), tuple(refused))
+
+
+def check_tables(checklist: Checklist, view: SourceView, tables: TablesView, *, snapshot: bool) -> None:
+    """``snapshot``: the task copies existing rows (not task-mode incremental)."""
+    checklist.run("dump_privilege", lambda: _dump_privilege(view, tables))
+    checklist.run("online_ddl", lambda: _online_ddl(view, tables))
+    checklist.run("table_schema", lambda: _table_schema(view, tables, snapshot))
+    checklist.run("primary_key", lambda: _primary_key(view, tables))
+
+
+def _online_ddl(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+    if tables.shadows:
+        names = [f"{schema}.{name}" for schema, name in tables.shadows]
+        found = errors.check.ONLINE_DDL_TABLES(source=view.source_id, tables=abbreviated(names))
+        yield warned("online_ddl", view.source_id, found)
+
+
+def _dump_privilege(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+    """Select no row from each table, so that the server itself interprets its grants."""
+    source, grants = view.source_id, view.grants
+    unreadable: dict[str, list[str]] = {}
+    for schema, name in tables.names:
+        try:
+            rows(view.session, f"SELECT * FROM {quote_name(schema)}.{quote_name(name)} LIMIT 0")
+        except pymysql.MySQLError as error:
+            if kind_of(errno_of(error)) is not ErrorKind.PRIVILEGE:
+                raise
+            unreadable.setdefault(schema, []).append(f"{schema}.{name}")
+    if unreadable:
+        names = [name for in_schema in unreadable.values() for name in in_schema]
+        yield failed(
+            "dump_privilege",
+            source,
+            errors.check.PRIVILEGE(
+                server=f"source {source}",
+                user=grants.account,
+                missing=f"SELECT on {abbreviated(names)}",
+                grant="\n".join(grants.schema_statement(["SELECT"], schema) for schema in unreadable),
+            ),
+        )
+    # information_schema shows only tables on which the user has a privilege: a schema with grants on single tables
+    # may have shard tables that this user cannot see.
+    partly = [s for s in tables.schemas if s not in unreadable and not grants.has("SELECT", s)]
+    if partly:
+        yield warned(
+            "dump_privilege",
+            source,
+            errors.check.HIDDEN_TABLES(
+                source=source,
+                user=grants.account,
+                schemas=abbreviated(partly),
+                grant="\n".join(grants.schema_statement(["SELECT"], schema) for schema in partly),
+            ),
+        )
+
+
+def _table_schema(view: SourceView, tables: TablesView, snapshot: bool) -> Iterator[pb.CheckResult]:
+    source = view.source_id
+    if not tables.names and not tables.errors:
+        yield failed(
+            "table_schema",
+            source,
+            errors.check.NO_TABLES(
+                source=source,
+                count=tables.visible,
+                user=view.grants.account,
+                grant=view.grants.statement(["SELECT"], "*.*"),
+            ),
+        )
+        return
+    for error in tables.errors:
+        yield failed("table_schema", source, _as_check_error(error))
+    try:
+        check_partitions(tables.plans)
+    except ShardmergeError as error:
+        yield failed("table_schema", source, _as_check_error(error))
+    cascading = _cascading(view, tables)
+    if cascading:
+        yield failed("table_schema", source, _listed(errors.check.CASCADES, source, cascading))
+    plain = [table_name(table) for table in tables.tables if table.engine.lower() in _NOT_TRANSACTIONAL]
+    if plain:
+        report = failed if snapshot else warned
+        yield report("table_schema", source, _listed(errors.check.NOT_TRANSACTIONAL, source, plain))
+
+
+def _primary_key(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+    keyless = [table_name(plan.table) for plan in tables.plans if not plan.key]
+    if keyless:
+        yield warned("primary_key", view.source_id, _listed(errors.check.NO_KEY, view.source_id, keyless))
+
+
+def table_name(table: Table) -> str:
+    return f"{table.schema}.{table.name}"
+
+
+def _listed(spec: ErrorSpec, source: str, names: list[str]) -> ShardmergeError:
+    return spec(source=source, tables=abbreviated(names))
+
+
+def _as_check_error(error: ShardmergeError) -> ShardmergeError:
+    """The error itself if it is of the check class; else (an error of the rules) a check error that contains it."""
+    if error.spec.error_class == "check":
+        return error
+    return errors.check.RULES(reason=str(error), way_out=error.workaround)
+
+
+def _cascading(view: SourceView, tables: TablesView) -> list[str]:
+    """Tables whose rows the storage engine changes by itself, without logging the changes.
+
+    Source: MySQL 8.4 Reference Manual, "FOREIGN KEY Constraints": cascaded operations are not logged.
+    """
+    if not any(table.has_foreign_keys for table in tables.tables):
+        return []
+    routed = {(table.schema, table.name) for table in tables.tables}
+    found = rows(
+        view.session,
+        "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS "
+        "WHERE DELETE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT') "
+        "OR UPDATE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT')",
+    )
+    names = [(text_of(schema), text_of(table), text_of(constraint)) for schema, table, constraint in found]
+    return [
+        f"{schema}.{table} ({constraint})" for schema, table, constraint in sorted(names) if (schema, table) in routed
+    ]

@@ -1,0 +1,1 @@
+"""Pre-checks of the target: ``server`` (with ``expressions``) and ``existing_rows``."""

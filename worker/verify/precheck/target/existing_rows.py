@@ -1,0 +1,134 @@
+"""Checks the target's version, and whether its tables already hold rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pymysql
+from pymysql.constants import ER
+
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import errors
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.worker.core.mysql.connection import Session, quote_name, rows, server_info, text_of
+from shardmerge.worker.core.mysql.server_errors import errno_of
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import PartitionId, TablePlan
+from shardmerge.worker.target.tables.target_table import find_target
+from shardmerge.worker.verify.precheck.findings import Checklist, failed, passed, warned
+
+_OLDEST = {"mysql": (5, 7, 0), "mariadb": (10, 2, 0)}
+_NEWEST_TESTED = {"mysql": (9, 99, 0), "mariadb": (12, 99, 0)}
+_TIDB_OLDEST = 4
+
+
+def check_version(checklist: Checklist, target: Session) -> None:
+    checklist.run("downstream_version", lambda: _version(checklist.source, target))
+
+
+def _version(source: str, target: Session) -> Iterator[pb.CheckResult]:
+    info = server_info(target)
+    if info.is_tidb:
+        # "8.0.11-TiDB-v7.5.1": the first number is the MySQL version that it is compatible with.
+        own = info.text.lower().rpartition("tidb-v")[2].partition(".")[0]
+        bad, untested = own.isdecimal() and int(own) < _TIDB_OLDEST, True
+    else:
+        bad = info.version < _OLDEST[info.flavor]
+        untested = info.version > _NEWEST_TESTED[info.flavor]
+    if bad:
+        yield failed("downstream_version", source, errors.check_room.TARGET_VERSION(version=info.text))
+    elif untested:
+        yield warned("downstream_version", source, errors.check_room.TARGET_UNTESTED(version=info.text))
+    else:
+        yield passed("downstream_version", source, info.text)
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """How the subtask starts. ``as_recorded``: it continues from its records; else the records of ``together``, the
+    sources that are started with it, do not count."""
+
+    subtask: config.SubTaskConfig
+    as_recorded: bool
+    together: frozenset[str]
+
+
+def check_rows(checklist: Checklist, target: Session, plans: Sequence[TablePlan], start: StartRequest) -> None:
+    """Find rows at the target that the task has not written."""
+    checklist.run(
+        "downstream_table_empty", lambda: _rows(checklist.source, target, plans, start), privilege_of="target_privilege"
+    )
+
+
+def _rows(source: str, target: Session, plans: Sequence[TablePlan], start: StartRequest) -> Iterator[pb.CheckResult]:
+    if start.subtask.mode == config.TASK_MODE_INCREMENTAL:
+        yield passed("downstream_table_empty", source, "task-mode incremental continues from existing rows")
+        return
+    written = _recorded_writers(target, start)
+    groups: dict[tuple[str, str], list[TablePlan]] = {}
+    for plan in plans:
+        groups.setdefault((plan.target_schema, plan.target_table), []).append(plan)
+    for names, group in groups.items():
+        writers = written.get((names[0].lower(), names[1].lower()), frozenset())
+        if source in writers:
+            continue  # from its own records
+        found = find_target(target, group[0])
+        if found is not None:
+            yield from _table(source, target, found, group, bool(writers), safe_mode=start.subtask.replicate.safe_mode)
+
+
+def _recorded_writers(target: Session, start: StartRequest) -> Mapping[tuple[str, str], frozenset[str]]:
+    """Which of the task's sources have a record of copying into a target table (names in lower case)."""
+    try:
+        found = rows(
+            target,
+            "SELECT DISTINCT `target_schema`, `target_table`, `source` FROM "
+            f"{quote_name(start.subtask.meta_schema)}.`snapshot_table` WHERE `task` = %s",
+            (start.subtask.task,),
+        )
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
+            raise
+        return {}
+    written: dict[tuple[str, str], frozenset[str]] = {}
+    for schema, table, by in found:
+        names, writer = (text_of(schema).lower(), text_of(table).lower()), text_of(by)
+        if start.as_recorded or writer not in start.together:
+            written[names] = written.get(names, frozenset()) | {writer}
+    return written
+
+
+def _table(
+    source: str, target: Session, found: Table, group: list[TablePlan], shared: bool, *, safe_mode: bool
+) -> Iterator[pb.CheckResult]:
+    """``shared``: other sources of the task have written into it."""
+    name = f"{found.schema}.{found.name}"
+    item = "downstream_table_empty"
+    own = [_own_rows(plan, found) for plan in group]
+    if shared and "" in own:
+        return  # it cannot be determined which source wrote which rows
+    conditions = [condition for condition in own if condition]
+    if len(conditions) < len(own):
+        conditions = [""]
+    for condition in conditions:
+        where = f" WHERE {condition}" if condition else ""
+        if rows(target, f"SELECT 1 FROM {found.full_name}{where} LIMIT 1"):
+            rest = f"where {condition}, which is for a shard table of source {source}" if condition else "any row"
+            if safe_mode:
+                yield warned(item, source, errors.check_data.TARGET_ROWS_OVERWRITTEN(target=name, found=rest))
+            else:
+                yield failed(item, source, errors.check_data.TARGET_NOT_EMPTY(target=name, found=rest))
+            return
+    if conditions != [""] and not shared and rows(target, f"SELECT 1 FROM {found.full_name} LIMIT 1"):
+        yield warned(item, source, errors.check_data.TARGET_ROWS_BESIDE(target=name))
+
+
+def _own_rows(plan: TablePlan, found: Table) -> str:
+    """A condition, usable by an index, of the rows that only this shard table can have; "" if there is none."""
+    leading = {unique[0].lower() for unique in found.unique_keys}
+    for column in plan.columns:
+        if isinstance(column.mapping, PartitionId) and column.target_name.lower() in leading:
+            first = column.mapping.prefix
+            return f"{quote_name(column.target_name)} BETWEEN {first} AND {first + (1 << column.mapping.bits) - 1}"
+    return ""

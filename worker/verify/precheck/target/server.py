@@ -1,0 +1,172 @@
+"""Checks the target with the account that will write there: privileges and existing tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pymysql
+
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import errors
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.rows.row_filter import is_local
+from shardmerge.worker.core.mysql.connection import Session, errno_of, rows, text_of
+from shardmerge.worker.core.mysql.server_errors import reason_of
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.target.tables.target_table import check_existing_target, find_fallback_collations
+from shardmerge.worker.verify.precheck.findings import Checklist, failed, warned
+from shardmerge.worker.verify.precheck.source.grants import Grants
+from shardmerge.worker.verify.precheck.source.server import read_grants
+from shardmerge.worker.verify.precheck.target.expressions import check_expressions
+
+WRITES = ("SELECT", "INSERT", "UPDATE", "DELETE")
+"""Privileges for writing rows."""
+
+CREATES = ("CREATE",)
+"""Further privileges for creating a missing target table."""
+
+META = ("CREATE", *WRITES)
+"""Privileges for the task's own records."""
+
+EVALUATES = ("CREATE TEMPORARY TABLES",)
+"""Further privileges for expressions that the target evaluates."""
+
+DDL = ("ALTER", "CREATE", "DROP", "INDEX")
+"""Privileges for the sources' DDL, on the target tables and on their copies among the task's records."""
+
+INDEXES = ("ALTER", "INDEX")
+"""Privileges for adding secondary indexes after the load."""
+
+
+def check_target_server(
+    checklist: Checklist, session: Session, plans: Sequence[TablePlan], subtask: config.SubTaskConfig
+) -> None:
+    """Check the privileges and the target tables that already exist."""
+    merged: dict[tuple[str, str], list[TablePlan]] = {}
+    for plan in plans:
+        merged.setdefault((plan.target_schema, plan.target_table), []).append(plan)
+    groups = list(merged.values())
+    checklist.run("target_privilege", lambda: _privileges(checklist.source, session, groups, subtask))
+    checklist.run("schema_of_shard_tables", lambda: _tables(checklist.source, session, groups))
+
+
+def _privileges(
+    source: str, session: Session, groups: list[list[TablePlan]], subtask: config.SubTaskConfig
+) -> Iterator[pb.CheckResult]:
+    meta_schema = subtask.meta_schema or "dm_meta"
+    grants = read_grants(session)
+    if not grants.lines:
+        # TiDB and proxies may print grants in a form that is not understood here; the task reports a missing privilege
+        # when it starts.
+        yield failed(
+            "target_privilege",
+            source,
+            errors.check.CHECK_BROKEN(
+                server="target",
+                reason="SHOW GRANTS names no privilege",
+                way_out=f"{grants.schema_statement(META, meta_schema)} If the account has it, leave the item out "
+                "with `ignore-checking-items`.",
+            ),
+        )
+        return
+    missing: list[str] = []
+    statements: list[str] = []
+    schemas = sorted({group[0].target_schema for group in groups})
+    evaluating = not all(is_local(plan) for group in groups for plan in group)
+    for schema in [meta_schema, *(each for each in schemas if each != meta_schema)]:
+        if schema == meta_schema:
+            lacking = grants.lacks(META + EVALUATES if evaluating else META, schema)
+        else:
+            lacking = _missing_privileges(
+                grants, session, [group[0] for group in groups if group[0].target_schema == schema]
+            )
+        if lacking:
+            missing.append(f"{', '.join(lacking)} on {schema}")
+            statements.append(grants.schema_statement(lacking, schema))
+    if missing:
+        yield failed(
+            "target_privilege",
+            source,
+            errors.check.PRIVILEGE(
+                server="target", user=grants.account, missing="; ".join(missing), grant="\n".join(statements)
+            ),
+        )
+
+    yield from _for_ddl(source, grants, groups, subtask, meta_schema)
+
+
+def _for_ddl(
+    source: str, grants: Grants, groups: list[list[TablePlan]], subtask: config.SubTaskConfig, meta_schema: str
+) -> Iterator[pb.CheckResult]:
+    """Only a warning: without these privileges a task runs until the first DDL."""
+    follows = subtask.mode != config.TASK_MODE_FULL
+    at_target = DDL if follows else INDEXES if subtask.load.defer_indexes else ()
+    lacking: dict[str, dict[str, None]] = {}
+    if follows:
+        lacking[meta_schema] = dict.fromkeys(grants.lacks(DDL, meta_schema))
+    for group in groups:
+        first = group[0]
+        wanted = grants.lacks(at_target, first.target_schema, first.target_table)
+        lacking.setdefault(first.target_schema, {}).update(dict.fromkeys(wanted))
+    missing = {schema: list(some) for schema, some in sorted(lacking.items()) if some}
+    if missing:
+        found = errors.check.PRIVILEGE_FOR_DDL(
+            user=grants.account,
+            missing="; ".join(f"{', '.join(some)} on {schema}" for schema, some in missing.items()),
+            grant="\n".join(grants.schema_statement(some, schema) for schema, some in missing.items()),
+        )
+        yield warned("target_privilege", source, found)
+
+
+def _missing_privileges(grants: Grants, session: Session, firsts: list[TablePlan]) -> list[str]:
+    """The privileges that are missing for the target tables of one schema; CREATE only if a table must be created."""
+    schema = firsts[0].target_schema
+    found = rows(session, "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s", (schema,))
+    there = {text_of(name).lower() for (name,) in found}
+    lacking: dict[str, None] = {}
+    for plan in firsts:
+        table = plan.target_table
+        if table.lower() in there:
+            lacking.update(dict.fromkeys(grants.lacks(WRITES, schema, table)))
+        else:
+            lacking.update(dict.fromkeys(grants.lacks((*WRITES, *CREATES), schema)))
+    return list(lacking)
+
+
+def _tables(source: str, session: Session, groups: list[list[TablePlan]]) -> Iterator[pb.CheckResult]:
+    yield from check_expressions(source, session, [plan for group in groups for plan in group])
+    for plans in groups:
+        reason: str
+        try:
+            yield from _collations(source, session, plans, will_be_made=check_existing_target(session, plans) is None)
+            continue
+        except ShardmergeError as error:
+            reason, way_out = str(error), error.workaround
+        except pymysql.MySQLError as error:
+            name = f"{plans[0].target_schema}.{plans[0].target_table}"
+            reason = f"{name} cannot be read: {reason_of(error)} (errno {errno_of(error)})"
+            way_out = "Grant what the server's message names."
+        yield failed("schema_of_shard_tables", source, errors.check.TARGET_TABLE(reason=reason, way_out=way_out))
+
+
+def _collations(
+    source: str, session: Session, plans: list[TablePlan], *, will_be_made: bool
+) -> Iterator[pb.CheckResult]:
+    """Find character sets that the target lacks, and collations that it will replace when it creates the table."""
+    table = f"{plans[0].target_schema}.{plans[0].target_table}"
+    found = find_fallback_collations(session, {collation for plan in plans for collation in plan.table.collations})
+    missing = sorted({collation.split("_", 1)[0] for collation, other in found.items() if other is None})
+    if missing:
+        yield failed(
+            "schema_of_shard_tables",
+            source,
+            errors.check.TARGET_CHARSET(target=table, charsets=", ".join(missing)),
+        )
+    replaced = [f"{other} for {collation}" for collation, other in found.items() if other is not None]
+    if replaced and will_be_made:
+        yield warned(
+            "schema_of_shard_tables",
+            source,
+            errors.check.TARGET_COLLATION(target=table, replaced=", ".join(replaced)),
+        )

@@ -1,0 +1,183 @@
+"""Checks the worker itself: its clock against the other clocks, its Spark slots, its disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import errors
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.worker.core.mysql import server_clock
+from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.verify.precheck.estimates import shown_bytes, shown_seconds, slots_of
+from shardmerge.worker.verify.precheck.findings import Checklist, failed, passed, warned
+from shardmerge.worker.verify.precheck.source.binlog_retention import Binlogs
+
+SKEW_SECONDS = 5.0
+"""Clocks that differ by more are reported."""
+
+_DAY = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSlots:
+    """Slots for long-lived Spark tasks; ``lost``: the driver has ended."""
+
+    total: int
+    free: int
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """The state of the worker. ``relay_dir``: parent of the sources' relay logs; ``is_running``: the subtask already
+    has a run here, whose slots it keeps."""
+
+    name: str
+    spark: SparkSlots
+    relay_dir: Path
+    is_running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """A clock compared with this worker's: ahead by ``ahead`` seconds, plus or minus ``error``."""
+
+    whose: str
+    ahead: float
+    error: float
+
+
+def read_clock(session: Session, whose: str, now: Callable[[], float] = time.time) -> ClockReading:
+    """Compare a server's clock with this one. Raises ``pymysql.MySQLError``."""
+    before = now()
+    there = server_clock.now(session)
+    after = now()
+    return ClockReading(whose, there - (before + after) / 2, (after - before) / 2)
+
+
+def check_clocks(
+    checklist: Checklist, source: Session | None, target: Session | None, master_now: float, arrived: float
+) -> None:
+    """``master_now``: the master's clock when it sent the request, ``arrived``: ours at its arrival; 0.0: unknown."""
+
+    def find() -> Iterator[pb.CheckResult]:
+        readings: list[ClockReading] = []
+        if source is not None:
+            readings.append(read_clock(source, f"source {checklist.source}"))
+        if target is not None:
+            readings.append(read_clock(target, "target"))
+        if master_now:
+            # The request's travel time counts as a difference: milliseconds.
+            readings.append(ClockReading("master", master_now - arrived, 0.0))
+        differences = skewed(readings)
+        if differences:
+            found = errors.check_room.CLOCK_SKEW(differences="; ".join(differences), limit=f"{SKEW_SECONDS:g}")
+            yield warned("clock_skew", checklist.source, found)
+
+    checklist.run("clock_skew", find)
+
+
+def skewed(readings: list[ClockReading]) -> list[str]:
+    """Each pair of clocks that certainly differ by more than is allowed, the worker's own included. Pure."""
+    clocks = [ClockReading("worker", 0.0, 0.0), *readings]
+    found: list[str] = []
+    for place, one in enumerate(clocks):
+        for other in clocks[place + 1 :]:
+            apart = other.ahead - one.ahead
+            if abs(apart) - one.error - other.error > SKEW_SECONDS:
+                word = "ahead of" if apart > 0 else "behind"
+                found.append(f"the clock of {other.whose} is {abs(apart):.1f} s {word} that of {one.whose}")
+    return found
+
+
+def check_spark(checklist: Checklist, worker: WorkerView, subtask: config.SubTaskConfig) -> None:
+    checklist.run("spark", lambda: _spark(checklist.source, worker, subtask))
+
+
+def _spark(source: str, worker: WorkerView, subtask: config.SubTaskConfig) -> Iterator[pb.CheckResult]:
+    room, slots = worker.spark, slots_of(subtask)
+    if room.lost:
+        yield failed("spark", source, errors.check_room.SPARK_AWAY(worker=worker.name))
+        return
+    # Its own run gives its slots back before it takes others.
+    free = room.total if worker.is_running else room.free
+    details = {"worker": worker.name, "free": free, "total": room.total}
+    if slots.at_once > free:
+        purpose = f"{slots.copying} chunk readers, then {slots.following} lanes"
+        wanted = room.total - free + slots.with_joins
+        yield failed(
+            "spark",
+            source,
+            errors.check_room.SPARK_SLOTS(**details, purpose=purpose, needed=slots.at_once, wanted=wanted),
+        )
+    elif slots.with_joins > free:
+        wanted = room.total - free + slots.with_joins
+        yield warned(
+            "spark", source, errors.check_room.SPARK_SLOTS_TIGHT(**details, needed=slots.with_joins, wanted=wanted)
+        )
+    else:
+        yield passed("spark", source, f"{free} of {room.total} free, {slots.with_joins} are taken at most")
+
+
+def check_relay_disk(
+    checklist: Checklist,
+    worker: WorkerView,
+    purge: config.PurgeConfig,
+    binlogs: Binlogs | None,
+    copy_seconds: float,
+) -> None:
+    def find() -> Iterator[pb.CheckResult]:
+        free = _free(worker.relay_dir)
+        rate = binlogs.bytes_per_second if binlogs is not None else 0.0
+        place = {"worker": worker.name, "directory": worker.relay_dir, "free": shown_bytes(free)}
+        growth = rate * copy_seconds
+        if growth > free:
+            amounts = {
+                "growth": shown_bytes(growth),
+                "seconds": shown_seconds(copy_seconds),
+                "rate": shown_bytes(3600 * rate),
+            }
+            yield failed("relay_disk", checklist.source, errors.check_room.RELAY_DISK(**place, **amounts))
+            return
+        reason, way_out = disk_shortage(free, purge.remain_space_gib << 30, rate)
+        if reason:
+            found = errors.check_room.RELAY_DISK_SHORT(**place, reason=reason, way_out=way_out)
+            yield warned("relay_disk", checklist.source, found)
+        else:
+            grows = (
+                f"the binlog grows by {shown_bytes(3600 * rate)} an hour"
+                if rate
+                else "how fast the binlog grows is not known yet"
+            )
+            yield passed("relay_disk", checklist.source, f"{shown_bytes(free)} free; {grows}")
+
+    checklist.run("relay_disk", find)
+
+
+def disk_shortage(free: float, remain_space: int, rate: float) -> tuple[str, str]:
+    """Why ``free`` bytes are too few, and the way out; ("", "") if they suffice. Pure. ``rate``: bytes a second."""
+    if free < remain_space:
+        return (
+            f"less than purge.remain-space, {shown_bytes(remain_space)}",
+            "Nothing is lost: what no checkpoint needs is purged at once, and a task that is paused may fill the disk. "
+            "Give it a larger one, or lower purge.remain-space in the source's file.",
+        )
+    if rate * _DAY > free - remain_space:
+        return (
+            f"and the source's binlog grows by {shown_bytes(rate * _DAY)} a day",
+            "A task that is paused for a day fills the disk: move relay-dir to a larger one.",
+        )
+    return "", ""
+
+
+def _free(directory: Path) -> int:
+    """Bytes that this process may write on the disk where ``directory`` is or will be. Raises OSError."""
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
