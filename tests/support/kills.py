@@ -305,7 +305,7 @@ def kill_at_each(
         def stands(moment: str = moment, by_owner: bool = by_owner) -> Daemon | None:
             """Return the worker that stands at the moment: any one, or the one that the first source is bound to now.
 
-            The binding is read at each poll. The worker that was killed before may lose its source while it starts again.
+            The binding is read at each poll: a killed worker may lose its source while it starts again.
             """
             at_it = hooks.standing(moment)
             for worker in world.cluster.workers:
