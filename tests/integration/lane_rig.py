@@ -237,4 +237,4 @@ def driver_of(context: RunContext, plans: tuple[TablePlan, ...], lanes: int = 2)
     """Return the driver of the subtask's own lanes."""
     dealing = partitioning_for(context.config, lanes, plans)
     standing = StreamTables(context.tables, plans_by_number(plans), dealing, TableScope(context.rules))
-    return StatementDriver(context, Stream.MAIN, standing)
+    return StatementDriver(context, Stream.MAIN, standing, relay_id=context.relay.relay_id)

@@ -277,3 +277,21 @@ def test_the_next_owner_finds_that_the_statement_has_run(world: World) -> None:
     assert world.target.query(f"SELECT COUNT(*) FROM dm_meta.statement_begun WHERE task = '{name}'") == [(0,)]
     _judge(world, family)
     world.cluster.dmctl("stop-task", name)
+
+
+def test_unlock_when_the_target_is_about_to_refuse(world: World) -> None:
+    """The operator's decision arrives after the owner has read the lock, and before the target's error."""
+    name = "refusing"
+    family = _parked_at_the_first_source(world, name)
+    world.target.execute(f"ALTER TABLE {name}.orders {ADD}")  # the target refuses the lock's statement
+    hooks = world.cluster.hooks
+    hooks.hold("lock.executing")
+    _give(world, family, ADD, (2, 1))
+    hooks.reached("lock.executing")
+    [lock] = locks_of(world, name) or []
+    world.cluster.dmctl("shard-ddl-lock", "unlock", str(lock["ID"]), "--force-remove")
+    hooks.release("lock.executing")
+    until(lambda: locks_of(world, name) == [], "the lock has come to its end without resume-task")
+    _insert(world, family, 2, 1, "id, v, added", "3, 3, 3")
+    _judge(world, family)
+    world.cluster.dmctl("stop-task", name)

@@ -173,8 +173,10 @@ class TaskService(relay_pb2_grpc.RelayServicer):
         by_reference: bool,
     ) -> Iterator[relay_pb2.RelayFrame | RelayOffset]:
         """The frames from ``start`` on; last, the offset where the subscription ended, unless it was stopped."""
-        limit = reader.limit if isinstance(reader, RunningReplicate) else None
-        for item in relay.subscribe(start, until, reader.in_scope, mine, by_reference=by_reference, limit=limit):
+        limit, edges = (reader.limit, reader.edges) if isinstance(reader, RunningReplicate) else (None, None)
+        for item in relay.subscribe(
+            start, until, reader.in_scope, mine, by_reference=by_reference, limit=limit, edges=edges
+        ):
             if mine.is_set:
                 return
             match item:

@@ -18,9 +18,9 @@ from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, server_info
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
-from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.actions import Action, Alter, DdlContext, ShardTarget, removed_by, shard_numbers
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
 from shardmerge.worker.ddl.decide.copied_tables import CopiedUntil, copied_later
@@ -38,6 +38,7 @@ from shardmerge.worker.ddl.execute.structure_check import StatementStructures
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.ddl.online.classify import OnlineContext, classify, with_renamed_away
 from shardmerge.worker.ddl.online.follow import EffectiveStatement, OnlineChanges
+from shardmerge.worker.ddl.park_ahead import MayExecute, ParkAhead
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.statement import Ddl
 from shardmerge.worker.ddl.sql.version_comments import Server
@@ -100,15 +101,17 @@ class StatementDriver:
         tables: StreamTables,
         columns: RowColumns = main_columns,
         parked_queue: ParkedQueue | None = None,
-        entries: Mapping[StatementPlace, TablePlan] = MappingProxyType({}),
         ops: Ops = tuple,
         copied_until: CopiedUntil = MappingProxyType({}),
+        *,
+        relay_id: str,
     ) -> None:
-        """``parked_queue``: only of a subtask with a shard-mode. ``entries``: tables that enter the stream after the
-        statement at which they were parked."""
+        """``parked_queue``: only of a subtask with a shard-mode. ``relay_id``: of the relay log in which all offsets of
+        the stream are."""
         self._copied_until = copied_until
         self._parked_queue = parked_queue
-        self._entries = entries
+        self._executed_to: RelayOffset | None = None
+        self.relay_id = relay_id
         self._ops = ops
         self._context = context
         self._stream = stream
@@ -117,6 +120,9 @@ class StatementDriver:
         self._canonical = CanonicalCreates()
         self._memo = StructureMemo()
         self._parked_definitions = ParkedDefinitions(self._memo)
+        self._ahead = ParkAhead(
+            context, ops, copied_until, self._memo, self._canonical, self._parked_definitions, self._set_waiting
+        )
         self.tables = tables
 
     def ops(self) -> tuple[BinlogOp, ...]:
@@ -132,8 +138,16 @@ class StatementDriver:
         who = self._context.who
         return self._context.at_target(lambda session: ddl_progress.read_passed(session, *who, self._stream))
 
-    def act(self, statement: Statement, stop: StopSignal) -> StreamTables | None:
-        """Execute ``statement``. Returns the tables with which the stream resumes; None: ``stop`` came first.
+    def has_executed(self, statement: Statement) -> bool:
+        """Whether this run has executed ``statement``, perhaps before the lanes have reached it."""
+        return self._executed_to is not None and statement.offset <= self._executed_to
+
+    def act(
+        self, statement: Statement, stop: StopSignal, may_execute: MayExecute = lambda _: False
+    ) -> StreamTables | None:
+        """Execute ``statement``, and parks of other tables at the following statements. Returns the tables with which
+        the stream resumes; None: ``stop`` came first. ``may_execute``: whether a statement that ends at a group end may
+        be executed before the lanes reach it.
 
         Raises the ddl.* errors, FENCED, the rules' and the target's coded errors.
         """
@@ -147,30 +161,35 @@ class StatementDriver:
             cancellable_session(stop, target, Side.TARGET, name="target", read_timeout=None) as session,
             ExitStack() as held,
         ):
-            changes = BarrierChanges(self.tables)
-            for place, plan in self._entries.items():
-                if place.is_exactly(statement):
-                    changes.enter(plan)
+            before = self.tables.at_barrier(statement.group_start)
+            changes = BarrierChanges(before)
             statement_context: StatementContext | None = None
-            # A table that was parked at the statement has had its effects already. So has a table that is parked at a
-            # later statement: its rows up to here were applied before.
-            is_ours = not changes.entered and RoutedScope(self.tables.scope, with_shadow_tables=True)(statement)
-            if is_ours and (ddl is not None or override is not None):
-                statement_context = self._act(
-                    _CurrentStatement(statement, queried, ddl, override, session, changes, stop), held
-                )
+            last, resume_at = statement, dict[int, RelayOffset]()
+            if RoutedScope(before.scope, with_shadow_tables=True)(statement) and (
+                ddl is not None or override is not None
+            ):
+                met = _CurrentStatement(statement, queried, ddl, override, session, changes, stop)
+                statement_context = self._act(met, held)
                 if stop.is_set:
                     return None
+                resume_at = dict.fromkeys(changes.parked, statement.group_end)
+                if changes.parked and override is None:
+                    last = self._park_ahead(met, may_execute)
+                    resume_at |= {number: item.offset for number, item in changes.departing.items()}
+            if self._parked_queue is not None:
+                # Before the records: the lock agent reads these first.
+                self._parked_queue.announce({number: item.offset for number, item in changes.departing.items()})
             failpoints.hit("ddl.before_passing")
-            self._record(session, statement, changes)
+            self._record(session, last, changes)
             failpoints.hit("ddl.passed")
             if statement_context is not None:
                 drop_rename_marks(statement_context)
         self._waits_for = ""
         self.tables = changes.apply()
+        self._executed_to = last.offset
         if self._parked_queue is not None:
             # Also without parked tables: the lock agent must publish tables that were added, removed or altered.
-            self._parked_queue.park(changes.parked, statement.group_end)
+            self._parked_queue.park(changes.parked, resume_at)
         log.info(
             "DDL applied, stream resumed",
             task=task,
@@ -183,6 +202,18 @@ class StatementDriver:
         return self.tables
 
     # --- parts
+
+    def _park_ahead(self, met: _CurrentStatement, may_execute: MayExecute) -> Statement:
+        """Park tables at the statements that follow ``met``'s, where nothing else is to be done; returns the last of
+        them."""
+        config = self._context.config
+        if (
+            self._stream is not Stream.MAIN
+            or config.shard_mode != config_pb2.SHARD_MODE_PESSIMISTIC
+            or config.replicate.quarantine  # a lane may hold a row, with the structure before, at any time
+        ):
+            return met.statement
+        return self._ahead.park(met.statement, met.session, met.changes, may_execute, met.stop)
 
     def _act(self, met: _CurrentStatement, held: ExitStack) -> StatementContext | None:
         """None: the statement has no effect here. ``held``: locks that are held until the statement is recorded."""
@@ -316,7 +347,8 @@ class StatementDriver:
             parked_tables.write(inner, *who, changes.parked)
             dropped_columns.write(inner, *who[:2], changes.dropped)
             online_records.write(inner, *who, changes.shadow_records)
-            ddl_progress.write_passed(inner, *who, stream, StatementPlace.of(statement))
+            timed = bool(result.arriving or result.departing)
+            ddl_progress.write_passed(inner, *who, stream, StatementPlace.of(statement), timed=timed)
             for target in sorted(changes.joined):
                 executed_locks.forget_structure(inner, *who[:2], target)
             for subject in sorted(changes.subjects):

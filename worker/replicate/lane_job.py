@@ -27,6 +27,7 @@ from shardmerge.worker.replicate.running import LaneRegistry, RunningReplicate
 from shardmerge.worker.replicate.stream_limit import StreamLimit
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
+from shardmerge.worker.rules.table_window import TableWindow, edges_of
 from shardmerge.worker.snapshot.handover import Handover
 from shardmerge.worker.target.apply.target_session import ApplySettings
 from shardmerge.worker.target.quarantine.skipped_events import skip_places
@@ -45,7 +46,8 @@ class LaneGroup:
 
     ``checkpoints``: in offsets of the current relay log. ``handover``: what the snapshot's chunks hold; None: there is
     no snapshot. ``stream_limit``: where the whole stream ends. ``until``: where the job ends, None: with the stream.
-    ``safe_mode``: what they write may already be at the target.
+    ``safe_mode``: what they write may already be at the target. ``windows``: of tables that enter or leave the stream
+    without a barrier; their plans are the driver's.
     """
 
     checkpoints: tuple[Checkpoint, ...]
@@ -55,6 +57,7 @@ class LaneGroup:
     stream_limit: StreamLimit
     until: RelayOffset | None = None
     safe_mode: bool = False
+    windows: tuple[TableWindow, ...] = ()
 
     @property
     def handover_left(self) -> Handover | None:
@@ -92,6 +95,8 @@ class LaneJob:
         self._tables_changed = tables_changed
         self._unit_stop = stop
         self._scope_at_start = self._scope()
+        self._plans_at_start = (*lanes.plans, *driver.tables.timed_plans)
+        self._edges = edges_of(lanes.windows)
         self.coordinator = LaneCoordinator(
             context.config.task,
             context.source.source_id,
@@ -106,10 +111,19 @@ class LaneJob:
     def run(self) -> Outcome:
         """Run the lanes until they have ended. Finished: every lane has reached its end."""
         context, coordinator = self._context, self.coordinator
+        if self._lanes.checkpoints[0].relay_id != self._driver.relay_id:
+            # The places at which tables enter or leave the stream are of the relay log with which the run began.
+            raise errors.relay.RELAY_RESTARTED(source=context.source.source_id, relay_id=self._driver.relay_id)
         in_scope = self._barrier_statements()
-        context.compiled.admit(self._lanes.plans)
+        context.compiled.admit(self._plans_at_start)
         running = RunningReplicate(
-            coordinator, context.access, in_scope, self._limit, self._alignment_at, context.compiled
+            coordinator,
+            context.access,
+            in_scope,
+            self._limit,
+            self._alignment_at,
+            context.compiled,
+            lambda: self._edges,
         )
         self._registry.register_lanes(running)
         threading.Thread(target=coordinator.watch, name="lane-watch", daemon=True).start()
@@ -137,9 +151,13 @@ class LaneJob:
         rules = self._lanes.rules
 
         def in_scope(statement: Statement) -> bool:
-            is_passed = passed is not None and passed.covers(statement)
-            scope = replace(self._driver.tables.statements, rules=rules)
-            return not is_passed and RoutedScope(scope, with_shadow_tables=True)(statement)
+            if self._driver.has_executed(statement) or (passed is not None and passed.covers(statement)):
+                return False
+            tables = self._driver.tables
+            if not _concerns(tables.statements, rules, statement):
+                return False
+            # A statement on tables that enter the stream at a later place is executed already.
+            return not tables.arriving or _concerns(tables.at_barrier(statement.offset).scope, rules, statement)
 
         return in_scope
 
@@ -159,7 +177,7 @@ class LaneJob:
     def _handle_barriers(self) -> None:
         """Until the streams end, act at each barrier that all lanes have reached. Runs in a thread of its own."""
         coordinator = self.coordinator
-        current = LanePlans.of(self._lanes.plans, self._scope_at_start)
+        current = LanePlans.of(self._plans_at_start, self._scope_at_start, self._lanes.windows)
         while not coordinator.stop.is_set:
             place = coordinator.wait_reached(_BARRIER_SECONDS)
             if place is None:
@@ -176,7 +194,9 @@ class LaneJob:
             if tables is None:
                 return
             self._tables_changed(tables)
-            change, current = LaneChange.between(current, tables.plans_in_order, self._scope())
+            self._edges = edges_of(tables.windows)
+            plans = (*tables.plans_in_order, *tables.timed_plans)
+            change, current = LaneChange.between(current, plans, self._scope(), tables.windows)
             self._context.compiled.admit(change.plans)
             coordinator.resume(place, change.to_bytes())
 
@@ -184,8 +204,16 @@ class LaneJob:
         """The tables with which the lanes continue; None: they have to end."""
         stop = self.coordinator.stop
         if isinstance(place, Statement):
-            return self._driver.act(place, stop)
+            return self._driver.act(place, stop, self._may_execute)
         return self._driver.tables if self._aligned.wait_resumed(place.offset, stop) else None
+
+    def _may_execute(self, end: RelayOffset) -> bool:
+        """Whether a statement that ends at group end ``end`` may be executed before the lanes reach it: the stream must
+        not end before it, and lanes that run to a barrier must continue there with the records that they had."""
+        if self._lanes.until is not None:
+            return False
+        limit = self._lanes.stream_limit.limit(end)
+        return limit is None or end <= limit
 
     # --- start
 
@@ -208,8 +236,9 @@ class LaneJob:
                 stream=self._role.stream,
                 quarantine=config.replicate.quarantine,
             ),
-            plans=lanes.plans,
+            plans=self._plans_at_start,
             scope=self._scope_at_start,
+            windows=lanes.windows,
             starts=tuple(LaneStart(item.seq, item.offset) for item in lanes.checkpoints),
             relay_directory=str(context.relay.directory.absolute()),
             relay_id=lanes.checkpoints[0].relay_id,
@@ -219,6 +248,10 @@ class LaneJob:
             until=lanes.until,
             skips=skip_places(self._driver.ops()),
         )
+
+
+def _concerns(scope: TableScope, rules: Rules, statement: Statement) -> bool:
+    return RoutedScope(replace(scope, rules=rules), with_shadow_tables=True)(statement)
 
 
 def job_outcome(outcomes: Sequence[TaskOutcome], event: Event | None, *, is_stopped: bool) -> Outcome:

@@ -9,10 +9,14 @@ from typing import Protocol
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.spark.run_access import RunAccess
 from shardmerge.worker.relay.model import Statement
-from shardmerge.worker.relay.serve.subscription import Limit
+from shardmerge.worker.relay.serve.subscription import Edges, Limit
 from shardmerge.worker.replicate.alignment import AlignmentPoint
 from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator
 from shardmerge.worker.rules.transform.expressions import RunExpressions
+
+
+def _no_edges() -> tuple[RelayOffset, ...]:
+    return ()
 
 
 def _nowhere(place: RelayOffset) -> AlignmentPoint | None:
@@ -25,7 +29,7 @@ class RunningReplicate:
 
     ``access``: authenticates its lanes. ``in_scope``: the statements before which its lanes must stop. ``limit``: where
     they end, or wait if ``alignment_at`` returns an alignment there. ``compiled``: the expressions that its lanes may
-    evaluate.
+    evaluate. ``edges``: see :data:`shardmerge.worker.relay.serve.subscription.Edges`.
     """
 
     coordinator: LaneCoordinator
@@ -34,6 +38,7 @@ class RunningReplicate:
     limit: Limit | None = None
     alignment_at: Callable[[RelayOffset], AlignmentPoint | None] = _nowhere
     compiled: RunExpressions = field(default_factory=RunExpressions)
+    edges: Edges = _no_edges
 
 
 class LaneRegistry(Protocol):

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shardmerge.proto import errors, failpoints, worker_pb2
-from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session
@@ -46,7 +45,6 @@ from shardmerge.worker.target.records.partitioning import (
     Partitioning,
     Repartition,
     next_step,
-    partitioning_for,
     repartitioned,
 )
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
@@ -151,10 +149,6 @@ class ReplicateUnit:
     def _run(self, stop: StopSignal, inner: StopSignal) -> Outcome:
         context = self._context
         found, recorded = self._start_state.checkpoints, self._start_state.partitioning
-        lanes = context.config.replicate.lanes or defaults.LANES
-        wanted = partitioning_for(context.config, lanes, self._plans).inherit_may_lack_rows(recorded)
-        if self._role.stream is Stream.JOIN and recorded is not None:
-            wanted = recorded
         found = translate_checkpoints(context.relay, found, inner)
         self._watermarks.record_passed(min(item.offset for item in found))
         done_at = self._handover.done_at if self._handover is not None else None
@@ -164,6 +158,10 @@ class ReplicateUnit:
         while not stop.is_set:
             found = translate_checkpoints(context.relay, found, inner)
             safe_mode = safe_mode_end is not None and min(item.offset for item in found) < safe_mode_end
+            # Statements may have changed the tables while lanes ran to a barrier.
+            wanted = self._driver.tables.partitioning
+            if self._role.stream is Stream.JOIN and recorded is not None:
+                wanted = recorded
             match next_step(found, recorded, wanted, context.source.source_id, end_of_group(context.relay, inner)):
                 case Keep() if safe_mode:
                     outcome = self._run_job(found, self._plans, context.rules, stop, safe_mode_end, safe_mode=True)
@@ -205,7 +203,9 @@ class ReplicateUnit:
             self._registry,
             self._driver,
             self._role,
-            LaneGroup(found, plans, rules, self._handover, self._stream_limit, until, safe_mode),
+            LaneGroup(
+                found, plans, rules, self._handover, self._stream_limit, until, safe_mode, self._driver.tables.windows
+            ),
             self._aligned,
             self._change_tables,
             stop,

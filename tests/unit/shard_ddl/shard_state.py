@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from shardmerge.master.ddl_lock.situation import Lock, Report
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables, TimedTable
 from shardmerge.worker.ddl.execute.run_once import Begun
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.rules.table_scope import TableName, TableScope
@@ -37,6 +38,15 @@ class Durable(NamedTuple):
     rows: frozenset[tuple[Key, int]]
 
 
+class Timed(NamedTuple):
+    """A :class:`TimedTable`. ``at``: the event before which the table enters or leaves the stream."""
+
+    number: int
+    columns: Columns
+    at: int
+    place: StatementPlace
+
+
 class Stands(NamedTuple):
     """A :class:`StreamTables` in a form that compares quickly; ``plans``: numbers and columns."""
 
@@ -45,18 +55,21 @@ class Stands(NamedTuple):
     dealing: Partitioning
     others: frozenset[TableName]
     only: frozenset[TableName] | None
-    entering: frozenset[TableName]
+    arriving: tuple[Timed, ...] = ()
+    departing: tuple[Timed, ...] = ()
 
 
 class Stream(NamedTuple):
     """State of a stream. ``at``: the number of its next event. ``recorded``: set when the statement at this event is
     recorded, but the driver has not resumed yet: the stream's state after the statement, and the parked tables.
-    ``base``: what the stream was created for, and the structures at that time; None: it is the subtask's own stream."""
+    ``base``: what the stream was created for, and the structures at that time; None: it is the subtask's own stream.
+    ``executed``: the number of the first event after the last statement that this run has executed."""
 
     at: int
     stands: Stands
     recorded: tuple[Stands, tuple[Parked, ...]] | None = None
     base: tuple[Joining, tuple[Columns, ...]] | None = None
+    executed: int = 0
 
 
 class Executes(NamedTuple):
@@ -132,7 +145,22 @@ def standing(stands: Stands, source: str) -> StreamTables:
         {number: plan_of(source, number, columns) for number, columns in stands.plans},
         stands.dealing,
         TableScope(RULES, stands.others, stands.only),
-        stands.entering,
+        _timed(stands.arriving, source),
+        _timed(stands.departing, source),
+    )
+
+
+def _timed(items: tuple[Timed, ...], source: str) -> dict[int, TimedTable]:
+    return {
+        item.number: TimedTable(plan_of(source, item.number, item.columns), offset_of(item.at), item.place)
+        for item in items
+    }
+
+
+def _timed_of(items: Mapping[int, TimedTable]) -> tuple[Timed, ...]:
+    return tuple(
+        Timed(number, columns_of(item.plan.table), item.offset.byte, item.place)
+        for number, item in sorted(items.items())
     )
 
 
@@ -143,7 +171,8 @@ def stands_of(standing: StreamTables) -> Stands:
         standing.partitioning,
         standing.scope.others,
         standing.scope.only,
-        standing.entering,
+        _timed_of(standing.arriving),
+        _timed_of(standing.departing),
     )
 
 
@@ -154,5 +183,5 @@ def waiting_of(calls: tuple[tuple[Parked, int | None], ...]) -> ParkedQueue:
         if behind is None:
             made.release([item])
         else:
-            made.park({item.number: item}, offset_of(behind))
+            made.park({item.number: item}, {item.number: offset_of(behind)})
     return made

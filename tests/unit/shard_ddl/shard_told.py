@@ -56,15 +56,20 @@ def ran_at(shared: Shared, lock: Lock) -> Shared:
 
 @lru_cache(None)
 def members_of(
-    source: str, columns: tuple[Columns, ...], parked: tuple[Parked, ...], half: Half
+    source: str,
+    columns: tuple[Columns, ...],
+    parked: tuple[Parked, ...],
+    half: Half,
+    departing: frozenset[int] = frozenset(),
 ) -> tuple[duties.Member, ...]:
-    """Return what the lock agent sees of its tables (worker/ddl/locks/lock_agent.py)."""
+    """Return what the lock agent sees of its tables (worker/ddl/locks/lock_agent.py). ``departing``: of the parked
+    tables, those whose rows the lanes still apply."""
     waits = {item.number: item for item in parked}
     found: list[duties.Member] = []
     for number in sorted(joining_tables.member_numbers(half.dealing, half.joining, waits)):
         plan = plan_of(source, number, columns[number])
         structure = digest_of(creation_of(columns[number]))
-        item = waits.get(number)
+        item = waits.get(number) if number not in departing else None
         waiting = _waits(item, plan) if item is not None else None
         found.append(duties.Member(plan, structure, waiting))
     return tuple(found)

@@ -23,14 +23,16 @@ from functools import lru_cache
 from shardmerge.master.ddl_lock.situation import Lock
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.actions import Alter, DdlContext, ShardTarget, actions_of
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, plans_by_number
+from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, TimedTable, plans_by_number
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
 from shardmerge.worker.ddl.execute import run_once
 from shardmerge.worker.ddl.execute.run_once import Begun, NextStep
 from shardmerge.worker.ddl.structure.structure_digest import digest_of
+from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.replicate.join import replay
 from shardmerge.worker.replicate.join import stream_state as standings
 from shardmerge.worker.rules.table_scope import TableScope
+from shardmerge.worker.rules.table_window import WindowCursor
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.executed_locks import LockRun
@@ -87,12 +89,14 @@ class Ways:
     ``torn_look``: the lock agent reads the records at two moments. ``torn_passing``: a statement is recorded as
     executed before its table is recorded as parked. ``early_release``: a worker releases tables while their lock is
     executing. ``forgets_begun``: the record that a statement has begun is removed before its result is recorded.
+    ``parks_early``: the lock agent regards a table as parked although the lanes still apply its rows.
     """
 
     torn_look: bool = False
     torn_passing: bool = False
     early_release: bool = False
     forgets_begun: bool = False
+    parks_early: bool = False
 
 
 class Worker:
@@ -141,9 +145,14 @@ class Worker:
         others = standings.excluded_tables(tables, durable.joining, numbers)
         shards = standings.own_shards(tables, durable.dealing, others)
         plans = self._plans(durable, shards, target)
-        begin = StreamTables(
-            tables, plans_by_number(plans), partitioning_for(CONFIG, 1, plans), TableScope(RULES, others)
-        )
+        wanted = partitioning_for(CONFIG, 1, plans).inherit(durable.dealing)
+        parked = {item.number: item for item in durable.parked if not item.released}
+        places = {number: item.place for number, item in parked.items()}
+        departing = {
+            plan.shard: TimedTable(plan, offset_of(parked[plan.shard].resume_at.pos), places[plan.shard])
+            for plan in durable.dealing.leaving_plans(self.name, tables, places)
+        }
+        begin = StreamTables(tables, plans_by_number(plans), wanted, TableScope(RULES, others), departing=departing)
         if begin.partitioning != durable.dealing:
             raise BrokenRuleError(f"the lanes had {durable.dealing.shards} and begin with {begin.partitioning.shards}")
         join = self._joined(durable, durable.joining, target) if durable.joining is not None else None
@@ -152,7 +161,8 @@ class Worker:
 
     def _joined(self, durable: Durable, joining: Joining, target: Columns) -> Stream:
         plans = {plan.shard: plan for plan in self._plans(durable, joining.numbers, target)}
-        begin = standings.stream_tables(joining, RULES, tables_of(durable.columns), plans)
+        entries = {entry.number: offset_of(entry.place.position.pos + 1) for entry in joining.entries}
+        begin = standings.stream_tables(joining, RULES, tables_of(durable.columns), plans, entries)
         assert durable.join is not None
         return Stream(durable.join, stands_of(begin), None, (joining, durable.columns))
 
@@ -183,12 +193,10 @@ class Worker:
 
         if stream.recorded is not None:
             behind, parked = stream.recorded
-            waiting = (*process.waiting, *((item, stream.at + 1) for item in parked))
-            yield (
-                f"{verb}goes on behind {stream.at}",
-                became(durable, stream._replace(at=stream.at + 1, stands=behind, recorded=None), waiting),
-                shared,
-            )
+            waiting = (*process.waiting, *((item, item.resume_at.pos) for item in parked))
+            executed = max((item.resume_at.pos for item in parked), default=stream.at + 1)
+            after = stream._replace(at=stream.at + 1, stands=behind, recorded=None, executed=executed)
+            yield f"{verb}goes on behind {stream.at}", became(durable, after, waiting), shared
             return
         at = stream.at
         is_committed = (durable.main if is_own else durable.join) == at
@@ -197,8 +205,8 @@ class Worker:
         if at == len(self.log):
             return
         event = self.log[at]
-        if not self._is_affair(durable, stream.stands, at, is_own=is_own):
-            while at < len(self.log) and not self._is_affair(durable, stream.stands, at, is_own=is_own):
+        if not self._is_affair(durable, stream, at, is_own=is_own):
+            while at < len(self.log) and not self._is_affair(durable, stream, at, is_own=is_own):
                 at += 1
             yield f"{verb}passes over to {at}", became(durable, stream._replace(at=at)), shared
         elif isinstance(event, RowEvent):
@@ -210,16 +218,19 @@ class Worker:
                 for after, recorded in self._passing(durable, stream, event, is_own=is_own)
             )
 
-    def _is_affair(self, durable: Durable, stands: Stands, at: int, *, is_own: bool) -> bool:
+    def _is_affair(self, durable: Durable, stream: Stream, at: int, *, is_own: bool) -> bool:
         """Return whether the stream must process the event."""
         event = self.log[at]
         if isinstance(event, RowEvent):
-            return _holds(stands, self.name, event.table)
+            return _holds(stream.stands, self.name, event.table, at)
         passed = durable.passed if is_own else durable.join_passed
-        return not (passed is not None and passed.covers(event.statement)) and _stops_at(stands, self.name, event)
+        if at < stream.executed or (passed is not None and passed.covers(event.statement)):
+            return False
+        return _stops_at(stream.stands, self.name, event)
 
     def _applied(self, durable: Durable, stands: Stands, event: RowEvent, shared: Shared) -> Durable:
-        plan = standing(stands, self.name).plans.get(event.table)
+        tables = standing(stands, self.name)
+        plan = plans_by_number((*tables.plans_in_order, *tables.timed_plans)).get(event.table)
         if plan is None:
             raise BrokenRuleError(f"{event.key} is a stream's affair, which has no plan for it")
         written = tuple(name for name, _ in event.image)
@@ -235,17 +246,30 @@ class Worker:
         self, durable: Durable, stream: Stream, event: DdlEvent, *, is_own: bool
     ) -> Iterator[tuple[Durable, tuple[Stands, tuple[Parked, ...]]]]:
         """Generate the records of a statement, like StatementDriver.act."""
-        before = standing(stream.stands, self.name)
+        before = standing(stream.stands, self.name).at_barrier(event.statement.group_start)
         passing = BarrierChanges(before)
-        statement, place = event.statement, StatementPlace.of(event.statement)
-        joining, columns = stream.base if stream.base is not None else (None, durable.columns)
-        for entry in joining.entries if joining is not None else ():
-            if entry.place.is_exactly(statement):
-                passing.enter(plan_of(self.name, entry.number, columns[entry.number]))
-        if not passing.entered:
-            for action in actions_of(event.ddl, statement, _scene(stream.stands, self.name)):
-                assert isinstance(action, Alter)
-                passing.parked[action.shard.number] = parked_at(event)
+        statement = event.statement
+        for action in actions_of(event.ddl, statement, _scene(stands_of(before), self.name)):
+            assert isinstance(action, Alter)
+            passing.parked[action.shard.number] = parked_at(event)
+        yield from self._recording(durable, stream, passing, statement, is_own=is_own)
+        # As many of the following statements as the relay log has (worker/ddl/park_ahead.py).
+        for later in self.log[stream.at + 1 :] if is_own else ():
+            if isinstance(later, DdlEvent) and later.table not in passing.parked:
+                plan = before.plans.get(later.table)
+                if plan is None:
+                    continue
+                statement = later.statement
+                passing.parked[later.table] = parked_at(later)
+                passing.departing[later.table] = TimedTable(plan, statement.group_end, StatementPlace.of(statement))
+                yield from self._recording(durable, stream, passing, statement, is_own=is_own)
+
+    def _recording(
+        self, durable: Durable, stream: Stream, passing: BarrierChanges, last: Statement, *, is_own: bool
+    ) -> Iterator[tuple[Durable, tuple[Stands, tuple[Parked, ...]]]]:
+        """Generate the records of a statement, and of the following ones up to ``last``."""
+        place = StatementPlace.of(last)
+        joining = stream.base[0] if stream.base is not None else None
         result = passing.apply()
         stands, parked = stands_of(result), tuple(passing.parked.values())
         after = durable._replace(parked=_by_number((*durable.parked, *parked)))
@@ -253,7 +277,7 @@ class Worker:
             after = after._replace(dealing=result.partitioning, passed=place)
         else:
             assert joining is not None
-            left = standings.joining_after(joining, result, tables_of(columns))
+            left = standings.joining_after(joining, result)
             after = after._replace(joining=left, join_passed=place)
         if self.ways.torn_passing and parked:
             yield after._replace(parked=durable.parked), (stands, parked)
@@ -285,7 +309,11 @@ class Worker:
         assert join is not None
         assert join.base is not None
         assert durable.join is not None
-        if main.recorded is not None or join.recorded is not None or join.stands.entering:
+        if (
+            main.recorded is not None
+            or join.recorded is not None
+            or any(item.at > join.at for item in join.stands.arriving)
+        ):
             return
         if (main.at, join.at) != (durable.main, durable.join):
             return
@@ -295,8 +323,7 @@ class Worker:
         if not standings.is_after_statements(here, (durable.passed, durable.join_passed)):
             return
         own, joined = standing(main.stands, self.name), standing(join.stands, self.name)
-        joining, columns = join.base
-        if durable.joining != standings.joining_after(joining, joined, tables_of(columns)):
+        if durable.joining != standings.joining_after(join.base[0], joined):
             raise BrokenRuleError(f"what joins is recorded as {durable.joining}")
         both = own.with_joined(joined)
         after = durable._replace(dealing=both.partitioning, joining=None, join=None, join_passed=None)
@@ -328,12 +355,23 @@ class Worker:
 
     def _looked(self, source: Source, half: Half, shared: Shared) -> Iterator[Step]:
         durable = source.durable
-        members = members_of(self.name, durable.columns, durable.parked, half)
+        members = members_of(self.name, durable.columns, durable.parked, half, self._departing(durable))
         report = report_of_members(self.name, members, shared.run)
         found = duty_of(self.name, shared.lock, members, shared.run, early=self.ways.early_release)
         if report != source.told or found is not None:
             look = Look(report, found, shared.lock if found is not None else None)
             yield "looks", source._replace(process=source.process._replace(look=look)), shared
+
+    def _departing(self, durable: Durable) -> frozenset[int]:
+        """Return the tables that are recorded as parked, but whose rows the lanes have not all committed."""
+        leaving = {item.number: item.place for item in durable.dealing.leaving}
+        if self.ways.parks_early:
+            return frozenset()
+        return frozenset(
+            item.number
+            for item in durable.parked
+            if not item.released and leaving.get(item.number) == item.place and durable.main < item.resume_at.pos
+        )
 
     def _released(self, source: Source, tables: tuple[int, ...]) -> Source:
         durable, process = source.durable, source.process
@@ -389,13 +427,22 @@ def _checkpoint(at: int) -> Checkpoint:
 
 
 @lru_cache(None)
-def _holds(stands: Stands, source: str, table: int) -> bool:
-    return standing(stands, source).scope.holds(SCHEMA, name_of(table))
+def _holds(stands: Stands, source: str, table: int, at: int) -> bool:
+    tables = standing(stands, source)
+    windows = WindowCursor(tables.windows)
+    windows.advance(offset_of(at))
+    if not windows.is_open((SCHEMA, name_of(table))):
+        return False
+    timed = {plan.shard for plan in tables.timed_plans}
+    return table in timed or tables.scope.holds(SCHEMA, name_of(table))
 
 
 @lru_cache(None)
 def _stops_at(stands: Stands, source: str, event: DdlEvent) -> bool:
-    return RoutedScope(standing(stands, source).statements)(event.statement)
+    tables = standing(stands, source)
+    if not RoutedScope(tables.statements)(event.statement):
+        return False
+    return RoutedScope(tables.at_barrier(event.statement.offset).scope)(event.statement)
 
 
 def _is_routed(schema: str, table: str) -> bool:

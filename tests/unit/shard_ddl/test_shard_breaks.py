@@ -23,8 +23,8 @@ from shardmerge.worker.ddl.locks import lock_protocol, parked_queue
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.replicate.join import replay
 from shardmerge.worker.replicate.join import stream_state as standings
+from shardmerge.worker.rules.table_window import WindowCursor
 from shardmerge.worker.target.records import joining_tables
-from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Partitioning
@@ -42,8 +42,8 @@ def _anew() -> Iterator[None]:
     forget()
 
 
-ONE, TWO = ("00000", ALL), ("001101", frozenset({1}))
-"""A source in full with one table, or with two that have a row each between their statements."""
+ONE, TWO, LATE = ("00000", ALL), ("001101", frozenset({1})), ("001101", frozenset({0}))
+"""A source in full with one table, or with two that have a row each: between their statements, or before them."""
 
 
 def broken(at: tuple[str, frozenset[int]], ways: Ways = PLAIN) -> str:
@@ -61,8 +61,9 @@ def broken(at: tuple[str, frozenset[int]], ways: Ways = PLAIN) -> str:
         (ONE, Ways(torn_passing=True), "not what a worker does"),
         (ONE, Ways(early_release=True), "its target is"),
         (ONE, Ways(forgets_begun=True), "twice (I6)"),
+        (LATE, Ways(parks_early=True), "(I6)"),
     ],
-    ids=["torn look", "passed before parked", "released while it executes", "begun is forgotten"],
+    ids=["torn look", "passed before parked", "released while it executes", "begun is forgotten", "parked too early"],
 )
 @pytest.mark.usefixtures("_anew")
 def test_what_is_carried_out_otherwise_is_seen(at: tuple[str, frozenset[int]], ways: Ways, said: str) -> None:
@@ -162,7 +163,7 @@ def _without_joining(dealing: Partitioning | None, _joining: Joining | None, par
 _TAKING_PART = joining_tables.member_numbers
 
 
-def _park(self: ParkedQueue, parked: Mapping[int, Parked], behind: RelayOffset) -> None:
+def _park(self: ParkedQueue, parked: Mapping[int, Parked], behind: Mapping[int, RelayOffset]) -> None:
     """Treat a table that is parked as released."""
     _PARK(self, parked, behind)
     self.release(parked.values())
@@ -175,15 +176,15 @@ def _true(*_: object, **__: object) -> bool:
     return True
 
 
-def _false(*_: object, **__: object) -> bool:
-    return False
+def _same(self: object, *_: object) -> object:
+    return self
 
 
 def _own(own: Partitioning, _joined: Partitioning) -> Partitioning:
     return own
 
 
-def _as_begun(joining: Joining, _standing: StreamTables, _tables: object) -> Joining:
+def _as_begun(joining: Joining, _standing: StreamTables) -> Joining:
     return joining
 
 
@@ -203,11 +204,12 @@ BREAKS: dict[str, tuple[object, str, object, tuple[str, frozenset[int]], str]] =
     "replayed from the first statement": (replay, "replay_of", _all_at_first, TWO, "refuses"),
     "only the first is replayed": (replay, "replay_of", _first_alone, TWO, STRANGE),
     "adopted before replayed": (standings, "is_one_place", _true, ONE, "twice (I5)"),
-    "adopted on two sides of a statement": (standings, "is_after_statements", _true, TWO, "refuses"),
     "adopted without its rows": (barrier_state, "merge_partitionings", _own, ONE, STRANGE),
     "what joins is not recorded anew": (standings, "joining_after", _as_begun, ONE, "I1"),
-    "a passed statement comes again": (StatementPlace, "covers", _false, TWO, STUCK),
-    "a table does not come in at its statement": (StatementPlace, "is_exactly", _false, TWO, STUCK),
+    "a table enters before its statement": (WindowCursor, "is_open", _true, TWO, "I1"),
+    "a table has not entered at a barrier after its statement": (StreamTables, "at_barrier", _same, TWO, STUCK),
+    "a restart forgets who leaves": (Partitioning, "leaving_plans", _nothing, LATE, "I1"),
+    "the record forgets who leaves": (Partitioning, "inherit", _same, LATE, "the lanes had"),
     "a restart forgets who waits": (standings, "excluded_tables", _none, ONE, "no plan"),
     "who waits is not told of": (joining_tables, "member_numbers", _without_parked, ONE, STRANGE),
     "who joins is not told of": (joining_tables, "member_numbers", _without_joining, ONE, STRANGE),
@@ -215,7 +217,7 @@ BREAKS: dict[str, tuple[object, str, object, tuple[str, frozenset[int]], str]] =
 }
 
 
-LONG = {"adopted on two sides of a statement", "replayed from the last statement"}
+LONG = {"a restart forgets who leaves", "replayed from the last statement"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in BREAKS])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2, errors
 from shardmerge.worker.core.mysql.connection import Session
-from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table import Table
@@ -17,12 +17,14 @@ from shardmerge.worker.daemon.subtask.begin import LOCATE_SECONDS
 from shardmerge.worker.daemon.subtask.finish import finish_at_stop, read_safe_mode_bound
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.daemon.subtask.run_tables import adder_of, handover_of, plans_of
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables, plans_by_number
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables, TimedTable, plans_by_number
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.ddl.structure.recorded_structures import record_reset_structures
 from shardmerge.worker.relay.position_order import lowest_position
+from shardmerge.worker.relay.relay import Relay
+from shardmerge.worker.relay.serve.locate import GroupEnds
 from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
 from shardmerge.worker.replicate.join.released_tables import ReleasedTables
 from shardmerge.worker.replicate.join.stream_state import excluded_tables, own_shards
@@ -56,19 +58,24 @@ def replicate(
     host.relay.ensure_from(state.lowest())
     # The watermarks of every table of which the lanes may still see rows, under the rules of the old partitioning.
     marked = partitioning.plans(resources.source_id, tables) if partitioning is not None else plans
+    departing = state.departing(resources)
     check_transform_filters(marked, plans)
-    with host.relay.one_generation():
-        handover = handover_of(resources, marked, stop, replicating=True)
-    if stop.is_set:
-        return Stopped()
+    with host.relay.one_generation() as relay_id:
+        handover = handover_of(resources, (*marked, *departing), stop, replicating=True)
+        if stop.is_set:
+            return Stopped()
+        resume_at = _resume_offsets(host.relay, parked, stop)
 
     context = resources.context(rules, epoch, tables)
     start_state = StartState(state.checkpoints, partitioning, read_safe_mode_bound(resources), stop_search)
-    wanted = partitioning_for(resources.config, resources.lanes, plans).inherit_may_lack_rows(partitioning)
-    begin = StreamTables(tables, plans_by_number(plans), wanted, TableScope(rules, state.others))
-    queue = _parked_queue(resources, parked, stop)
+    wanted = partitioning_for(resources.config, resources.lanes, plans).inherit(partitioning)
+    timed = {plan.shard: TimedTable(plan, resume_at[plan.shard], parked[plan.shard].place) for plan in departing}
+    begin = StreamTables(tables, plans_by_number(plans), wanted, TableScope(rules, state.others), departing=timed)
+    queue = _parked_queue(resources, parked, resume_at, timed)
     copied_until = handover.copied_until() if handover is not None else {}
-    driver = StatementDriver(context, Stream.MAIN, begin, parked_queue=queue, ops=ops, copied_until=copied_until)
+    driver = StatementDriver(
+        context, Stream.MAIN, begin, parked_queue=queue, ops=ops, copied_until=copied_until, relay_id=relay_id
+    )
     alignment = StreamAlignment(lambda: host.relay.head().offset)
     role = StreamRole(Stream.MAIN, alignment)
     lanes = ReplicateUnit(context, host.service, plans, handover, host.clock.position, start_state, driver, role)
@@ -89,7 +96,7 @@ def replicate(
         background.enter_context(adder_of(resources, (*plans, *added)).running(stop))
         table_source = NO_TABLES
         if queue is not None:
-            agent = LockAgent(context, host.shards, queue, ops)
+            agent = LockAgent(context, host.shards, queue, ops, lanes.lowest)
             background.enter_context(agent.running(stop))
             table_source = ReleasedTables(context, host.service, host.clock.position, alignment, queue, agent, ops)
         outcome = resources.run_unit(JoiningUnit(context, lanes, driver, alignment, join, table_source), stop)
@@ -144,19 +151,41 @@ class _RecordedState:
                 plans = partitioning.apply_may_lack_rows(plans) if partitioning is not None else plans
         return _RecordedState(found, partitioning, tables, joining, parked, others, plans)
 
+    def departing(self, resources: RunResources) -> tuple[TablePlan, ...]:
+        """The plans of the parked tables whose rows the lanes still apply, up to the places where they are parked."""
+        if self.partitioning is None:
+            return ()
+        places = {number: item.place for number, item in self.parked.items() if not item.released}
+        return self.partitioning.leaving_plans(resources.source_id, self.tables, places)
+
     def lowest(self) -> SourcePosition:
         """The position back to which the relay log must reach: the lowest at which one of its streams continues."""
         starts = [self.joining.start] if self.joining is not None else []
         return _lowest([_lowest_of(self.checkpoints), *starts, *(item.resume_at for item in self.parked.values())])
 
 
-def _parked_queue(resources: RunResources, parked: Mapping[int, Parked], stop: StopSignal) -> ParkedQueue | None:
-    """The queue of parked shard tables; None without a shard-mode, once no table is parked any more."""
+def _resume_offsets(relay: Relay, parked: Mapping[int, Parked], stop: StopSignal) -> dict[int, RelayOffset]:
+    """Where the rows of parked tables continue, by number, in the current relay log."""
+    ends = GroupEnds()
+    return {
+        number: relay.locate(item.resume_at, LOCATE_SECONDS, stop, ends=ends)
+        for number, item in sorted(parked.items(), key=lambda pair: pair[1].resume_at.file_order())
+    }
+
+
+def _parked_queue(
+    resources: RunResources,
+    parked: Mapping[int, Parked],
+    resume_at: Mapping[int, RelayOffset],
+    departing: Mapping[int, TimedTable],
+) -> ParkedQueue | None:
+    """The queue of parked shard tables; None without a shard-mode, once no table is parked any more. ``resume_at``:
+    their places in the current relay log."""
     if resources.config.shard_mode == config_pb2.SHARD_MODE_NONE and not parked:
         return None
     queue = ParkedQueue()
-    for number, item in parked.items():
-        queue.park({number: item}, resources.host.relay.locate(item.resume_at, LOCATE_SECONDS, stop))
+    queue.announce({number: item.offset for number, item in departing.items()})
+    queue.park(parked, resume_at)
     return queue
 
 

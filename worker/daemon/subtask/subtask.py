@@ -98,6 +98,7 @@ class SubTask:
         self._ending = False
         self._held = 0
         self._tried_revision = 0
+        self._begun_revision = 0
         self._ops_before = decision.binlog_ops
         self._failures = 0
         self._retry_at: float | None = None
@@ -258,7 +259,7 @@ class SubTask:
                 if decision.expected == pb.STAGE_PAUSED and self._stage == pb.STAGE_NEW:
                     self._become(pb.STAGE_PAUSED)
                 if not self._held and self._is_due(decision):
-                    self._tried_revision = decision.revision
+                    self._tried_revision = self._begun_revision = decision.revision
                     self._ops_before = decision.binlog_ops
                     self._retry_at = None
                     self._error = None
@@ -341,8 +342,11 @@ class SubTask:
                         self._retry_at = time.monotonic() + pause
                         self._log.warning("run failed, will resume", error=str(error), seconds=pause)
                     else:
-                        if self._decision.binlog_ops != self._ops_before:
-                            # An operator's override arrived while it ran, maybe too late for this run.
+                        # An operator's override of the statement, or unlock of its lock, arrived while it ran, maybe
+                        # too late for this run.
+                        overridden = self._decision.binlog_ops != self._ops_before
+                        unlocked = error.spec is errors.ddl.DDL_REFUSED and self._tried_revision > self._begun_revision
+                        if overridden or unlocked:
                             self._retry_at = time.monotonic()
                         self._log.error("run failed", error=str(error), workaround=error.workaround)
 

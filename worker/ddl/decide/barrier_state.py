@@ -6,50 +6,105 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules.table_scope import TableName, TableScope
+from shardmerge.worker.rules.table_window import TableWindow
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.dropped_columns import Member
 from shardmerge.worker.target.records.parked_tables import Parked
-from shardmerge.worker.target.records.partitioning import Partitioning, merge_partitionings
+from shardmerge.worker.target.records.partitioning import Leaving, Partitioning, merge_partitionings
 from shardmerge.worker.target.records.shadow_tables import ShadowRecord
+
+
+@dataclass(frozen=True, slots=True)
+class TimedTable:
+    """A table that enters or leaves a stream without a barrier: at group end ``offset``, where the statement at
+    ``place`` ends."""
+
+    plan: TablePlan
+    offset: RelayOffset
+    place: StatementPlace
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTables:
     """A subtask's tables at a position of a stream. ``tables``: by number, including former ones. ``plans``: of those
     that take part in the stream, by number. ``partitioning``: of their rows. ``scope``: the tables whose rows the
-    stream applies. ``entering``: tables that enter after a statement at which they were parked; the stream also
-    handles their statements."""
+    stream applies. ``arriving``: tables that enter the stream at a later place, after the statement at which they were
+    parked. ``departing``: tables that are parked at a later place of the stream, whose rows it applies up to there."""
 
     tables: tuple[Table, ...]
     plans: Mapping[int, TablePlan]
     partitioning: Partitioning
     scope: TableScope
-    entering: frozenset[TableName] = frozenset()
+    arriving: Mapping[int, TimedTable] = field(default_factory=dict[int, TimedTable])
+    departing: Mapping[int, TimedTable] = field(default_factory=dict[int, TimedTable])
+
+    def at_barrier(self, offset: RelayOffset) -> StreamTables:
+        """The tables at a barrier at ``offset``: every lane has reached it, and no lane is beyond it."""
+        if not self.arriving and not self.departing:
+            return self
+        arrived = {number: item.plan for number, item in self.arriving.items() if item.offset <= offset}
+        plans = {**self.plans, **arrived}
+        scope = self.scope
+        if scope.only is not None:
+            scope = replace(scope, only=scope.only.union(map(_name, arrived.values())))
+        departing = {number: item for number, item in self.departing.items() if item.offset > offset}
+        return replace(
+            self,
+            plans=plans,
+            scope=scope,
+            partitioning=replace(self.partitioning, shards=frozenset(plans), leaving=_leaving(departing)),
+            arriving={number: item for number, item in self.arriving.items() if number not in arrived},
+            departing=departing,
+        )
+
+    def is_whole_at(self, offset: RelayOffset) -> bool:
+        """Whether all tables that enter the stream have entered it at ``offset``."""
+        return all(item.offset <= offset for item in self.arriving.values())
 
     @property
     def statements(self) -> TableScope:
-        """The tables whose statements the stream handles."""
+        """The tables whose statements concern the stream, at this place or at a later one."""
         scope = self.scope
-        return scope if scope.only is None else replace(scope, only=scope.only | self.entering)
+        if scope.only is None or not self.arriving:
+            return scope
+        return replace(scope, only=scope.only.union(_name(item.plan) for item in self.arriving.values()))
 
     @property
     def plans_in_order(self) -> tuple[TablePlan, ...]:
         """The plans by number."""
         return tuple(plan for _, plan in sorted(self.plans.items()))
 
+    @property
+    def timed_plans(self) -> tuple[TablePlan, ...]:
+        """The plans of the tables that enter or leave the stream without a barrier."""
+        return tuple(item.plan for items in (self.arriving, self.departing) for _, item in sorted(items.items()))
+
+    @property
+    def windows(self) -> tuple[TableWindow, ...]:
+        """Where the lanes apply the rows of :attr:`timed_plans`."""
+        return (
+            *(TableWindow(_name(item.plan), begin=item.offset) for _, item in sorted(self.arriving.items())),
+            *(TableWindow(_name(item.plan), end=item.offset) for _, item in sorted(self.departing.items())),
+        )
+
     def with_joined(self, other: StreamTables) -> StreamTables:
-        """The tables of this stream and ``other`` after both were merged."""
+        """The tables of this stream and ``other`` after both were merged, at a place where ``other`` is whole."""
+        joined = {**other.plans, **{number: item.plan for number, item in other.arriving.items()}}
         tables = list(self.tables)
-        for number, plan in other.plans.items():
+        for number, plan in joined.items():
             tables[number] = plan.table
-        names = frozenset((plan.table.schema, plan.table.name) for plan in other.plans.values())
+        names = frozenset(map(_name, joined.values()))
+        whole = replace(other.partitioning, shards=frozenset(joined))
         return StreamTables(
             tuple(tables),
-            {**self.plans, **other.plans},
-            merge_partitionings(self.partitioning, other.partitioning),
+            {**self.plans, **joined},
+            merge_partitionings(self.partitioning, whole),
             replace(self.scope, others=self.scope.others - names),
+            departing={number: item for number, item in self.departing.items() if number not in joined},
         )
 
 
@@ -60,10 +115,11 @@ def plans_by_number(plans: tuple[TablePlan, ...]) -> dict[int, TablePlan]:
 @dataclass(slots=True)
 class BarrierChanges:
     """The changes that the actions of one statement make; recorded in one transaction. ``before``: the tables before
-    the statement. ``subjects``: lock names under which statements were begun at the target. ``rename_marks``: those of
-    them that left a marker table there. ``dropped``: see worker/target/records/dropped_columns.py. ``shadow_records``:
-    see worker/target/records/shadow_tables.py, None for records to delete. ``joined``: targets that have become the
-    schema join of their shard tables."""
+    the statement. ``departing``: of the parked tables, those that are parked at a later statement. ``subjects``: lock
+    names under which statements were begun at the target. ``rename_marks``: those of them that left a marker table
+    there. ``dropped``: see worker/target/records/dropped_columns.py. ``shadow_records``: see
+    worker/target/records/shadow_tables.py, None for records to delete. ``joined``: targets that have become the schema
+    join of their shard tables."""
 
     before: StreamTables
     tables: dict[int, Table] = field(default_factory=dict[int, Table])
@@ -73,7 +129,7 @@ class BarrierChanges:
     one_lane: dict[TargetTable, bool] = field(default_factory=dict[TargetTable, bool])
     subjects: set[str] = field(default_factory=set[str])
     parked: dict[int, Parked] = field(default_factory=dict[int, Parked])
-    entered: list[TablePlan] = field(default_factory=list[TablePlan])
+    departing: dict[int, TimedTable] = field(default_factory=dict[int, TimedTable])
     joined: set[TargetTable] = field(default_factory=set[TargetTable])
     rename_marks: set[str] = field(default_factory=set[str])
     dropped: dict[Member, frozenset[str]] = field(default_factory=dict[Member, frozenset[str]])
@@ -82,11 +138,6 @@ class BarrierChanges:
     @property
     def next_number(self) -> int:
         return len(self.before.tables) + sum(number >= len(self.before.tables) for number in self.tables)
-
-    def enter(self, plan: TablePlan) -> None:
-        """A table enters the stream here, with its recorded structure."""
-        self.plans[plan.shard] = plan
-        self.entered.append(plan)
 
     def set_structure(self, plan: TablePlan, creation: CreateStatement) -> None:
         """Set the shard table's structure after the statement."""
@@ -115,13 +166,18 @@ class BarrierChanges:
             ),
         )
         waiting = frozenset(_name(before.plans[number]) for number in self.parked)
-        coming = frozenset(map(_name, self.entered))
         scope = before.scope
         if scope.only is None:
             scope = replace(scope, others=scope.others | waiting)
         else:
-            scope = replace(scope, only=scope.only - waiting | coming)
-        return StreamTables(tuple(tables), plans, partitioning, scope, before.entering - coming)
+            scope = replace(scope, only=scope.only - waiting)
+        departing = {**before.departing, **self.departing}
+        partitioning = replace(partitioning, leaving=_leaving(departing))
+        return StreamTables(tuple(tables), plans, partitioning, scope, before.arriving, departing)
+
+
+def _leaving(departing: Mapping[int, TimedTable]) -> tuple[Leaving, ...]:
+    return tuple(Leaving(number, item.place, item.plan.one_lane) for number, item in sorted(departing.items()))
 
 
 def _in_one_lane(plan: TablePlan, one_lane: Mapping[TargetTable, bool]) -> TablePlan:

@@ -39,6 +39,7 @@ from shardmerge.worker.ddl.structure.schema_tracker import Tracked
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
 from shardmerge.worker.rules import check_partitions
 from shardmerge.worker.rules.table_scope import TableName
+from shardmerge.worker.target.members.member_cache import TaskMembers
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.tables.target_table import ensure_target_from, require_target
@@ -141,12 +142,12 @@ class StatementExecutor:
         """The shard table takes no further part; its rows stay at the target."""
         self.context.changes.removed.add(shard.number)
 
-    def park(self, action: Alter, *, is_mariadb: bool) -> None:
-        """A sharding DDL: park the shard table at it, with its rows from here on."""
+    def park(self, action: Alter, *, is_mariadb: bool, members: TaskMembers | None = None) -> None:
+        """A sharding DDL: park the shard table at it, with its rows from here on. ``members``: None to read them."""
         context = self.context
         found = self._merged(action.shard)
         if found is not None:
-            members = context.run_context.members.read(context.session)
+            members = members or context.run_context.members.read(context.session)
             check_mergeable_in_task(context, members, action.shard.plan)
             check_values_of_time(context, members, action.shard.plan)
             self._check_constant(action.shard.plan)

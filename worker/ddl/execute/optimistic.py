@@ -128,8 +128,10 @@ def check_values_of_time(context: StatementContext, found: TaskMembers, plan: Ta
     times, and the target runs it once. Raises VALUES_OF_TIME."""
     ddl = context.ddl
     column = ddl and time_dependent_default(context.statement, ddl, context.source_session.explicit_timestamp)
+    if not column:
+        return
     shards = sum(other.target == plan.target for members in found.sources.values() for other in members.plans.values())
-    if column and shards > 1:
+    if shards > 1:
         raise context.refusal(
             errors.ddl.VALUES_OF_TIME,
             table=plan.table.full_name,

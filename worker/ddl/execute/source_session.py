@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 
 from shardmerge.proto import errors
+from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.core.table_plan import TablePlan
@@ -27,18 +29,41 @@ def find_source_session(
 ) -> StatementSession:
     """``ddl``: None for a statement that does not run at the target. ``plans``: of the shard tables before it.
     Raises ZONE_VARIES and the source's coded errors."""
-    event = queried.event
-    if event.variables.time_zone != "SYSTEM":
-        return StatementSession.of(event, "")
-    moments = time_literals(statement, ddl, _kinds(ddl, plans)) if ddl is not None else TimeLiterals()
-    with context.at_source(stop) as session:
-        zone = offset_of(session, event.second, moments)
-    if isinstance(zone, OffsetVaries):
-        _, task, source = context.who
-        raise errors.ddl.ZONE_VARIES(
-            source=source, task=task, position=statement.position, reason=zone.why, statement=short_text(statement)
-        )
-    return StatementSession.of(event, zone)
+    with ExitStack() as sessions:
+        return SourceSessions(context, sessions, stop).find(statement, ddl, queried, plans)
+
+
+class SourceSessions:
+    """As :func:`find_source_session`, for several statements, with one session at the source, which ``sessions``
+    closes."""
+
+    def __init__(self, context: RunContext, sessions: ExitStack, stop: StopSignal) -> None:
+        self._context, self._sessions, self._stop = context, sessions, stop
+        self._session: Session | None = None
+        self._known: dict[tuple[int, TimeLiterals], str | OffsetVaries] = {}
+
+    def find(
+        self, statement: Statement, ddl: Ddl | None, queried: LoggedQuery, plans: Iterable[TablePlan]
+    ) -> StatementSession:
+        event = queried.event
+        if event.variables.time_zone != "SYSTEM":
+            return StatementSession.of(event, "")
+        moments = time_literals(statement, ddl, _kinds(ddl, plans)) if ddl is not None else TimeLiterals()
+        zone = self._zone(event.second, moments)
+        if isinstance(zone, OffsetVaries):
+            _, task, source = self._context.who
+            raise errors.ddl.ZONE_VARIES(
+                source=source, task=task, position=statement.position, reason=zone.why, statement=short_text(statement)
+            )
+        return StatementSession.of(event, zone)
+
+    def _zone(self, second: int, moments: TimeLiterals) -> str | OffsetVaries:
+        known = self._known.get((second, moments))
+        if known is None:
+            if self._session is None:
+                self._session = self._sessions.enter_context(self._context.at_source(self._stop))
+            known = self._known[second, moments] = offset_of(self._session, second, moments)
+        return known
 
 
 def _kinds(ddl: Ddl, plans: Iterable[TablePlan]) -> dict[str, ValueKind]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import pymysql
 
@@ -103,13 +103,17 @@ class StatementStructures:
     tracker: SchemaTracker
     dialect: Dialect
     memo: StructureMemo
+    recorded: Mapping[int, CreateStatement] = field(default_factory=dict[int, CreateStatement])
+    """The recorded CREATE TABLEs, as far as they have been read already, by shard table's number."""
 
     def creation(self, plan: TablePlan) -> CreateStatement:
         """The shard table's recorded CREATE TABLE. For a subtask of an earlier version: the source's current one, if
         the table's columns there are still as recorded."""
         context, table = self.context, plan.table
-        known = context.changes.creations.get(plan.shard) or ddl_progress.read_creation(
-            context.session, *context.who, plan.shard
+        known = (
+            context.changes.creations.get(plan.shard)
+            or self.recorded.get(plan.shard)
+            or ddl_progress.read_creation(context.session, *context.who, plan.shard)
         )
         if known is not None:
             return known

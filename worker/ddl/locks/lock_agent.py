@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,6 +22,7 @@ from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.work_share import WorkShare
 from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, quote_name
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.operator_override import Ops
@@ -72,8 +73,17 @@ _RECHECK_SECONDS = 1.0
 class LockAgent:
     """For one run of a subtask. :meth:`run` runs in its own thread until stopped."""
 
-    def __init__(self, context: RunContext, desk: LockClient, waiting: ParkedQueue, ops: Ops) -> None:
-        """``ops``: the operator's overrides."""
+    def __init__(
+        self,
+        context: RunContext,
+        desk: LockClient,
+        waiting: ParkedQueue,
+        ops: Ops,
+        committed: Callable[[], RelayOffset | None],
+    ) -> None:
+        """``ops``: the operator's overrides. ``committed``: up to where all of the subtask's own lanes have committed;
+        None: that is not known."""
+        self._committed = committed
         self._context = context
         self._lock_client = desk
         self._ops = ops
@@ -119,12 +129,13 @@ class LockAgent:
         ops: tuple[BinlogOp, ...] = ()
         again = False
         not_before = 0.0
-        share = WorkShare(share=0.2, burst=0.2, longest=1.0)
+        share = WorkShare(share=0.2, burst=0.2, longest=0.4)
         while not stop.is_set:
             wait = _LOOK_SECONDS
             if self._parked_queue.version() != local:
                 wait = min(wait, not_before - time.monotonic())
             state_now, locks = self._lock_client.locks(self._context.config.task, state, 0.0 if again else wait)
+            self._parked_queue.committed(self._committed())
             number = self._parked_queue.version()
             ops_now = self._ops()
             now = time.monotonic()
@@ -177,7 +188,8 @@ class LockAgent:
         """Take one step; True when there may be another at once."""
         endpoint = self._context.target_endpoint
         with cancellable_session(stop, endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS) as session:
-            seen = self._inputs.read(session)
+            # The tables that depart are read after the records: they are announced before they are recorded.
+            seen = self._inputs.read(session).without_parked(self._parked_queue.departing)
             tracker = open_tracker(session, self._context.who, "locks", self._context.epoch)
             overrides = overridden(ops, seen.parked)
             if overrides and self._apply_overrides(session, seen, overrides, locks, tracker, stop):

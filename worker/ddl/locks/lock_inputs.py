@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.show_create import CreateStatement
@@ -27,6 +27,13 @@ class LockInputs:
     parked: Mapping[int, Parked]
     runs: Mapping[TargetTable, LockRun]
     members: TaskMembers
+
+    def without_parked(self, departing: Callable[[], frozenset[int]]) -> LockInputs:
+        """Without the statements of tables whose rows the lanes still apply."""
+        numbers = departing()
+        if not numbers:
+            return self
+        return replace(self, parked={at: item for at, item in self.parked.items() if at not in numbers})
 
 
 class LockInputsReader:

@@ -23,18 +23,38 @@ class ParkedQueue:
         self._version = 0
         self._tables: dict[int, Parked] = {}
         self._resume_at: dict[int, RelayOffset] = {}
+        self._departing: dict[int, RelayOffset] = {}
         self.on_change: Callable[[], None] = _nothing
         """Called after each change; set before the queue is used by several threads."""
 
-    def park(self, parked: Mapping[int, Parked], resume_at: RelayOffset) -> None:
-        """A statement was executed at which these tables are parked, if any. ``resume_at``: where their rows continue,
+    def announce(self, departing: Mapping[int, RelayOffset]) -> None:
+        """These tables are about to be recorded as parked. The lanes still apply their rows up to these offsets."""
+        with self._changed:
+            self._departing.update(departing)
+
+    def committed(self, lowest: RelayOffset | None) -> None:
+        """All lanes have committed everything up to ``lowest``; None: that is not known."""
+        with self._changed:
+            passed = [number for number, at in self._departing.items() if lowest is not None and at <= lowest]
+            for number in passed:
+                del self._departing[number]
+            if passed:
+                self._notify()
+
+    def departing(self) -> frozenset[int]:
+        """The tables that are recorded as parked, but whose rows the lanes still apply."""
+        with self._changed:
+            return frozenset(self._departing)
+
+    def park(self, parked: Mapping[int, Parked], resume_at: Mapping[int, RelayOffset]) -> None:
+        """Statements were executed at which these tables are parked, if any. ``resume_at``: where their rows continue,
         in the current relay log."""
         with self._changed:
             for number, item in parked.items():
                 known = self._tables.get(number)
                 if known is None or known != replace(item, released=True):
                     self._tables[number] = item
-                self._resume_at[number] = resume_at
+                self._resume_at[number] = resume_at[number]
             self._notify()
 
     def release(self, released: Iterable[Parked]) -> None:

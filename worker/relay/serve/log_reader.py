@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from shardmerge.worker.relay.serve.first_commit import first_commit_after
 from shardmerge.worker.relay.serve.gtid_coverage import first_end_containing
 from shardmerge.worker.relay.serve.locate import GroupEnds, end_at, locate, next_group_end, next_server, wait_for
 from shardmerge.worker.relay.serve.query_event import LoggedQuery, read_query_event
-from shardmerge.worker.relay.serve.subscription import Limit, subscribe
+from shardmerge.worker.relay.serve.statements_from import statements_from
+from shardmerge.worker.relay.serve.subscription import Edges, Limit, subscribe
 
 
 class LogReader(ABC):
@@ -30,6 +31,7 @@ class LogReader(ABC):
     def __init__(self, log: RelayLog) -> None:
         self.source_id = log.source
         self._log = log
+        self._last_end: tuple[str, Head | None] = "", None
 
     @abstractmethod
     def failure(self) -> ShardmergeError | None:
@@ -169,11 +171,16 @@ class LogReader(ABC):
         Raises OFFSET_PURGED, OFFSET_NOT_GROUP_END.
         """
         relay_id = self._log.require().relay_id
+        known_id, known = self._last_end
         reader = self._log.enter_reader(offset.segment)
         try:
-            return end_at(self._log, relay_id, self._log.segment(relay_id, offset.segment), offset.byte).position
+            segment = self._log.segment(relay_id, offset.segment)
+            found = end_at(self._log, relay_id, segment, offset.byte, known if known_id == relay_id else None)
         finally:
             self._log.leave_reader(reader)
+        # Of many group ends close together, each would otherwise be found from the index entry before all of them.
+        self._last_end = relay_id, found
+        return found.position
 
     def subscribe(
         self,
@@ -184,9 +191,27 @@ class LogReader(ABC):
         *,
         by_reference: bool = False,
         limit: Limit | None = None,
+        edges: Edges | None = None,
     ) -> Generator[SubscriptionItem, None, None]:
         """See worker/relay/serve/subscription.py."""
-        return subscribe(self._log, start, until, in_scope, stop, self.failure, by_reference=by_reference, limit=limit)
+        return subscribe(
+            self._log,
+            start,
+            until,
+            in_scope,
+            stop,
+            self.failure,
+            by_reference=by_reference,
+            limit=limit,
+            edges=edges,
+        )
+
+    def statements_from(self, offset: RelayOffset) -> Iterator[Statement]:
+        """The statements of groups that begin at group end ``offset`` or after it, up to the present head.
+
+        Raises OFFSET_PURGED, RELAY_DAMAGED, RELAY_RESTARTED.
+        """
+        return statements_from(self._log, offset)
 
     def opened(self, offset: RelayOffset, deadline_seconds: float = 30) -> OpenedData:
         """The data for a decoder that starts at ``offset``, a group end.

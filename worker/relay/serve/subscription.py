@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from shardmerge.proto import errors
@@ -41,6 +42,9 @@ InScope = Callable[[Statement], bool]
 Limit = Callable[[RelayOffset], RelayOffset | None]
 """Called with a published event boundary before anything up to there is served. Returns the group end at which the
 subscription ends, once that is known; None: it does not end before the boundary. A returned end does not change."""
+Edges = Callable[[], Sequence[RelayOffset]]
+"""Returns the group ends, ascending, at which a block must end: the reader changes its tables there. Those that
+were not reached yet may change while the subscription waits at a statement."""
 
 
 def subscribe(
@@ -53,6 +57,7 @@ def subscribe(
     *,
     by_reference: bool = False,
     limit: Limit | None = None,
+    edges: Edges | None = None,
 ) -> Generator[SubscriptionItem, None, None]:
     """Everything from group end ``start`` on, up to group end ``until`` or that of ``limit``, whichever is first:
     compressed transactions as the events in them, XA transactions where they commit
@@ -73,7 +78,9 @@ def subscribe(
     relay_id = log.require().relay_id
     reader = log.enter_reader(start.segment)
     try:
-        serving = _Subscription(log, relay_id, reader, until, in_scope, stop, failure, limit, by_reference=by_reference)
+        serving = _Subscription(
+            log, relay_id, reader, until, in_scope, stop, failure, limit, edges, by_reference=by_reference
+        )
         yield from serving.run(start)
     finally:
         log.leave_reader(reader)
@@ -103,9 +110,11 @@ class _Subscription:
         stop: StopSignal,
         failure: Callable[[], ShardmergeError | None],
         limit: Limit | None,
+        edges: Edges | None,
         *,
         by_reference: bool,
     ) -> None:
+        self._edges = edges
         self._by_reference = by_reference
         self._failure = failure
         self._log = log
@@ -200,13 +209,22 @@ class _Subscription:
         if until is not None and until.segment == place.segment.number and until.byte < cut.end:
             cut = self._cut_at(place, until.byte, cut)
         while not self._stop.is_set and place.byte < cut.end:
-            statement = self._next_in_scope(place, cut.end)
+            edge = self._next_edge(place, cut.end)
+            statement = self._next_in_scope(place, cut.end if edge is None else edge)
             if statement is None:
-                yield from self._blocks(place, cut)
-                return
+                yield from self._blocks(place, cut if edge is None else self._cut_at(place, edge, cut))
+                continue
             if statement.group_start.byte > place.byte:
                 yield from self._blocks(place, self._cut_at(place, statement.group_start.byte, cut))
             yield AtStatement(statement)
+
+    def _next_edge(self, place: _Place, end: int) -> int | None:
+        """The next byte before ``end`` at which a block must end."""
+        edges = self._edges() if self._edges is not None else ()
+        at = bisect_right(edges, RelayOffset(place.segment.number, place.byte)) if edges else 0
+        if at == len(edges) or edges[at] >= RelayOffset(place.segment.number, end):
+            return None
+        return edges[at].byte
 
     def _blocks(self, place: _Place, cut: Cut) -> Iterator[BlockData | BlockPlace]:
         inside = place.group_start != place.byte or not cut.ends_group

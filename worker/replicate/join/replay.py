@@ -13,7 +13,7 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.replicate.unit import first_checkpoints
 from shardmerge.worker.target.records import checkpoint as checkpoints
-from shardmerge.worker.target.records import parked_tables, subtask_record
+from shardmerge.worker.target.records import ddl_progress, parked_tables, subtask_record
 from shardmerge.worker.target.records.joining_tables import Joining, PendingEntry
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
@@ -55,6 +55,9 @@ def begin_replay(
 
     def also(session: Session) -> None:
         checkpoints.insert(session, *context.who, found, Stream.JOIN)
+        if joining.entries:
+            place = min(released.values(), key=lambda each: each[1])[0].place
+            ddl_progress.write_passed(session, *context.who, Stream.JOIN, place, timed=True)
         parked_tables.delete(session, *context.who, released)
         failpoints.hit("replay.beginning")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.ddl.decide.barrier_state import StreamTables, TimedTable
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.target.records.checkpoint import Checkpoint
@@ -29,22 +30,30 @@ def own_shards(tables: tuple[Table, ...], partitioning: Partitioning, others: Co
 
 
 def stream_tables(
-    joining: Joining, rules: Rules, tables: tuple[Table, ...], plans: Mapping[int, TablePlan]
+    joining: Joining,
+    rules: Rules,
+    tables: tuple[Table, ...],
+    plans: Mapping[int, TablePlan],
+    entries: Mapping[int, RelayOffset],
 ) -> StreamTables:
-    """The joining tables' stream, as recorded. ``plans``: by number, at least those of the joining tables."""
+    """The joining tables' stream, as recorded. ``plans``: by number, at least those of the joining tables; ``entries``:
+    the offsets of the joining tables' entries, by number."""
+    arriving = {
+        entry.number: TimedTable(plans[entry.number], entries[entry.number], entry.place) for entry in joining.entries
+    }
     numbers = joining.partitioning.shards
     return StreamTables(
         tables,
         {number: plan for number, plan in plans.items() if number in numbers},
         joining.partitioning,
         TableScope(rules, only=frozenset(_name(tables[number]) for number in numbers)),
-        frozenset(_name(tables[entry.number]) for entry in joining.entries),
+        arriving=arriving,
     )
 
 
-def joining_after(joining: Joining, now: StreamTables, tables: tuple[Table, ...]) -> Joining:
+def joining_after(joining: Joining, now: StreamTables) -> Joining:
     """The record of ``joining`` when its stream has the state ``now``."""
-    left = tuple(entry for entry in joining.entries if _name(tables[entry.number]) in now.entering)
+    left = tuple(entry for entry in joining.entries if entry.number in now.arriving)
     return replace(joining, partitioning=now.partitioning, entries=left)
 
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from shardmerge.proto import failpoints, worker_pb2
+from shardmerge.proto import errors, failpoints, worker_pb2
 from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect
@@ -24,6 +24,8 @@ from shardmerge.worker.ddl.decide.barrier_state import StreamTables
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.relay.relay import Relay
+from shardmerge.worker.relay.serve.locate import GroupEnds
 from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
 from shardmerge.worker.replicate.join.stream_state import joining_after, stream_tables
 from shardmerge.worker.replicate.running import LaneRegistry
@@ -128,7 +130,11 @@ class TableJoin:
             if not found:
                 assert handover is not None  # noqa: S101 - the tables have been copied: their chunks are recorded
                 found = self._begin_stream(plans, handover, relay_id)
-        self._stream = _JoinStream(self._driver(plans, handover), handover, found)
+        with self._context.relay.one_generation() as relay_id:
+            entries = self._entry_offsets(stop)
+        if stop.is_set:
+            return Stopped()
+        self._stream = _JoinStream(self._driver(plans, handover, entries, relay_id), handover, found)
         self._phase = JoinPhase.FOLLOWING
         return self._run_unit(self._lanes(self._stream), stop)
 
@@ -148,7 +154,7 @@ class TableJoin:
         stream = self._stream
         if stream is None:
             return self._joining
-        return joining_after(self._joining, stream.driver.tables, self._context.tables)
+        return joining_after(self._joining, stream.driver.tables)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """The checkpoints of the joining tables' lanes, read from the target."""
@@ -184,7 +190,7 @@ class TableJoin:
         lowest = unit.lowest()
         if lowest is None or (stream.handover is not None and lowest < stream.handover.done_at):
             return False
-        if stream.driver.tables.entering:
+        if not stream.driver.tables.is_whole_at(lowest):
             return False
         relay = self._context.relay
         return relay.bytes_between(lowest, relay.head().offset) <= _NEAR_BYTES
@@ -227,18 +233,30 @@ class TableJoin:
             StreamRole(Stream.JOIN, self._alignment),
         )
 
-    def _driver(self, plans: tuple[TablePlan, ...], handover: Handover | None) -> StatementDriver:
-        joining, tables = self._joining, self._context.tables
+    def _entry_offsets(self, stop: StopSignal) -> dict[int, RelayOffset]:
+        """The ends of the statements after which tables enter the stream, by number, in the current relay log."""
+        found: dict[int, RelayOffset] = {}
+        ends = GroupEnds()  # the entries are in the order of their places
+        for entry in self._joining.entries:
+            if stop.is_set:
+                break
+            begin = self._context.relay.locate(entry.place.position, _LOCATE_SECONDS, stop, ends=ends)
+            found[entry.number] = _end_of_group(self._context.relay, begin)
+        return found
+
+    def _driver(
+        self, plans: tuple[TablePlan, ...], handover: Handover | None, entries: Mapping[int, RelayOffset], relay_id: str
+    ) -> StatementDriver:
+        joining = self._joining
         by_number = {plan.shard: plan for plan in plans}
 
         def columns(state: StreamTables) -> Mapping[str, str]:
-            return {"joining": joining_after(joining, state, tables).to_json()}
+            return {"joining": joining_after(joining, state).to_json()}
 
-        state = stream_tables(joining, self._context.rules, tables, by_number)
-        entries = {entry.place: by_number[entry.number] for entry in joining.entries}
+        state = stream_tables(joining, self._context.rules, self._context.tables, by_number, entries)
         copied_until = handover.copied_until() if handover is not None else {}
         return StatementDriver(
-            self._context, Stream.JOIN, state, columns, self._parked, entries, self._ops, copied_until
+            self._context, Stream.JOIN, state, columns, self._parked, self._ops, copied_until, relay_id=relay_id
         )
 
     def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool) -> Handover | None:
@@ -282,6 +300,16 @@ class TableJoin:
     def _at_target(self, work: Callable[[Session], T]) -> T:
         # A longer timeout than elsewhere: the hand-over reads the records of all chunks at once.
         return self._context.at_target(work, seconds=_ANSWER_SECONDS)
+
+
+def _end_of_group(relay: Relay, begin: RelayOffset) -> RelayOffset:
+    """The end of the group of a statement that begins at ``begin``."""
+    statement = next(relay.statements_from(begin), None)
+    if statement is None or statement.group_start != begin:
+        raise errors.worker.INTERNAL(
+            kind="no statement", where=f"relay offset {begin}", reason="a table enters its stream there"
+        )
+    return statement.group_end
 
 
 def joining_plans(

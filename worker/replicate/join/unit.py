@@ -316,13 +316,17 @@ class JoiningUnit:
             tables=tables,
         )
 
-        merged = self._driver.tables.with_joined(join.stream_tables)
+        merged = self._driver.tables.at_barrier(found[0].offset).with_joined(join.stream_tables)
+        executed = dict(zip(Stream, aligned.executed, strict=True))[Stream.MAIN]
         cleared = join.cleared_shards
         failpoints.hit("join.before_adopting")
 
         def rewrite(session: Session) -> None:
             checkpoints.remove(session, *who, joined, Stream.JOIN)
             ddl_records.delete_passed(session, *who, Stream.JOIN)
+            if executed is not None:
+                timed = bool(merged.departing)
+                ddl_records.write_passed(session, *who, Stream.MAIN, executed, timed=timed)
             passed_marks.write(session, *who, cleared)
             failpoints.hit("join.adopting")
 

@@ -113,7 +113,10 @@ class BlockApplier:
         now = time.monotonic()
         if batch.changes or waiting:
             return self._timer.is_due(now, batch.rows + len(waiting), batch.size, dry=dry)
-        return self._next is not self._committed and self._timer.is_move_due(now)
+        if self._next is self._committed:
+            return False
+        # Other parts of the program wait until every lane has passed the place at which a table leaves.
+        return self._timer.is_move_due(now) or (dry and self._rows.has_reached_edge)
 
     def commit(self) -> Commit:
         """Commit everything that was applied, with the checkpoint. Raises what :meth:`TargetWriter.commit` raises, and
@@ -127,6 +130,7 @@ class BlockApplier:
         self._log_skipped(skipped)
         self._committed = self._next = following
         self._is_translated = False
+        self._rows.has_reached_edge = False
         self._timer.committed(began_at, time.monotonic())
         if not batch.is_empty:
             self._begin_batch()

@@ -11,19 +11,22 @@ from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules.table_scope import TableName, TableScope
+from shardmerge.worker.rules.table_window import TableWindow
 
 
 @dataclass(frozen=True, slots=True)
 class LanePlans:
-    """``plans``: by the shard table's name. ``changes``: how many changes led to them since the lanes' job began."""
+    """``plans``: by the shard table's name. ``windows``: of the tables of which the lanes apply only a part.
+    ``changes``: how many changes led to them since the lanes' job began."""
 
     plans: Mapping[TableName, TablePlan]
     scope: TableScope
+    windows: tuple[TableWindow, ...] = ()
     changes: int = 0
 
     @staticmethod
-    def of(plans: Iterable[TablePlan], scope: TableScope) -> LanePlans:
-        return LanePlans({(plan.table.schema, plan.table.name): plan for plan in plans}, scope)
+    def of(plans: Iterable[TablePlan], scope: TableScope, windows: tuple[TableWindow, ...] = ()) -> LanePlans:
+        return LanePlans({(plan.table.schema, plan.table.name): plan for plan in plans}, scope, windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class LaneChange:
 
     ``number``: of the change, from 1. ``removed``: names without a plan from here on; ``plans``: new and changed ones.
     ``others``, ``only``: names by which these sets of the scope differ; None: ``only`` begins or ceases to be None,
-    with ``only_after`` from then on.
+    with ``only_after`` from then on. ``windows``: all that apply from here on.
 
     It is sent in a stream's frame, pickled like the lanes' own task: both come from the same driver.
     """
@@ -43,11 +46,15 @@ class LaneChange:
     others: frozenset[TableName]
     only: frozenset[TableName] | None
     only_after: frozenset[TableName] | None = None
+    windows: tuple[TableWindow, ...] = ()
 
     @staticmethod
-    def between(before: LanePlans, plans: Iterable[TablePlan], scope: TableScope) -> tuple[LaneChange, LanePlans]:
-        """The change from ``before`` to ``plans`` and ``scope`` (under the same rules), and the plans after it."""
-        after = replace(LanePlans.of(plans, scope), changes=before.changes + 1)
+    def between(
+        before: LanePlans, plans: Iterable[TablePlan], scope: TableScope, windows: tuple[TableWindow, ...] = ()
+    ) -> tuple[LaneChange, LanePlans]:
+        """The change from ``before`` to these plans, scope (under the same rules) and windows, and the plans after
+        it."""
+        after = replace(LanePlans.of(plans, scope, windows), changes=before.changes + 1)
         one, two = before.scope.only, scope.only
         same_kind = (one is None) == (two is None)
         change = LaneChange(
@@ -57,6 +64,7 @@ class LaneChange:
             before.scope.others ^ scope.others,
             (one or frozenset()) ^ (two or frozenset()) if same_kind else None,
             None if same_kind else two,
+            windows,
         )
         return change, after
 
@@ -71,7 +79,7 @@ class LaneChange:
             only = self.only_after
         elif only is not None:
             only ^= self.only
-        return LanePlans(plans, replace(scope, others=scope.others ^ self.others, only=only), self.number)
+        return LanePlans(plans, replace(scope, others=scope.others ^ self.others, only=only), self.windows, self.number)
 
     @property
     def names(self) -> frozenset[TableName] | None:
@@ -79,7 +87,7 @@ class LaneChange:
         if self.only is None:
             return None
         changed = ((plan.table.schema, plan.table.name) for plan in self.plans)
-        return self.removed.union(changed, self.others, self.only)
+        return self.removed.union(changed, self.others, self.only, (window.name for window in self.windows))
 
     def to_bytes(self) -> bytes:
         return pickle.dumps(self)

@@ -9,6 +9,7 @@ from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules.table_scope import TableScope
+from shardmerge.worker.rules.table_window import TableWindow
 from shardmerge.worker.snapshot.handover import Handover
 from shardmerge.worker.target.apply.target_session import ApplySettings
 from shardmerge.worker.target.quarantine.skipped_events import Skips
@@ -28,6 +29,7 @@ class LaneSpec:
     """The settings of all lanes of one run; pickled into the Spark tasks.
 
     ``secret``: the secret of the run. ``apply.target`` carries no password; each lane fetches it.
+    ``windows``: of the plans' tables of which the lanes apply only a part.
     ``starts``: by lane; the checkpoint's offset, translated if it belongs to another relay log.
     ``relay_directory``: of relay log ``relay_id``, on the worker's machine.
     ``handover``: None once every chunk's high watermark is cleared.
@@ -42,6 +44,7 @@ class LaneSpec:
     apply: ApplySettings
     plans: tuple[TablePlan, ...]
     scope: TableScope
+    windows: tuple[TableWindow, ...]
     starts: tuple[LaneStart, ...]
     relay_directory: str
     relay_id: str

@@ -9,7 +9,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.binlog.little_endian import event_end, event_size
 from shardmerge.worker.core.batch import Batch
-from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans
@@ -18,6 +18,7 @@ from shardmerge.worker.replicate.lane.pending_rows import PendingRows
 from shardmerge.worker.replicate.lane.watermark_filter import WatermarkFilter
 from shardmerge.worker.rules.stage.row_stage import RowStage
 from shardmerge.worker.rules.stage.server_filter import ServerFilter
+from shardmerge.worker.rules.table_window import WindowCursor
 from shardmerge.worker.rules.transform.client import TransformClient
 from shardmerge.worker.target.quarantine.skipped_events import (
     SkippedRow,
@@ -31,14 +32,15 @@ class RowCollector:
     """Collects the rows of one lane. ``position``: the source position up to which the lane has applied, for errors.
 
     ``batch``: the next transaction's changes, by key; ``pending``: those that a transform has yet to evaluate. Others
-    only read them.
+    only read them. ``has_reached_edge``: a table has entered or left the stream since the caller last set it to False.
     """
 
     def __init__(self, spec: LaneSpec, lane: int, position: Callable[[], SourcePosition]) -> None:
         self._spec = spec
         self._bucket = spec.bucket(lane)
         self._position = position
-        self._current = LanePlans.of(spec.plans, spec.scope)
+        self._current = LanePlans.of(spec.plans, spec.scope, spec.windows)
+        self._windows = WindowCursor(spec.windows)
         self._watermarks = WatermarkFilter(spec.handover)
         self._decoder = BlockDecoder(
             self._resolve,
@@ -54,6 +56,7 @@ class RowCollector:
         self.batch = Batch(lane, spec.lanes)
         self.pending = PendingRows()
         self._skipped: list[SkippedRow] = []
+        self.has_reached_edge = False
 
     def begin_batch(self, *, by_shard: bool) -> None:
         """Begin an empty batch. ``by_shard``: it distinguishes keys by shard table, because some may be held."""
@@ -66,6 +69,7 @@ class RowCollector:
     def change_plans(self, change: LaneChange) -> None:
         """Use other plans and another scope from here on. Only right after a commit. Raises ValueError."""
         self._current = change.apply(self._current)
+        self._windows = WindowCursor(self._current.windows)
         names = change.names
         if names is None or not self._stage.change_plans(self._current.plans.values(), names):
             self._stage.set_plans(self._current.plans.values())
@@ -80,6 +84,7 @@ class RowCollector:
         Raises TABLE_UNKNOWN, SKIP_AMBIGUOUS, and the errors of the decoder, the rules and the batch with the event's
         position.
         """
+        self._pass_edges(RelayOffset.from_proto(block.start))
         file = end.file
         skipped = skips_in_block(self._spec.skips, end, events)
         if skipped and block.place_at:
@@ -95,7 +100,14 @@ class RowCollector:
                     self._evaluate_staged(events)
         except ShardmergeError as error:
             raise with_event_position(error, file, self._decoder.event_end) from error
+        if self._windows.is_at_edge(RelayOffset.from_proto(block.end)):
+            self.has_reached_edge = True
         return count
+
+    def _pass_edges(self, start: RelayOffset) -> None:
+        """Open and close the windows that begin or end up to ``start``. A block never extends over such a place."""
+        if self._windows.is_at_edge(start):
+            self._decoder.forget_tables(self._windows.advance(start))
 
     def evaluate_pending(self) -> None:
         """Evaluate the rows that wait for a transform, and add the results to the batch."""
@@ -116,6 +128,8 @@ class RowCollector:
         self._transforms.close()
 
     def _resolve(self, schema: str, table: str) -> TablePlan | None:
+        if not self._windows.is_open((schema, table)):
+            return None
         plan = self._current.plans.get((schema, table))
         if plan is None and self._current.scope.holds(schema, table):
             raise errors.replicate.TABLE_UNKNOWN(

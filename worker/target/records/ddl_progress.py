@@ -14,10 +14,12 @@ all tables. ``worker/target/records/subtask_record.py`` deletes the records for 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter
 
 from shardmerge.worker.core.mysql.connection import Session, quote_name
 from shardmerge.worker.core.mysql.show_create import CreateStatement
@@ -26,13 +28,21 @@ from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records import member_versions
 
+_TIMED = "+timed"
+"""After ``at`` in the record of a stream whose lanes may have passed places at which tables enter or leave it. An
+earlier program cannot read this, and must not: it would apply rows twice or not at all."""
+
+
+def _without_mark(value: object) -> object:
+    return value.removesuffix(_TIMED) if isinstance(value, str) else value
+
 
 @dataclass(frozen=True, slots=True)
 class StatementPlace:
     """Identifies a statement: the event at byte ``at`` of the event group that begins at ``position``."""
 
     position: SourcePosition
-    at: int
+    at: Annotated[int, BeforeValidator(_without_mark)]
 
     @staticmethod
     def of(statement: Statement) -> StatementPlace:
@@ -85,12 +95,17 @@ def read_passed(session: Session, schema: str, task: str, source: str, stream: S
     return None if row is None else _PLACE.validate_json(str(row[0]))
 
 
-def write_passed(session: Session, schema: str, task: str, source: str, stream: Stream, place: StatementPlace) -> None:
-    """Inside the caller's transaction."""
+def write_passed(
+    session: Session, schema: str, task: str, source: str, stream: Stream, place: StatementPlace, *, timed: bool = False
+) -> None:
+    """Inside the caller's transaction. ``timed``: tables enter or leave the stream without a barrier."""
+    record = _PLACE.dump_python(place, mode="json")
+    if timed:
+        record["at"] = f"{place.at}{_TIMED}"
     with session.cursor() as cursor:
         cursor.execute(
             f"REPLACE INTO {quote_name(schema)}.`statement_passed` VALUES (%s, %s, %s, %s)",
-            (task, source, stream.name, place.to_json()),
+            (task, source, stream.name, json.dumps(record)),
         )
 
 

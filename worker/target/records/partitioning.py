@@ -9,7 +9,7 @@ and the record are rewritten in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -22,6 +22,7 @@ from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.tables.make_targets import recorded_plans
 
 VERSION = 1
@@ -42,11 +43,22 @@ _NOT_RULES = (
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """A shard table that is recorded as parked at the statement at ``place``, and whose rows the lanes apply up to
+    there. ``one_lane``: see TablePlan. It has no meaning once the table is no longer parked at this place."""
+
+    number: int
+    place: StatementPlace
+    one_lane: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Partitioning:
     """``one_lane``: names of the targets whose keys all belong to one lane. ``shards``: numbers of the shard tables
     that take part; one that once took no part does not return, because its rows were skipped. ``rules``: the rules'
     part of the subtask's configuration as JSON. ``may_lack_rows``: numbers of the shard tables of which the target may
-    lack rows now, or could in the past (see TablePlan): new rules do not change which rows the target has."""
+    lack rows now, or could in the past (see TablePlan): new rules do not change which rows the target has.
+    ``leaving``: tables that leave the lanes at later places, without a barrier."""
 
     lanes: int
     one_lane: frozenset[str]
@@ -54,6 +66,7 @@ class Partitioning:
     rules: str
     version: int = VERSION
     may_lack_rows: Annotated[frozenset[int], Field(alias="loose")] = frozenset()
+    leaving: tuple[Leaving, ...] = ()
 
     def to_json(self) -> str:
         return _JSON.dump_json(self, by_alias=True).decode()
@@ -86,10 +99,21 @@ class Partitioning:
         """With further shard tables, such as those that are parked at sharding DDLs."""
         return replace(self, shards=self.shards.union(numbers))
 
-    def inherit_may_lack_rows(self, before: Partitioning | None) -> Partitioning:
-        """With the tables that may lack rows by the record ``before``: also tables that take no part now but are
-        parked."""
-        return self if before is None else replace(self, may_lack_rows=self.may_lack_rows | before.may_lack_rows)
+    def inherit(self, before: Partitioning | None) -> Partitioning:
+        """With the facts of the record ``before`` that stay true under other rules: the tables that may lack rows, also
+        those that take no part now but are parked; and the tables that leave."""
+        if before is None:
+            return self
+        return replace(self, may_lack_rows=self.may_lack_rows | before.may_lack_rows, leaving=before.leaving)
+
+    def leaving_plans(
+        self, source_id: str, tables: tuple[Table, ...], places: Mapping[int, StatementPlace]
+    ) -> tuple[TablePlan, ...]:
+        """The plans of the tables that leave the lanes, by the lanes' rules. ``places``: the statements at which tables
+        are parked now."""
+        found = {item.number: item for item in self.leaving if places.get(item.number) == item.place}
+        made = self.plans_of(frozenset(found), self.compiled_rules(), source_id, tables)
+        return tuple(replace(plan, one_lane=found[plan.shard].one_lane) for plan in made)
 
     def compiled_rules(self) -> Rules:
         config = config_pb2.SubTaskConfig()
@@ -123,6 +147,7 @@ def merge_partitionings(own: Partitioning, joined: Partitioning) -> Partitioning
         one_lane=own.one_lane | joined.one_lane,
         shards=own.shards | joined.shards,
         may_lack_rows=own.may_lack_rows | joined.may_lack_rows,
+        leaving=tuple(item for item in own.leaving if item.number not in joined.shards),
     )
 
 

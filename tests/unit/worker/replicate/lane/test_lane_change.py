@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.proto import config_pb2
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
+from shardmerge.worker.rules.table_window import TableWindow
 from tests.support.plans import integer, table_plan
 
 RULES = Rules.from_config(config_pb2.SubTaskConfig(task="task", source_id="s"))
@@ -22,6 +24,15 @@ PLANS = {
 }
 
 names = st.sets(st.sampled_from(NAMES)).map(frozenset)
+windows = st.lists(
+    st.builds(
+        TableWindow,
+        st.sampled_from(NAMES),
+        st.none() | st.just(RelayOffset(1, 4)),
+        st.none() | st.just(RelayOffset(1, 9)),
+    ),
+    unique_by=lambda window: window.name,
+).map(tuple)
 scopes = st.builds(TableScope, st.just(RULES), names, st.none() | names)
 
 
@@ -30,13 +41,17 @@ def plans(draw: st.DrawFn) -> tuple[TablePlan, ...]:
     return tuple(PLANS[name, draw(st.sampled_from((1, 2)))] for name in sorted(draw(names)))
 
 
-@given(st.lists(st.tuples(plans(), scopes), min_size=2, max_size=6))
-def test_changes_lead_to_the_plans_of_the_driver(states: list[tuple[tuple[TablePlan, ...], TableScope]]) -> None:
+State = tuple[tuple[TablePlan, ...], TableScope, tuple[TableWindow, ...]]
+
+
+@given(st.lists(st.tuples(plans(), scopes, windows), min_size=2, max_size=6))
+def test_changes_lead_to_the_plans_of_the_driver(states: list[State]) -> None:
     driver = lane = LanePlans.of(*states[0])
-    for wanted, scope in states[1:]:
-        change, after = LaneChange.between(driver, wanted, scope)
+    for wanted, scope, now in states[1:]:
+        change, after = LaneChange.between(driver, wanted, scope, now)
         lane_after = LaneChange.from_bytes(change.to_bytes()).apply(lane)
         assert lane_after.scope == scope
+        assert lane_after.windows == now
         assert {name: id_of(plan) for name, plan in lane_after.plans.items()} == {
             name: id_of(plan) for name, plan in after.plans.items()
         }
@@ -56,6 +71,7 @@ def _check_names(change: LaneChange, before: LanePlans, after: LanePlans) -> Non
             assert before.plans.get(name) == after.plans.get(name)
             assert (name in before.scope.others) == (name in after.scope.others)
             assert (name in (before.scope.only or ())) == (name in (after.scope.only or ()))
+            assert not any(window.name == name for window in after.windows)
 
 
 def test_a_change_that_was_missed_is_noticed() -> None:

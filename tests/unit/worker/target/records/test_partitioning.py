@@ -10,11 +10,14 @@ from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.partitioning import (
     DrainTo,
     Keep,
+    Leaving,
     Partitioning,
     Repartition,
+    merge_partitionings,
     next_step,
     partitioning_for,
     repartitioned,
@@ -133,3 +136,32 @@ def test_old_plans_are_made_of_the_record_alone() -> None:
     assert plan.one_lane
     assert DEALING.plans("s", (replace(table, schema="other"),)) == ()
     assert replace(DEALING, shards=frozenset({1})).plans("s", (table,)) == ()
+
+
+PLACE = StatementPlace(SourcePosition("bin.000001", 70, "", "server"), 40)
+LEFT = replace(DEALING, leaving=(Leaving(SPREAD.shard, PLACE, one_lane=True),))
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    for record in (DEALING, LEFT):
+        assert Partitioning.from_json(record.to_json()) == record
+
+
+def test_tables_that_leave_are_those_that_are_parked_at_this_place() -> None:
+    tables = (replace(SPREAD.table, schema="shard"),)
+    [plan] = LEFT.leaving_plans("s", tables, {0: PLACE})
+    assert (plan.shard, plan.one_lane) == (0, True)
+    elsewhere = replace(PLACE, at=41)
+    for places in ({}, {0: elsewhere}, {1: PLACE}):
+        assert LEFT.leaving_plans("s", tables, places) == ()
+
+
+def test_other_rules_keep_the_tables_that_leave() -> None:
+    assert OTHERS[0].inherit(LEFT).leaving == LEFT.leaving
+    assert step(APART, LEFT, DEALING.inherit(LEFT)) == Keep()
+
+
+def test_a_table_that_has_joined_no_longer_leaves() -> None:
+    other = replace(DEALING, shards=frozenset({7}))
+    assert merge_partitionings(LEFT, other).leaving == LEFT.leaving
+    assert merge_partitionings(LEFT, DEALING).leaving == ()

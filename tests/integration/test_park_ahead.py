@@ -1,0 +1,100 @@
+"""Tests sharding DDLs of many tables in a row: tables are parked at statements that no lane has reached (I5, I6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.support.cluster import Json
+from tests.support.kills import VICTIMS, locks_of
+from tests.support.wait import until
+from tests.support.world import World
+from tests.support.writer import ShardTable, Writer, beside_a_writer
+
+TABLES = 6
+
+
+def _alter(shards: Sequence[ShardTable]) -> None:
+    for shard in shards:
+        beside_a_writer(
+            shard,
+            f"UPDATE {shard.name} SET amount = amount + 1 WHERE id % 3 = 0",
+            f"ALTER TABLE {shard.name} ADD COLUMN added INT NOT NULL DEFAULT 7",
+            f"UPDATE {shard.name} SET added = id % 5 WHERE id % 2 = 0",
+        )
+
+
+def _parked_ahead(world: World, name: str) -> int:
+    """Return how many tables were parked at statements that the lanes had not reached."""
+    logs = (worker.log.read_text() for worker in world.cluster.workers)
+    lines = (line for log in logs for line in log.splitlines())
+    return sum("parked at a following statement" in line and f"task={name}" in line for line in lines)
+
+
+def _ready(world: World, name: str, source: str) -> int:
+    """Return how many shard tables of the source wait at the only lock."""
+    listed = locks_of(world, name) or []
+    tables: list[Json] = listed[0]["tables"] if len(listed) == 1 else []
+    return sum(table["source"] == source and table["standing"] == "ready" for table in tables)
+
+
+def _of_source(world: World, shards: Sequence[ShardTable], number: int) -> list[ShardTable]:
+    server = world.sources[number][1]
+    return [shard for shard in shards if shard.connect == server.connect]
+
+
+def _end(world: World, name: str) -> None:
+    until(lambda: locks_of(world, name) == [], "there is no lock any more", 400)
+    world.cluster.wait_joined(name)
+
+
+def test_one_barrier_parks_the_tables_of_all_statements_in_the_relay_log(world: World) -> None:
+    name = "ahead"
+    family = world.family(name, tables=TABLES)
+    shards = family.create(60)
+    with Writer(shards, seed=31) as writer:
+        world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+        world.cluster.wait_replicating(name)
+        world.cluster.hooks.hold("ddl.before")
+        for number in range(2):
+            _alter(_of_source(world, shards, number))
+        world.cluster.hooks.release("ddl.before")
+        _end(world, name)
+        writer.stop()
+    assert _parked_ahead(world, name) >= 2 * (TABLES - 2)
+    world.judge(family)
+    world.cluster.dmctl("stop-task", name)
+
+
+@pytest.mark.parametrize("victim", ["worker", "tasks", "target"])
+def test_lanes_on_both_sides_of_the_statements(world: World, victim: str) -> None:
+    """One lane is held before rows that precede the statements, while another has passed them; then both are killed."""
+    name, (source, _) = f"sides_{victim}", world.sources[0]
+    family = world.family(name, tables=TABLES)
+    shards = family.create(60)
+    here, there = (_of_source(world, shards, number) for number in range(2))
+    hooks = world.cluster.hooks
+    world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+    world.cluster.wait_replicating(name)
+    world.settle([name])
+    hooks.hold("ddl.before")
+    _alter(here)
+    hooks.reached("ddl.before")
+    hooks.hold("lane0.before_commit")
+    hooks.release("ddl.before")
+    # Nothing further comes: the last place that lanes reach without a commit of lane 0 is after the last statement.
+    until(lambda: _parked_ahead(world, name) >= TABLES - 2, "tables are parked at following statements")
+    hooks.reached("lane0.before_commit")
+    apart = (
+        f"SELECT COUNT(DISTINCT `segment`, `byte`) > 1 FROM dm_meta.lane_checkpoint WHERE task = '{name}' "
+        f"AND source = '{source}'"
+    )
+    until(lambda: world.target.query(apart) == [(1,)], "another lane has passed statements")
+    assert _ready(world, name, source) <= 2, "a table waits only once all lanes have committed its rows"
+    VICTIMS[victim](world)
+    hooks.release("lane0.before_commit")
+    _alter(there)
+    _end(world, name)
+    world.judge(family)
+    world.cluster.dmctl("stop-task", name)
