@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -124,6 +125,9 @@ class Run:
 
     def join(self, seconds: float = 300.0) -> Outcome:
         self._thread.join(seconds)
+        if not self._outcomes:
+            faulthandler.dump_traceback(all_threads=True)
+            raise AssertionError(f"the run has not ended within {seconds:.0f} s; see the threads' stacks")
         [outcome] = self._outcomes
         return outcome
 
