@@ -149,6 +149,9 @@ class ReplicateUnit:
     def _run(self, stop: StopSignal, inner: StopSignal) -> Outcome:
         context = self._context
         found, recorded = self._start_state.checkpoints, self._start_state.partitioning
+        wanted = self._driver.tables.partitioning
+        if self._role.stream is Stream.JOIN and recorded is not None:
+            wanted = recorded
         found = translate_checkpoints(context.relay, found, inner)
         self._watermarks.record_passed(min(item.offset for item in found))
         done_at = self._handover.done_at if self._handover is not None else None
@@ -158,16 +161,14 @@ class ReplicateUnit:
         while not stop.is_set:
             found = translate_checkpoints(context.relay, found, inner)
             safe_mode = safe_mode_end is not None and min(item.offset for item in found) < safe_mode_end
-            # Statements may have changed the tables while lanes ran to a barrier.
-            wanted = self._driver.tables.partitioning
-            if self._role.stream is Stream.JOIN and recorded is not None:
-                wanted = recorded
             match next_step(found, recorded, wanted, context.source.source_id, end_of_group(context.relay, inner)):
                 case Keep() if safe_mode:
                     outcome = self._run_job(found, self._plans, context.rules, stop, safe_mode_end, safe_mode=True)
                     found = self._read_checkpoints()
                     if not isinstance(outcome, Finished) or self._has_ended(found):
                         return outcome
+                    # Statements may have changed the tables, and what is recorded.
+                    recorded = wanted = self._driver.tables.partitioning
                 case Keep():
                     self._has_wanted_plans = True
                     return self._run_job(found, self._plans, context.rules, stop)
