@@ -161,7 +161,7 @@ class StatementDriver:
             cancellable_session(stop, target, Side.TARGET, name="target", read_timeout=None) as session,
             ExitStack() as held,
         ):
-            before = self.tables.at_barrier(statement.group_start)
+            before = self.tables = self.tables.at_barrier(statement.group_start)
             changes = BarrierChanges(before)
             statement_context: StatementContext | None = None
             last, resume_at = statement, dict[int, RelayOffset]()
