@@ -12,19 +12,19 @@ TABLE_GONE = _define(
     30001,
     "table-gone",
     scope=Scope.SOURCE,
-    message="source {source}: {schema}.{table} no longer exists since the snapshot of task {task} began",
-    workaround="Restore the table, or exclude it in the block-allow-list and start the task again with "
-    "start-task --remove-meta; what was loaded so far stays at the target.",
+    message="source {source}: {schema}.{table} no longer exists since the snapshot of task {task} began, and the "
+    "source's binlog has no statement that dropped it",
+    workaround="Restore the table, or take it out of the task: update-task with a file that leaves it out. The other "
+    "tables keep their copies.",
 )
 STRUCTURE_CHANGED = _define(
     30002,
     "structure-changed",
     scope=Scope.SOURCE,
-    message="source {source}: {schema}.{table} was altered while the snapshot of task {task} was in progress: "
-    "{difference}",
-    workaround="The snapshot has stopped and nothing is lost. Undo the ALTER at the source and resume-task; if the "
-    "task then stops before one of the two statements (50064), its message shows how to go on. Or empty the target "
-    "table and start the task again with start-task --remove-meta.",
+    message="source {source}: {schema}.{table} was altered while the snapshot of task {task} was in progress, and the "
+    "source's binlog has no statement that did it: {difference}",
+    workaround="The snapshot has stopped and nothing is lost. Undo the ALTER at the source, then resume-task. An ALTER "
+    "that is in the binlog (sql_log_bin=1) does not stop the snapshot.",
 )
 ROW_TOO_LARGE = _define(
     30003,
@@ -95,8 +95,8 @@ STATEMENT_UNDER_CHUNK = _define(
     level=Level.MEDIUM,
     message="source {source}: a statement on {tables} at {position} ran while a chunk of task {task} was read: "
     "{statement}",
-    workaround="Nothing to do: the chunk is read again. If it repeats, hold back DDL on the task's tables until the "
-    "snapshot is done, and restart applications whose sessions still log with binlog_format STATEMENT or MIXED.",
+    workaround="Nothing to do: the chunk is read again. If it repeats, restart applications whose sessions still log "
+    "with binlog_format STATEMENT or MIXED.",
     retryable=True,
 )
 COMMITS_PENDING = _define(
@@ -140,4 +140,31 @@ PRESSURE_UNSEEN = _define(
     "(errno {errno})",
     workaround="GRANT REPLICATION CLIENT ON *.* (MariaDB since 10.5: REPLICA MONITOR) to that user, or remove "
     "snapshot.max-replica-lag from the task file; then resume-task.",
+)
+COPY_KEY_CHANGED = _define(
+    30015,
+    "copy-key-changed",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} ran while the history of {table} was copied. "
+    "It changed the key by which its chunks are read: the rest cannot be copied",
+    workaround="Only this table waits. Copy it again: update-task with a file that leaves {table} out, delete its rows "
+    "from {target}, then update-task with the present file. The other tables keep their copies.",
+)
+COPY_OF_ENDING = _define(
+    30016,
+    "interrupted-copy-of-ending-task",
+    scope=Scope.CONFIG,
+    message="task {task}, source {source}: a statement has interrupted the copy of a table. The rest cannot be "
+    "copied in a task that ends at {stop}",
+    workaround="All copied rows stay. Start the task without an end (stop-task, start-task with a file without "
+    "stop-at); when query-status shows it in sync, start it with the end again.",
+)
+COPY_OF_FULL = _define(
+    30017,
+    "interrupted-copy-of-full-task",
+    scope=Scope.CONFIG,
+    message="source {source}, task {task}: the statement at {position} ran while the history of {table} was copied. "
+    "task-mode full has no stream that could apply it: {statement}",
+    workaround="All copied rows stay. Continue with task-mode: all in the file (stop-task, start-task); stop the task "
+    "when query-status shows it in sync.",
 )

@@ -29,7 +29,7 @@ from shardmerge.worker.relay.source_clock import SourceEnd
 from shardmerge.worker.replicate.unit import ReplicateUnit
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.target.records.partitioning import partitioning_for
-from shardmerge.worker.unit.contract import Outcome, ProcessUnit
+from shardmerge.worker.unit.contract import Failed, Outcome, ProcessUnit
 from shardmerge.worker.unit.run_context import RunContext
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads
 from tests.support.wait import until
@@ -86,8 +86,15 @@ class Run:
         self._outcomes: list[Outcome] = []
         self._ops = ops
         run = SubTaskRun(config, "", "", host, self)
-        self._thread = threading.Thread(target=lambda: self._outcomes.append(run.run(self.stop_signal)))
+        self._thread = threading.Thread(target=self._go, args=(run,))
         self._thread.start()
+
+    def _go(self, run: SubTaskRun) -> None:
+        try:
+            self._outcomes.append(run.run(self.stop_signal))
+        except Exception as error:
+            self._outcomes.append(Failed(errors.worker.INTERNAL(kind="a test's", where="the run", reason=error)))
+            raise
 
     def epoch_acquired(self, epoch: int) -> None:
         pass
@@ -241,4 +248,4 @@ def driver_of(context: RunContext, plans: tuple[TablePlan, ...], lanes: int = 2)
     """Return the driver of the subtask's own lanes."""
     dealing = partitioning_for(context.config, lanes, plans)
     standing = StreamTables(context.tables, plans_by_number(plans), dealing, TableScope(context.rules))
-    return StatementDriver(context, Stream.MAIN, standing, relay_id=context.relay.relay_id)
+    return StatementDriver(context, Stream.MAIN, standing, locks=False, relay_id=context.relay.relay_id)

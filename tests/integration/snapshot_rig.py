@@ -24,6 +24,7 @@ from shardmerge.worker.core.spark.runner import TaskBody, TaskOutcome, guarded
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.daemon.task_service import TaskService
+from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
 from shardmerge.worker.relay.fetch.server_id import unleased
 from shardmerge.worker.relay.model import BlockData, PurgePolicy, ReachedUntil
 from shardmerge.worker.relay.relay import Relay
@@ -116,6 +117,8 @@ class Rig:
         self._epochs = itertools.count(1)
         self.epoch = 0
         self.plans: tuple[TablePlan, ...] = ()
+        self.ran: SnapshotUnit | None = None
+        """The newest unit of :meth:`unit`."""
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -174,6 +177,7 @@ class Rig:
             lane_address=self.address,
             registry=self.service,
             members=MemberCache(META, self.config.task),
+            numbers=TableNumbers(len(self.tables)),
             run_secret=RUN_SECRET,
         )
 
@@ -184,7 +188,9 @@ class Rig:
     def unit(self, spark: Threads | None = None) -> SnapshotUnit:
         """Return a unit with a new epoch."""
         context = self.context(spark)
-        return SnapshotUnit(context, self.plans)
+        valid_from = dict.fromkeys((plan.shard for plan in self.plans), self.start)
+        self.ran = SnapshotUnit(context, self.plans, valid_from)
+        return self.ran
 
     def run(self, stop: StopSignal | None = None) -> Outcome:
         return self.unit().run(stop or StopSignal())

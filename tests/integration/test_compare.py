@@ -185,6 +185,26 @@ def test_what_does_not_replicate_is_not_compared(world: World) -> None:
     world.cluster.dmctl("stop-task", family.name)
 
 
+def test_a_table_that_is_copied_in_part_is_not_compared(world: World) -> None:
+    """Its missing rows are no differences, and a repair must not add them: the rest of the copy does."""
+    name = "cmp_partial"
+    family = world.family(name, tables=1)
+    started(world, family, 10)
+    place = '{"position": {"file": "mysql-bin.000001", "pos": 4}, "at": 0}'
+    world.target.execute(
+        f"DELETE FROM {name}.orders LIMIT 3",
+        f"INSERT INTO dm_meta.snapshot_interrupted SELECT '{name}', source, 0, "
+        f'\'{{"number": 1, "place": {place}, "key": []}}\' FROM dm_meta.subtask WHERE task = \'{name}\'',
+    )
+    done = compare(world, name, "--repair")
+    assert done.lines == []
+    assert done.answer.text.count("interrupted the copy") == 2, done.answer.text
+    world.target.execute(f"DELETE FROM dm_meta.snapshot_interrupted WHERE task = '{name}'")
+    done = compare(world, name, "--repair")
+    assert len(done.lines) == 3, done.answer.text
+    world.cluster.dmctl("stop-task", name)
+
+
 @pytest.mark.parametrize("key", ["VARCHAR(20) CHARACTER SET latin1", "BIGINT", "DECIMAL(12,2)"])
 def test_shards_without_partition_id(world: World, key: str) -> None:
     """Keys are unique over all shards without a mapping: missing and different rows are found, and the answer reports

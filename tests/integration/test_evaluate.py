@@ -20,6 +20,7 @@ from shardmerge.proto.rpc import client
 from shardmerge.proto.rpc.limits import WORKER
 from shardmerge.proto.rpc.server import make_server
 from shardmerge.worker.core.mysql.endpoint import Endpoint
+from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.spark.run_access import RunAccess
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import ColumnPlan, Computed, RowTransform, TablePlan
@@ -60,6 +61,9 @@ def rows(*values: str | None, schema: pa.Schema = SCHEMA) -> bytes:
 
 class _NoChunks:
     def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse:
+        raise AssertionError(who)
+
+    def admit(self, who: relay_pb2.TaskIdentity, chunk: relay_pb2.ChunkSpec, position: SourcePosition) -> None:
         raise AssertionError(who)
 
     def report(self, report: relay_pb2.ChunkReport) -> bool:

@@ -165,6 +165,9 @@ def test_a_second_attempt_at_a_committed_chunk_loads_nothing(
             def locate(self, position: SourcePosition) -> Located:
                 return Located("relay", RelayOffset(1, position.pos))
 
+            def admit(self, chunk: relay_pb2.ChunkSpec, position: SourcePosition) -> Located | None:
+                return self.locate(position)
+
             def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
                 raise AssertionError(start, until)
 

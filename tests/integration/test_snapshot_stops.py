@@ -16,6 +16,7 @@ from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, can
 from shardmerge.worker.core.mysql.connection import Side, connect, rows
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.relay.serve.locate import GroupEnds
 from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient
 from shardmerge.worker.unit.contract import Outcome, Stopped
 from shardmerge.worker.unit.run_context import RunningSnapshot
@@ -54,6 +55,9 @@ class _Handing:
 
     def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse:
         return relay_pb2.TakeChunkResponse(chunk=relay_pb2.ChunkSpec(source_schema="shard", source_table="t"))
+
+    def admit(self, who: relay_pb2.TaskIdentity, chunk: relay_pb2.ChunkSpec, position: SourcePosition) -> None:
+        raise AssertionError(who)
 
     def report(self, report: relay_pb2.ChunkReport) -> bool:
         return False
@@ -113,9 +117,11 @@ def test_a_stop_ends_a_readers_wait_for_the_relay(source: Database, target: Data
         waits = threading.Event()
         locate = rig.relay.locate
 
-        def waiting(position: SourcePosition, seconds: float, ending: StopSignal) -> RelayOffset:
+        def waiting(
+            position: SourcePosition, seconds: float, ending: StopSignal, *, ends: GroupEnds | None = None
+        ) -> RelayOffset:
             waits.set()
-            return locate(position, seconds, ending)
+            return locate(position, seconds, ending, ends=ends)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rig.relay, "locate", waiting)

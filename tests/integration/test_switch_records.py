@@ -14,8 +14,9 @@ from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.daemon.commands.move_source import busy_with
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.snapshot.watermark_gtids import WatermarkGtids, write_gtid_sets
-from shardmerge.worker.target.records import parked_tables, passed_watermarks, subtask_record
+from shardmerge.worker.target.records import parked_tables, subtask_record
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.history import passed_watermarks
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION

@@ -29,6 +29,14 @@ class RelayOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class Located:
+    """A position of the source as an offset of relay log ``relay_id``."""
+
+    relay_id: str
+    offset: RelayOffset
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePosition:
     """A position in one source's binlog as the source names it; ``gtid_set`` "" when unknown.
 

@@ -224,6 +224,17 @@ class TaskService(relay_pb2_grpc.RelayServicer):
             offset = relay.locate(SourcePosition.from_proto(request.position), _LOCATE_SECONDS, mine)
         return relay_pb2.LocateResponse(relay_id=relay_id, offset=offset.to_proto())
 
+    def AdmitChunk(
+        self, request: relay_pb2.AdmitChunkRequest, context: grpc.ServicerContext
+    ) -> relay_pb2.AdmitChunkResponse:
+        relay, snapshot = self._relay_of(request.who), self._snapshot(request.who)
+        if relay is None or snapshot is None:
+            raise errors.replicate.FENCED(task=request.who.task, source=request.who.source, epoch=request.who.epoch)
+        found = snapshot.dispenser.admit(request.who, request.chunk, SourcePosition.from_proto(request.position))
+        if found is None:
+            return relay_pb2.AdmitChunkResponse(interrupted=True)
+        return relay_pb2.AdmitChunkResponse(relay_id=found.relay_id, offset=found.offset.to_proto())
+
     def Credentials(
         self, request: relay_pb2.CredentialsRequest, context: grpc.ServicerContext
     ) -> relay_pb2.CredentialsResponse:

@@ -7,6 +7,7 @@ After a kill, another process may repeat every step before the transaction from 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -59,6 +60,7 @@ from shardmerge.worker.target.records import (
 )
 from shardmerge.worker.target.records import shadow_tables as online_records
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.tables.target_table import find_fallback_collations
 from shardmerge.worker.unit.run_context import RunContext
 
@@ -104,10 +106,12 @@ class StatementDriver:
         ops: Ops = tuple,
         copied_until: CopiedUntil = MappingProxyType({}),
         *,
+        locks: bool,
         relay_id: str,
     ) -> None:
-        """``parked_queue``: only of a subtask with a shard-mode. ``relay_id``: of the relay log in which all offsets of
-        the stream are."""
+        """``parked_queue``: needed with ``locks``, and if tables may be copied in part. ``locks``: the subtask takes
+        part in sharding-DDL locks. ``relay_id``: of the relay log in which all offsets of the stream are."""
+        self._locks = locks
         self._copied_until = copied_until
         self._parked_queue = parked_queue
         self._executed_to: RelayOffset | None = None
@@ -162,9 +166,10 @@ class StatementDriver:
             ExitStack() as held,
         ):
             before = self.tables = self.tables.at_barrier(statement.group_start)
-            changes = BarrierChanges(before)
+            changes = BarrierChanges(before, context.numbers)
+            held.callback(self._give_back, changes)
             statement_context: StatementContext | None = None
-            last, resume_at = statement, dict[int, RelayOffset]()
+            last = statement
             if RoutedScope(before.scope, with_shadow_tables=True)(statement) and (
                 ddl is not None or override is not None
             ):
@@ -172,14 +177,16 @@ class StatementDriver:
                 statement_context = self._act(met, held)
                 if stop.is_set:
                     return None
-                resume_at = dict.fromkeys(changes.parked, statement.group_end)
-                if changes.parked and override is None:
-                    last = self._park_ahead(met, may_execute)
-                    resume_at |= {number: item.offset for number, item in changes.departing.items()}
+            parks = bool(changes.parked)
+            self._leave_to_copy(statement, changes)
+            if parks and override is None:
+                last = self._park_ahead(statement, session, changes, may_execute, stop)
+            departing = {number: item.offset for number, item in changes.departing.items()}
             if self._parked_queue is not None:
                 # Before the records: the lock agent reads these first.
-                self._parked_queue.announce({number: item.offset for number, item in changes.departing.items()})
+                self._parked_queue.announce(departing)
             failpoints.hit("ddl.before_passing")
+            changes.taken = []  # also if it is not known whether the transaction was committed
             self._record(session, last, changes)
             failpoints.hit("ddl.passed")
             if statement_context is not None:
@@ -189,7 +196,7 @@ class StatementDriver:
         self._executed_to = last.offset
         if self._parked_queue is not None:
             # Also without parked tables: the lock agent must publish tables that were added, removed or altered.
-            self._parked_queue.park(changes.parked, resume_at)
+            self._parked_queue.park(changes.parked, dict.fromkeys(changes.parked, statement.group_end) | departing)
         log.info(
             "DDL applied, stream resumed",
             task=task,
@@ -203,17 +210,32 @@ class StatementDriver:
 
     # --- parts
 
-    def _park_ahead(self, met: _CurrentStatement, may_execute: MayExecute) -> Statement:
-        """Park tables at the statements that follow ``met``'s, where nothing else is to be done; returns the last of
-        them."""
+    def _give_back(self, changes: BarrierChanges) -> None:
+        self._context.numbers.give_back(changes.taken)
+
+    def _leave_to_copy(self, statement: Statement, changes: BarrierChanges) -> None:
+        """See :meth:`BarrierChanges.leave_to_copy`."""
+        if changes.before.interrupted:
+            changes.leave_to_copy(statement, self._context.relay.position_at(statement.group_end), time.time())
+
+    def _park_ahead(
+        self,
+        statement: Statement,
+        session: Session,
+        changes: BarrierChanges,
+        may_execute: MayExecute,
+        stop: StopSignal,
+    ) -> Statement:
+        """Park tables at the statements that follow ``statement``, where nothing else is to be done; returns the last
+        of them."""
         config = self._context.config
         if (
             self._stream is not Stream.MAIN
             or config.shard_mode != config_pb2.SHARD_MODE_PESSIMISTIC
             or config.replicate.quarantine  # a lane may hold a row, with the structure before, at any time
         ):
-            return met.statement
-        return self._ahead.park(met.statement, met.session, met.changes, may_execute, met.stop)
+            return statement
+        return self._ahead.park(statement, session, changes, may_execute, stop)
 
     def _act(self, met: _CurrentStatement, held: ExitStack) -> StatementContext | None:
         """None: the statement has no effect here. ``held``: locks that are held until the statement is recorded."""
@@ -241,7 +263,7 @@ class StatementDriver:
         apply_override(_NOT_AT_TARGET, passed_over, actor)
         is_mariadb = met.queried.is_mariadb
         for action in actions:
-            if isinstance(action, Alter) and self._parked_queue is not None:
+            if isinstance(action, Alter) and self._locks:
                 if context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
                     actor.join_schemas(action, held, is_mariadb=is_mariadb)
                 else:
@@ -308,7 +330,7 @@ class StatementDriver:
             raise refusal(self._context, errors.ddl.COPIED_LATER, meant.statement, table=".".join(shard.name))
 
     def _ddl_context(self, met: _CurrentStatement) -> DdlContext:
-        return read_ddl_context(self._context, self.tables, met.session, met.stop, waits=self._parked_queue is not None)
+        return read_ddl_context(self._context, self.tables, met.session, met.stop, waits=self._locks)
 
     def _executor(self, met: _CurrentStatement, meant: EffectiveStatement, going: frozenset[int]) -> StatementExecutor:
         context, session = self._context, met.session
@@ -341,14 +363,16 @@ class StatementDriver:
     def _record(self, session: Session, statement: Statement, changes: BarrierChanges) -> None:
         who, stream = self._context.who, self._stream
         result = changes.apply()
+        uncopied = changes.removed & changes.before.interrupted.keys()
 
         def also(inner: Session) -> None:
             ddl_progress.write_creations(inner, *who, changes.creations)
             parked_tables.write(inner, *who, changes.parked)
             dropped_columns.write(inner, *who[:2], changes.dropped)
             online_records.write(inner, *who, changes.shadow_records)
-            timed = bool(result.arriving or result.departing)
-            ddl_progress.write_passed(inner, *who, stream, StatementPlace.of(statement), timed=timed)
+            interrupted_copies.delete(inner, *who, uncopied)
+            timed, partial = bool(result.arriving or result.departing), interrupted_copies.exist(inner, *who)
+            ddl_progress.write_passed(inner, *who, stream, StatementPlace.of(statement), timed=timed, partial=partial)
             for target in sorted(changes.joined):
                 executed_locks.forget_structure(inner, *who[:2], target)
             for subject in sorted(changes.subjects):

@@ -197,7 +197,9 @@ class ParkAhead:
             return None
         rules, changes, scene = self.context.rules, around.changes, around.scene
         shard = scene.shards.get((ddl.table.schema, ddl.table.table))
-        if shard is None or shard.number in changes.parked or shard.number in self.copied_until:
+        if shard is None or shard.number in changes.parked:
+            return None
+        if (until := self.copied_until.get(shard.number)) is not None and statement.offset < until:
             return None
         if rules.online.is_on:
             course = OnlineContext(rules.online, around.shadow_tables, changes.before.scope.holds, scene)

@@ -2,10 +2,11 @@
 
 Driver side, in the order of the work: ``unit`` runs everything. ``table_planner`` asks the source where to cut a table
 into ``chunks`` (ordered by ``key_order``); ``chunk_store`` records them at the target as ``chunk_records``.
-``dispenser`` hands them to the readers at the pace that ``rate_limiter`` and ``load_monitor`` (with ``source_load``)
-allow; ``progress`` counts what they load. ``blocking_statements`` decides under which DDL statements a chunk must be
-read again. At the end ``handover`` computes from the high watermarks where the stream begins and which changes the
-chunks hold already; ``watermark_gtids`` adds the watermarks' GTID sets.
+``chunk_planner`` does both in a thread. ``dispenser`` hands the chunks to the readers at the pace of ``limits``;
+``progress`` counts what they load. ``statement_watch`` finds the statements after which no chunk of a table is valid
+(``interrupting_statements`` decides which these are); ``chunk_key`` decides whether the rest can be copied after one.
+At the end ``handover`` computes from the high watermarks where the stream begins and which changes the chunks hold
+already; ``watermark_gtids`` adds the watermarks' GTID sets.
 
 Spark-task side: ``reader`` reads a chunk through ``source``, brings it to its high watermark and loads it.
 """

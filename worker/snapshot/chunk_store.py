@@ -14,7 +14,8 @@ its rows were committed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pymysql
@@ -30,7 +31,8 @@ from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark,
 from shardmerge.worker.snapshot.chunks import Bound, Chunk
 from shardmerge.worker.snapshot.handover import Handover, build_handover
 from shardmerge.worker.snapshot.watermark_gtids import missing_gtid_sets, write_gtid_sets
-from shardmerge.worker.target.records import passed_watermarks
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.history import interrupted_copies, passed_watermarks
 from shardmerge.worker.target.records.schema import SNAPSHOT_TABLES
 
 if TYPE_CHECKING:
@@ -171,7 +173,8 @@ class SnapshotStore:
         """Drop the records of these tables, in the caller's transaction."""
         with session.cursor() as cursor:
             for shard in shards:
-                for table in (self._chunk, self._table, f"{quote_name(self.schema)}.`{passed_watermarks.NAME}`"):
+                others = (quote_name(name) for name in (passed_watermarks.NAME, interrupted_copies.NAME))
+                for table in (self._chunk, self._table, *(f"{quote_name(self.schema)}.{name}" for name in others)):
                     cursor.execute(
                         f"DELETE FROM {table} WHERE `task` = %s AND `source` = %s AND `shard` = %s",
                         (*self._subtask, shard),
@@ -286,9 +289,11 @@ def read_handover(
     stop: StopSignal,
     *,
     replicating: bool,
+    interrupted: Mapping[int, StatementPlace] = MappingProxyType({}),
 ) -> Handover | None:
     """The hand-over of the tables of ``plans`` that a finished snapshot has copied, in offsets of ``relay``; None when
-    it has copied none of them.
+    it has copied none of them. ``interrupted``: tables that are copied in part, by number, with the statements at which
+    they leave the stream.
 
     ``replicating``: there are lane checkpoints. Then tables whose watermarks all lanes have cleared need no hand-over,
     and the relay log need not reach back to the watermarks of the others any more: a watermark before its beginning
@@ -317,6 +322,7 @@ def read_handover(
         source_id,
         relay.relay_id,
         lambda position: relay.locate(position, _LOCATE_SECONDS, stop, first_if_before=replicating, ends=ends),
+        {number: place.position for number, place in interrupted.items()},
     )
     write_gtid_sets(session, schema, task, source_id, missing_gtid_sets(stored, plans, handover, relay))
     return handover

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from shardmerge.proto import relay_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_from_proto
+from shardmerge.worker.core.position import Located, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.snapshot.chunks import Chunk
+from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter
 from shardmerge.worker.snapshot.progress import Progress
-from shardmerge.worker.snapshot.rate_limiter import ChunkSize, RateLimiter
+from shardmerge.worker.snapshot.statement_watch import StatementWatch
 
 _WAIT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
@@ -35,11 +37,18 @@ class PlannedChunk:
 
 class Dispenser:
     """The queue of planned chunks of one run. ``stop``: the unit's signal; once it is set, every reader gets the answer
-    to stop. ``clock``: seconds, monotonic."""
+    to stop. ``clock``: seconds, monotonic. Chunks of a table whose copy is interrupted are not handed out."""
 
     def __init__(
-        self, progress: Progress, stop: StopSignal, limiter: RateLimiter, clock: Callable[[], float] = time.monotonic
+        self,
+        progress: Progress,
+        stop: StopSignal,
+        limiter: RateLimiter,
+        watch: StatementWatch,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``watch``: finds the statements that interrupt the copies of tables."""
+        self._watch = watch
         self._progress = progress
         self._stop = stop
         self._limiter = limiter
@@ -131,6 +140,10 @@ class Dispenser:
                     return relay_pb2.TakeChunkResponse(stop=True)
                 mine = self._taken.get(who.index)
                 now = self._clock()
+                if mine is None and self._waiting:
+                    interrupted = self._watch.known()
+                    if interrupted:
+                        self._waiting = deque(item for item in self._waiting if item.plan.shard not in interrupted)
                 if mine is None and self._waiting and not self._throttle_reason and self._limiter.wait(now) <= 0:
                     mine = self._taken[who.index] = self._waiting.popleft()
                     self._limiter.begin(who.index, now)
@@ -145,6 +158,21 @@ class Dispenser:
                 # The stop signal does not wake this condition.
                 self._changed.wait(min(left, _LOOK_SECONDS))
 
+    def admit(
+        self, who: relay_pb2.TaskIdentity, chunk: relay_pb2.ChunkSpec, position: SourcePosition
+    ) -> Located | None:
+        """Wait until the relay log contains ``position``; returns its offset. None: the chunk must not be committed,
+        because a statement before it has interrupted the copy of its table, or because the reader does not hold it.
+
+        Raises what :class:`StatementWatch` raises.
+        """
+        with self._changed:
+            mine = self._taken.get(who.index)
+        if mine is None or not _is(mine, chunk):
+            return None
+        high = self._watch.locate(position)
+        return high if self._watch.admits(mine.plan.shard, high) else None
+
     def report(self, report: relay_pb2.ChunkReport) -> bool:
         """Count a reader's report; True: the reader has to stop. A report about a chunk that the reader does not hold
         changes nothing."""
@@ -155,7 +183,10 @@ class Dispenser:
         with self._changed:
             mine = self._taken.get(index)
             if mine is not None and _is(mine, report.chunk):
-                if report.HasField("high"):
+                if report.interrupted:
+                    del self._taken[index]
+                    self._progress.idle(index)
+                elif report.HasField("high"):
                     del self._taken[index]
                     self._limiter.read(index, ChunkSize(report.rows, report.bytes))
                     self._progress.loaded(index, mine.plan.shard, report.rows, report.bytes, report.seconds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from shardmerge.proto import errors
@@ -23,6 +24,9 @@ from shardmerge.worker.snapshot.chunks import Bound
 from shardmerge.worker.snapshot.key_order import bound_columns, key_bound
 from shardmerge.worker.snapshot.source.chunk_source import ChunkSource
 
+NEVER = RelayOffset(1 << 62, 0)
+"""The watermark of keys that are not copied: no change counts for them."""
+
 Places = Callable[[Sequence[Column], Sequence[Bound], Sequence[Bound]], list[int]]
 """For each key how many of the ascending bounds are not above it (see ChunkSource.places)."""
 
@@ -32,7 +36,7 @@ class TableWatermarks:
     """High watermarks of one source table's chunks.
 
     ``columns``: the table's leading key columns, of which bounds are made. ``bounds``: the upper bound of every chunk
-    but the last. ``highs``: the high watermark of every chunk, in the same order.
+    but the last. ``highs``: the high watermark of every chunk, in the same order; NEVER for keys that are not copied.
     """
 
     columns: tuple[Column, ...]
@@ -41,25 +45,38 @@ class TableWatermarks:
     lowest: RelayOffset
     highest: RelayOffset
 
+    @staticmethod
+    def of(plan: TablePlan, chunks: Sequence[tuple[StoredChunk, RelayOffset]]) -> TableWatermarks:
+        """``chunks``: of the table, with their high watermarks, by number."""
+        bounds = [item.chunk.upper for item, _ in chunks if not item.chunk.is_last]
+        highs = [high for _, high in chunks]
+        if len(bounds) == len(highs):
+            highs.append(NEVER)
+        elif bounds and len(highs) != len(bounds) + 1:
+            raise AssertionError(f"{len(bounds)} bounds for {len(highs)} chunks")
+        return TableWatermarks(bound_columns(plan.table), tuple(bounds), tuple(highs), min(highs), max(highs))
+
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What the chunks hold, by (schema, table). It is pickled into the lanes.
+    """What the chunks hold, by number of the shard table. It is pickled into the lanes.
 
     ``lowest``: the lowest high watermark, where the stream must begin. ``done_at``: the highest one; from there on
-    every change counts. ``shards``: the tables' numbers.
+    every change counts. A table that is copied in part leaves the stream at a statement, which counts as its highest.
+    ``shards``: the numbers of the tables that are copied completely.
     """
 
     source: Endpoint
     source_id: str
-    tables: Mapping[tuple[str, str], TableWatermarks]
+    tables: Mapping[int, TableWatermarks]
     lowest: tuple[SourcePosition, RelayOffset]
     done_at: RelayOffset
     shards: frozenset[int] = frozenset()
 
-    def copied_until(self) -> dict[tuple[str, str], RelayOffset]:
-        """The highest high watermark of each table, by (schema, table)."""
-        return {name: marks.highest for name, marks in self.tables.items()}
+    def copied_until(self) -> dict[int, RelayOffset]:
+        """The highest high watermark of each table, by number; not of tables that are copied in part: all
+        their chunks are older than the statement at which they leave the stream."""
+        return {number: marks.highest for number, marks in self.tables.items() if marks.highest != NEVER}
 
     def apply(self, changes: list[RowChange], offset_of: Callable[[RowChange], RelayOffset]) -> list[RowChange]:
         """The changes that count, in order.
@@ -75,21 +92,20 @@ class Handover:
     ) -> list[RowChange]:
         """:meth:`apply` with another way to compare keys."""
         judged: list[_Candidate] = []
-        questions: dict[tuple[str, str], dict[Literals, int]] = {}
+        questions: dict[int, dict[Literals, int]] = {}
         for change in changes:
-            name = (change.plan.table.schema, change.plan.table.name)
-            marks = self.tables.get(name)
+            marks = self.tables.get(change.plan.shard)
             offset = offset_of(change)
             if marks is None or offset >= marks.highest:
                 judged.append(_Candidate(change, None, offset))
             elif offset >= marks.lowest:
                 judged.append(_Candidate(change, marks, offset))
-                keys = questions.setdefault(name, {})
+                keys = questions.setdefault(change.plan.shard, {})
                 for key in (change.source_key_before, change.source_key_after):
                     if key:
                         keys[key] = 0
-        for name, keys in questions.items():
-            marks = self.tables[name]
+        for number, keys in questions.items():
+            marks = self.tables[number]
             found = places(marks.columns, marks.bounds, [key_bound(marks.columns, key) for key in keys])
             keys.update(zip(keys, found, strict=True))
         kept: list[RowChange] = []
@@ -97,7 +113,7 @@ class Handover:
             if marks is None:
                 kept.append(change)
                 continue
-            place = questions[(change.plan.table.schema, change.plan.table.name)]
+            place = questions[change.plan.shard]
             left = _counted_part(
                 change,
                 before=bool(change.before) and offset >= marks.highs[place[change.source_key_before]],
@@ -140,28 +156,29 @@ def build_handover(
     source_id: str,
     relay_id: str,
     locate: Callable[[SourcePosition], RelayOffset],
+    interrupted: Mapping[int, SourcePosition] = MappingProxyType({}),
 ) -> Handover:
     """The hand-over of a finished snapshot of at least one table, in offsets of relay log ``relay_id``.
 
     ``stored``: every chunk, by table and number (SnapshotStore.read_chunks). ``locate``: Relay.locate; called once per
-    position that is not known in this relay log, in the source's order. Raises INCOMPLETE and what ``locate`` raises.
+    position that is not known in this relay log, in the source's order. ``interrupted``: the tables that are copied in
+    part, by number, with the statements at which they leave the stream. Raises INCOMPLETE and what ``locate`` raises.
     """
     chunks: dict[int, list[StoredChunk]] = {plan.shard: [] for plan in plans}
-    marks: dict[SourcePosition, HighWatermark] = {}
-    left = 0
     for item in stored:
-        if item.shard not in chunks:
-            continue
-        chunks[item.shard].append(item)
-        if item.loaded is None:
-            left += 1
-        elif item.loaded.high.offset is None or item.loaded.high.relay_id != relay_id:
-            position = item.loaded.high.position
-            marks[position] = item.loaded.high
-    left += sum(1 for items in chunks.values() if not items or not items[-1].chunk.is_last)
+        if item.shard in chunks:
+            chunks[item.shard].append(item)
+    left = sum(
+        sum(item.loaded is None for item in items) + (not items or not items[-1].chunk.is_last)
+        for shard, items in chunks.items()
+        if shard not in interrupted
+    )
     if left:
         raise errors.snapshot.INCOMPLETE(task=task, source=source_id, left=left)
-    wanted = sorted((mark.position for mark in marks.values()), key=SourcePosition.file_order)
+    marks = [item.loaded.high for items in chunks.values() for item in items if item.loaded is not None]
+    statements = {shard: position for shard, position in interrupted.items() if shard in chunks}
+    unknown = {high.position for high in marks if high.offset is None or high.relay_id != relay_id}
+    wanted = sorted(unknown | {*statements.values()}, key=SourcePosition.file_order)
     offsets = {position: locate(position) for position in wanted}
 
     def offset_of(high: HighWatermark) -> RelayOffset:
@@ -169,19 +186,19 @@ def build_handover(
             return high.offset
         return offsets[high.position]
 
-    tables: dict[tuple[str, str], TableWatermarks] = {}
-    placed: list[tuple[RelayOffset, SourcePosition]] = []
-    for plan in plans:
-        marks_of = [item.loaded.high for item in chunks[plan.shard] if item.loaded is not None]
-        highs = tuple(offset_of(high) for high in marks_of)
-        placed += [(offset, high.position) for offset, high in zip(highs, marks_of, strict=True)]
-        bounds = tuple(item.chunk.upper for item in chunks[plan.shard][:-1])
-        tables[(plan.table.schema, plan.table.name)] = TableWatermarks(
-            bound_columns(plan.table), bounds, highs, min(highs), max(highs)
+    tables = {
+        plan.shard: TableWatermarks.of(
+            plan,
+            [(item, NEVER if item.loaded is None else offset_of(item.loaded.high)) for item in chunks[plan.shard]],
         )
+        for plan in plans
+    }
+    placed = [(offset_of(high), high.position) for high in marks]
+    placed += [(offsets[position], position) for position in statements.values()]
     lowest, position = min(placed, key=lambda item: item[0])
     done_at = max(offset for offset, _ in placed)
-    return Handover(source, source_id, tables, (position, lowest), done_at, frozenset(plan.shard for plan in plans))
+    whole = frozenset(plan.shard for plan in plans if plan.shard not in statements)
+    return Handover(source, source_id, tables, (position, lowest), done_at, whole)
 
 
 class _KeyComparer:

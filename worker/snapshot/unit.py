@@ -2,58 +2,78 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 
-from shardmerge.proto import errors, failpoints
+from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
-from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancellable, cancellable_session
-from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect
+from shardmerge.worker.core.mysql.cancellable_session import (
+    cancellable_session,
+)
+from shardmerge.worker.core.mysql.connection import (
+    Session,
+    Side,
+    current_position,
+    server_info,
+)
 from shardmerge.worker.core.mysql.information_schema import read_tables
+from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.spark.runner import TaskFailed
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Column, Table
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.decide.routed_statements import short_text
+from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableScope
-from shardmerge.worker.snapshot.blocking_statements import BlockingStatements
+from shardmerge.worker.snapshot.chunk_key import chunk_key
+from shardmerge.worker.snapshot.chunk_planner import ChunkPlanner
 from shardmerge.worker.snapshot.chunk_records import StoredChunk
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore
-from shardmerge.worker.snapshot.chunks import Chunk, rows_per_chunk
+from shardmerge.worker.snapshot.chunks import rows_per_chunk
 from shardmerge.worker.snapshot.dispenser import Dispenser, PlannedChunk
-from shardmerge.worker.snapshot.load_monitor import LoadMonitor
+from shardmerge.worker.snapshot.interrupting_statements import InterruptingStatements
+from shardmerge.worker.snapshot.limits.load_monitor import LoadMonitor
+from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter, RateLimits
+from shardmerge.worker.snapshot.limits.source_load import LoadLimits
 from shardmerge.worker.snapshot.progress import Progress
-from shardmerge.worker.snapshot.rate_limiter import ChunkSize, RateLimiter, RateLimits
 from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec, ReaderTask
-from shardmerge.worker.snapshot.source.chunk_source import open_source
-from shardmerge.worker.snapshot.source_load import LoadLimits
-from shardmerge.worker.snapshot.table_planner import MAX_CHUNK_BYTES, TablePlanner, is_whole
+from shardmerge.worker.snapshot.statement_watch import StatementWatch
+from shardmerge.worker.snapshot.table_planner import MAX_CHUNK_BYTES, is_whole
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.history.interrupted_copies import InterruptedCopy
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
 from shardmerge.worker.unit.run_context import RunContext, RunningSnapshot
 
 log = get_logger()
 
-_BATCH_CHUNKS = 1000
-_BATCH_SECONDS = 0.2
-_ATTEMPTS = 5
-_BACKOFF_SECONDS = 0.2
+_LOOK_SECONDS = 0.1
 _LARGE_ROWS = 100_000
 
 
 class SnapshotUnit:
     """Copies a subtask's tables; a ProcessUnit. The relay log must already reach back to the subtask's start."""
 
-    def __init__(self, context: RunContext, plans: tuple[TablePlan, ...], scope: TableScope | None = None) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        plans: tuple[TablePlan, ...],
+        valid_from: Mapping[int, SourcePosition],
+        scope: TableScope | None = None,
+    ) -> None:
         """``plans``: of the tables to copy; their target tables exist (worker/target/tables/make_targets.py).
-        ``scope``: the tables whose statements no fix-up may ignore; None: all tables of the rules."""
+        ``valid_from``: positions at which the tables have these structures, by number. ``scope``: the tables whose
+        statements no fix-up may ignore; None: all tables of the rules."""
         config = context.config
         self._context = context
         self._plans = plans
+        self._valid_from = valid_from
         self._scope = TableScope(context.rules) if scope is None else scope
+        self._interrupted: Mapping[int, Statement] = {}
         self._source_id = config.source_id
         self._store = SnapshotStore(config.meta_schema, config.task, config.source_id, context.epoch)
         self._progress = Progress(())
@@ -61,6 +81,12 @@ class SnapshotUnit:
 
     def status(self) -> pb.LoadStatus:
         return self._progress.status()
+
+    @property
+    def interrupted(self) -> Mapping[int, Statement]:
+        """The tables that are copied in part, by number, with the statements that have interrupted their copies. Once
+        :meth:`run` has finished."""
+        return self._interrupted
 
     def activity(self) -> str:
         """What the readers wait for; while they read, "" or the number of rows read of large chunks."""
@@ -72,6 +98,10 @@ class SnapshotUnit:
         return f"{reading_rows:,} rows of large chunks are read and not committed yet"
 
     def run(self, stop: StopSignal) -> Outcome:
+        turn = self._context.copy_turn
+        while not turn.acquire(timeout=_LOOK_SECONDS):
+            if stop.is_set:
+                return Stopped()
         try:
             return self._run(stop)
         except ShardmergeError as error:
@@ -79,19 +109,26 @@ class SnapshotUnit:
         except Exception as error:
             log.exception("snapshot unit", task=self._context.config.task, source=self._source_id)
             return Failed(errors.worker.INTERNAL(kind=type(error).__name__, where="the snapshot unit", reason=error))
+        finally:
+            turn.release()
 
     def _run(self, stop: StopSignal) -> Outcome:
         context, config = self._context, self._context.config
-        plans, stored = self._plans, self._prepare(stop)
+        plans = self._plans
+        statements = InterruptingStatements(
+            self._scope, {(plan.table.schema, plan.table.name): plan.shard for plan in plans}
+        )
+        watch = StatementWatch(context.relay, self._valid_from, statements.interrupted_by, stop)
+        stored = self._prepare(watch, stop)
         progress = self._progress = Progress(plans, stored)
         if all(item.loaded is not None for item in stored) and progress.status().plan_complete:
-            self._check_complete(plans, stop)
+            self._check_complete(watch, stop)
             return Finished()
         limits = RateLimits(config.snapshot.rows_per_second, config.snapshot.bytes_per_second)
-        dispenser = self._dispenser = Dispenser(progress, stop, RateLimiter(limits, self._first_chunk_size()))
+        dispenser = self._dispenser = Dispenser(progress, stop, RateLimiter(limits, self._first_chunk_size()), watch)
         by_shard = {plan.shard: plan for plan in plans}
         dispenser.add(PlannedChunk(by_shard[item.shard], item.chunk) for item in stored if item.loaded is None)
-        planner = _Planner(context, self._store, plans, stored, dispenser, progress, stop.child())
+        planner = ChunkPlanner(context, self._store, plans, stored, dispenser, progress, watch, stop.child())
         spec = ReaderSpec(
             address=context.lane_address,
             secret=context.run_secret,
@@ -113,7 +150,7 @@ class SnapshotUnit:
                 self._source_id,
                 context.epoch,
                 dispenser,
-                BlockingStatements(self._scope, config.task, self._source_id),
+                statements.blocks_fix_up,
                 stop.child(),
                 readers,
                 context.access,
@@ -143,7 +180,7 @@ class SnapshotUnit:
                 raise outcome.error
         if stop.is_set:
             return Stopped()
-        self._check_complete(plans, stop)
+        self._check_complete(watch, stop)
         return Finished()
 
     def _load_monitor(self, dispenser: Dispenser, stop: StopSignal) -> LoadMonitor | None:
@@ -166,10 +203,11 @@ class SnapshotUnit:
             rows = min(rows, rows_per_chunk(most, rows, table.byte_estimate, MAX_CHUNK_BYTES))
         return ChunkSize(rows, rows * table.byte_estimate // max(table.row_estimate, 1))
 
-    def _prepare(self, stop: StopSignal) -> list[StoredChunk]:
+    def _prepare(self, watch: StatementWatch, stop: StopSignal) -> list[StoredChunk]:
         """Check the tables' structures and record the tables; returns the chunks that earlier runs recorded."""
+        watch.search()
         with self._source_session(stop) as source:
-            self._check_structures(source)
+            self._check_structures(source, watch)
         with self._target_session(stop) as target:
             self._store.ensure(target)
             self._store.begin(target, self._plans)
@@ -186,8 +224,8 @@ class SnapshotUnit:
     def _target_session(self, stop: StopSignal) -> AbstractContextManager[Session]:
         return cancellable_session(stop, self._context.target_endpoint, Side.TARGET, name="target")
 
-    def _check_structures(self, source: Session) -> None:
-        """Chunks of one table must be read with one structure.
+    def _check_structures(self, source: Session, watch: StatementWatch) -> None:
+        """Check that no table was changed by a statement that is not in the binlog.
 
         Raises TABLE_GONE, STRUCTURE_CHANGED and ``pymysql.MySQLError``.
         """
@@ -195,8 +233,16 @@ class SnapshotUnit:
         tables = [plan.table for plan in self._plans]
         names = [(table.schema, table.name) for table in tables]
         found = {(table.schema, table.name): table for table in read_tables(source, names, source=self._source_id)}
-        for table in tables:
-            now = found.get((table.schema, table.name))
+        changed = [(plan, found.get((plan.table.schema, plan.table.name))) for plan in self._plans]
+        changed = [(plan, now) for plan, now in changed if now is None or structure_difference(plan.table, now)]
+        if not changed:
+            return
+        watch.locate(current_position(source, server_info(source)))
+        explained = watch.search()
+        for plan, now in changed:
+            if plan.shard in explained:
+                continue
+            table = plan.table
             names_of = {
                 "source": self._source_id,
                 "schema": table.schema,
@@ -205,20 +251,50 @@ class SnapshotUnit:
             }
             if now is None:
                 raise errors.snapshot.TABLE_GONE(**names_of)
-            difference = structure_difference(table, now)
-            if difference:
-                raise errors.snapshot.STRUCTURE_CHANGED(**names_of, difference=difference)
+            raise errors.snapshot.STRUCTURE_CHANGED(**names_of, difference=structure_difference(table, now))
 
-    def _check_complete(self, plans: Sequence[TablePlan], stop: StopSignal) -> None:
-        """Check at the servers that every chunk is loaded and that no table was altered meanwhile."""
+    def _check_complete(self, watch: StatementWatch, stop: StopSignal) -> None:
+        """Check at the servers that every chunk is loaded, apart from tables whose copy is interrupted."""
         with self._target_session(stop) as target:
             chunks = self._read_chunks(target)
         ended = {item.shard for item in chunks if item.chunk.is_last}
-        left = sum(item.loaded is None for item in chunks) + sum(plan.shard not in ended for plan in plans)
-        if left:
-            raise errors.snapshot.INCOMPLETE(task=self._context.config.task, source=self._source_id, left=left)
+        left = Counter(item.shard for item in chunks if item.loaded is None)
+        left.update(plan.shard for plan in self._plans if plan.shard not in ended)
         with self._source_session(stop) as source:
-            self._check_structures(source)
+            self._check_structures(source, watch)
+        statements = watch.search()
+        unexplained = sum(count for shard, count in left.items() if shard not in statements)
+        if unexplained:
+            raise errors.snapshot.INCOMPLETE(task=self._context.config.task, source=self._source_id, left=unexplained)
+        self._interrupted = {shard: statements[shard] for shard in left}
+        for plan in self._plans:
+            if plan.shard in self._interrupted:
+                statement = self._interrupted[plan.shard]
+                log.warning(
+                    "a statement has interrupted the copy of a table: the rest is copied after it",
+                    task=self._context.config.task,
+                    source=self._source_id,
+                    table=plan.table.full_name,
+                    position=str(statement.position),
+                    statement=short_text(statement),
+                )
+
+
+def interrupted_copies_of(
+    interrupted: Mapping[int, Statement],
+    plans: Iterable[TablePlan],
+    before: Mapping[int, InterruptedCopy] = MappingProxyType({}),
+) -> dict[int, InterruptedCopy]:
+    """The records of interrupted copies. ``interrupted``: see :attr:`SnapshotUnit.interrupted`; ``before``: the earlier
+    interruptions of these tables."""
+    found: dict[int, InterruptedCopy] = {}
+    for plan in plans:
+        statement = interrupted.get(plan.shard)
+        if statement is not None:
+            last = before.get(plan.shard)
+            number = 1 if last is None else last.number + 1
+            found[plan.shard] = InterruptedCopy(number, StatementPlace.of(statement), chunk_key(plan))
+    return found
 
 
 def structure_difference(before: Table, now: Table) -> str:
@@ -242,107 +318,3 @@ def structure_difference(before: Table, now: Table) -> str:
 def _column_text(column: Column) -> str:
     parts = [column.type_text, column.collation, "NULL" if column.nullable else "NOT NULL"]
     return " ".join(part for part in parts if part)
-
-
-class _Planner(threading.Thread):
-    """The thread that plans one table after the other, records the chunks and adds them to the dispenser."""
-
-    def __init__(
-        self,
-        context: RunContext,
-        store: SnapshotStore,
-        plans: Sequence[TablePlan],
-        stored: Sequence[StoredChunk],
-        dispenser: Dispenser,
-        progress: Progress,
-        stop: StopSignal,
-    ) -> None:
-        """``stop``: this thread's own, a child of the unit's."""
-        super().__init__(name=f"planner-{context.config.task}", daemon=True)
-        self._source_id = context.config.source_id
-        self._source_endpoint = context.source_endpoint
-        self._target_endpoint = context.target_endpoint
-        self._chunk_rows = context.config.snapshot.chunk_rows or defaults.CHUNK_ROWS
-        self._store, self._plans = store, plans
-        self._dispenser, self._progress = dispenser, progress
-        self._unwanted = stop
-        self._last: dict[int, Chunk] = {item.shard: item.chunk for item in stored}
-
-    def end(self) -> None:
-        """Stop the thread, even while it waits for a server, and join it."""
-        self._unwanted.set()
-        if self.is_alive():
-            self.join()
-
-    def run(self) -> None:
-        try:
-            self._plan_with_retries()
-        except ShardmergeError as error:
-            self._dispenser.fail(error)
-        except Exception as error:
-            log.exception("chunk planner", source=self._source_id)
-            self._dispenser.fail(
-                errors.worker.INTERNAL(kind=type(error).__name__, where="the chunk planner", reason=error)
-            )
-
-    def _plan_with_retries(self) -> None:
-        """Plan the tables. After a retryable error, such as a locked table, continue after the last recorded chunk."""
-        attempt = 0
-        while True:
-            try:
-                self._plan_tables()
-                return  # noqa: TRY300
-            except ShardmergeError as error:
-                if self._unwanted.is_set:
-                    return
-                attempt += 1
-                if not error.spec.retryable or attempt == _ATTEMPTS:
-                    raise
-                log.warning("planning is retried", source=self._source_id, error=str(error))
-            if self._dispenser.wait_ending(_BACKOFF_SECONDS * 2**attempt):
-                return
-
-    def _plan_tables(self) -> None:
-        stop = self._unwanted
-        with (
-            cancellable(open_source(self._source_endpoint, self._source_id), stop) as source,
-            cancellable(
-                connect(self._target_endpoint, Side.TARGET, name="target", read_timeout=ANSWER_SECONDS), stop
-            ) as target,
-        ):
-            for plan in self._plans:
-                last = self._last.get(plan.shard)
-                if last is None or not last.is_last:
-                    self._plan_table(source, target, plan, last)
-                if self._dispenser.is_ending:
-                    return
-            self._dispenser.complete()
-
-    def _plan_table(self, source: Session, target: Session, plan: TablePlan, last: Chunk | None) -> None:
-        """Publish chunks in batches of what was found within the last moments; the first chunk is published at once."""
-        batch: list[Chunk] = []
-        with coded_errors(self._source_endpoint, Side.SOURCE, self._source_id):
-            chunks = TablePlanner(source, plan, self._chunk_rows).chunks(last)  # may ask the server at once
-        since = time.monotonic()
-        first = True
-        while True:
-            with coded_errors(self._source_endpoint, Side.SOURCE, self._source_id):
-                chunk = next(chunks, None)
-            if chunk is not None:
-                batch.append(chunk)
-            now = time.monotonic()
-            due = chunk is None or first or len(batch) >= _BATCH_CHUNKS or now - since >= _BATCH_SECONDS
-            if due and batch:
-                self._publish(target, plan, batch)
-                batch, since, first = [], now, False
-            if chunk is None or self._dispenser.is_ending:
-                return
-
-    def _publish(self, target: Session, plan: TablePlan, batch: Sequence[Chunk]) -> None:
-        failpoints.hit("snapshot.planning")
-        with coded_errors(self._target_endpoint, Side.TARGET, "target"):
-            self._store.add_chunks(target, plan.shard, batch)
-        self._last[plan.shard] = batch[-1]
-        self._progress.planned(plan.shard, len(batch), complete=batch[-1].is_last)
-        self._dispenser.add(PlannedChunk(plan, chunk) for chunk in batch)
-        failpoints.hit("snapshot.planned")

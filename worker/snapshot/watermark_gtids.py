@@ -22,7 +22,7 @@ from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.relay.model import Head
 from shardmerge.worker.snapshot.chunk_records import StoredChunk
 from shardmerge.worker.snapshot.handover import Handover
-from shardmerge.worker.target.records import passed_watermarks
+from shardmerge.worker.target.records.history import passed_watermarks
 
 _AT_ONCE = 500
 
@@ -55,12 +55,15 @@ def missing_gtid_sets(
     as its beginning, has none. Raises RELAY_RESTARTED (retryable) and RELAY_DAMAGED.
     """
     first = relay.first()
-    offsets = {plan.shard: iter(handover.tables[plan.table.schema, plan.table.name].highs) for plan in plans}
+    offsets = {plan.shard: iter(handover.tables[plan.shard].highs) for plan in plans}
     places: dict[RelayOffset, SourcePosition] = {}
     for item in stored:
-        if item.shard not in offsets or item.loaded is None:
+        if item.shard not in offsets:
             continue
-        offset, mark = next(offsets[item.shard]), item.loaded.high.position
+        offset = next(offsets[item.shard])
+        if item.loaded is None:
+            continue
+        mark = item.loaded.high.position
         if mark.gtid_set or offset < first.offset:
             continue
         if offset not in places:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
@@ -10,10 +11,12 @@ from typing import Protocol, TypeVar
 from shardmerge.proto import config_pb2, relay_pb2
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect
+from shardmerge.worker.core.position import Located, SourcePosition
 from shardmerge.worker.core.spark.run_access import RunAccess
 from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
+from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.rules import Rules
@@ -30,6 +33,12 @@ class ChunkDispenser(Protocol):
 
     def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse: ...
 
+    def admit(
+        self, who: relay_pb2.TaskIdentity, chunk: relay_pb2.ChunkSpec, position: SourcePosition
+    ) -> Located | None:
+        """None: the reader must not commit the chunk."""
+        ...
+
     def report(self, report: relay_pb2.ChunkReport) -> bool:
         """True: the reader is to stop."""
         ...
@@ -39,10 +48,9 @@ class ChunkDispenser(Protocol):
 class RunningSnapshot:
     """A running snapshot unit, as its readers reach it.
 
-    ``in_scope``: whether a statement concerns the copied tables: a chunk's fix-up can neither apply nor skip it, so the
-    call raises the error that stops the copy. ``stop`` ends the readers' streams and waits: a child of the unit's own.
-    ``readers``: their number; they are numbered from 0. ``access``: authenticates them. ``compiled``: the expressions
-    that they may evaluate.
+    ``in_scope``: whether a chunk is read again that was read while a statement ran. ``stop`` ends the readers' streams
+    and waits: a child of the unit's own. ``readers``: their number; they are numbered from 0. ``access``: authenticates
+    them. ``compiled``: the expressions that they may evaluate.
     """
 
     task: str
@@ -91,6 +99,8 @@ class RunContext:
     ``members``: the shard tables of all the task's sources.
     ``run_secret``: the secret of this run, see :mod:`shardmerge.worker.core.spark.run_access`.
     ``compiled``: the expressions that the run's tasks may evaluate. Code that gives plans to tasks admits them first.
+    ``numbers``: for new shard tables. ``copy_turn``: held while a snapshot copies: one at a time, because its readers
+    find it by the run.
     """
 
     config: config_pb2.SubTaskConfig
@@ -105,8 +115,10 @@ class RunContext:
     lane_address: str
     registry: Registry
     members: MemberCache
+    numbers: TableNumbers
     run_secret: str = field(repr=False)
     compiled: RunExpressions = field(default_factory=RunExpressions)
+    copy_turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def access(self) -> RunAccess:

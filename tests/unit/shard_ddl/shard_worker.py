@@ -25,6 +25,7 @@ from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.actions import Alter, DdlContext, ShardTarget, actions_of
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, TimedTable, plans_by_number
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
+from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
 from shardmerge.worker.ddl.execute import run_once
 from shardmerge.worker.ddl.execute.run_once import Begun, NextStep
 from shardmerge.worker.ddl.structure.structure_digest import digest_of
@@ -247,7 +248,7 @@ class Worker:
     ) -> Iterator[tuple[Durable, tuple[Stands, tuple[Parked, ...]]]]:
         """Generate the records of a statement, like StatementDriver.act."""
         before = standing(stream.stands, self.name).at_barrier(event.statement.group_start)
-        passing = BarrierChanges(before)
+        passing = BarrierChanges(before, TableNumbers(len(before.tables)))
         statement = event.statement
         for action in actions_of(event.ddl, statement, _scene(stands_of(before), self.name)):
             assert isinstance(action, Alter)

@@ -92,8 +92,14 @@ class _SourceStart:
                 )
                 start, safe_mode_until = from_time.resolve(config.start_at) or (start, None)
             host.relay.ensure_from(start, fresh=alone)
+
+            def begin_here() -> None:
+                nonlocal start
+                if not incremental:  # the chunks are read with the structures that the tables have at the start
+                    start = current_position(source, info)
+
             # After the position: a table that is altered in between gets the DDL in the stream.
-            tables, creations = read_structures_and_creations(source, rules, resources.source_id)
+            tables, creations = read_structures_and_creations(source, rules, resources.source_id, begin_here)
             if safe_mode_until is not None:
                 check_keys(resources.source_id, config.start_at.time, tables)
         return _SourceStart(start, safe_mode_until, tables, dict(enumerate(creations)))

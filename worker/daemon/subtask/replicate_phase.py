@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardmerge.proto import config_pb2, errors
 from shardmerge.worker.core.mysql.connection import Session
@@ -27,11 +27,12 @@ from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.relay.serve.locate import GroupEnds
 from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
 from shardmerge.worker.replicate.join.released_tables import ReleasedTables
+from shardmerge.worker.replicate.join.rest_of_copy import RestOfCopy
 from shardmerge.worker.replicate.join.stream_state import excluded_tables, own_shards
 from shardmerge.worker.replicate.join.table_changes import check_transform_filters
-from shardmerge.worker.replicate.join.table_join import TableJoin
+from shardmerge.worker.replicate.join.table_join import TableJoin, interrupted_tables
 from shardmerge.worker.replicate.join.task_update import TaskUpdate
-from shardmerge.worker.replicate.join.unit import NO_TABLES, JoiningUnit
+from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.stop_point import StopSearch
 from shardmerge.worker.replicate.unit import ReplicateUnit, StartState
 from shardmerge.worker.rules import Rules
@@ -40,6 +41,8 @@ from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import ddl_progress as ddl_records
 from shardmerge.worker.target.records import parked_tables, subtask_record
 from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.history import interrupted_copies
+from shardmerge.worker.target.records.history.interrupted_copies import InterruptedCopy
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
@@ -60,26 +63,54 @@ def replicate(
     marked = partitioning.plans(resources.source_id, tables) if partitioning is not None else plans
     departing = state.departing(resources)
     check_transform_filters(marked, plans)
+    places = {number: copy.place for number, copy in state.interrupted.items()}
+    own = {plan.shard for plan in plans}
     with host.relay.one_generation() as relay_id:
-        handover = handover_of(resources, (*marked, *departing), stop, replicating=True)
+        handover = handover_of(resources, (*marked, *departing), stop, replicating=True, interrupted=places)
         if stop.is_set:
             return Stopped()
         resume_at = _resume_offsets(host.relay, parked, stop)
+        copies = {number: copy for number, copy in state.interrupted.items() if number in own}
+        interrupted = interrupted_tables(host.relay, copies, stop)
+    if (interrupted or any(item.resumes_copy for item in parked.values())) and stop_search.stop is not None:
+        raise errors.snapshot.COPY_OF_ENDING(
+            task=resources.config.task, source=resources.source_id, stop=stop_search.stop.shown
+        )
 
     context = resources.context(rules, epoch, tables)
     start_state = StartState(state.checkpoints, partitioning, read_safe_mode_bound(resources), stop_search)
     wanted = partitioning_for(resources.config, resources.lanes, plans).inherit(partitioning)
     timed = {plan.shard: TimedTable(plan, resume_at[plan.shard], parked[plan.shard].place) for plan in departing}
-    begin = StreamTables(tables, plans_by_number(plans), wanted, TableScope(rules, state.others), departing=timed)
-    queue = _parked_queue(resources, parked, resume_at, timed)
+    begin = StreamTables(
+        tables,
+        plans_by_number(plans),
+        wanted,
+        TableScope(rules, state.others),
+        departing=timed,
+        interrupted=interrupted,
+    )
+    locks = resources.config.shard_mode != config_pb2.SHARD_MODE_NONE or any(
+        not item.resumes_copy for item in parked.values()
+    )
+    queue = None
+    if locks or parked or interrupted or joining is not None:
+        queue = _parked_queue(parked, resume_at, timed)
+        queue.copied(state.copied())
     copied_until = handover.copied_until() if handover is not None else {}
     driver = StatementDriver(
-        context, Stream.MAIN, begin, parked_queue=queue, ops=ops, copied_until=copied_until, relay_id=relay_id
+        context,
+        Stream.MAIN,
+        begin,
+        parked_queue=queue,
+        ops=ops,
+        copied_until=copied_until,
+        locks=locks,
+        relay_id=relay_id,
     )
     alignment = StreamAlignment(lambda: host.relay.head().offset)
     role = StreamRole(Stream.MAIN, alignment)
     lanes = ReplicateUnit(context, host.service, plans, handover, host.clock.position, start_state, driver, role)
-    if joining is None and queue is None:
+    if queue is None:
         with adder_of(resources, plans).running(stop):
             outcome = resources.run_unit(lanes, stop)
         return finish_at_stop(resources, epoch, stop_search) if isinstance(outcome, Finished) else outcome
@@ -89,16 +120,18 @@ def replicate(
         )
     join, added = None, tuple[TablePlan, ...]()
     if joining is not None:
-        own = resources.context(joining.partitioning.compiled_rules(), epoch, tables)
-        join = TableJoin(own, host.service, host.clock.position, joining, alignment, queue, ops)
+        own_context = resources.context(joining.partitioning.compiled_rules(), epoch, tables)
+        own_context = replace(own_context, copy_turn=context.copy_turn, numbers=context.numbers)
+        join = TableJoin(own_context, host.service, host.clock.position, joining, alignment, queue, ops, locks=locks)
         added = joining.partitioning.plans(resources.source_id, tables)
     with ExitStack() as background:
         background.enter_context(adder_of(resources, (*plans, *added)).running(stop))
-        table_source = NO_TABLES
-        if queue is not None:
-            agent = LockAgent(context, host.shards, queue, ops, lanes.lowest)
+        rest = RestOfCopy(context, queue)
+        background.enter_context(rest.running(stop))
+        agent = LockAgent(context, host.shards, queue, ops, lanes.lowest) if locks else None
+        if agent is not None:
             background.enter_context(agent.running(stop))
-            table_source = ReleasedTables(context, host.service, host.clock.position, alignment, queue, agent, ops)
+        table_source = ReleasedTables(context, host.service, host.clock.position, alignment, queue, agent, rest, ops)
         outcome = resources.run_unit(JoiningUnit(context, lanes, driver, alignment, join, table_source), stop)
     return finish_at_stop(resources, epoch, stop_search) if isinstance(outcome, Finished) else outcome
 
@@ -108,8 +141,8 @@ class _RecordedState:
     """The subtask's recorded state at the target, and the plans that this run makes of its tables.
 
     ``partitioning``: of the previous run's lanes, None at the first run. ``joining``: the tables that join them.
-    ``parked``: the tables that are parked at a statement. ``plans``: of the lanes' own tables; ``others``: the tables
-    that the lanes do not apply.
+    ``parked``: the tables that are parked at a statement. ``interrupted``: those that are copied in part. ``plans``: of
+    the lanes' own tables; ``others``: the tables that the lanes do not apply.
     """
 
     checkpoints: tuple[Checkpoint, ...]
@@ -117,6 +150,7 @@ class _RecordedState:
     tables: tuple[Table, ...]
     joining: Joining | None
     parked: Mapping[int, Parked]
+    interrupted: Mapping[int, InterruptedCopy]
     others: frozenset[TableName]
     plans: tuple[TablePlan, ...]
 
@@ -133,6 +167,7 @@ class _RecordedState:
                 found = checkpoints.read_begun(target, *resources.who)
                 tables = subtask_record.read_tables(target, *resources.who)
                 parked = parked_tables.read(target, *resources.who)
+                interrupted = interrupted_copies.read(target, *resources.who)
             joining = None
             if partitioning is not None:
                 update = _update(resources, rules, epoch)
@@ -149,7 +184,15 @@ class _RecordedState:
             else:
                 plans = plans_of(resources, rules, tables, source, target, shards, recorded=creations)
                 plans = partitioning.apply_may_lack_rows(plans) if partitioning is not None else plans
-        return _RecordedState(found, partitioning, tables, joining, parked, others, plans)
+        return _RecordedState(found, partitioning, tables, joining, parked, interrupted, others, plans)
+
+    def copied(self) -> dict[int, int]:
+        """The parked tables whose rest is copied, as far as that was possible, with their interruptions."""
+        return {
+            number: item.resumes_copy
+            for number, item in self.parked.items()
+            if number not in self.interrupted or self.interrupted[number].number > item.resumes_copy
+        }
 
     def departing(self, resources: RunResources) -> tuple[TablePlan, ...]:
         """The plans of the parked tables whose rows the lanes still apply, up to the places where they are parked."""
@@ -174,15 +217,9 @@ def _resume_offsets(relay: Relay, parked: Mapping[int, Parked], stop: StopSignal
 
 
 def _parked_queue(
-    resources: RunResources,
-    parked: Mapping[int, Parked],
-    resume_at: Mapping[int, RelayOffset],
-    departing: Mapping[int, TimedTable],
-) -> ParkedQueue | None:
-    """The queue of parked shard tables; None without a shard-mode, once no table is parked any more. ``resume_at``:
-    their places in the current relay log."""
-    if resources.config.shard_mode == config_pb2.SHARD_MODE_NONE and not parked:
-        return None
+    parked: Mapping[int, Parked], resume_at: Mapping[int, RelayOffset], departing: Mapping[int, TimedTable]
+) -> ParkedQueue:
+    """The queue of parked shard tables. ``resume_at``: their places in the current relay log."""
     queue = ParkedQueue()
     queue.announce({number: item.offset for number, item in departing.items()})
     queue.park(parked, resume_at)

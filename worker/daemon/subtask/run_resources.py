@@ -15,6 +15,7 @@ from shardmerge.worker.core.spark.run_access import new_secret
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
+from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.members.member_cache import MemberCache
 from shardmerge.worker.target.records import subtask_record
@@ -128,6 +129,7 @@ class RunResources:
             lane_address=host.lane_address,
             registry=host.service,
             members=MemberCache(self.config.meta_schema, self.config.task),
+            numbers=TableNumbers(len(tables)),
             run_secret=self.run_secret,
         )
 

@@ -14,6 +14,7 @@ from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.snapshot.chunk_store import read_handover
 from shardmerge.worker.snapshot.handover import Handover
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.tables.index_adder import IndexAdder
 from shardmerge.worker.target.tables.make_targets import make_plans
 
@@ -50,9 +51,15 @@ def plans_of(
 
 
 def handover_of(
-    resources: RunResources, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool
+    resources: RunResources,
+    plans: tuple[TablePlan, ...],
+    stop: StopSignal,
+    *,
+    replicating: bool,
+    interrupted: Mapping[int, StatementPlace],
 ) -> Handover | None:
-    """The hand-over of the chunks in offsets of the current relay log; None when there was no snapshot."""
+    """The hand-over of the chunks in offsets of the current relay log; None when there was no snapshot.
+    ``interrupted``: see :func:`shardmerge.worker.snapshot.chunk_store.read_handover`."""
     with resources.at_target() as target:
         return read_handover(
             target,
@@ -62,6 +69,7 @@ def handover_of(
             resources.source_endpoint,
             stop,
             replicating=replicating,
+            interrupted=interrupted,
         )
 
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from shardmerge.proto import config_pb2, failpoints
+from shardmerge.proto import config_pb2, errors, failpoints
 from shardmerge.worker.core.mysql.connection import Session
-from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.daemon.subtask.begin import checkpoints_at
 from shardmerge.worker.daemon.subtask.finish import finish_full, finished_outcome
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.daemon.subtask.run_tables import adder_of, handover_of, plans_of
+from shardmerge.worker.ddl.decide.routed_statements import short_text
 from shardmerge.worker.ddl.execute.widen_target import TargetWidener
 from shardmerge.worker.replicate.unit import first_checkpoints
 from shardmerge.worker.rules import Rules
-from shardmerge.worker.snapshot.handover import Handover
-from shardmerge.worker.snapshot.unit import SnapshotUnit
+from shardmerge.worker.snapshot.unit import SnapshotUnit, interrupted_copies_of
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import ddl_progress as ddl_records
 from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.history import interrupted_copies
+from shardmerge.worker.target.records.history.interrupted_copies import InterruptedCopy
 from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
 from shardmerge.worker.target.records.subtask_record import Phase, SubTaskRow
 from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
@@ -35,12 +38,15 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
         target, source = resources.target(sessions), resources.source(sessions)
         with resources.coded_target_errors():
             tables = subtask_record.read_tables(target, *resources.who)
+            # A target that is missing gets the structure with which the rows are copied: the source may have another.
+            creations = ddl_records.read_creations(target, *resources.who)
         partitioning = Partitioning.from_json(row.partitioning)
         if partitioning is not None:
             rules = partitioning.compiled_rules()
         shards = partitioning.shards if partitioning is not None else None
-        widen = _widening(resources, target, epoch, stop)
-        plans = plans_of(resources, rules, tables, source, target, shards, defer=config.load.defer_indexes, widen=widen)
+        widen = _widening(resources, target, creations, epoch, stop)
+        defer = config.load.defer_indexes
+        plans = plans_of(resources, rules, tables, source, target, shards, defer=defer, widen=widen, recorded=creations)
         if partitioning is None:
             # Before the first chunk: its rows are at the target under these rules, even if the task file changes later.
             partitioning = partitioning_for(config, resources.lanes, plans)
@@ -50,31 +56,53 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
                 )
     # Before any offset is located in the relay log: at a worker that is new to the source it has not begun.
     relay.ensure_from(row.start)
-    outcome = resources.run_unit(SnapshotUnit(resources.context(rules, epoch, tables), plans), stop)
+    valid_from = dict.fromkeys((plan.shard for plan in plans), row.start)
+    unit = SnapshotUnit(resources.context(rules, epoch, tables), plans, valid_from)
+    outcome = resources.run_unit(unit, stop)
     if not isinstance(outcome, Finished):
         return outcome
+    interrupted = interrupted_copies_of(unit.interrupted, plans)
     if config.mode == config_pb2.TASK_MODE_FULL:
+        for plan in plans:
+            if plan.shard in interrupted:
+                statement = unit.interrupted[plan.shard]
+                raise errors.snapshot.COPY_OF_FULL(
+                    source=resources.source_id,
+                    task=config.task,
+                    position=statement.position,
+                    table=plan.table.full_name,
+                    statement=short_text(statement),
+                )
         adder_of(resources, plans).add(stop)
         if stop.is_set:
             return Stopped()
         finish_full(resources, epoch)
         with ExitStack() as sessions:
             return finished_outcome(resources, resources.target(sessions), epoch) or Finished()
+    places = {number: item.place for number, item in interrupted.items()}
     with relay.one_generation() as relay_id:
-        handover = handover_of(resources, plans, stop, replicating=False)
+        handover = handover_of(resources, plans, stop, replicating=False, interrupted=places)
     failpoints.hit("handover")
-    _enter_replicate(resources, epoch, row.start, handover, relay_id, partitioning.lanes, stop)
+    # The statement may be the swap of an online schema change, whose shadow table was altered before all chunks.
+    if handover is None or (interrupted and rules.online.is_on):
+        first = checkpoints_at(resources, epoch, row.start, partitioning.lanes, stop)
+    else:
+        _, offset = handover.lowest
+        first = first_checkpoints(partitioning.lanes, epoch, relay_id, relay.position_at(offset), offset)
+    _enter_replicate(resources, epoch, first, interrupted)
     return Stopped() if stop.is_set else None
 
 
 def _widening(
-    resources: RunResources, target: Session, epoch: int, stop: StopSignal
+    resources: RunResources,
+    target: Session,
+    creations: Mapping[int, CreateStatement],
+    epoch: int,
+    stop: StopSignal,
 ) -> Callable[[TablePlan], None] | None:
     """In optimistic mode: extends a target table by the columns of a shard table that is merged into it."""
     if resources.config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
         return None
-    with resources.coded_target_errors():
-        creations = ddl_records.read_creations(target, *resources.who)
     widener = TargetWidener(target, resources.who, epoch, stop)
 
     def widen(plan: TablePlan) -> None:
@@ -86,25 +114,13 @@ def _widening(
 
 
 def _enter_replicate(
-    resources: RunResources,
-    epoch: int,
-    start: SourcePosition,
-    handover: Handover | None,
-    relay_id: str,
-    lanes: int,
-    stop: StopSignal,
+    resources: RunResources, epoch: int, first: tuple[Checkpoint, ...], interrupted: Mapping[int, InterruptedCopy]
 ) -> None:
-    """The stream starts at the lowest high watermark; checkpoints and phase change in one transaction."""
-    if handover is None:
-        first = checkpoints_at(resources, epoch, start, lanes, stop)
-    else:
-        _, offset = handover.lowest
-        first = first_checkpoints(lanes, epoch, relay_id, resources.host.relay.position_at(offset), offset)
+    """Checkpoints, interrupted copies and the phase change in one transaction."""
+
+    def also(session: Session) -> None:
+        checkpoints.insert(session, *resources.who, first)
+        interrupted_copies.write(session, *resources.who, interrupted)
+
     with resources.at_target() as target:
-        subtask_record.enter_phase(
-            target,
-            *resources.who,
-            epoch,
-            Phase.REPLICATE,
-            lambda session: checkpoints.insert(session, *resources.who, first),
-        )
+        subtask_record.enter_phase(target, *resources.who, epoch, Phase.REPLICATE, also)

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from shardmerge.worker.core.mysql.show_create import CreateStatement
-from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
+from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.rules.table_window import TableWindow
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
@@ -16,6 +18,7 @@ from shardmerge.worker.target.records.dropped_columns import Member
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Leaving, Partitioning, merge_partitionings
 from shardmerge.worker.target.records.shadow_tables import ShadowRecord
+from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,21 @@ class TimedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class InterruptedTable:
+    """A table that is copied in part. It leaves the stream at the statement whose group begins at ``offset``.
+    ``number``: of the interruption, see worker/target/records/history/interrupted_copies.py."""
+
+    number: int
+    offset: RelayOffset
+
+
+@dataclass(frozen=True, slots=True)
 class StreamTables:
     """A subtask's tables at a position of a stream. ``tables``: by number, including former ones. ``plans``: of those
     that take part in the stream, by number. ``partitioning``: of their rows. ``scope``: the tables whose rows the
     stream applies. ``arriving``: tables that enter the stream at a later place, after the statement at which they were
-    parked. ``departing``: tables that are parked at a later place of the stream, whose rows it applies up to there."""
+    parked. ``departing``: tables that are parked at a later place of the stream, whose rows it applies up to there.
+    ``interrupted``: tables of the stream that are copied in part."""
 
     tables: tuple[Table, ...]
     plans: Mapping[int, TablePlan]
@@ -41,6 +54,7 @@ class StreamTables:
     scope: TableScope
     arriving: Mapping[int, TimedTable] = field(default_factory=dict[int, TimedTable])
     departing: Mapping[int, TimedTable] = field(default_factory=dict[int, TimedTable])
+    interrupted: Mapping[int, InterruptedTable] = field(default_factory=dict[int, InterruptedTable])
 
     def at_barrier(self, offset: RelayOffset) -> StreamTables:
         """The tables at a barrier at ``offset``: every lane has reached it, and no lane is beyond it."""
@@ -95,8 +109,8 @@ class StreamTables:
         """The tables of this stream and ``other`` after both were merged, at a place where ``other`` is whole."""
         joined = {**other.plans, **{number: item.plan for number, item in other.arriving.items()}}
         tables = list(self.tables)
-        for number, plan in joined.items():
-            tables[number] = plan.table
+        for number, plan in sorted(joined.items()):
+            _put(tables, number, plan.table)
         names = frozenset(map(_name, joined.values()))
         whole = replace(other.partitioning, shards=frozenset(joined))
         return StreamTables(
@@ -105,6 +119,7 @@ class StreamTables:
             merge_partitionings(self.partitioning, whole),
             replace(self.scope, others=self.scope.others - names),
             departing={number: item for number, item in self.departing.items() if number not in joined},
+            interrupted={**self.interrupted, **other.interrupted},
         )
 
 
@@ -114,14 +129,19 @@ def plans_by_number(plans: tuple[TablePlan, ...]) -> dict[int, TablePlan]:
 
 @dataclass(slots=True)
 class BarrierChanges:
-    """The changes that the actions of one statement make; recorded in one transaction. ``before``: the tables before
-    the statement. ``departing``: of the parked tables, those that are parked at a later statement. ``subjects``: lock
-    names under which statements were begun at the target. ``rename_marks``: those of them that left a marker table
-    there. ``dropped``: see worker/target/records/dropped_columns.py. ``shadow_records``: see
+    """The changes that the actions of one statement make; recorded in one transaction.
+
+    ``before``: the tables before the statement. ``numbers``: for new tables; ``taken``: those that this statement has
+    taken. ``departing``: of the parked tables, those that are parked at a later statement. ``subjects``: lock names
+    under which statements were begun at the target. ``rename_marks``: those of them that left a marker table there.
+    ``dropped``: see worker/target/records/dropped_columns.py. ``shadow_records``: see
     worker/target/records/shadow_tables.py, None for records to delete. ``joined``: targets that have become the schema
-    join of their shard tables."""
+    join of their shard tables.
+    """
 
     before: StreamTables
+    numbers: TableNumbers
+    taken: list[int] = field(default_factory=list[int])
     tables: dict[int, Table] = field(default_factory=dict[int, Table])
     creations: dict[int, CreateStatement] = field(default_factory=dict[int, CreateStatement])
     plans: dict[int, TablePlan] = field(default_factory=dict[int, TablePlan])
@@ -135,9 +155,10 @@ class BarrierChanges:
     dropped: dict[Member, frozenset[str]] = field(default_factory=dict[Member, frozenset[str]])
     shadow_records: dict[TableName, ShadowRecord | None] = field(default_factory=dict[TableName, ShadowRecord | None])
 
-    @property
-    def next_number(self) -> int:
-        return len(self.before.tables) + sum(number >= len(self.before.tables) for number in self.tables)
+    def take_number(self) -> int:
+        """A number for a new shard table."""
+        self.taken.append(self.numbers.take())
+        return self.taken[-1]
 
     def set_structure(self, plan: TablePlan, creation: CreateStatement) -> None:
         """Set the shard table's structure after the statement."""
@@ -145,12 +166,31 @@ class BarrierChanges:
         self.creations[plan.shard] = creation
         self.plans[plan.shard] = plan
 
+    def leave_to_copy(self, statement: Statement, resume_at: SourcePosition, now: float) -> None:
+        """Let the tables leave the stream whose copy ``statement`` has interrupted, unless it parks or removes them.
+        ``resume_at``: the end of its group; ``now``: Unix seconds."""
+        for number, item in self.before.interrupted.items():
+            if item.offset <= statement.group_start and number not in self.removed and number not in self.parked:
+                self.parked[number] = Parked(
+                    number,
+                    "",
+                    statement.schema,
+                    statement.sql_mode or 0,
+                    is_mariadb=False,
+                    session=UNKNOWN_SESSION,
+                    place=StatementPlace.of(statement),
+                    resume_at=resume_at,
+                    since=now,
+                    released=True,
+                    resumes_copy=item.number,
+                )
+
     def apply(self) -> StreamTables:
         """The subtask's tables after the statement."""
         before = self.before
         tables = list(before.tables)
         for number, table in sorted(self.tables.items()):
-            tables[number : number + 1] = [table]
+            _put(tables, number, table)
         away = self.removed | self.parked.keys()
         plans = {number: plan for number, plan in {**before.plans, **self.plans}.items() if number not in away}
         plans = {
@@ -165,7 +205,8 @@ class BarrierChanges:
                 plan.shard for plan in plans.values() if plan.may_lack_rows
             ),
         )
-        waiting = frozenset(_name(before.plans[number]) for number in self.parked)
+        parked = [plan for number in self.parked for plan in (before.plans[number], self.plans.get(number)) if plan]
+        waiting = frozenset(map(_name, parked))  # also under the name that the statement gives it
         scope = before.scope
         if scope.only is None:
             scope = replace(scope, others=scope.others | waiting)
@@ -173,7 +214,14 @@ class BarrierChanges:
             scope = replace(scope, only=scope.only - waiting)
         departing = {**before.departing, **self.departing}
         partitioning = replace(partitioning, leaving=_leaving(departing))
-        return StreamTables(tuple(tables), plans, partitioning, scope, before.arriving, departing)
+        interrupted = {number: item for number, item in before.interrupted.items() if number not in away}
+        return StreamTables(tuple(tables), plans, partitioning, scope, before.arriving, departing, interrupted)
+
+
+def _put(tables: list[Table], number: int, table: Table) -> None:
+    """Numbers in between are those of tables that another stream has created: nothing looks them up here."""
+    tables.extend([table] * (number + 1 - len(tables)))
+    tables[number] = table
 
 
 def _leaving(departing: Mapping[int, TimedTable]) -> tuple[Leaving, ...]:

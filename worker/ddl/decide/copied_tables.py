@@ -4,6 +4,9 @@ The chunks of a history are read one after the other, and the stream begins at t
 statement before which some chunks of the table were read, and after which others. The later ones have its effect and
 everything that followed it up to their watermarks: if it removed or changed their rows at the target, changes that the
 stream leaves out as already copied would be lost (I5).
+
+Chunks that are read after a statement are no longer kept (worker/snapshot/statement_watch.py). This concerns copies
+that an earlier version of this program has made.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.ddl.decide.actions import Action, Alter, Create, Drop, ShardTarget, Truncate
 from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import AlterTable, Ddl
-from shardmerge.worker.rules.table_scope import TableName
 
-CopiedUntil = Mapping[TableName, RelayOffset]
-"""The highest high watermark of each table whose history was copied: every row change from there on is applied."""
+CopiedUntil = Mapping[int, RelayOffset]
+"""The highest high watermark of each table whose history was copied, by number: every row change from there on is
+applied."""
 
 _KEEPS_VALUES = frozenset(
     {
@@ -52,7 +55,7 @@ def copied_later(
         shard = _changed_rows(action, ddl)
         if shard is None:
             continue
-        until = copied_until.get(shard.name)
+        until = copied_until.get(shard.number)
         if until is not None and offset < until:
             return shard
     return None

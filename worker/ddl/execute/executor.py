@@ -255,7 +255,7 @@ class StatementExecutor:
         if action.replaces is not None:
             drop_shard(context, action.replaces)
         tracked = self.structures.after_create(action)
-        plan = self._planned(context.changes.next_number, tracked)
+        plan = self._planned(context.changes.take_number(), tracked)
         check_partitions([*context.plans.values(), plan])
         if context.run_context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC and plan.transform is None:
             with coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"):

@@ -58,6 +58,7 @@ from shardmerge.worker.target.records import (
     subtask_record,
 )
 from shardmerge.worker.target.records.executed_locks import LockRun
+from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from shardmerge.worker.target.tables.target_table import require_target
@@ -403,7 +404,13 @@ class LockAgent:
         """Release these tables: record their structures after the statement. ``overrides``: the operator's statements
         that have replaced it."""
         context = self._context
-        released = {item.number: replace(item, released=True) for item in freed}
+        copies = interrupted_copies.read(session, *context.who, [item.number for item in freed])
+        released = {
+            item.number: replace(
+                item, released=True, resumes_copy=copies[item.number].number if item.number in copies else 0
+            )
+            for item in freed
+        }
         tables = {item.number: tracked.table for item, tracked in freed.items()}
         schema, task, source = context.who
         gone = dropped_columns.read(session, schema, task) if any(item.why for item in freed) else {}

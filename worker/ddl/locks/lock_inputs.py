@@ -29,8 +29,9 @@ class LockInputs:
     members: TaskMembers
 
     def without_parked(self, departing: Callable[[], frozenset[int]]) -> LockInputs:
-        """Without the statements of tables whose rows the lanes still apply."""
-        numbers = departing()
+        """Without the statements of tables whose rows the lanes still apply, and without tables that are parked only
+        until the rest of their history is copied."""
+        numbers = departing() | {at for at, item in self.parked.items() if item.resumes_copy}
         if not numbers:
             return self
         return replace(self, parked={at: item for at, item in self.parked.items() if at not in numbers})

@@ -81,6 +81,14 @@ def run_override(
     statement, ddl = reparse(item)
     no_tables = StreamTables((), {}, partitioning_for(context.config, 1, ()), TableScope(context.rules))
     statement_context = StatementContext(
-        context, statement, ddl, item.session, session, BarrierChanges(no_tables), stop, on_wait, frozenset()
+        context,
+        statement,
+        ddl,
+        item.session,
+        session,
+        BarrierChanges(no_tables, context.numbers),
+        stop,
+        on_wait,
+        frozenset(),
     )
     run_operator_statements(statement_context, one.override.texts)

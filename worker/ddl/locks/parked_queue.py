@@ -24,6 +24,7 @@ class ParkedQueue:
         self._tables: dict[int, Parked] = {}
         self._resume_at: dict[int, RelayOffset] = {}
         self._departing: dict[int, RelayOffset] = {}
+        self._copied: dict[int, int] = {}
         self.on_change: Callable[[], None] = _nothing
         """Called after each change; set before the queue is used by several threads."""
 
@@ -52,7 +53,7 @@ class ParkedQueue:
         with self._changed:
             for number, item in parked.items():
                 known = self._tables.get(number)
-                if known is None or known != replace(item, released=True):
+                if known is None or replace(known, released=False, resumes_copy=0) != item:
                     self._tables[number] = item
                 self._resume_at[number] = resume_at[number]
             self._notify()
@@ -85,16 +86,39 @@ class ParkedQueue:
     def released(self) -> dict[int, tuple[Parked, RelayOffset]]:
         """The tables whose rows may continue, and from where."""
         with self._changed:
-            return {
-                number: (item, self._resume_at[number])
-                for number, item in self._tables.items()
-                if item.released and number in self._resume_at
-            }
+            return self._released(copied=True)
+
+    def uncopied(self) -> dict[int, tuple[Parked, RelayOffset]]:
+        """The released tables of which the rest of the history has to be copied first."""
+        with self._changed:
+            return self._released(copied=False)
+
+    def copied(self, numbers: Mapping[int, int]) -> None:
+        """The rest of the history of these tables is copied, as far as that was possible after interruption ``number``
+        (the value)."""
+        with self._changed:
+            self._copied.update(numbers)
+            self._notify()
+
+    def _released(self, *, copied: bool) -> dict[int, tuple[Parked, RelayOffset]]:
+        return {
+            number: (item, self._resume_at[number])
+            for number, item in self._tables.items()
+            if item.released
+            and number in self._resume_at
+            and (item.resumes_copy <= self._copied.get(number, 0)) is copied
+        }
 
     def wait_released(self, seconds: float) -> None:
         """Wait up to ``seconds`` until :meth:`released` may have a table."""
         with self._changed:
-            if not any(item.released and number in self._resume_at for number, item in self._tables.items()):
+            if not self._released(copied=True):
+                self._changed.wait(seconds)
+
+    def wait_uncopied(self, seconds: float) -> None:
+        """Wait up to ``seconds`` until :meth:`uncopied` may have a table."""
+        with self._changed:
+            if not self._released(copied=False):
                 self._changed.wait(seconds)
 
     def parked(self) -> dict[int, Parked]:

@@ -28,9 +28,9 @@ from shardmerge.worker.target.records import (
     ddl_progress,
     dropped_columns,
     parked_tables,
-    passed_watermarks,
     subtask_record,
 )
+from shardmerge.worker.target.records.history import passed_watermarks
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Partitioning

@@ -1,10 +1,12 @@
-"""Supplies shard tables whose sharding DDL has run, so that they join their subtask's own lanes again."""
+"""Supplies shard tables whose sharding DDL has run, or the rest of whose history is copied, so that they join their
+subtask's own lanes again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from shardmerge.proto import worker_pb2
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table import Table
@@ -13,6 +15,7 @@ from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.replicate.alignment import StreamAlignment
 from shardmerge.worker.replicate.join.replay import begin_replay
+from shardmerge.worker.replicate.join.rest_of_copy import RestOfCopy
 from shardmerge.worker.replicate.join.table_join import TableJoin, joining_plans
 from shardmerge.worker.replicate.running import LaneRegistry
 from shardmerge.worker.target.records import subtask_record
@@ -22,14 +25,16 @@ from shardmerge.worker.unit.run_context import RunContext
 
 @dataclass(frozen=True, slots=True)
 class ReleasedTables:
-    """A :class:`shardmerge.worker.replicate.join.unit.TableSource` of the parked tables that are released."""
+    """A :class:`shardmerge.worker.replicate.join.unit.TableSource` of the parked tables that are released. ``agent``:
+    of a subtask that takes part in sharding-DDL locks."""
 
     context: RunContext
     registry: LaneRegistry
     source_position: Callable[[], SourcePosition]
     alignment: StreamAlignment
     parked: ParkedQueue
-    agent: LockAgent
+    agent: LockAgent | None
+    rest: RestOfCopy
     ops: Ops
 
     def next(self) -> TableJoin | None:
@@ -42,14 +47,23 @@ class ReleasedTables:
         context = replace(self.context, tables=tables)
         plans = joining_plans(context, frozenset(released))
         one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
-        joining = begin_replay(context, released, one_lane, may_lack_rows & released.keys())
-        return TableJoin(context, self.registry, self.source_position, joining, self.alignment, self.parked, self.ops)
+        joining = begin_replay(context, released, one_lane, may_lack_rows.intersection(released))
+        return TableJoin(
+            context,
+            self.registry,
+            self.source_position,
+            joining,
+            self.alignment,
+            self.parked,
+            self.ops,
+            locks=self.agent is not None,
+        )
 
     def wait(self, seconds: float) -> None:
         self.parked.wait_released(seconds)
 
     def check(self) -> None:
-        failure = self.agent.failure()
+        failure = self.agent.failure() if self.agent is not None else None
         if failure is not None:
             raise failure
 
@@ -67,7 +81,10 @@ class ReleasedTables:
         return self.parked.lowest()
 
     def activity(self) -> str:
-        return self.agent.activity()
+        return self.agent.activity() if self.agent is not None else ""
+
+    def copy_status(self) -> worker_pb2.JoinStatus | None:
+        return self.rest.status()
 
     def has_more(self) -> bool:
         return self.parked.lowest() is not None

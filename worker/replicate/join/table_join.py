@@ -20,7 +20,7 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.ddl.decide.barrier_state import InterruptedTable, StreamTables
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
@@ -33,10 +33,12 @@ from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, first_ch
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore, read_handover
 from shardmerge.worker.snapshot.handover import Handover
-from shardmerge.worker.snapshot.unit import SnapshotUnit
+from shardmerge.worker.snapshot.unit import SnapshotUnit, interrupted_copies_of
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import ddl_progress, subtask_record
 from shardmerge.worker.target.records.checkpoint import Checkpoint
+from shardmerge.worker.target.records.history import interrupted_copies
+from shardmerge.worker.target.records.history.interrupted_copies import InterruptedCopy
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.tables.make_targets import make_plans, recorded_plans
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUnit, Stopped
@@ -80,12 +82,15 @@ class TableJoin:
         source_position: Callable[[], SourcePosition],
         joining: Joining,
         alignment: StreamAlignment,
-        parked: ParkedQueue | None = None,
-        ops: Ops = tuple,
+        parked: ParkedQueue,
+        ops: Ops,
+        *,
+        locks: bool,
     ) -> None:
-        """``alignment``: shared by both streams; ``parked``: the queue of a subtask with a shard-mode; ``ops``: see
-        :data:`shardmerge.worker.ddl.decide.operator_override.Ops`."""
+        """``alignment``: shared by both streams; ``parked``: takes the tables that leave the stream; ``ops``: see
+        :data:`shardmerge.worker.ddl.decide.operator_override.Ops`; ``locks``: see :class:`StatementDriver`."""
         self._ops = ops
+        self._locks = locks
         self._alignment = alignment
         self._parked = parked
         self._context = context
@@ -120,21 +125,20 @@ class TableJoin:
                 self._begin = relay.locate(self._joining.start, _LOCATE_SECONDS, stop)
             self._phase = JoinPhase.COPYING
             failpoints.hit("join.copying")
-            outcome = self._run_unit(SnapshotUnit(self._context, plans, self._scope), stop)
+            unit = SnapshotUnit(self._context, plans, dict.fromkeys(joining.numbers, joining.start), self._scope)
+            outcome = self._run_unit(unit, stop)
             if not isinstance(outcome, Finished):
                 return outcome
-        handover = None
-        if not self._joining.replays:
-            with self._context.relay.one_generation() as relay_id:
-                handover = self._handover(plans, stop, replicating=bool(found))
-            if not found:
-                assert handover is not None  # noqa: S101 - the tables have been copied: their chunks are recorded
-                found = self._begin_stream(plans, handover, relay_id)
+            found = self._begin_stream(plans, interrupted_copies_of(unit.interrupted, plans), stop)
+        copies = self._at_target(lambda session: interrupted_copies.read(session, *self._context.who, joining.numbers))
         with self._context.relay.one_generation() as relay_id:
+            handover = self._handover(plans, copies, stop, replicating=True)
             entries = self._entry_offsets(stop)
+            interrupted = interrupted_tables(self._context.relay, copies, stop)
         if stop.is_set:
             return Stopped()
-        self._stream = _JoinStream(self._driver(plans, handover, entries, relay_id), handover, found)
+        driver = self._driver(plans, handover, entries, interrupted, relay_id)
+        self._stream = _JoinStream(driver, handover, found)
         self._phase = JoinPhase.FOLLOWING
         return self._run_unit(self._lanes(self._stream), stop)
 
@@ -245,7 +249,12 @@ class TableJoin:
         return found
 
     def _driver(
-        self, plans: tuple[TablePlan, ...], handover: Handover | None, entries: Mapping[int, RelayOffset], relay_id: str
+        self,
+        plans: tuple[TablePlan, ...],
+        handover: Handover | None,
+        entries: Mapping[int, RelayOffset],
+        interrupted: Mapping[int, InterruptedTable],
+        relay_id: str,
     ) -> StatementDriver:
         joining = self._joining
         by_number = {plan.shard: plan for plan in plans}
@@ -256,10 +265,25 @@ class TableJoin:
         state = stream_tables(joining, self._context.rules, self._context.tables, by_number, entries)
         copied_until = handover.copied_until() if handover is not None else {}
         return StatementDriver(
-            self._context, Stream.JOIN, state, columns, self._parked, self._ops, copied_until, relay_id=relay_id
+            self._context,
+            Stream.JOIN,
+            replace(state, interrupted=interrupted),
+            columns,
+            self._parked,
+            self._ops,
+            copied_until,
+            locks=self._locks,
+            relay_id=relay_id,
         )
 
-    def _handover(self, plans: tuple[TablePlan, ...], stop: StopSignal, *, replicating: bool) -> Handover | None:
+    def _handover(
+        self,
+        plans: tuple[TablePlan, ...],
+        copies: Mapping[int, InterruptedCopy],
+        stop: StopSignal,
+        *,
+        replicating: bool,
+    ) -> Handover | None:
         context = self._context
         return self._at_target(
             lambda session: read_handover(
@@ -270,23 +294,33 @@ class TableJoin:
                 context.source_endpoint,
                 stop,
                 replicating=replicating,
+                interrupted={number: copy.place for number, copy in copies.items()},
             )
         )
 
-    def _begin_stream(self, plans: tuple[TablePlan, ...], handover: Handover, relay_id: str) -> tuple[Checkpoint, ...]:
-        """The stream starts at the lowest high watermark; checkpoints and record in one transaction."""
+    def _begin_stream(
+        self, plans: tuple[TablePlan, ...], copies: Mapping[int, InterruptedCopy], stop: StopSignal
+    ) -> tuple[Checkpoint, ...]:
+        """The stream starts at the lowest high watermark; checkpoints and records in one transaction."""
         context = self._context
+        with context.relay.one_generation() as relay_id:
+            handover = self._handover(plans, copies, stop, replicating=False)
+            assert handover is not None  # noqa: S101 - the tables have been copied: their chunks are recorded
+            _, offset = handover.lowest
+            if copies and context.rules.online.is_on:
+                # A statement may be the swap of an online schema change, whose shadow table was altered before.
+                offset = context.relay.locate(self._joining.start, _LOCATE_SECONDS, stop)
         lanes = context.config.replicate.lanes or defaults.LANES
         one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
         may_lack_rows = frozenset(plan.shard for plan in plans if plan.may_lack_rows)
         partitioning = replace(self._joining.partitioning, lanes=lanes, one_lane=one_lane, may_lack_rows=may_lack_rows)
         joining = replace(self._joining, partitioning=partitioning)
-        _, offset = handover.lowest
         first = first_checkpoints(lanes, context.epoch, relay_id, context.relay.position_at(offset), offset)
         failpoints.hit("join.before_stream")
 
         def insert(session: Session) -> None:
             checkpoints.insert(session, *self._context.who, first, Stream.JOIN)
+            interrupted_copies.write(session, *self._context.who, copies)
 
         self._at_target(
             lambda session: subtask_record.record_joining(
@@ -300,6 +334,18 @@ class TableJoin:
     def _at_target(self, work: Callable[[Session], T]) -> T:
         # A longer timeout than elsewhere: the hand-over reads the records of all chunks at once.
         return self._context.at_target(work, seconds=_ANSWER_SECONDS)
+
+
+def interrupted_tables(
+    relay: Relay, copies: Mapping[int, InterruptedCopy], stop: StopSignal
+) -> dict[int, InterruptedTable]:
+    """The tables of recorded interrupted copies, by number, with offsets in the current relay log."""
+    ends = GroupEnds()
+    ordered = sorted(copies.items(), key=lambda pair: pair[1].place.position.file_order())
+    return {
+        number: InterruptedTable(copy.number, relay.locate(copy.place.position, _LOCATE_SECONDS, stop, ends=ends))
+        for number, copy in ordered
+    }
 
 
 def _end_of_group(relay: Relay, begin: RelayOffset) -> RelayOffset:
@@ -326,6 +372,7 @@ def joining_plans(
     ):
         with coded_errors(context.target_endpoint, Side.TARGET, "target"):
             begun = ddl_progress.has_begun_statement(target, *context.who)
+            creations = ddl_progress.read_creations(target, *context.who, numbers)
         if begun:
             # The target may already have the structure after the statement: it is checked when the statement is done.
             return recorded_plans(context.rules, source_id, context.tables, numbers, one_lane)
@@ -338,6 +385,7 @@ def joining_plans(
             config.meta_schema,
             numbers,
             defer=config.load.defer_indexes,
+            recorded=creations,
         )
 
 

@@ -15,6 +15,7 @@ from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.rules import same_route
 from shardmerge.worker.target.records import ddl_progress as ddl_records
 from shardmerge.worker.target.records import parked_tables, subtask_record
+from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.joining_tables import Joining, keep_unchanged
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
@@ -74,10 +75,13 @@ class TaskUpdate:
                 "tables are no longer parked", task=self.config.task, source=self.config.source_id, tables=names
             )
             who = who_of(self.config)
+
+            def leave(session: Session) -> None:
+                parked_tables.delete(session, *who, gone)
+                interrupted_copies.delete(session, *who, gone)
+
             with coded_errors(self.target_endpoint, Side.TARGET, "target"):
-                subtask_record.record_statement(
-                    target, *who, self.epoch, {}, {}, lambda session: parked_tables.delete(session, *who, gone)
-                )
+                subtask_record.record_statement(target, *who, self.epoch, {}, {}, leave)
         return left
 
     def _begin(
@@ -85,9 +89,14 @@ class TaskUpdate:
     ) -> tuple[Joining | None, tuple[Table, ...]]:
         source_id = self.config.source_id
         with coded_errors(self.source_endpoint, Side.SOURCE, source_id):
-            # First the position: a table that is altered after it gets the DDL in its stream.
             start = current_position(source, server_info(source))
-            found, creations = read_structures_and_creations(source, self.rules, source_id)
+
+            def begin_here() -> None:
+                nonlocal start
+                start = current_position(source, server_info(source))
+
+            # The tables have these structures at the position: one that is altered later gets the DDL in its stream.
+            found, creations = read_structures_and_creations(source, self.rules, source_id, begin_here)
         added = tables_to_copy(source_id, changes_of(source_id, tables, partitioning, None, self.rules, found))
         new = {plan.shard: plan.table for plan in added}
         joining = None

@@ -31,10 +31,11 @@ from shardmerge.worker.replicate.join.table_join import TableJoin
 from shardmerge.worker.replicate.unit import ReplicateUnit
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import ddl_progress as ddl_records
-from shardmerge.worker.target.records import passed_watermarks as passed_marks
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.history import interrupted_copies
+from shardmerge.worker.target.records.history import passed_watermarks as passed_marks
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.subtask_record import SubTaskRow
 from shardmerge.worker.unit.contract import Failed, Outcome, Stopped
@@ -125,31 +126,9 @@ class TableSource(Protocol):
         """Whether tables are pending."""
         ...
 
-
-class _NoTables:
-    def next(self) -> TableJoin | None:
-        return None
-
-    def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def check(self) -> None:
-        pass
-
-    def confirm_taken(self, join: TableJoin) -> None:
-        pass
-
-    def lowest(self) -> RelayOffset | None:
-        return None
-
-    def activity(self) -> str:
-        return ""
-
-    def has_more(self) -> bool:
-        return False
-
-
-NO_TABLES: TableSource = _NoTables()
+    def copy_status(self) -> worker_pb2.JoinStatus | None:
+        """The status of pending tables whose history is copied; None: there are none."""
+        ...
 
 
 class JoiningUnit:
@@ -167,7 +146,7 @@ class JoiningUnit:
         driver: StatementDriver,
         alignment: StreamAlignment,
         join: TableJoin | None,
-        table_source: TableSource = NO_TABLES,
+        table_source: TableSource,
     ) -> None:
         """``main``: the subtask's own lanes; ``driver``: theirs; ``alignment``: shared by both streams; ``join``: the
         tables that join first."""
@@ -325,8 +304,8 @@ class JoiningUnit:
             checkpoints.remove(session, *who, joined, Stream.JOIN)
             ddl_records.delete_passed(session, *who, Stream.JOIN)
             if executed is not None:
-                timed = bool(merged.departing)
-                ddl_records.write_passed(session, *who, Stream.MAIN, executed, timed=timed)
+                timed, partial = bool(merged.departing), interrupted_copies.exist(session, *who)
+                ddl_records.write_passed(session, *who, Stream.MAIN, executed, timed=timed, partial=partial)
             passed_marks.write(session, *who, cleared)
             failpoints.hit("join.adopting")
 
@@ -357,7 +336,7 @@ class JoiningUnit:
         """The status of the joining tables; None when none are joining."""
         join = self._join
         if join is None:
-            return None
+            return self._table_source.copy_status()
         status = join.status()
         error, retry_at = self._error, self._retry_at
         if error is not None:

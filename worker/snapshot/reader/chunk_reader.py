@@ -110,6 +110,10 @@ class _StopReading(Exception):
     """The worker asks this reader to end: the current chunk is rolled back."""
 
 
+class _Interrupted(Exception):
+    """A statement has interrupted the copy of the chunk's table: the chunk is rolled back."""
+
+
 class _Reader:
     def __init__(self, spec: ReaderSpec, link: WorkerClient) -> None:
         self._spec, self._link = spec, link
@@ -143,14 +147,18 @@ class _Reader:
         plan = self._plans[(spec.source_schema, spec.source_table)]
         chunk = Chunk(spec.number, tuple(spec.lower), tuple(spec.upper))
         self._reported_at = time.monotonic()
-        done = self._load_with_retries(spec, plan, chunk)
-        report = relay_pb2.ChunkReport(
-            chunk=spec,
-            rows=done.rows,
-            bytes=done.bytes,
-            high=done.high.position.to_proto(),
-            seconds=done.seconds,
-        )
+        try:
+            done = self._load_with_retries(spec, plan, chunk)
+        except _Interrupted:
+            report = relay_pb2.ChunkReport(chunk=spec, interrupted=True)
+        else:
+            report = relay_pb2.ChunkReport(
+                chunk=spec,
+                rows=done.rows,
+                bytes=done.bytes,
+                high=done.high.position.to_proto(),
+                seconds=done.seconds,
+            )
         if self._report(report):
             raise _StopReading
 
@@ -163,10 +171,21 @@ class _Reader:
                 self._source.close()
                 self._loader.close()
                 attempt += 1
+                if self._is_interrupted(spec):
+                    raise _Interrupted from error
                 if not error.spec.retryable or attempt == _ATTEMPTS:
                     raise
                 log.warning("chunk is retried", table=plan.table.full_name, chunk=chunk.number, error=str(error))
                 self._pause(spec, _BACKOFF_SECONDS * 2**attempt)
+
+    def _is_interrupted(self, spec: relay_pb2.ChunkSpec) -> bool:
+        """Whether an error may come from a statement on the chunk's table. False also when that cannot be found out."""
+        try:
+            return self._link.admit(spec, self._source.end()) is None
+        except ShardmergeError as error:
+            log.debug("whether the copy is interrupted is not known", reason=str(error))
+            self._source.close()
+            return False
 
     def _report(self, report: relay_pb2.ChunkReport) -> bool:
         return self._link.report(report)
@@ -204,6 +223,11 @@ class _Reader:
                 for batch in batches:
                     transaction.add(batch)
                     self._report_progress(spec, transaction)
+                # Not the position that was read: a server may show parts of a table that a statement after it has
+                # exchanged (seen with EXCHANGE PARTITION on MariaDB 10.11). No statement runs while the table is read.
+                end = self._source.end()
+            if self._link.admit(spec, end) is None:
+                raise _Interrupted
             return _commit(transaction, HighWatermark(position), started)
 
     def _load_fixed_up(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> ChunkResult:
@@ -213,7 +237,9 @@ class _Reader:
         stage = TableStage(plan, self._judge, self._link.evaluate) if has_rules else None
         read = plan if stage is None else as_decoded(plan)
         low, found, high = self._source.between_watermarks(read, chunk)
-        start, end = self._link.locate(low), self._link.locate(high)
+        start, end = self._link.locate(low), self._link.admit(spec, high)
+        if end is None:
+            raise _Interrupted
         if start.relay_id != end.relay_id:
             raise _coded(errors.snapshot.RELAY_CHANGED, plan, chunk)
         rows = {key_of(read, row): row for row in found}

@@ -8,10 +8,10 @@ from shardmerge.proto import relay_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_from_proto
 from shardmerge.worker.binlog.decoder import BlockDecoder
-from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.position import Located, RelayOffset
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.snapshot.reader.worker_link import Located, WorkerClient
+from shardmerge.worker.snapshot.reader.worker_link import WorkerClient
 
 
 def changes_between(

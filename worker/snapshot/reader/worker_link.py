@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import grpc
 
 from shardmerge.proto import relay_pb2, relay_pb2_grpc
 from shardmerge.proto.rpc import client
-from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.position import Located, RelayOffset, SourcePosition
 from shardmerge.worker.rules.transform.client import TransformClient
 
 _ANSWER_SECONDS = 60.0
 _LOCATE_SECONDS = 660.0
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A position of the source as an offset of relay log ``relay_id``."""
-
-    relay_id: str
-    offset: RelayOffset
 
 
 class WorkerClient(Protocol):
@@ -38,6 +29,11 @@ class WorkerClient(Protocol):
 
     def locate(self, position: SourcePosition) -> Located:
         """Wait until the relay log contains ``position``; returns its offset."""
+        ...
+
+    def admit(self, chunk: relay_pb2.ChunkSpec, position: SourcePosition) -> Located | None:
+        """Wait until the relay log contains ``position``; None: a statement before it has interrupted the copy of the
+        chunk's table."""
         ...
 
     def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
@@ -84,6 +80,14 @@ class GrpcWorkerClient:
         except grpc.RpcError as error:
             raise client.coded_from_rpc(error, self._peer, self._address) from error
         return Located(answer.relay_id, RelayOffset.from_proto(answer.offset))
+
+    def admit(self, chunk: relay_pb2.ChunkSpec, position: SourcePosition) -> Located | None:
+        request = relay_pb2.AdmitChunkRequest(who=self._who, chunk=chunk, position=position.to_proto())
+        try:
+            answer = self._stub.AdmitChunk(request, timeout=_LOCATE_SECONDS)
+        except grpc.RpcError as error:
+            raise client.coded_from_rpc(error, self._peer, self._address) from error
+        return None if answer.interrupted else Located(answer.relay_id, RelayOffset.from_proto(answer.offset))
 
     def subscribe(self, start: RelayOffset, until: RelayOffset) -> Iterator[relay_pb2.RelayFrame]:
         request = relay_pb2.SubscribeRequest(

@@ -120,6 +120,12 @@ class ChunkSource:
                 session.rollback()
         return self._reports_position
 
+    def end(self) -> SourcePosition:
+        """The present end of the source's binlog."""
+        session, info = self._opened()
+        with self._coded_errors():
+            return end_of_binlog(session, info)
+
     @contextmanager
     def exact(
         self, plan: TablePlan, chunk: Chunk, stage: TableStage | None = None

@@ -32,9 +32,13 @@ _TIMED = "+timed"
 """After ``at`` in the record of a stream whose lanes may have passed places at which tables enter or leave it. An
 earlier program cannot read this, and must not: it would apply rows twice or not at all."""
 
+_PARTIAL = "+partial"
+"""After ``at`` in the record of a stream while tables are copied in part. An earlier program cannot read this, and must
+not: it would never copy the rest."""
+
 
 def _without_mark(value: object) -> object:
-    return value.removesuffix(_TIMED) if isinstance(value, str) else value
+    return value.removesuffix(_PARTIAL).removesuffix(_TIMED) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +100,22 @@ def read_passed(session: Session, schema: str, task: str, source: str, stream: S
 
 
 def write_passed(
-    session: Session, schema: str, task: str, source: str, stream: Stream, place: StatementPlace, *, timed: bool = False
+    session: Session,
+    schema: str,
+    task: str,
+    source: str,
+    stream: Stream,
+    place: StatementPlace,
+    *,
+    timed: bool = False,
+    partial: bool = False,
 ) -> None:
-    """Inside the caller's transaction. ``timed``: tables enter or leave the stream without a barrier."""
+    """Inside the caller's transaction. ``timed``: tables enter or leave the stream without a barrier. ``partial``:
+    tables of the subtask are copied in part."""
     record = _PLACE.dump_python(place, mode="json")
-    if timed:
-        record["at"] = f"{place.at}{_TIMED}"
+    marks = (_TIMED if timed else "") + (_PARTIAL if partial else "")
+    if marks:
+        record["at"] = f"{place.at}{marks}"
     with session.cursor() as cursor:
         cursor.execute(
             f"REPLACE INTO {quote_name(schema)}.`statement_passed` VALUES (%s, %s, %s, %s)",

@@ -31,7 +31,9 @@ class Parked:
     statement. ``resume_at``: the end of its event group, from where on the table's rows wait. ``since``: Unix seconds.
     ``why``: why its target could not take the statement at once (optimistic). ``contradicts``: the statement would not
     fit either after all other shard tables have reached it. ``released``: the lock has released the table; its rows
-    may be applied with the structure that was recorded then.
+    may be applied with the structure that was recorded then. ``resumes_copy``: the interruption of its history's copy
+    (``number`` of history/interrupted_copies.py) after which the rest is copied before its rows are applied; 0: none.
+    Such a table takes part in no lock.
     """
 
     number: int
@@ -46,6 +48,7 @@ class Parked:
     why: str = ""
     contradicts: bool = False
     released: bool = False
+    resumes_copy: int = 0
 
     def to_json(self) -> str:
         return _JSON.dump_json(self, by_alias=True).decode()

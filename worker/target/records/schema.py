@@ -138,6 +138,14 @@ _SNAPSHOT_PASSED = """CREATE TABLE IF NOT EXISTS {schema}.`snapshot_passed` (
     PRIMARY KEY (`task`, `source`, `shard`)
 ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"""
 
+_SNAPSHOT_INTERRUPTED = """CREATE TABLE IF NOT EXISTS {schema}.`snapshot_interrupted` (
+    `task` VARCHAR(191) NOT NULL,
+    `source` VARCHAR(64) NOT NULL,
+    `shard` INT NOT NULL,
+    `interrupted` LONGTEXT NOT NULL,
+    PRIMARY KEY (`task`, `source`, `shard`)
+) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"""
+
 # --- DDL
 
 _STATEMENT_PASSED = """CREATE TABLE IF NOT EXISTS {schema}.`statement_passed` (
@@ -292,6 +300,7 @@ _TABLES = (
     _SKIPPED_CHANGE,
     _HELD_CHANGE,
     _SNAPSHOT_PASSED,
+    _SNAPSHOT_INTERRUPTED,
 )
 
 OWNED_TABLES = (
@@ -301,6 +310,7 @@ OWNED_TABLES = (
     "snapshot_chunk",
     "snapshot_table",
     "snapshot_passed",
+    "snapshot_interrupted",
     "statement_passed",
     "statement_begun",
     "table_creation",

@@ -316,11 +316,16 @@ def read_table_records(
 
 
 def read_tables(connection: Session, schema: str, task: str, source: str) -> tuple[Table, ...]:
-    """The structures recorded by :func:`begin`, in their order."""
+    """The recorded structures, by number. A number that was never recorded has the structure after it: nothing looks it
+    up. Two streams that create tables at the same time can leave such a number, if the run ends in between."""
+    tables: list[Table] = []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT `structure` FROM {quote_name(schema)}.`table_structure` "
+            f"SELECT `number`, `structure` FROM {quote_name(schema)}.`table_structure` "
             "WHERE `task` = %s AND `source` = %s ORDER BY `number`",
             (task, source),
         )
-        return tuple(_TABLE_JSON.validate_json(row[0]) for row in cursor.fetchall())
+        for number, structure in cursor.fetchall():
+            table = _TABLE_JSON.validate_json(structure)
+            tables += [table] * (int(number) + 1 - len(tables))
+    return tuple(tables)

@@ -37,12 +37,14 @@ def read_structures(session: Session, rules: Rules, source_id: str) -> tuple[Tab
 
 
 def read_structures_and_creations(
-    session: Session, rules: Rules, source_id: str
+    session: Session, rules: Rules, source_id: str, between: Callable[[], None] = lambda: None
 ) -> tuple[tuple[Table, ...], tuple[CreateStatement, ...]]:
     """:func:`read_structures` and each table's CREATE TABLE. Both match: if a table changed in between, all are read
-    again. Raises TABLES_CHANGE too."""
+    again. ``between`` is called before each attempt to read the texts: at the last call, the tables have the structures
+    that are returned. Raises TABLES_CHANGE too."""
     tables = read_structures(session, rules, source_id)
     for _ in range(_ATTEMPTS):
+        between()
         creations: list[CreateStatement] = []
         try:
             creations = read_create_statements(session, [(table.schema, table.name) for table in tables])
@@ -104,14 +106,14 @@ def make_plans(
     made: list[TablePlan] = []
     for _, group in groupby(sorted(plans, key=lambda plan: plan.target_name), key=lambda plan: plan.target_name):
         merged = list(group)
+        first = recorded.get(merged[0].shard)
         try:
-            first = recorded.get(merged[0].shard)
             facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer, recorded=first)
         except ShardmergeError as error:
             if widen is None or error.spec is not errors.replicate.TARGET_TABLE_DIFFERS:
                 raise
             for plan in merged:
                 widen(plan)
-            facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer)
+            facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer, recorded=first)
         made.extend(replace(plan, one_lane=facts.one_lane) for plan in merged)
     return tuple(sorted(made, key=lambda plan: plan.shard))

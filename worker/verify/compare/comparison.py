@@ -40,6 +40,7 @@ from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.table_planner import TablePlanner
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.quarantine.held_store import count_keys
+from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.tables.row_ownership import NotSeparable
 from shardmerge.worker.unit.run_context import RunContext, RunningSnapshot
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared, compared_table
@@ -58,6 +59,8 @@ _runs = itertools.count(time.time_ns() // 1_000_000)
 
 
 _AWAY = "it is parked at a sharding DDL, or it is joining the task: its rows are not applied by the task's own lanes"
+
+_PARTIAL = "a statement has interrupted the copy of its history, and the rest is not copied yet"
 
 
 class Comparison:
@@ -202,10 +205,14 @@ class Comparison:
         wanted = [plan for plan in self._plans if _is_wanted(plan, self._request.tables)]
         with cancellable_session(self._stop, self._context.target_endpoint, Side.TARGET, name="target") as session:
             away, everyone = self._read_all_plans(session)
+            partial = interrupted_copies.read(session, *self._context.who)
             first = min(self._request.task_sources, default="") == self._context.source.source_id
             found: list[ComparedTable | NotCompared] = []
             searched: set[str] = set()
             for plan in wanted:
+                if plan.shard in partial:
+                    found.append(NotCompared(plan, _PARTIAL))
+                    continue
                 target = read_table(session, plan.target_schema, plan.target_table, source="target")
                 strays = first and plan.target_name not in searched
                 found.append(compared_table(plan, target, everyone, strays=strays))

@@ -10,6 +10,7 @@ from shardmerge.proto import compare_pb2 as pb
 from shardmerge.proto import relay_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_from_proto
+from shardmerge.worker.core.position import Located, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.target.tables.row_ownership import NotSeparable
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared
@@ -164,6 +165,11 @@ class NoChunks:
 
     def take(self, who: relay_pb2.TaskIdentity, os_pid: int) -> relay_pb2.TakeChunkResponse:
         return relay_pb2.TakeChunkResponse(stop=True)
+
+    def admit(
+        self, who: relay_pb2.TaskIdentity, chunk: relay_pb2.ChunkSpec, position: SourcePosition
+    ) -> Located | None:
+        return None
 
     def report(self, report: relay_pb2.ChunkReport) -> bool:
         return True

@@ -10,9 +10,10 @@ from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.dispenser import Dispenser, PlannedChunk
+from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter, RateLimits
 from shardmerge.worker.snapshot.progress import Progress
-from shardmerge.worker.snapshot.rate_limiter import ChunkSize, RateLimiter, RateLimits
 from tests.unit.worker.snapshot.shards import PLAN
+from tests.unit.worker.snapshot.statements import no_statements
 
 _HIGH = SourcePosition(file="f.1", pos=4)
 
@@ -31,7 +32,9 @@ class _Scene:
         self.stop = StopSignal()
         self.progress = Progress([PLAN])
         self.progress.planned(PLAN.shard, chunks, complete=False)
-        self.dispenser = Dispenser(self.progress, self.stop, RateLimiter(limits, ChunkSize(10, 50)), lambda: self.now)
+        limiter = RateLimiter(limits, ChunkSize(10, 50))
+        self.watch = no_statements()
+        self.dispenser = Dispenser(self.progress, self.stop, limiter, self.watch, lambda: self.now)
         self.dispenser.add(_chunk(number) for number in range(chunks))
 
     def take(self, index: int) -> relay_pb2.TakeChunkResponse:

@@ -12,20 +12,23 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
 from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark, StoredChunk
 from shardmerge.worker.snapshot.chunks import Chunk
-from shardmerge.worker.snapshot.handover import Handover, TableWatermarks, build_handover
+from shardmerge.worker.snapshot.handover import NEVER, Handover, TableWatermarks, build_handover
 from shardmerge.worker.snapshot.key_order import numeric_places
-from tests.unit.worker.snapshot.shards import ID, PLAN, TABLE, State, change_of, history, row_of, rows_of
+from tests.unit.worker.snapshot.shards import ID, PLAN, State, change_of, history, row_of, rows_of
 
 _ENDPOINT = Endpoint("127.0.0.1", 1, "nobody")
 _CHOICES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 11), st.integers(0, 11)), max_size=60)
 
 
+_NEVER = NEVER.segment
+
+
 def _handover(bounds: list[int], highs: list[int]) -> Handover:
-    """``highs``: per chunk, how many steps of the history it holds."""
-    offsets = tuple(RelayOffset(1, high) for high in highs)
+    """``highs``: per chunk, how many steps of the history it holds; _NEVER: it is not copied."""
+    offsets = tuple(NEVER if high == _NEVER else RelayOffset(1, high) for high in highs)
     marks = TableWatermarks((ID,), tuple((b"%d" % bound,) for bound in bounds), offsets, min(offsets), max(offsets))
     return Handover(
-        _ENDPOINT, "s1", {("db", "t"): marks}, (SourcePosition("f.1", min(highs)), min(offsets)), max(offsets)
+        _ENDPOINT, "s1", {PLAN.shard: marks}, (SourcePosition("f.1", min(highs)), min(offsets)), max(offsets)
     )
 
 
@@ -54,19 +57,42 @@ def test_chunks_and_the_changes_kept_give_the_source(
     highs = [data.draw(st.integers(0, len(steps))) for _ in range(len(bounds) + 1)]
     handover = _handover(bounds, highs)
 
-    def state_at(number: int) -> State:
-        state = states[highs[number]]
-        places = numeric_places([(b"%d" % bound,) for bound in bounds], [(b"%d" % key,) for key in state])
-        return {key: state[key] for key, place in zip(state, places, strict=True) if place == number}
-
     target: dict[Literals, Literals] = {}
     for number in range(len(highs)):
-        target.update(rows_of(state_at(number)))
+        target.update(rows_of(_chunk_of(states[highs[number]], bounds, number)))
     # Step n lies at offset n: a chunk with high watermark h holds steps 0 … h - 1.
     changes = [change_of(step, at) for at, step in enumerate(steps)][min(highs) :]
     for change in handover.apply(changes, _offset):
         _apply(target, change)
     assert target == rows_of(states[-1])
+
+
+@given(_CHOICES, st.lists(st.integers(0, 12), max_size=4, unique=True).map(sorted), st.data())
+def test_a_copy_that_is_interrupted_twice_gives_the_source(
+    choices: list[tuple[int, int, int]], bounds: list[int], data: st.DataObject
+) -> None:
+    """Chunks are copied before statement 1, between the two, or after statement 2. Each stream ends at a statement."""
+    steps, states = history(choices)
+    first = data.draw(st.integers(0, len(steps)))
+    second = data.draw(st.integers(first, len(steps)))
+    copied_in = [data.draw(st.integers(0, 2)) for _ in range(len(bounds) + 1)]
+    limits = [(0, first), (first, second), (second, len(steps))]
+    highs = [data.draw(st.integers(*limits[part])) for part in copied_in]
+    target: dict[Literals, Literals] = {}
+    for part, (begin, end) in enumerate(limits):
+        for number, high in enumerate(highs):
+            if copied_in[number] == part:
+                target.update(rows_of(_chunk_of(states[high], bounds, number)))
+        known = [high if copied_in[number] <= part else _NEVER for number, high in enumerate(highs)]
+        changes = [change_of(step, at) for at, step in enumerate(steps)][begin:end]
+        for change in _handover(bounds, known).apply(changes, _offset):
+            _apply(target, change)
+    assert target == rows_of(states[-1])
+
+
+def _chunk_of(state: State, bounds: list[int], number: int) -> State:
+    places = numeric_places([(b"%d" % bound,) for bound in bounds], [(b"%d" % key,) for key in state])
+    return {key: state[key] for key, place in zip(state, places, strict=True) if place == number}
 
 
 def test_an_update_over_two_chunks_counts_for_the_key_that_is_not_held() -> None:
@@ -107,7 +133,7 @@ def test_positions_of_another_relay_log_are_located_once_each() -> None:
     stored = [_stored(0, None, 1, other), _stored(1, 1, 2, unknown), _stored(2, 2, 3, here), _stored(3, 3, None, other)]
     handover = build_handover(stored, [PLAN], _ENDPOINT, "task", "s1", "this", locate)
     assert asked == [5, 9]
-    marks = handover.tables[(TABLE.schema, TABLE.name)]
+    marks = handover.tables[PLAN.shard]
     assert [offset.byte for offset in marks.highs] == [9, 5, 70, 9]
     assert handover.lowest == (SourcePosition("f.1", 5), RelayOffset(2, 5))
     assert handover.done_at == RelayOffset(2, 70)

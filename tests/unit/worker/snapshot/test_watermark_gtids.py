@@ -10,7 +10,7 @@ from shardmerge.worker.snapshot.chunk_records import ChunkResult, HighWatermark,
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.handover import build_handover
 from shardmerge.worker.snapshot.watermark_gtids import missing_gtid_sets
-from tests.unit.worker.snapshot.shards import PLAN, TABLE
+from tests.unit.worker.snapshot.shards import PLAN
 
 FIRST = 10
 GONE = 70
@@ -48,7 +48,7 @@ def _learned(*marks: SourcePosition) -> list[tuple[int, str]]:
     ]
     log = _Log()
     handover = build_handover(stored, [PLAN], Endpoint("h", 1, "u"), "task", "s1", "log", log.locate)
-    assert handover.shards == {PLAN.shard} and len(handover.tables[TABLE.schema, TABLE.name].highs) == len(marks)
+    assert handover.shards == {PLAN.shard} and len(handover.tables[PLAN.shard].highs) == len(marks)
     found = list(missing_gtid_sets(stored, [PLAN], handover, log))
     assert all(item.place == marks[item.number] for item in found)
     return [(item.number, item.gtid_set) for item in found]

@@ -6,12 +6,18 @@ from dataclasses import replace
 
 from shardmerge.proto import config_pb2
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
+from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, InterruptedTable, StreamTables
+from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Partitioning
+from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from tests.support.plans import integer, table_plan
+from tests.unit.worker.snapshot.statements import place_of, statement_at
 
 RULES = Rules.from_config(config_pb2.SubTaskConfig(task="t", source_id="mysql-01"))
 OTHERS = frozenset({("d", "joins"), ("d", "else")})
@@ -41,27 +47,43 @@ def creation(text: str = "") -> CreateStatement:
 
 
 def test_new_tables_get_numbers_after_all_former_ones() -> None:
-    passing = BarrierChanges(standing(plan(1, "b"), tables=4))
-    assert passing.next_number == 4
+    numbers = TableNumbers(4)
+    passing = BarrierChanges(standing(plan(1, "b"), tables=4), numbers)
+    assert passing.take_number() == 4
     passing.set_structure(plan(4, "new"), creation())
-    assert passing.next_number == 5
     passing.set_structure(plan(1, "b2"), creation())
-    assert passing.next_number == 5
-    passing.set_structure(plan(5, "newer"), creation())
-    assert passing.next_number == 6
+    assert numbers.take() == 5, "another stream takes a number"
+    assert passing.take_number() == 6
+    passing.set_structure(plan(6, "newer"), creation())
+    assert passing.taken == [4, 6]
     result = passing.apply()
-    assert [table.name for table in result.tables] == ["past", "b2", "past", "past", "new", "newer"]
-    assert sorted(result.plans) == [1, 4, 5]
-    assert result.partitioning.shards == {1, 4, 5}
+    assert [table.name for table in result.tables[:5]] == ["past", "b2", "past", "past", "new"]
+    assert (len(result.tables), result.tables[6].name) == (7, "newer")
+    assert sorted(result.plans) == [1, 4, 6]
+    assert result.partitioning.shards == {1, 4, 6}
+
+
+def test_a_table_that_a_joining_stream_has_created() -> None:
+    own, joining = standing(plan(0, "a"), tables=2), standing(plan(3, "new"), tables=4)
+    merged = own.with_joined(joining)
+    assert merged.tables[3].name == "new"
+    assert sorted(merged.plans) == [0, 3]
+
+
+def test_numbers_that_were_not_recorded_are_used_again() -> None:
+    numbers = TableNumbers(2)
+    assert [numbers.take(), numbers.take(), numbers.take()] == [2, 3, 4]
+    numbers.give_back([3, 2])
+    assert [numbers.take(), numbers.take(), numbers.take()] == [2, 3, 5]
 
 
 def test_no_change_keeps_everything() -> None:
     before = standing(plan(0, "a", one_lane=True), plan(1, "b"))
-    assert BarrierChanges(before).apply() == before
+    assert BarrierChanges(before, TableNumbers(9)).apply() == before
 
 
 def test_a_removed_table_keeps_its_number() -> None:
-    passing = BarrierChanges(standing(plan(0, "a", one_lane=True), plan(1, "b")))
+    passing = BarrierChanges(standing(plan(0, "a", one_lane=True), plan(1, "b")), TableNumbers(2))
     passing.removed.add(0)
     passing.set_structure(plan(2, "a"), creation())
     result = passing.apply()
@@ -73,7 +95,7 @@ def test_a_removed_table_keeps_its_number() -> None:
 
 def test_a_targets_facts_are_those_of_all_its_shard_tables() -> None:
     before = standing(plan(0, "a", "all"), plan(1, "b", "all"), plan(2, "c", one_lane=True))
-    passing = BarrierChanges(before)
+    passing = BarrierChanges(before, TableNumbers(9))
     passing.set_structure(plan(1, "b", "all"), creation())
     passing.one_lane[TargetTable("shop", "all")] = True
     result = passing.apply()
@@ -92,3 +114,34 @@ def test_merged_streams() -> None:
     assert both.partitioning.shards == {0, 1, 2}
     assert both.partitioning.one_lane == {plan(2, "joins").target_name}
     assert both.scope.others == {("d", "else")}
+
+
+def test_tables_that_are_copied_in_part_leave_at_their_statement() -> None:
+    """Unless the statement parks them at a lock or removes them; a table whose statement is later stays."""
+    plans = [plan(number, f"t{number}") for number in range(4)]
+    places = {0: 100, 1: 100, 2: 100, 3: 300}
+    before = replace(
+        standing(*plans),
+        interrupted={number: InterruptedTable(1 + number, RelayOffset(1, at)) for number, at in places.items()},
+    )
+    statement = statement_at(100, "ALTER TABLE t0 ADD c INT")
+    passing = BarrierChanges(before, TableNumbers(4))
+    passing.removed.add(1)
+    passing.parked[2] = replace(_away(2), released=False)
+    passing.set_structure(plan(0, "renamed"), creation())
+    passing.leave_to_copy(statement, place_of(110), 5.0)
+    left = passing.parked[0]
+    assert (left.released, left.resumes_copy, left.place) == (True, 1, StatementPlace.of(statement))
+    assert sorted(passing.parked) == [0, 2]
+    assert not passing.parked[2].resumes_copy, "the lock releases it"
+    result = passing.apply()
+    assert sorted(result.plans) == [3]
+    assert sorted(result.interrupted) == [3]
+    assert {("d", "renamed"), ("d", "t0"), ("d", "t2")} <= result.scope.others
+
+
+def _away(number: int) -> Parked:
+    place = StatementPlace(place_of(100), 0)
+    return Parked(
+        number, "", "db", 0, is_mariadb=True, session=UNKNOWN_SESSION, place=place, resume_at=place_of(110), since=1.0
+    )

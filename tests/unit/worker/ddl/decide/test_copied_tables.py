@@ -12,7 +12,7 @@ from shardmerge.worker.ddl.sql.statement import CreateTable, parse_ddl
 from tests.support.plans import integer, table_plan
 
 SHARD = ShardTarget(table_plan((integer(),), (0,), schema="d", name="t"), 2)
-UNTIL = {("d", "t"): RelayOffset(2, 100)}
+UNTIL = {SHARD.number: RelayOffset(2, 100)}
 
 
 BEFORE = RelayOffset(2, 99)

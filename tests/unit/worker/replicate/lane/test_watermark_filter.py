@@ -26,7 +26,7 @@ class _Numeric(Handover):
 def _filter() -> WatermarkFilter:
     marks = TableWatermarks((ID,), (), (HIGH,), RelayOffset(1, 0), HIGH)
     lowest = (SourcePosition("f.1", 0), RelayOffset(1, 0))
-    return WatermarkFilter(_Numeric(Endpoint("h", 1, "u"), "s1", {("db", "t"): marks}, lowest, HIGH))
+    return WatermarkFilter(_Numeric(Endpoint("h", 1, "u"), "s1", {0: marks}, lowest, HIGH))
 
 
 def _insert(at: int) -> RowChange:

@@ -15,6 +15,7 @@ from shardmerge.worker.target.records import (
     shadow_tables,
     subtask_record,
 )
+from shardmerge.worker.target.records.history import interrupted_copies
 
 _FORMS: dict[str, set[str]] = {
     "ddl_progress": {"at", "file", "gtid_set", "pos", "position", "server"},
@@ -39,6 +40,19 @@ _FORMS: dict[str, set[str]] = {
         "start",
         "version",
     },
+    "interrupted_copies": {
+        "at",
+        "collation",
+        "file",
+        "gtid_set",
+        "key",
+        "number",
+        "place",
+        "pos",
+        "position",
+        "server",
+        "type",
+    },
     "parked_tables": {
         "at",
         "behind",
@@ -54,6 +68,7 @@ _FORMS: dict[str, set[str]] = {
         "pos",
         "position",
         "released",
+        "resumes_copy",
         "schema",
         "server",
         "since",
@@ -141,6 +156,7 @@ _FORMS: dict[str, set[str]] = {
 
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {
     "ddl_progress": vars(ddl_progress)["_PLACE"],
+    "interrupted_copies": vars(interrupted_copies)["_JSON"],
     "joining_tables": vars(joining_tables)["_JSON"],
     "parked_tables": vars(parked_tables)["_JSON"],
     "partitioning": vars(partitioning)["_JSON"],

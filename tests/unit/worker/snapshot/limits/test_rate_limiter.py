@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmerge.worker.snapshot.rate_limiter import ChunkSize, RateLimiter, RateLimits
+from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter, RateLimits
 
 AMOUNTS = st.builds(ChunkSize, st.integers(0, 500), st.integers(0, 50_000))
 LIMITS = st.builds(RateLimits, st.integers(0, 1000), st.integers(0, 100_000)).filter(

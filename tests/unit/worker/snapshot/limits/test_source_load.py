@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmerge.worker.snapshot.source_load import LoadLimits, SourceLoad, throttle_reason
+from shardmerge.worker.snapshot.limits.source_load import LoadLimits, SourceLoad, throttle_reason
 
 LAGS = st.lists(st.none() | st.integers(0, 100), max_size=3)
 

@@ -18,7 +18,7 @@ from shardmerge.worker.core.mysql.connection import Endpoint, ServerInfo, Sessio
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.snapshot.dispenser import Dispenser
-from shardmerge.worker.snapshot.source_load import LoadLimits, SourceLoad, throttle_reason
+from shardmerge.worker.snapshot.limits.source_load import LoadLimits, SourceLoad, throttle_reason
 
 log = get_logger()
 

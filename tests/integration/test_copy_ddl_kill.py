@@ -1,0 +1,97 @@
+"""Tests sharding DDLs during the copy, under load, with kills: no row is lost, no finished chunk is copied again."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.support.kills import Kills, kill_at_each, locks_of
+from tests.support.wait import until
+from tests.support.world import World
+from tests.support.writer import ShardTable, Writer, beside_a_writer
+
+TABLES = 3
+CHUNK = "snapshot: {chunk-rows: 400, threads: 2, rows-per-second: 1500}\n"
+MOMENTS = (
+    "handover",
+    "ddl.before_passing",
+    "ddl.passed",
+    "snapshot.before_commit",
+    "copy.before_completed",
+    "copy.completed",
+    "replay.begun",
+    "join.before_adopting",
+    "join.adopted",
+)
+"""The moments from the end of a copy that statements have interrupted, in the order in which a task reaches them."""
+
+
+def _alter(shard: ShardTable, column: str) -> None:
+    beside_a_writer(
+        shard,
+        f"UPDATE {shard.name} SET amount = amount + 1 WHERE id % 3 = 0",
+        f"ALTER TABLE {shard.name} ADD COLUMN {column} INT NOT NULL DEFAULT 7",
+        f"UPDATE {shard.name} SET {column} = id % 5 WHERE id % 2 = 0",
+    )
+
+
+def _loaded(world: World, name: str) -> set[tuple[object, ...]]:
+    if not world.target.query("SELECT 1 FROM information_schema.TABLES WHERE TABLE_NAME = 'snapshot_chunk'"):
+        return set()
+    return set(
+        world.target.query(
+            "SELECT source, shard, number, source_file, source_pos FROM dm_meta.snapshot_chunk "
+            f"WHERE task = '{name}' AND state = 1"
+        )
+    )
+
+
+def _interruptions(world: World, name: str) -> int:
+    lines = (line for worker in world.cluster.workers for line in worker.log.read_text().splitlines())
+    return sum("interrupted the copy" in line and f"task={name}" in line for line in lines)
+
+
+def _copy_under_statements(world: World, name: str, mode: str, kills: Kills) -> None:
+    family = world.family(name, tables=TABLES)
+    shards = family.create(2000)
+    hooks = world.cluster.hooks
+    with Writer(shards, seed=41) as writer:
+        world.cluster.start_task(family.task(extra=f"{CHUNK}shard-mode: {mode}\n"))
+        until(lambda: len(_loaded(world, name)) >= 3, "some chunks are copied")
+        hooks.hold("snapshot.before_commit")
+        hooks.reached("snapshot.before_commit")
+        before = _loaded(world, name)
+        for shard in shards:
+            _alter(shard, "added")
+        if kills:
+            hooks.hold(next(iter(kills)))
+        hooks.release("snapshot.before_commit")
+        for shard in shards[::2]:
+            _alter(shard, "more")
+        if kills:
+            kill_at_each(world, kills)
+        for shard in shards[1::2]:
+            _alter(shard, "more")
+        world.cluster.wait_replicating(name)
+        until(lambda: locks_of(world, name) == [], "there is no lock any more", 400)
+        world.cluster.wait_joined(name)
+        writer.go_on()
+        writer.stop()
+    assert before <= _loaded(world, name), "no finished chunk is copied again"
+    assert _interruptions(world, name) >= TABLES, "the statements came during the copy"
+    world.judge(family)
+    left = world.target.query(f"SELECT COUNT(*) FROM dm_meta.snapshot_interrupted WHERE task = '{name}'")
+    assert left == [(0,)]
+    world.cluster.dmctl("stop-task", name)
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+def test_every_shard_table_is_altered_while_it_is_copied(world: World, mode: str) -> None:
+    _copy_under_statements(world, f"altered_{mode}", mode, {})
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+def test_kills_at_every_moment(world: World, mode: str) -> None:
+    victims = itertools.cycle(("worker", "tasks") if mode == "pessimistic" else ("tasks", "worker"))
+    _copy_under_statements(world, f"copy_{mode}", mode, dict(zip(MOMENTS, victims, strict=False)))

@@ -1,0 +1,353 @@
+"""Tests statements on a table while its history is copied: finished chunks are kept, the rest is copied after them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from shardmerge.proto import config_pb2, errors, failpoints
+from shardmerge.worker.replicate.join.unit import JoiningUnit
+from shardmerge.worker.unit.contract import Failed
+from tests.integration.lane_rig import LaneRig, Run
+from tests.integration.snapshot_rig import subtask_config
+from tests.integration.snapshot_tables import make_tables, servers, source, target
+from tests.support.database import Database
+from tests.support.wait import until
+
+__all__ = ["servers", "source", "target"]
+
+ROWS = 1000
+CHUNKS = 10
+
+
+def _make(source: Database, columns: str = "id INT PRIMARY KEY, v INT, w VARCHAR(20)") -> None:
+    make_tables(
+        source,
+        f"CREATE TABLE t ({columns}) ENGINE=InnoDB",
+        f"INSERT INTO t (id, v, w) SELECT seq, seq, CONCAT('text ', seq) FROM seq_1_to_{ROWS}",
+        "CREATE TABLE u (id INT PRIMARY KEY, v INT) ENGINE=InnoDB",
+        "INSERT INTO u SELECT seq, seq FROM seq_1_to_100",
+        "ANALYZE TABLE t, u",
+    )
+
+
+def _config(target: Database, position: str) -> config_pb2.SubTaskConfig:
+    config = subtask_config(target, threads=1, chunk_rows=ROWS // CHUNKS, position=position)
+    config.replicate.lanes = 2
+    return config
+
+
+def _joined(run: Run, target: Database) -> None:
+    """Wait until all tables are in the subtask's own stream, and everything is applied."""
+
+    def done() -> bool:
+        assert not run.ended, run.join()
+        unit = run.unit
+        if isinstance(unit, JoiningUnit) and unit.join_status() is not None:
+            return False
+        status = unit.status() if unit is not None else None
+        if not getattr(status, "synced", False):
+            return False
+        return target.query("SELECT COUNT(*) FROM dm_meta.snapshot_interrupted") == [(0,)]
+
+    until(done, "all tables are copied and joined", 120)
+
+
+def _same(source: Database, target: Database, tables: tuple[str, ...] = ("shard.t", "shard.u")) -> None:
+    for table in tables:
+        wanted = source.query(f"SELECT * FROM {table} ORDER BY id")
+        found = target.query(f"SELECT * FROM {table} ORDER BY id")
+        assert found == wanted, table
+
+
+def _writes(number: int) -> tuple[str, ...]:
+    """Return changes in copied and uncopied chunks, and rows that move between them."""
+    return (
+        f"INSERT INTO shard.t (id, v) VALUES ({ROWS + number}, {number}), ({-number}, {number})",
+        f"UPDATE shard.t SET v = v + {number} WHERE id % 7 = {number % 7}",
+        f"DELETE FROM shard.t WHERE id % 101 = {number}",
+        f"UPDATE shard.t SET id = id + 5000 WHERE id = {20 + number}",
+        f"UPDATE shard.t SET id = {-1000 - number} WHERE id = {ROWS - 20 - number}",
+        f"UPDATE shard.u SET v = v + 1 WHERE id % 5 = {number % 5}",
+    )
+
+
+def _loaded(target: Database) -> set[tuple[object, ...]]:
+    return set(
+        target.query("SELECT number, source_file, source_pos FROM dm_meta.snapshot_chunk WHERE state = 1 AND shard = 0")
+    )
+
+
+class _Crash(Exception):
+    """The program ends at a moment."""
+
+
+class _Pause:
+    """Holds the copy at the n-th time that it reaches a moment; lets the first thread fail that reaches another."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, moment: str, number: int, crash: str = "") -> None:
+        self._moment, self._left, self._crash = moment, number, crash
+        self.crashed = threading.Event()
+        self._reached, self._go_on = threading.Event(), threading.Event()
+        self.seen = Counter[str]()
+        monkeypatch.setattr(failpoints, "hit", self._hit)
+
+    def _hit(self, moment: str) -> None:
+        self.seen[moment] += 1
+        if moment == self._crash and self._go_on.is_set() and not self.crashed.is_set():
+            self.crashed.set()
+            raise _Crash(moment)
+        if moment == self._moment:
+            self._left -= 1
+            if self._left == 0:
+                self._reached.set()
+                assert self._go_on.wait(300)
+
+    def reached(self) -> None:
+        assert self._reached.wait(300)
+
+    def release(self) -> None:
+        self._go_on.set()
+
+
+STATEMENTS = {
+    "add": ("ALTER TABLE shard.t ADD COLUMN x INT NOT NULL DEFAULT 3", "UPDATE shard.t SET x = id WHERE id % 3 = 0"),
+    "drop": ("ALTER TABLE shard.t DROP COLUMN w",),
+    "modify": ("ALTER TABLE shard.t MODIFY v BIGINT", "UPDATE shard.t SET v = 1 << 40 WHERE id % 50 = 0"),
+    "change": (
+        "ALTER TABLE shard.t CHANGE v z INT",
+        "UPDATE shard.t SET z = z + 1",
+        "ALTER TABLE shard.t CHANGE z v INT",
+    ),
+    "index": ("CREATE INDEX i ON shard.t (v)",),
+    "truncate": ("TRUNCATE TABLE shard.t", "INSERT INTO shard.t (id, v) VALUES (5, 5), (500, 6), (5000, 7)"),
+    "key type": ("ALTER TABLE shard.t MODIFY id BIGINT",),
+    "several": (
+        "ALTER TABLE shard.t ADD COLUMN x INT",
+        "UPDATE shard.t SET x = 1 WHERE id % 2 = 0",
+        "ALTER TABLE shard.t ADD COLUMN y INT, DROP COLUMN w",
+        "UPDATE shard.t SET y = 2 WHERE id % 3 = 0",
+        "ALTER TABLE shard.t DROP COLUMN x",
+    ),
+}
+
+
+@pytest.mark.parametrize("position", ["auto", "watermark"])
+@pytest.mark.parametrize("name", list(STATEMENTS))
+def test_the_rest_is_copied_after_the_statement(
+    source: Database,
+    target: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    position: str,
+) -> None:
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    with LaneRig(source, target, tmp_path, _config(target, position)) as rig:
+        run = rig.begin(rig.config)
+        pause.reached()
+        before = _loaded(target)
+        source.execute(*_writes(1), *STATEMENTS[name], *_writes(2))
+        pause.release()
+        source.execute(*_writes(3))
+        _joined(run, target)
+        source.execute(*_writes(4))
+        _joined(run, target)
+        run.stop()
+        _same(source, target)
+        after = _loaded(target)
+        assert before
+        assert before <= after, "no finished chunk is copied again"
+        [(chunks,)] = target.query("SELECT COUNT(*) FROM dm_meta.snapshot_chunk WHERE shard = 0")
+        assert len(after) == chunks
+        assert pause.seen["copy.completed"] >= 1, "the copy was interrupted"
+
+
+ONLINE = {
+    "gh-ost": (
+        "CREATE TABLE shard._t_gho LIKE shard.t",
+        "ALTER TABLE shard._t_gho ADD COLUMN x INT NOT NULL DEFAULT 8",
+        "INSERT INTO shard._t_gho SELECT *, 8 FROM shard.t",
+        "RENAME TABLE shard.t TO shard._t_del, shard._t_gho TO shard.t",
+        "DROP TABLE shard._t_del",
+    ),
+    "drop and create": (
+        "DROP TABLE shard.t",
+        "CREATE TABLE shard.t (id INT PRIMARY KEY, v INT, w VARCHAR(20), x INT)",
+        "INSERT INTO shard.t VALUES (-50, 1, 'new', 2), (50, 1, 'new', 2), (700, 1, 'new', 2)",
+    ),
+    "drop database": (
+        "DROP DATABASE shard",
+        "CREATE DATABASE shard",
+        "CREATE TABLE shard.t (id INT PRIMARY KEY, v INT, w VARCHAR(20))",
+        "CREATE TABLE shard.u (id INT PRIMARY KEY, v INT)",
+    ),
+}
+
+
+def _interrupted_run(rig: LaneRig, pause: _Pause, source: Database, statements: tuple[str, ...]) -> Run:
+    """Start a run and execute ``statements`` while it copies the fourth chunk."""
+    run = rig.begin(rig.config)
+    pause.reached()
+    source.execute(*_writes(1), *statements)
+    pause.release()
+    return run
+
+
+@pytest.mark.parametrize("name", list(ONLINE))
+def test_a_table_that_is_replaced(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    config = _config(target, "auto")
+    if name == "gh-ost":
+        config.online_ddl.shadow_tables.append("^_(.+)_gho$")
+        config.online_ddl.trash_tables.append("^_(.+)_del$")
+    else:
+        config.block_allow_list.do_tables.extend(
+            config_pb2.TableName(schema="~^shard", table=table) for table in ("t", "u")
+        )
+    with LaneRig(source, target, tmp_path, config) as rig:
+        run = _interrupted_run(rig, pause, source, ONLINE[name])
+        source.execute(*_writes(2))
+        _joined(run, target)
+        run.stop()
+        _same(source, target)
+
+
+KEYS = {
+    "composite": "id INT, v INT, w VARCHAR(20), PRIMARY KEY (id, v)",
+    "text": "id VARCHAR(30) PRIMARY KEY, v INT, w VARCHAR(20)",
+    "two unique keys": "id INT PRIMARY KEY, v INT, w VARCHAR(20), g INT AS (id * 2) STORED UNIQUE",
+    "none": "id INT, v INT, w VARCHAR(20)",
+}
+
+
+@pytest.mark.parametrize("name", list(KEYS))
+def test_every_kind_of_key(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    _make(source, KEYS[name])
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 1 if name in ("none", "two unique keys") else 4)
+    with LaneRig(source, target, tmp_path, _config(target, "auto")) as rig:
+        statements = () if name == "none" else _writes(2)
+        run = _interrupted_run(rig, pause, source, (*STATEMENTS["several"], *statements))
+        _joined(run, target)
+        source.execute(*_writes(3))
+        _joined(run, target)
+        run.stop()
+        _same(source, target)
+
+
+MOMENTS = (
+    "handover",
+    "ddl.before",
+    "ddl.before_passing",
+    "ddl.passed",
+    "copy.before_completed",
+    "copy.completed",
+    "snapshot.after_commit",
+    "replay.beginning",
+    "replay.begun",
+    "join.before_adopting",
+    "join.adopted",
+)
+
+
+@pytest.mark.parametrize("shard_mode", ["none", "optimistic"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_crash_at_any_moment(
+    source: Database,
+    target: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    shard_mode: str,
+) -> None:
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4, crash=moment)
+    config = _config(target, "auto")
+    if shard_mode == "optimistic":
+        config.shard_mode = config_pb2.SHARD_MODE_OPTIMISTIC
+    with LaneRig(source, target, tmp_path, config) as rig:
+        run = _interrupted_run(rig, pause, source, (*STATEMENTS["several"], *_writes(2)))
+        assert pause.crashed.wait(100)
+        run.stop()
+        source.execute(*_writes(3))
+        again = rig.begin(rig.config)
+        _joined(again, target)
+        again.stop()
+        names = "id, v, y"  # optimistic: the target keeps a column until all shard tables have dropped it
+        wanted = source.query(f"SELECT {names} FROM shard.t ORDER BY id")
+        assert target.query(f"SELECT {names} FROM shard.t ORDER BY id") == wanted
+        _same(source, target, ("shard.u",))
+
+
+def test_a_changed_key_stops_one_table_only(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    with LaneRig(source, target, tmp_path, _config(target, "auto")) as rig:
+        run = _interrupted_run(rig, pause, source, ("ALTER TABLE shard.t DROP PRIMARY KEY, ADD PRIMARY KEY (v, id)",))
+
+        def error() -> str:
+            assert not run.ended, run.join()
+            joining = run.unit.join_status() if isinstance(run.unit, JoiningUnit) else None
+            return joining.error.message if joining is not None else ""
+
+        assert "changed the key" in until(error, "the rest of the copy has failed")
+        source.execute("UPDATE shard.u SET v = -5")
+        until(lambda: target.query("SELECT COUNT(*) FROM shard.u WHERE v = -5") == [(100,)], "the other table goes on")
+        assert not run.ended
+        run.stop()
+
+
+def test_a_filter_decides_in_the_stream(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    config = _config(target, "auto")
+    config.event_filters.add(
+        name="f",
+        schema_pattern="shard*",
+        table_pattern="*",
+        events=["alter table"],
+        action=config_pb2.FILTER_ACTION_ERROR,
+    )
+    with LaneRig(source, target, tmp_path, config) as rig:
+        run = _interrupted_run(rig, pause, source, ("ALTER TABLE shard.t ADD COLUMN x INT",))
+        outcome = run.join()
+        assert isinstance(outcome, Failed)
+        assert outcome.error.spec is errors.ddl.STATEMENT_FILTERED
+        config.ClearField("event_filters")
+        again = rig.begin(config)
+        _joined(again, target)
+        again.stop()
+        _same(source, target)
+
+
+def test_a_full_task_continues_as_one_with_a_stream(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    config = _config(target, "auto")
+    config.mode = config_pb2.TASK_MODE_FULL
+    with LaneRig(source, target, tmp_path, config) as rig:
+        outcome = _interrupted_run(rig, pause, source, STATEMENTS["add"]).join()
+        assert isinstance(outcome, Failed)
+        assert outcome.error.spec is errors.snapshot.COPY_OF_FULL
+        before = _loaded(target)
+        config.mode = config_pb2.TASK_MODE_ALL
+        again = rig.begin(config)
+        _joined(again, target)
+        again.stop()
+        _same(source, target)
+        assert before < _loaded(target)

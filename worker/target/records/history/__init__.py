@@ -1,0 +1,1 @@
+"""Records of the copy of the history that the streams need: passed watermarks and interrupted copies."""

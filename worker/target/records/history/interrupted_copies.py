@@ -1,0 +1,96 @@
+"""Records shard tables whose history is copied in part: a statement on the table interrupted the copy.
+
+    snapshot_interrupted   one row per such table: the statement up to which its copied chunks are valid
+
+Written when a snapshot ends, in the transaction in which the table's stream begins, or by the copy of the rest
+(worker/replicate/join/rest_of_copy.py); deleted when all chunks of the table are copied, or when the table is dropped.
+While the row exists, the lanes apply only rows of the copied chunks, and the table leaves its stream at the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.table import Column
+from shardmerge.worker.target.records.ddl_progress import StatementPlace
+
+NAME = "snapshot_interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """The part of a column's definition that determines the order of its values."""
+
+    type_text: Annotated[str, Field(alias="type")]
+    collation: str
+
+    @staticmethod
+    def of(column: Column) -> KeyColumn:
+        return KeyColumn(column.type_text, column.collation)
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedCopy:
+    """``number``: counts the interruptions of this table's copy, from 1. ``place``: the statement. ``key``: the columns
+    by which the recorded chunks are bounded."""
+
+    number: int
+    place: StatementPlace
+    key: tuple[KeyColumn, ...]
+
+    def to_json(self) -> str:
+        return _JSON.dump_json(self, by_alias=True).decode()
+
+
+_JSON = TypeAdapter(InterruptedCopy)
+
+
+def read(
+    session: Session, schema: str, task: str, source: str, numbers: Collection[int] | None = None
+) -> dict[int, InterruptedCopy]:
+    """The interrupted copies by the shard table's number, of ``numbers`` (None: of all)."""
+    if numbers is not None and not numbers:
+        return {}
+    condition, values = ("", ()) if numbers is None else (" AND `shard` IN %s", (tuple(numbers),))
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT `shard`, `interrupted` FROM {quote_name(schema)}.`{NAME}` "
+            f"WHERE `task` = %s AND `source` = %s{condition}",
+            (task, source, *values),
+        )
+        return {int(number): _JSON.validate_json(str(text)) for number, text in cursor.fetchall()}
+
+
+def exist(session: Session, schema: str, task: str, source: str) -> bool:
+    """Whether the copy of any table of the subtask is interrupted."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"SELECT 1 FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s LIMIT 1", (task, source)
+        )
+        return cursor.fetchone() is not None
+
+
+def write(session: Session, schema: str, task: str, source: str, copies: Mapping[int, InterruptedCopy]) -> None:
+    """Inside the caller's transaction."""
+    with session.cursor() as cursor:
+        cursor.executemany(
+            f"REPLACE INTO {quote_name(schema)}.`{NAME}` VALUES (%s, %s, %s, %s)",
+            [(task, source, number, item.to_json()) for number, item in sorted(copies.items())],
+        )
+
+
+def delete(session: Session, schema: str, task: str, source: str, numbers: Iterable[int]) -> None:
+    """Inside the caller's transaction."""
+    gone = sorted(numbers)
+    if not gone:
+        return
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"DELETE FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s AND `shard` IN %s",
+            (task, source, tuple(gone)),
+        )
