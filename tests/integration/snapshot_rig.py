@@ -22,9 +22,9 @@ from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.spark.run_access import RunAccess
 from shardmerge.worker.core.spark.runner import TaskBody, TaskOutcome, guarded
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.daemon.task_service import TaskService
-from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
 from shardmerge.worker.relay.fetch.server_id import unleased
 from shardmerge.worker.relay.model import BlockData, PurgePolicy, ReachedUntil
 from shardmerge.worker.relay.relay import Relay

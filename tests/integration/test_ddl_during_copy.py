@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from shardmerge.proto import config_pb2, errors, failpoints
+from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.replicate.join.unit import JoiningUnit
+from shardmerge.worker.target.tables import deferred_index
+from shardmerge.worker.target.tables.index_adder import IndexAdder
 from shardmerge.worker.unit.contract import Failed
 from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import subtask_config
@@ -286,6 +289,38 @@ def test_a_crash_at_any_moment(
         wanted = source.query(f"SELECT {names} FROM shard.t ORDER BY id")
         assert target.query(f"SELECT {names} FROM shard.t ORDER BY id") == wanted
         _same(source, target, ("shard.u",))
+
+
+def _add_nothing(adder: IndexAdder, stop: StopSignal) -> None:
+    pass
+
+
+@pytest.mark.parametrize("shard_mode", ["none", "optimistic"])
+def test_deferred_indexes_are_added_after_a_crash(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard_mode: str
+) -> None:
+    """The only table of a target is away from the stream when the run begins that adds the indexes."""
+    _make(source, "id INT PRIMARY KEY, v INT, w VARCHAR(20), KEY by_v (v), KEY by_w (w)")
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4, crash="copy.before_completed")
+    config = _config(target, "auto")
+    config.load.defer_indexes = True
+    if shard_mode == "optimistic":
+        config.shard_mode = config_pb2.SHARD_MODE_OPTIMISTIC
+    with LaneRig(source, target, tmp_path, config) as rig:
+        monkeypatch.setattr(deferred_index, "DEFER_FROM_ROWS", 10)
+        monkeypatch.setattr(IndexAdder, "follow", _add_nothing)
+        run = _interrupted_run(rig, pause, source, STATEMENTS["add"])
+        until(lambda: "index" in getattr(run.unit, "activity", str)(), "the statement waits for the indexes", 20)
+        run.stop()
+        assert target.query("SELECT COUNT(*) FROM dm_meta.deferred_index") == [(2,)]
+        monkeypatch.undo()
+        source.execute("ALTER TABLE shard.t ADD COLUMN y INT")
+        again = rig.begin(rig.config)
+        _joined(again, target)
+        names = {row[2] for row in target.query("SHOW INDEX FROM shard.t")}
+        again.stop()
+        assert names == {"PRIMARY", "by_v", "by_w"}
+        _same(source, target)
 
 
 def test_a_changed_key_stops_one_table_only(

@@ -14,9 +14,9 @@ from shardmerge.proto import errors
 from shardmerge.worker.core.mysql.connection import Endpoint
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.snapshot.dispenser import Dispenser
-from shardmerge.worker.snapshot.limits.load_monitor import LoadMonitor
 from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter, RateLimits
 from shardmerge.worker.snapshot.limits.source_load import LoadLimits
+from shardmerge.worker.snapshot.load_monitor import LoadMonitor
 from shardmerge.worker.snapshot.progress import Progress
 from shardmerge.worker.snapshot.unit import SnapshotUnit
 from shardmerge.worker.unit.contract import Finished, Outcome, Stopped

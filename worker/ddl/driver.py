@@ -370,7 +370,7 @@ class StatementDriver:
             parked_tables.write(inner, *who, changes.parked)
             dropped_columns.write(inner, *who[:2], changes.dropped)
             online_records.write(inner, *who, changes.shadow_records)
-            interrupted_copies.delete(inner, *who, uncopied)
+            interrupted_copies.forget(inner, *who, uncopied)
             timed, partial = bool(result.arriving or result.departing), interrupted_copies.exist(inner, *who)
             ddl_progress.write_passed(inner, *who, stream, StatementPlace.of(statement), timed=timed, partial=partial)
             for target in sorted(changes.joined):

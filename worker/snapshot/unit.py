@@ -37,9 +37,9 @@ from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.snapshot.chunks import rows_per_chunk
 from shardmerge.worker.snapshot.dispenser import Dispenser, PlannedChunk
 from shardmerge.worker.snapshot.interrupting_statements import InterruptingStatements
-from shardmerge.worker.snapshot.limits.load_monitor import LoadMonitor
 from shardmerge.worker.snapshot.limits.rate_limiter import ChunkSize, RateLimiter, RateLimits
 from shardmerge.worker.snapshot.limits.source_load import LoadLimits
+from shardmerge.worker.snapshot.load_monitor import LoadMonitor
 from shardmerge.worker.snapshot.progress import Progress
 from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec, ReaderTask
 from shardmerge.worker.snapshot.statement_watch import StatementWatch

@@ -16,7 +16,7 @@ from shardmerge.worker.core.spark.run_access import RunAccess
 from shardmerge.worker.core.spark.runner import SparkRunner
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
+from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.rules import Rules

@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from shardmerge.master.ddl_lock.situation import Lock
+from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.actions import Alter, DdlContext, ShardTarget, actions_of
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, TimedTable, plans_by_number
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
-from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
 from shardmerge.worker.ddl.execute import run_once
 from shardmerge.worker.ddl.execute.run_once import Begun, NextStep
 from shardmerge.worker.ddl.structure.structure_digest import digest_of

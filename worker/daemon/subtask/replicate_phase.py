@@ -47,6 +47,7 @@ from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
 from shardmerge.worker.target.records.subtask_record import SubTaskRow
+from shardmerge.worker.target.tables.make_targets import plans_for
 from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
 
 
@@ -118,6 +119,7 @@ def replicate(
         raise errors.replicate.UPDATE_OF_ENDING(
             task=resources.config.task, source=resources.source_id, stop=stop_search.stop.shown
         )
+    away = plans_for(rules, resources.source_id, tables, frozenset(parked))
     join, added = None, tuple[TablePlan, ...]()
     if joining is not None:
         own_context = resources.context(joining.partitioning.compiled_rules(), epoch, tables)
@@ -125,7 +127,7 @@ def replicate(
         join = TableJoin(own_context, host.service, host.clock.position, joining, alignment, queue, ops, locks=locks)
         added = joining.partitioning.plans(resources.source_id, tables)
     with ExitStack() as background:
-        background.enter_context(adder_of(resources, (*plans, *added)).running(stop))
+        background.enter_context(adder_of(resources, (*plans, *added, *away)).running(stop))
         rest = RestOfCopy(context, queue)
         background.enter_context(rest.running(stop))
         agent = LockAgent(context, host.shards, queue, ops, lanes.lowest) if locks else None

@@ -14,8 +14,8 @@ from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, cod
 from shardmerge.worker.core.spark.run_access import new_secret
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
-from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.members.member_cache import MemberCache
 from shardmerge.worker.target.records import subtask_record

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.rules.table_window import TableWindow

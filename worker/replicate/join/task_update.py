@@ -78,7 +78,7 @@ class TaskUpdate:
 
             def leave(session: Session) -> None:
                 parked_tables.delete(session, *who, gone)
-                interrupted_copies.delete(session, *who, gone)
+                interrupted_copies.forget(session, *who, interrupted_copies.read(session, *who, gone))
 
             with coded_errors(self.target_endpoint, Side.TARGET, "target"):
                 subtask_record.record_statement(target, *who, self.epoch, {}, {}, leave)

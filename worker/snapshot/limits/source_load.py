@@ -1,4 +1,4 @@
-"""Decides when a source is too busy to be read. Pure: worker/snapshot/limits/load_monitor.py measures the load.
+"""Decides when a source is too busy to be read. Pure: worker/snapshot/load_monitor.py measures the load.
 
 Chunks are the unit, as for the rate limiter (rate_limiter.py): a chunk that has begun is read to its end; the next one
 begins when the source is within its limits again. The readers' own sessions count as running threads.

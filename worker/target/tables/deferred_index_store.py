@@ -66,14 +66,17 @@ def read_present(session: Session, target: TargetTable) -> frozenset[str] | None
 
 
 def read_loads(session: Session, meta_schema: str, task: str, target: TargetTable) -> tuple[Load, ...]:
-    """The sources of the task that have begun their snapshot of the table."""
+    """The sources of the task that have begun their snapshot of the table. A source counts as loaded if the copy of its
+    table is interrupted: the statement that interrupts it waits for the indexes, and the rest is copied after it."""
     schema = quote_name(meta_schema)
     try:
         found = rows(
             session,
-            "SELECT t.`source`, COALESCE(SUM(c.`state` = 0), 0), COALESCE(SUM(c.`upper_bound` = %s), 0) "
-            f"FROM {schema}.`snapshot_table` t LEFT JOIN {schema}.`snapshot_chunk` c "
+            "SELECT t.`source`, COALESCE(SUM(c.`state` = 0), 0), COALESCE(SUM(c.`upper_bound` = %s), 0), "
+            f"COUNT(i.`shard`) FROM {schema}.`snapshot_table` t LEFT JOIN {schema}.`snapshot_chunk` c "
             "ON c.`task` = t.`task` AND c.`source` = t.`source` AND c.`shard` = t.`shard` "
+            f"LEFT JOIN {schema}.`snapshot_interrupted` i "
+            "ON i.`task` = t.`task` AND i.`source` = t.`source` AND i.`shard` = t.`shard` "
             "WHERE t.`task` = %s AND t.`target_schema` = %s AND t.`target_table` = %s GROUP BY t.`source`, t.`shard`",
             (_OPEN_ABOVE, task, *target.names),
         )
@@ -81,7 +84,10 @@ def read_loads(session: Session, meta_schema: str, task: str, target: TargetTabl
         if errno_of(error) != ER.NO_SUCH_TABLE:
             raise
         return ()  # no snapshot has begun
-    return tuple(Load(text_of(source), int(planned) == 0 and int(last) > 0) for source, planned, last in found)
+    return tuple(
+        Load(text_of(source), (int(planned) == 0 and int(last) > 0) or int(interrupted) > 0)
+        for source, planned, last, interrupted in found
+    )
 
 
 def _table(meta_schema: str) -> str:

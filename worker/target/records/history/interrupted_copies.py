@@ -94,3 +94,17 @@ def delete(session: Session, schema: str, task: str, source: str, numbers: Itera
             f"DELETE FROM {quote_name(schema)}.`{NAME}` WHERE `task` = %s AND `source` = %s AND `shard` IN %s",
             (task, source, tuple(gone)),
         )
+
+
+def forget(session: Session, schema: str, task: str, source: str, numbers: Iterable[int]) -> None:
+    """Delete these interrupted copies with all records of what was copied: nothing waits for the rest. Inside the
+    caller's transaction."""
+    gone = sorted(numbers)
+    if not gone:
+        return
+    with session.cursor() as cursor:
+        for name in (NAME, "snapshot_chunk", "snapshot_table", "snapshot_passed"):
+            cursor.execute(
+                f"DELETE FROM {quote_name(schema)}.`{name}` WHERE `task` = %s AND `source` = %s AND `shard` IN %s",
+                (task, source, tuple(gone)),
+            )

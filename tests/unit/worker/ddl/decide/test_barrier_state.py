@@ -7,9 +7,9 @@ from dataclasses import replace
 from shardmerge.proto import config_pb2
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, InterruptedTable, StreamTables
-from shardmerge.worker.ddl.decide.table_numbers import TableNumbers
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
