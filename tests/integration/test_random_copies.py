@@ -14,6 +14,7 @@ import pytest
 
 from shardmerge.proto import config_pb2, failpoints
 from shardmerge.worker.replicate.join.unit import JoiningUnit
+from shardmerge.worker.target.tables import deferred_index, index_adder
 from tests.integration.lane_rig import LaneRig, Run
 from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
@@ -165,6 +166,7 @@ def _config(target: Database, rng: random.Random, mode: str) -> config_pb2.SubTa
         chunk_rows=rng.choice([60, 150, 1000]),
         position=rng.choice(["auto", "watermark"]),
     )
+    config.load.defer_indexes = rng.random() < 0.5
     config.replicate.lanes = rng.choice([1, 2, 3])
     config.online_ddl.shadow_tables.append("^_(.+)_gho$")
     config.online_ddl.trash_tables.append("^_(.+)_del$")
@@ -192,10 +194,12 @@ def test_a_random_copy(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, seed: int
 ) -> None:
     rng = random.Random(f"{mode}/{seed}")
+    monkeypatch.setattr(deferred_index, "DEFER_FROM_ROWS", 10)
+    monkeypatch.setattr(index_adder, "_LOOK_SECONDS", 0.5)
     target.execute("DROP DATABASE IF EXISTS merged")
     make_tables(
         source,
-        *(f"CREATE TABLE {table} (id BIGINT PRIMARY KEY, v INT, w INT) ENGINE=InnoDB" for table in TABLES),
+        *(f"CREATE TABLE {table} (id BIGINT PRIMARY KEY, v INT, w INT, KEY k (w, id))" for table in TABLES),
         *(
             f"INSERT INTO {table} SELECT {_Application.base_of(table)} + seq, seq, seq FROM seq_1_to_{ROWS}"
             for table in TABLES
@@ -229,6 +233,7 @@ def test_a_random_copy(
             return _is_done(run, target)
 
         until(settled, "everything is copied and applied", 120)
+        until(lambda: not target.query("SELECT 1 FROM dm_meta.deferred_index"), "the indexes are added", 60)
         run.stop()
     print("\n".join(done), crashes.log)
     _compare(source, target, application, mode)
@@ -253,3 +258,9 @@ def _compare(source: Database, target: Database, application: _Application, mode
             else f"merged.t WHERE id BETWEEN {base - 5_000_000} AND {base + 4_999_999}"
         )
         assert target.query(f"SELECT {columns} FROM {where} ORDER BY id") == wanted, table
+        if mode == "none":
+            assert _indexes(target, table) == _indexes(source, table)
+
+
+def _indexes(server: Database, table: str) -> set[tuple[object, ...]]:
+    return {(row[2], row[3], row[4]) for row in server.query(f"SHOW INDEX FROM shard.{table}")}
