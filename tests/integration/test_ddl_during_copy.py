@@ -386,3 +386,21 @@ def test_a_full_task_continues_as_one_with_a_stream(
         again.stop()
         _same(source, target)
         assert before < _loaded(target)
+
+
+@pytest.mark.parametrize("moment", ["snapshot.planning", "snapshot.before_commit", "handover"])
+def test_a_table_that_is_created_during_the_copy(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Also before the first chunk is read: the stream must not begin after it."""
+    _make(source)
+    pause = _Pause(monkeypatch, moment, 1)
+    with LaneRig(source, target, tmp_path, _config(target, "auto")) as rig:
+        run = rig.begin(rig.config)
+        pause.reached()
+        source.execute("CREATE TABLE shard.n (id INT PRIMARY KEY, v INT)", "INSERT INTO shard.n VALUES (1, 1), (2, 2)")
+        pause.release()
+        source.execute("INSERT INTO shard.n VALUES (3, 3)")
+        _joined(run, target)
+        run.stop()
+        _same(source, target, ("shard.t", "shard.u", "shard.n"))

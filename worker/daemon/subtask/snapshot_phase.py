@@ -10,14 +10,16 @@ from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.daemon.subtask.begin import checkpoints_at
+from shardmerge.worker.daemon.subtask.begin import LOCATE_SECONDS
 from shardmerge.worker.daemon.subtask.finish import finish_full, finished_outcome
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.daemon.subtask.run_tables import adder_of, handover_of, plans_of
 from shardmerge.worker.ddl.decide.routed_statements import short_text
 from shardmerge.worker.ddl.execute.widen_target import TargetWidener
+from shardmerge.worker.replicate.stream_start import stream_start
 from shardmerge.worker.replicate.unit import first_checkpoints
 from shardmerge.worker.rules import Rules
+from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.snapshot.unit import SnapshotUnit, interrupted_copies_of
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import ddl_progress as ddl_records
@@ -82,13 +84,11 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
     places = {number: item.place for number, item in interrupted.items()}
     with relay.one_generation() as relay_id:
         handover = handover_of(resources, plans, stop, replicating=False, interrupted=places)
+        offset = begin = relay.locate(row.start, LOCATE_SECONDS, stop)
+        if handover is not None:
+            offset = stream_start(relay, TableScope(rules), begin, handover)
     failpoints.hit("handover")
-    # The statement may be the swap of an online schema change, whose shadow table was altered before all chunks.
-    if handover is None or (interrupted and rules.online.is_on):
-        first = checkpoints_at(resources, epoch, row.start, partitioning.lanes, stop)
-    else:
-        _, offset = handover.lowest
-        first = first_checkpoints(partitioning.lanes, epoch, relay_id, relay.position_at(offset), offset)
+    first = first_checkpoints(partitioning.lanes, epoch, relay_id, relay.position_at(offset), offset)
     _enter_replicate(resources, epoch, first, interrupted)
     return Stopped() if stop.is_set else None
 

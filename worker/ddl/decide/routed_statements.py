@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.ddl.sql.statement_scope import StatementScope, classify, touches
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableScope
@@ -29,6 +32,18 @@ class RoutedScope:
 
     def _may_hold(self, schema: str) -> bool:
         return any(map(self._tables.may_hold, {schema, schema.lower()}))
+
+
+def first_ddl(statements: Iterable[Statement], scope: TableScope, before: RelayOffset) -> Statement | None:
+    """The first of ``statements`` that is DDL on a table of the scope or on a shadow table of one, and begins before
+    relay offset ``before``. Raises what :meth:`TableScope.holds` raises."""
+    concerns = RoutedScope(scope, with_shadow_tables=True)
+    for statement in statements:
+        if statement.group_start >= before:
+            return None
+        if _scope(statement).kind == "ddl" and concerns(statement):
+            return statement
+    return None
 
 
 def tables_text(statement: Statement) -> str:

@@ -29,6 +29,7 @@ from shardmerge.worker.relay.serve.locate import GroupEnds
 from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
 from shardmerge.worker.replicate.join.stream_state import joining_after, stream_tables
 from shardmerge.worker.replicate.running import LaneRegistry
+from shardmerge.worker.replicate.stream_start import stream_start
 from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, first_checkpoints
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore, read_handover
@@ -301,15 +302,13 @@ class TableJoin:
     def _begin_stream(
         self, plans: tuple[TablePlan, ...], copies: Mapping[int, InterruptedCopy], stop: StopSignal
     ) -> tuple[Checkpoint, ...]:
-        """The stream starts at the lowest high watermark; checkpoints and records in one transaction."""
+        """Record where the stream starts: checkpoints and records in one transaction."""
         context = self._context
         with context.relay.one_generation() as relay_id:
             handover = self._handover(plans, copies, stop, replicating=False)
             assert handover is not None  # noqa: S101 - the tables have been copied: their chunks are recorded
-            _, offset = handover.lowest
-            if copies and context.rules.online.is_on:
-                # A statement may be the swap of an online schema change, whose shadow table was altered before.
-                offset = context.relay.locate(self._joining.start, _LOCATE_SECONDS, stop)
+            begin = context.relay.locate(self._joining.start, _LOCATE_SECONDS, stop)
+            offset = stream_start(context.relay, self._scope, begin, handover)
         lanes = context.config.replicate.lanes or defaults.LANES
         one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
         may_lack_rows = frozenset(plan.shard for plan in plans if plan.may_lack_rows)
