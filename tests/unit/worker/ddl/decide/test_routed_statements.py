@@ -8,7 +8,7 @@ import pytest
 
 from shardmerge.proto import config_pb2
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.ddl.decide.routed_statements import RoutedScope, short_text, tables_text
+from shardmerge.worker.ddl.decide.routed_statements import RoutedScope, first_ddl, short_text, tables_text
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.online_ddl_names import OnlineNames
@@ -98,3 +98,23 @@ def test_statements_on_shadow_tables_only_on_request(text: str, beside: bool) ->
     rules = replace(rules, online=OnlineNames.from_config("merge", online))
     assert RoutedScope(TableScope(rules), with_shadow_tables=True)(_statement(text)) is beside
     assert not RoutedScope(TableScope(rules))(_statement(text))
+
+
+@pytest.mark.parametrize(
+    ("texts", "before", "first"),
+    [
+        (("CREATE TABLE shard.t9 (id INT)",), 500, 0),
+        (("CREATE TABLE shard._t1_gho LIKE shard.t1", "ALTER TABLE shard.t1 ADD x INT"), 500, 0),
+        (("CREATE TABLE other.t (id INT)", "UPDATE shard.t1 SET id = 1", "ALTER TABLE shard.t1 ADD x INT"), 500, 2),
+        (("CREATE TABLE other.t (id INT)", "ALTER TABLE shard.t1 ADD x INT"), 200, None),
+        ((), 500, None),
+    ],
+)
+def test_the_first_ddl_before_a_place(texts: tuple[str, ...], before: int, first: int | None) -> None:
+    online = config_pb2.OnlineDdl(shadow_tables=["^_(.+)_gho$"])
+    rules = replace(_rules(case_sensitive=True), online=OnlineNames.from_config("merge", online))
+    statements = [
+        replace(_statement(text), group_start=RelayOffset(1, 100 * (number + 1))) for number, text in enumerate(texts)
+    ]
+    found = first_ddl(statements, TableScope(rules), RelayOffset(1, before))
+    assert found == (None if first is None else statements[first])
