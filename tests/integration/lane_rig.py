@@ -26,12 +26,14 @@ from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.ddl.decide.barrier_state import StreamTables, plans_by_number
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.source_clock import SourceEnd
+from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.unit import ReplicateUnit
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.target.records.partitioning import partitioning_for
 from shardmerge.worker.unit.contract import Failed, Outcome, ProcessUnit
 from shardmerge.worker.unit.run_context import RunContext
 from tests.integration.snapshot_rig import META, SOURCE, TASK, Rig, Threads
+from tests.support.database import Database
 from tests.support.wait import until
 
 
@@ -141,6 +143,17 @@ class Run:
     def stop(self) -> Outcome:
         self.stop_signal.set()
         return self.join()
+
+
+def has_joined(run: Run, target: Database) -> bool:
+    """Return whether all tables are copied and in the subtask's own stream, and everything is applied."""
+    unit = run.unit
+    if isinstance(unit, JoiningUnit) and unit.join_status() is not None:
+        return False
+    status = unit.status() if unit is not None else None
+    if not getattr(status, "synced", False):
+        return False
+    return target.query(f"SELECT COUNT(*) FROM {META}.snapshot_interrupted") == [(0,)]
 
 
 class LaneRig(Rig):

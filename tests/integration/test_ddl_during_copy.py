@@ -14,7 +14,7 @@ from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.target.tables import deferred_index
 from shardmerge.worker.target.tables.index_adder import IndexAdder
 from shardmerge.worker.unit.contract import Failed
-from tests.integration.lane_rig import LaneRig, Run
+from tests.integration.lane_rig import LaneRig, Run, has_joined
 from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
 from tests.support.database import Database
@@ -48,13 +48,7 @@ def _joined(run: Run, target: Database) -> None:
 
     def done() -> bool:
         assert not run.ended, run.join()
-        unit = run.unit
-        if isinstance(unit, JoiningUnit) and unit.join_status() is not None:
-            return False
-        status = unit.status() if unit is not None else None
-        if not getattr(status, "synced", False):
-            return False
-        return target.query("SELECT COUNT(*) FROM dm_meta.snapshot_interrupted") == [(0,)]
+        return has_joined(run, target)
 
     until(done, "all tables are copied and joined", 120)
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from shardmerge.proto import config_pb2, failpoints
-from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.target.tables import deferred_index, index_adder
-from tests.integration.lane_rig import LaneRig, Run
+from tests.integration.lane_rig import LaneRig, Run, has_joined
 from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
 from tests.support.database import Database
@@ -176,18 +175,6 @@ def _config(target: Database, rng: random.Random, mode: str) -> config_pb2.SubTa
     return config
 
 
-def _is_done(run: Run, target: Database) -> bool:
-    unit = run.unit
-    if run.ended:
-        return False
-    if isinstance(unit, JoiningUnit) and unit.join_status() is not None:
-        return False
-    status = unit.status() if unit is not None else None
-    if not getattr(status, "synced", False):
-        return False
-    return target.query("SELECT COUNT(*) FROM dm_meta.snapshot_interrupted") == [(0,)]
-
-
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("mode", ["none", "optimistic"])
 def test_a_random_copy(
@@ -230,7 +217,7 @@ def test_a_random_copy(
             nonlocal run
             run = _after_crash(rig, run, crashes)
             assert not run.ended, (run.join(), crashes.log)
-            return _is_done(run, target)
+            return has_joined(run, target)
 
         until(settled, "everything is copied and applied", 120)
         until(lambda: not target.query("SELECT 1 FROM dm_meta.deferred_index"), "the indexes are added", 60)

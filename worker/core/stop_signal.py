@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 
 class StopSignal:
@@ -40,3 +42,16 @@ class StopSignal:
     def wait(self, seconds: float) -> bool:
         """Sleep up to ``seconds``; True as soon as the signal is set."""
         return self._event.wait(seconds)
+
+
+@contextmanager
+def running_thread(name: str, run: Callable[[StopSignal], None], stop: StopSignal) -> Generator[None]:
+    """Call ``run`` in a thread of its own while the block runs; when the block ends, stop the thread and join it."""
+    mine = stop.child()
+    thread = threading.Thread(target=run, args=(mine,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        mine.set()
+        thread.join()

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from shardmerge.proto import errors, failpoints, state_pb2
@@ -23,7 +23,7 @@ from shardmerge.proto.work_share import WorkShare
 from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, quote_name
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.execute.optimistic import join_subject
@@ -111,17 +111,9 @@ class LockAgent:
         with self._lock:
             return self._activity
 
-    @contextmanager
-    def running(self, stop: StopSignal) -> Generator[None]:
+    def running(self, stop: StopSignal) -> AbstractContextManager[None]:
         """Run :meth:`run` in its own thread while the block runs."""
-        mine = stop.child()
-        thread = threading.Thread(target=self.run, args=(mine,), name="shard-agent", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            mine.set()
-            thread.join()
+        return running_thread("shard-agent", self.run, stop)
 
     def run(self, stop: StopSignal) -> None:
         """Run until stopped or until an error that an operator must decide about. After other errors the step is

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from shardmerge.proto import errors, failpoints, worker_pb2
@@ -23,7 +23,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.position import RelayOffset
-from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
@@ -64,17 +64,9 @@ class RestOfCopy:
         self._unit: SnapshotUnit | None = None
         self._failure: _Failure | None = None
 
-    @contextmanager
-    def running(self, stop: StopSignal) -> Generator[None]:
+    def running(self, stop: StopSignal) -> AbstractContextManager[None]:
         """Run :meth:`run` in its own thread while the block runs."""
-        mine = stop.child()
-        thread = threading.Thread(target=self.run, args=(mine,), name="rest-of-copy", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            mine.set()
-            thread.join()
+        return running_thread("rest-of-copy", self.run, stop)
 
     def run(self, stop: StopSignal) -> None:
         """Copy until stopped, or until an error that an operator must decide about. Other errors are retried."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
 
 import pymysql
 
@@ -21,7 +21,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, execute, rows
 from shardmerge.worker.core.mysql.server_errors import errno_of, reason_of
-from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.target.tables import deferred_index_store
 from shardmerge.worker.target.tables.deferred_index import (
@@ -94,17 +94,9 @@ class IndexAdder:
             if self._left:
                 stop.wait(pause)
 
-    @contextmanager
-    def running(self, stop: StopSignal) -> Generator[None]:
+    def running(self, stop: StopSignal) -> AbstractContextManager[None]:
         """Run :meth:`follow` in its own thread while the block runs."""
-        mine = stop.child()
-        thread = threading.Thread(target=self.follow, args=(mine,), name=f"indexes-{self._task}", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            mine.set()
-            thread.join()
+        return running_thread(f"indexes-{self._task}", self.follow, stop)
 
     def _round(self, stop: StopSignal) -> bool:
         """One round over the remaining tables; True: another connection is adding indexes of some."""
