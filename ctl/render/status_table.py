@@ -10,7 +10,7 @@ from shardmerge.ctl.render import format, style
 from shardmerge.ctl.render.progress import lag_seconds, problems
 from shardmerge.proto import common_pb2
 from shardmerge.proto import master_pb2 as pb
-from shardmerge.proto.worker_pb2 import LoadStatus, RelayStatus, SubTaskStatus, SyncStatus
+from shardmerge.proto.worker_pb2 import JoinStatus, LoadStatus, RelayStatus, SubTaskStatus, SyncStatus
 
 
 def detail(answer: pb.QueryStatusResponse, *, more: bool = False) -> RenderableType:
@@ -48,8 +48,11 @@ def detail(answer: pb.QueryStatusResponse, *, more: bool = False) -> RenderableT
     parts += [style.problem(problem.report, problem.where) for problem in problems(answer)]
     for part in answer.sources:
         for status in part.sub_task_status:
-            if status.HasField("join"):
-                parts += _join(part.source_status.source, status)
+            joins = list(status.copies)
+            if status.HasField("join") and status.join not in joins:
+                joins.append(status.join)
+            for join in joins:
+                parts += _join(part.source_status.source, status.name, join)
     if not more:
         parts += _reports(answer)
     if more:
@@ -58,9 +61,8 @@ def detail(answer: pb.QueryStatusResponse, *, more: bool = False) -> RenderableT
     return Group(*parts)
 
 
-def _join(source: str, status: SubTaskStatus) -> list[RenderableType]:
-    """The progress of the tables that are joining a subtask."""
-    join = status.join
+def _join(source: str, task: str, join: JoinStatus) -> list[RenderableType]:
+    """The progress of tables that are joining a subtask."""
     match join.phase:
         case "copying":
             load = join.load
@@ -75,9 +77,7 @@ def _join(source: str, status: SubTaskStatus) -> list[RenderableType]:
         case phase:
             progress_text = phase
     names = ", ".join(join.tables[:_NAMED]) + (f" and {len(join.tables) - _NAMED} more" if join.tables[_NAMED:] else "")
-    line = Text.assemble(
-        ("joining ", "bold"), f"{style.flat(status.name)} on {style.flat(source)}: {names}: ", progress_text
-    )
+    line = Text.assemble(("joining ", "bold"), f"{style.flat(task)} on {style.flat(source)}: {names}: ", progress_text)
     lines: list[RenderableType] = [line]
     if join.HasField("error") and join.error.workaround:
         lines.append(Text.assemble(("what to do: ", "bold"), style.flat(join.error.workaround)))

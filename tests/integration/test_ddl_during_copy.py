@@ -327,8 +327,8 @@ def test_a_changed_key_stops_one_table_only(
 
         def error() -> str:
             assert not run.ended, run.join()
-            joining = run.unit.join_status() if isinstance(run.unit, JoiningUnit) else None
-            return joining.error.message if joining is not None else ""
+            failed = run.unit.copy_status() if isinstance(run.unit, JoiningUnit) else ()
+            return "".join(status.error.message for status in failed)
 
         assert "changed the key" in until(error, "the rest of the copy has failed")
         [(place,)] = target.query("SELECT place FROM dm_meta.statement_passed WHERE stream = 'MAIN'")
@@ -337,6 +337,53 @@ def test_a_changed_key_stops_one_table_only(
         until(lambda: target.query("SELECT COUNT(*) FROM shard.u WHERE v = -5") == [(100,)], "the other table goes on")
         assert not run.ended
         run.stop()
+
+
+def test_tables_that_cannot_be_copied_do_not_delay_others(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five tables wait for the rest of their copy. The key of one has changed; the target refuses rows of another."""
+    _make(source)
+    others = ("w", "x", "y", "z")
+    for name in others:
+        source.execute(f"CREATE TABLE shard.{name} LIKE shard.u", f"INSERT INTO shard.{name} SELECT * FROM shard.u")
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    with LaneRig(source, target, tmp_path, _config(target, "auto")) as rig:
+        alters = (f"ALTER TABLE shard.{name} ADD COLUMN n INT" for name in others)
+        run = rig.begin(rig.config)
+        pause.reached()
+        target.execute(
+            "CREATE TRIGGER shard.refuse BEFORE INSERT ON shard.x FOR EACH ROW SIGNAL SQLSTATE '45000' "
+            "SET MESSAGE_TEXT = 'no row of x'"
+        )
+        source.execute("ALTER TABLE shard.t DROP PRIMARY KEY, ADD PRIMARY KEY (v, id)", *alters)
+        pause.release()
+
+        def failures() -> dict[tuple[str, ...], str]:
+            assert not run.ended, run.join()
+            found = run.unit.copy_status() if isinstance(run.unit, JoiningUnit) else ()
+            return {tuple(status.tables): status.error.message for status in found if status.phase == "failed"}
+
+        until(lambda: len(failures()) == 2, "two tables cannot be copied", 60)
+        assert "changed the key" in failures()["shard.t",]
+        assert "no row of x" in failures()["shard.x",]
+        left = "SELECT shard FROM dm_meta.snapshot_interrupted"
+        names = {number: table.name for number, table in enumerate(rig.tables)}
+
+        def uncopied() -> set[str]:
+            return {names[int(str(row[0]))] for row in target.query(left)}
+
+        until(lambda: uncopied() == {"t", "x"}, "the others are copied", 60)
+        source.execute(*(f"UPDATE shard.{name} SET v = -5, n = 1" for name in ("w", "y", "z")))
+        for name in ("w", "y", "z"):
+            until(lambda: target.query(f"SELECT COUNT(*) FROM shard.{name} WHERE n = 1") == [(100,)], name)  # noqa: B023
+        _same(source, target, ("shard.w", "shard.y", "shard.z", "shard.u"))
+        run.stop()
+        target.execute("DROP TRIGGER shard.refuse")
+        source.execute("ALTER TABLE shard.t DROP PRIMARY KEY, ADD PRIMARY KEY (id)")
+        again = rig.begin(rig.config)
+        until(lambda: uncopied() == {"t"}, "the table that the target refused is copied", 60)
+        again.stop()
 
 
 def test_a_filter_decides_in_the_stream(

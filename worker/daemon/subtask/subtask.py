@@ -232,9 +232,12 @@ class SubTask:
                 pass
         if unit is not None and stage == pb.STAGE_RUNNING:
             status.waiting_for = "; ".join(phrase for phrase in (unit.activity(), background()) if phrase)
-            joining = unit.join_status() if isinstance(unit, JoiningUnit) else None
-            if joining is not None:
-                status.join.CopyFrom(joining)
+            if isinstance(unit, JoiningUnit):
+                joining, copies = unit.join_status(), unit.copy_status()
+                status.copies.extend(copies)
+                joining = joining if joining is not None else next(iter(copies), None)
+                if joining is not None:
+                    status.join.CopyFrom(joining)
         return status
 
     # --- its own thread

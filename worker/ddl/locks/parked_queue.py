@@ -115,10 +115,10 @@ class ParkedQueue:
             if not self._released(copied=True):
                 self._changed.wait(seconds)
 
-    def wait_uncopied(self, seconds: float) -> None:
-        """Wait up to ``seconds`` until :meth:`uncopied` may have a table."""
+    def wait_change(self, version: int, seconds: float) -> None:
+        """Wait up to ``seconds`` until :meth:`version` is no longer ``version``."""
         with self._changed:
-            if not self._released(copied=False):
+            if self._version == version:
                 self._changed.wait(seconds)
 
     def parked(self) -> dict[int, Parked]:

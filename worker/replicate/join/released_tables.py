@@ -83,7 +83,7 @@ class ReleasedTables:
     def activity(self) -> str:
         return self.agent.activity() if self.agent is not None else ""
 
-    def copy_status(self) -> worker_pb2.JoinStatus | None:
+    def copy_status(self) -> tuple[worker_pb2.JoinStatus, ...]:
         return self.rest.status()
 
     def has_more(self) -> bool:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -47,34 +48,51 @@ _BACKOFF_MAX_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why the rest of the copy does not continue. ``retry_at``: monotonic time; None: an operator has to act."""
+    """Why the rest of the copy of these tables does not continue. ``retry_at``: monotonic time; None: an operator has
+    to act."""
 
+    names: tuple[str, ...]
     error: ShardmergeError
     retry_at: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The tables whose rest is copied now. ``unit``: None until their plans are made."""
+
+    names: tuple[str, ...]
+    unit: SnapshotUnit | None
+
+
 class RestOfCopy:
-    """For one run of a subtask. :meth:`run` runs in its own thread until stopped."""
+    """For one run of a subtask. :meth:`run` runs in its own thread until stopped.
+
+    An error that only an operator can remove stops the tables that it concerns: if several tables are copied at once,
+    they are divided until the error concerns one.
+    """
 
     def __init__(self, context: RunContext, queue: ParkedQueue) -> None:
         self._context = context
         self._queue = queue
         self._lock = threading.Lock()
-        self._names: tuple[str, ...] = ()
-        self._unit: SnapshotUnit | None = None
-        self._failure: _Failure | None = None
+        self._running: _Running | None = None
+        self._retried: _Failure | None = None
+        self._stopped: dict[tuple[int, int], _Failure] = {}  # by number of the table and of the interruption
+        # Only used by the thread of run():
+        self._groups: deque[frozenset[int]] = deque()
+        self._queue_version = 0
 
     def running(self, stop: StopSignal) -> AbstractContextManager[None]:
         """Run :meth:`run` in its own thread while the block runs."""
         return running_thread("rest-of-copy", self.run, stop)
 
     def run(self, stop: StopSignal) -> None:
-        """Copy until stopped, or until an error that an operator must decide about. Other errors are retried."""
+        """Copy until stopped. Errors that may pass are retried; another error stops the tables that it concerns."""
         failures = 0
         while not stop.is_set:
-            uncopied = self._queue.uncopied()
+            uncopied = self._next_round()
             if not uncopied:
-                self._queue.wait_uncopied(_LOOK_SECONDS)
+                self._queue.wait_change(self._queue_version, _LOOK_SECONDS)
                 continue
             try:
                 self._copy(uncopied, stop)
@@ -85,48 +103,91 @@ class RestOfCopy:
                 failure = errors.worker.INTERNAL(kind=type(error).__name__, where="the rest of a copy", reason=error)
             else:
                 failures = 0
-                self._set_failure(None)
+                self._set_running(None)
                 continue
             if stop.is_set:
                 return
+            if not failure.spec.retryable:
+                failures = 0
+                self._stop_tables(uncopied, failure)
+                continue
             pause = min(_BACKOFF_FIRST_SECONDS * 2**failures, _BACKOFF_MAX_SECONDS)
             failures += 1
-            log.error(
-                "the rest of a copy failed",
-                task=self._context.config.task,
-                source=self._context.config.source_id,
-                tables=self._names,
-                error=str(failure),
-                workaround=failure.workaround,
-                seconds=pause if failure.spec.retryable else None,
-            )
-            if not failure.spec.retryable:
-                self._set_failure(_Failure(failure, None))
-                return
-            self._set_failure(_Failure(failure, time.monotonic() + pause))
+            self._retry(failure, pause)
             stop.wait(pause)
 
-    def status(self) -> worker_pb2.JoinStatus | None:
-        """For query-status; None: there is nothing to copy."""
+    def status(self) -> tuple[worker_pb2.JoinStatus, ...]:
+        """For query-status: the copy that runs, and each failure."""
         with self._lock:
-            names, unit, failure = self._names, self._unit, self._failure
-        if unit is None and failure is None:
-            return None
-        status = worker_pb2.JoinStatus(tables=sorted(names), phase=JoinPhase.COPYING.value)
-        if unit is not None:
-            status.load.CopyFrom(unit.status())
-        if failure is not None:
-            status.phase = "failed"
-            status.error.CopyFrom(error_to_proto(failure.error))
-            status.retry_seconds = max(0.0, (failure.retry_at or 0.0) - time.monotonic())
-        return status
+            running, retried, stopped = self._running, self._retried, tuple(self._stopped.values())
+        found = [_failed(failure) for failure in ((retried, *stopped) if retried is not None else stopped)]
+        if running is not None and running.unit is not None:
+            copying = worker_pb2.JoinStatus(tables=running.names, phase=JoinPhase.COPYING.value)
+            copying.load.CopyFrom(running.unit.status())
+            found.insert(0, copying)
+        return tuple(found)
 
     # --- parts
 
-    def _set_failure(self, failure: _Failure | None) -> None:
+    def _next_round(self) -> dict[int, tuple[Parked, RelayOffset]]:
+        """The tables to copy next: all that no error stops, or a part of them after an error."""
+        self._queue_version = self._queue.version()
+        uncopied = self._queue.uncopied()
+        rounds = {(number, item.resumes_copy): number for number, (item, _) in uncopied.items()}
         with self._lock:
-            self._failure = failure
-            self._unit = None
+            # A table that was removed or interrupted again is no longer stopped.
+            self._stopped = {key: failure for key, failure in self._stopped.items() if key in rounds}
+            ready = {number: uncopied[number] for key, number in rounds.items() if key not in self._stopped}
+        while self._groups:
+            group = ready.keys() & self._groups[0]
+            if group:
+                return {number: ready[number] for number in group}
+            self._groups.popleft()
+        return ready
+
+    def _stop_tables(self, uncopied: Mapping[int, tuple[Parked, RelayOffset]], error: ShardmergeError) -> None:
+        """Stop the only table of a round; divide the tables of a round that has several."""
+        numbers = sorted(uncopied)
+        if self._groups:
+            self._groups.popleft()
+        if len(numbers) > 1:
+            half = len(numbers) // 2
+            self._groups.extendleft((frozenset(numbers[half:]), frozenset(numbers[:half])))
+            self._set_running(None)
+            return
+        with self._lock:
+            names = self._running.names if self._running is not None else ()
+        [(item, _)] = uncopied.values()
+        self._stop(item, names, error)
+
+    def _stop(self, item: Parked, names: tuple[str, ...], error: ShardmergeError) -> None:
+        """Copy no more of this table until it is interrupted again, or until the subtask's next run."""
+        log.error(
+            "the rest of a copy failed",
+            task=self._context.config.task,
+            source=self._context.config.source_id,
+            tables=names,
+            error=str(error),
+            workaround=error.workaround,
+        )
+        with self._lock:
+            self._running = self._retried = None
+            self._stopped[item.number, item.resumes_copy] = _Failure(names, error, None)
+
+    def _retry(self, error: ShardmergeError, pause: float) -> None:
+        with self._lock:
+            names = self._running.names if self._running is not None else ()
+            self._running = None
+            self._retried = _Failure(names, error, time.monotonic() + pause)
+        log.error(
+            "the rest of a copy failed",
+            task=self._context.config.task,
+            source=self._context.config.source_id,
+            tables=names,
+            error=str(error),
+            workaround=error.workaround,
+            seconds=pause,
+        )
 
     def _copy(self, uncopied: Mapping[int, tuple[Parked, RelayOffset]], stop: StopSignal) -> None:
         """Copy the rest of these tables, as far as no statement interrupts it. Raises coded errors."""
@@ -139,45 +200,68 @@ class RestOfCopy:
         }
         if left:
             context = replace(self._context, tables=tables)
-            plans = joining_plans(context, frozenset(left))
-            with self._lock:
-                self._names = tuple(plan.table.full_name for plan in plans)
-            self._check_keys(plans, recorded)
-            names = frozenset((plan.table.schema, plan.table.name) for plan in plans)
-            unit = SnapshotUnit(
-                context,
-                plans,
-                {number: item.resume_at for number, item in left.items()},
-                TableScope(context.rules, only=names),
-            )
-            with self._lock:
-                self._unit = unit
-            match unit.run(stop):
-                case Finished():
-                    pass
-                case Failed(error=error):
-                    raise error
-                case _:
-                    return
-            self._record(left, interrupted_copies_of(unit.interrupted, plans, recorded))
+            self._set_running(_Running(_names(tables[number] for number in left), None))
+            made = joining_plans(context, frozenset(left))
+            plans = self._with_usable_keys(made, recorded, left)
+            for plan in made:
+                if plan not in plans:
+                    del left[plan.shard], items[plan.shard]
+            if plans and not self._copy_plans(context, plans, recorded, left, stop):
+                return
         failpoints.hit("copy.completed")
         self._queue.copied({number: item.resumes_copy for number, item in items.items()})
+
+    def _copy_plans(
+        self,
+        context: RunContext,
+        plans: tuple[TablePlan, ...],
+        recorded: Mapping[int, InterruptedCopy],
+        left: Mapping[int, Parked],
+        stop: StopSignal,
+    ) -> bool:
+        """Whether the tables were copied, or were interrupted again. False: stopped before. Raises coded errors."""
+        names = frozenset((plan.table.schema, plan.table.name) for plan in plans)
+        starts = {number: item.resume_at for number, item in left.items()}
+        unit = SnapshotUnit(context, plans, starts, TableScope(context.rules, only=names))
+        self._set_running(_Running(_names(plan.table for plan in plans), unit))
+        match unit.run(stop):
+            case Finished():
+                pass
+            case Failed(error=error):
+                raise error
+            case _:
+                return False
+        self._record(left, interrupted_copies_of(unit.interrupted, plans, recorded))
+        return True
+
+    def _set_running(self, running: _Running | None) -> None:
+        with self._lock:
+            self._running = running
+            if running is None:
+                self._retried = None
 
     def _read(self, session: Session) -> tuple[dict[int, InterruptedCopy], tuple[Table, ...]]:
         who = self._context.who
         return interrupted_copies.read(session, *who), subtask_record.read_tables(session, *who)
 
-    def _check_keys(self, plans: tuple[TablePlan, ...], recorded: Mapping[int, InterruptedCopy]) -> None:
-        """Check that the recorded chunks' bounds still have a meaning. Raises COPY_KEY_CHANGED."""
+    def _with_usable_keys(
+        self, plans: tuple[TablePlan, ...], recorded: Mapping[int, InterruptedCopy], left: Mapping[int, Parked]
+    ) -> tuple[TablePlan, ...]:
+        """The plans of the tables whose recorded chunks' bounds still have a meaning. The others are stopped."""
+        usable: list[TablePlan] = []
         for plan in plans:
-            if not orders_alike(recorded[plan.shard].key, chunk_key(plan)):
-                raise errors.snapshot.COPY_KEY_CHANGED(
-                    source=plan.source,
-                    task=self._context.config.task,
-                    table=plan.table.full_name,
-                    target=plan.target_name,
-                    position=recorded[plan.shard].place,
-                )
+            if orders_alike(recorded[plan.shard].key, chunk_key(plan)):
+                usable.append(plan)
+                continue
+            error = errors.snapshot.COPY_KEY_CHANGED(
+                source=plan.source,
+                task=self._context.config.task,
+                table=plan.table.full_name,
+                target=plan.target_name,
+                position=recorded[plan.shard].place,
+            )
+            self._stop(left[plan.shard], _names([plan.table]), error)
+        return tuple(usable)
 
     def _record(self, left: Mapping[int, Parked], interrupted: Mapping[int, InterruptedCopy]) -> None:
         """Record which of the tables are copied completely, and which copies were interrupted again. Raises FENCED."""
@@ -191,3 +275,17 @@ class RestOfCopy:
         context.at_target(
             lambda session: subtask_record.record_statement(session, *context.who, context.epoch, {}, {}, also)
         )
+
+
+def _names(tables: Iterable[Table]) -> tuple[str, ...]:
+    return tuple(sorted(f"{table.schema}.{table.name}" for table in tables))
+
+
+def _failed(failure: _Failure) -> worker_pb2.JoinStatus:
+    retry_seconds = max(0.0, failure.retry_at - time.monotonic()) if failure.retry_at is not None else 0.0
+    return worker_pb2.JoinStatus(
+        tables=failure.names,
+        phase="failed",
+        error=error_to_proto(failure.error),
+        retry_seconds=retry_seconds,
+    )

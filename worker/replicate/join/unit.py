@@ -126,8 +126,8 @@ class TableSource(Protocol):
         """Whether tables are pending."""
         ...
 
-    def copy_status(self) -> worker_pb2.JoinStatus | None:
-        """The status of pending tables whose history is copied; None: there are none."""
+    def copy_status(self) -> tuple[worker_pb2.JoinStatus, ...]:
+        """The status of pending tables whose history is copied: the copy that runs, and each failure."""
         ...
 
 
@@ -336,7 +336,7 @@ class JoiningUnit:
         """The status of the joining tables; None when none are joining."""
         join = self._join
         if join is None:
-            return self._table_source.copy_status()
+            return None
         status = join.status()
         error, retry_at = self._error, self._retry_at
         if error is not None:
@@ -344,6 +344,10 @@ class JoiningUnit:
             status.error.CopyFrom(error_to_proto(error))
             status.retry_seconds = max(0.0, retry_at - time.monotonic()) if retry_at is not None else 0.0
         return status
+
+    def copy_status(self) -> tuple[worker_pb2.JoinStatus, ...]:
+        """The status of tables of which the rest of the history is copied: the copy that runs, and each failure."""
+        return self._table_source.copy_status()
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset that any lane may need again; None while unknown."""
