@@ -106,9 +106,7 @@ class Rig:
         self.source, self.target, self.config = source, target, config
         self.source_endpoint, self.target_endpoint = endpoint(source), endpoint(target)
         self.rules = Rules.from_config(config)
-        self.relay = Relay(
-            directory / "relay", SOURCE, self.source_endpoint, source.flavor, unleased(4000), PurgePolicy()
-        )
+        self.relay = self._new_relay(directory / "relay")
         self._relays = relay
         self.service = TaskService(lambda: self.relay)
         self._server = make_server(["shardmerge.v1.Relay"])
@@ -138,6 +136,16 @@ class Rig:
     ) -> None:
         self._server.stop(None).wait()
         self.relay.stop()
+
+    def renew_relay(self, directory: Path) -> None:
+        """Go on with another relay log, as if the source had moved to another worker. No run may exist."""
+        self.relay.stop()
+        self.relay = self._new_relay(directory)
+        self.relay.ensure_from(self.start)
+        self.relay.start()
+
+    def _new_relay(self, directory: Path) -> Relay:
+        return Relay(directory, SOURCE, self.source_endpoint, self.source.flavor, unleased(4000), PurgePolicy())
 
     def session(self, side: Side, *, raw: bool = False) -> Session:
         where = self.source_endpoint if side is Side.SOURCE else self.target_endpoint

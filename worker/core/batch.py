@@ -315,6 +315,10 @@ class Batch:
             raise diverged(plan, 1, key, SourcePosition(self.file, pos))
         return state.image
 
+    def has_rows_of(self, shard: int) -> bool:
+        """Whether it may have changes of the shard table, which has a key."""
+        return shard in self._of_shard
+
     def targets(self) -> Iterator[tuple[str, Keys]]:
         """Target name and its keys, for targets with any; those of one target follow one another."""
         places = sorted(self.keyed) if self.by_shard else self.keyed

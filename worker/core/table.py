@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 
@@ -93,6 +94,15 @@ class Table:
     def structure(self) -> Table:
         """The table without the estimates that depend on its rows."""
         return replace(self, row_estimate=0, byte_estimate=0)
+
+    def without_columns(self, names: Collection[str]) -> Table:
+        """The table without these columns, of which none belongs to its key."""
+        places = {column.name: at for at, column in enumerate(c for c in self.columns if c.name not in names)}
+        return replace(
+            self,
+            columns=tuple(column for column in self.columns if column.name in places),
+            key=tuple(places[self.columns[at].name] for at in self.key),
+        )
 
     @property
     def full_name(self) -> str:

@@ -19,7 +19,6 @@ from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, server_info
 from shardmerge.worker.core.mysql.show_create import CreateStatement
-from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.ddl.decide.actions import Action, Alter, DdlContext, ShardTarget, removed_by, shard_numbers
@@ -36,17 +35,16 @@ from shardmerge.worker.ddl.execute.rename_targets import drop_rename_marks
 from shardmerge.worker.ddl.execute.source_session import find_source_session
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.execute.structure_check import StatementStructures
+from shardmerge.worker.ddl.following import FollowingStatements, KnownStructures, MayExecute
+from shardmerge.worker.ddl.join_ahead import JoinAhead, adds_columns
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.ddl.online.classify import OnlineContext, classify, with_renamed_away
 from shardmerge.worker.ddl.online.follow import EffectiveStatement, OnlineChanges
-from shardmerge.worker.ddl.park_ahead import MayExecute, ParkAhead
+from shardmerge.worker.ddl.park_ahead import park_ahead
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.statement import Ddl
 from shardmerge.worker.ddl.sql.version_comments import Server
-from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
-from shardmerge.worker.ddl.structure.structure_after import StructureMemo
-from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.serve.query_event import LoggedQuery
 from shardmerge.worker.target.quarantine import held_store as quarantine
@@ -114,19 +112,16 @@ class StatementDriver:
         self._locks = locks
         self._copied_until = copied_until
         self._parked_queue = parked_queue
-        self._executed_to: RelayOffset | None = None
+        # Statements up to where tables grow are executed: the lanes of a new run may meet them again.
+        self._executed_to = max((item.offset for item in tables.growing.values()), default=None)
         self.relay_id = relay_id
         self._ops = ops
         self._context = context
         self._stream = stream
         self._columns = columns
         self._waits_for = ""
-        self._canonical = CanonicalCreates()
-        self._memo = StructureMemo()
-        self._parked_definitions = ParkedDefinitions(self._memo)
-        self._ahead = ParkAhead(
-            context, ops, copied_until, self._memo, self._canonical, self._parked_definitions, self._set_waiting
-        )
+        self._known = KnownStructures()
+        self._following = FollowingStatements(context, ops, copied_until, self._known, self._set_waiting)
         self.tables = tables
 
     def ops(self) -> tuple[BinlogOp, ...]:
@@ -179,8 +174,8 @@ class StatementDriver:
                     return None
             parks = bool(changes.parked)
             self._leave_to_copy(statement, changes)
-            if parks and override is None:
-                last = self._park_ahead(statement, session, changes, may_execute, stop)
+            if override is None:
+                last = self._execute_following(statement, ddl, session, changes, may_execute, stop, parks=parks)
             departing = {number: item.offset for number, item in changes.departing.items()}
             if self._parked_queue is not None:
                 # Before the records: the lock agent reads these first.
@@ -218,24 +213,28 @@ class StatementDriver:
         if changes.before.interrupted:
             changes.leave_to_copy(statement, self._context.relay.position_at(statement.group_end), time.time())
 
-    def _park_ahead(
+    def _execute_following(
         self,
         statement: Statement,
+        ddl: Ddl | None,
         session: Session,
         changes: BarrierChanges,
         may_execute: MayExecute,
         stop: StopSignal,
+        *,
+        parks: bool,
     ) -> Statement:
-        """Park tables at the statements that follow ``statement``, where nothing else is to be done; returns the last
-        of them."""
-        config = self._context.config
-        if (
-            self._stream is not Stream.MAIN
-            or config.shard_mode != config_pb2.SHARD_MODE_PESSIMISTIC
-            or config.replicate.quarantine  # a lane may hold a row, with the structure before, at any time
-        ):
+        """Execute the statements that follow ``statement`` and have the same effect on further tables; returns the last
+        of them. ``parks``: ``statement`` has parked tables."""
+        config, following = self._context.config, self._following
+        # With quarantine, a lane may hold a row, with the structure before, at any time.
+        if self._stream is not Stream.MAIN or config.replicate.quarantine:
             return statement
-        return self._ahead.park(statement, session, changes, may_execute, stop)
+        if config.shard_mode == config_pb2.SHARD_MODE_PESSIMISTIC and parks:
+            return park_ahead(following, statement, session, changes, may_execute, stop)
+        if config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC and not changes.parked and adds_columns(ddl):
+            return JoinAhead(following, statement, ddl, session, changes).execute(may_execute, stop)
+        return statement
 
     def _act(self, met: _CurrentStatement, held: ExitStack) -> StatementContext | None:
         """None: the statement has no effect here. ``held``: locks that are held until the statement is recorded."""
@@ -313,7 +312,9 @@ class StatementDriver:
             raise unknown_statement_error(self._context, met.statement)
         actor = self._executor(met, meant, frozenset())
         server = Server(met.queried.is_mariadb, met.queried.version)
-        changes = OnlineChanges(actor.context, actor.structures, actor.dialect, self._canonical, scene, seen, server)
+        changes = OnlineChanges(
+            actor.context, actor.structures, actor.dialect, self._known.canonical, scene, seen, server
+        )
         return scene, changes.follow(step, by_operator=met.override is not None and not met.override.runs_original)
 
     def _check_held(self, actions: Sequence[Action], statement: Statement, session: Session) -> None:
@@ -351,10 +352,10 @@ class StatementDriver:
         )
         return StatementExecutor(
             statement_context,
-            StatementStructures(statement_context, tracker, dialect, self._memo),
+            StatementStructures(statement_context, tracker, dialect, self._known.memo),
             dialect,
-            self._canonical,
-            self._parked_definitions,
+            self._known.canonical,
+            self._known.parked,
         )
 
     def _set_waiting(self, waits_for: str) -> None:
@@ -371,8 +372,15 @@ class StatementDriver:
             dropped_columns.write(inner, *who[:2], changes.dropped)
             online_records.write(inner, *who, changes.shadow_records)
             interrupted_copies.forget(inner, *who, uncopied)
-            timed, partial = bool(result.arriving or result.departing), interrupted_copies.exist(inner, *who)
-            ddl_progress.write_passed(inner, *who, stream, StatementPlace.of(statement), timed=timed, partial=partial)
+            ddl_progress.write_passed(
+                inner,
+                *who,
+                stream,
+                StatementPlace.of(statement),
+                timed=bool(result.arriving or result.departing),
+                partial=interrupted_copies.exist(inner, *who),
+                growing=bool(result.growing),
+            )
             for target in sorted(changes.joined):
                 executed_locks.forget_structure(inner, *who[:2], target)
             for subject in sorted(changes.subjects):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardmerge.proto import errors
@@ -14,13 +14,13 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.spark.runner import TaskDone, TaskFailed, TaskOutcome
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.ddl.decide.barrier_state import GrowingTable, StreamTables
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.replicate.alignment import AlignedLanes, AlignmentPoint, StreamRole
 from shardmerge.worker.replicate.lane.lane import LaneTask
-from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans
+from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans, LaterPlan
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec, LaneStart
 from shardmerge.worker.replicate.lane_coordinator import BarrierPlace, Event, LaneCoordinator, LaneGone, Refused
 from shardmerge.worker.replicate.running import LaneRegistry, RunningReplicate
@@ -47,7 +47,7 @@ class LaneGroup:
     ``checkpoints``: in offsets of the current relay log. ``handover``: what the snapshot's chunks hold; None: there is
     no snapshot. ``stream_limit``: where the whole stream ends. ``until``: where the job ends, None: with the stream.
     ``safe_mode``: what they write may already be at the target. ``windows``: of tables that enter or leave the stream
-    without a barrier; their plans are the driver's.
+    without a barrier; their plans are the driver's. ``later``: plans that apply from later places on.
     """
 
     checkpoints: tuple[Checkpoint, ...]
@@ -58,6 +58,7 @@ class LaneGroup:
     until: RelayOffset | None = None
     safe_mode: bool = False
     windows: tuple[TableWindow, ...] = ()
+    later: tuple[LaterPlan, ...] = ()
 
     @property
     def handover_left(self) -> Handover | None:
@@ -96,7 +97,7 @@ class LaneJob:
         self._unit_stop = stop
         self._scope_at_start = self._scope()
         self._plans_at_start = (*lanes.plans, *driver.tables.timed_plans)
-        self._edges = edges_of(lanes.windows)
+        self._edges = _edges(lanes.windows, lanes.later)
         self.coordinator = LaneCoordinator(
             context.config.task,
             context.source.source_id,
@@ -115,7 +116,7 @@ class LaneJob:
             # The places at which tables enter or leave the stream are of the relay log with which the run began.
             raise errors.relay.RELAY_RESTARTED(source=context.source.source_id, relay_id=self._driver.relay_id)
         in_scope = self._barrier_statements()
-        context.compiled.admit(self._plans_at_start)
+        context.compiled.admit((*self._plans_at_start, *(item.plan for item in self._lanes.later)))
         running = RunningReplicate(
             coordinator,
             context.access,
@@ -177,7 +178,7 @@ class LaneJob:
     def _handle_barriers(self) -> None:
         """Until the streams end, act at each barrier that all lanes have reached. Runs in a thread of its own."""
         coordinator = self.coordinator
-        current = LanePlans.of(self._plans_at_start, self._scope_at_start, self._lanes.windows)
+        current = LanePlans.of(self._plans_at_start, self._scope_at_start, self._lanes.windows, self._lanes.later)
         while not coordinator.stop.is_set:
             place = coordinator.wait_reached(_BARRIER_SECONDS)
             if place is None:
@@ -194,10 +195,11 @@ class LaneJob:
             if tables is None:
                 return
             self._tables_changed(tables)
-            self._edges = edges_of(tables.windows)
+            windows, later = tables.windows, later_plans(tables.growing)
+            self._edges = _edges(windows, later)
             plans = (*tables.plans_in_order, *tables.timed_plans)
-            change, current = LaneChange.between(current, plans, self._scope(), tables.windows)
-            self._context.compiled.admit(change.plans)
+            change, current = LaneChange.between(current, plans, self._scope(), windows, later)
+            self._context.compiled.admit((*change.plans, *(item.plan for item in later)))
             coordinator.resume(place, change.to_bytes())
 
     def _handle_barrier(self, place: BarrierPlace) -> StreamTables | None:
@@ -239,6 +241,7 @@ class LaneJob:
             plans=self._plans_at_start,
             scope=self._scope_at_start,
             windows=lanes.windows,
+            later=lanes.later,
             starts=tuple(LaneStart(item.seq, item.offset) for item in lanes.checkpoints),
             relay_directory=str(context.relay.directory.absolute()),
             relay_id=lanes.checkpoints[0].relay_id,
@@ -248,6 +251,16 @@ class LaneJob:
             until=lanes.until,
             skips=skip_places(self._driver.ops()),
         )
+
+
+def later_plans(growing: Mapping[int, GrowingTable]) -> tuple[LaterPlan, ...]:
+    """The plans that apply from later places of the stream on."""
+    return tuple(LaterPlan(item.offset, item.plan) for _, item in sorted(growing.items()))
+
+
+def _edges(windows: tuple[TableWindow, ...], later: tuple[LaterPlan, ...]) -> tuple[RelayOffset, ...]:
+    """The places over which no block extends, ascending."""
+    return tuple(sorted({*edges_of(windows), *(item.begin for item in later)}))
 
 
 def _concerns(scope: TableScope, rules: Rules, statement: Statement) -> bool:

@@ -21,13 +21,15 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.barrier_state import StreamTables
+from shardmerge.worker.ddl.decide.growing_tables import plans_before
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.replicate.alignment import MAIN_ROLE, AlignedLanes, StreamRole
 from shardmerge.worker.replicate.held_count import HeldCount
 from shardmerge.worker.replicate.lag import SourceProgress
+from shardmerge.worker.replicate.lane.lane_change import LaterPlan
 from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator
-from shardmerge.worker.replicate.lane_job import LaneGroup, LaneJob
+from shardmerge.worker.replicate.lane_job import LaneGroup, LaneJob, later_plans
 from shardmerge.worker.replicate.running import LaneRegistry
 from shardmerge.worker.replicate.status import StatusInputs, lanes_activity, sync_status
 from shardmerge.worker.replicate.stop_point import StopSearch
@@ -179,7 +181,16 @@ class ReplicateUnit:
                     self._log_repartition(len(found), wanted)
                     plans = recorded.plans(context.source.source_id, context.tables)
                     rules = recorded.compiled_rules()
-                    outcome = self._run_job(found, plans, rules, stop, barrier, safe_mode=safe_mode)
+                    by_number = {plan.shard: plan for plan in plans}
+                    growing = {
+                        number: replace(item, plan=by_number[number])
+                        for number, item in self._driver.tables.growing.items()
+                        if number in by_number
+                    }
+                    plans = plans_before(rules, plans, growing)
+                    outcome = self._run_job(
+                        found, plans, rules, stop, barrier, safe_mode=safe_mode, later=later_plans(growing)
+                    )
                     if not isinstance(outcome, Finished):
                         return outcome
                     found = self._read_checkpoints()
@@ -194,18 +205,29 @@ class ReplicateUnit:
         until: RelayOffset | None = None,
         *,
         safe_mode: bool = False,
+        later: tuple[LaterPlan, ...] | None = None,
     ) -> Outcome:
         """Run one job of lanes. Finished: every lane has reached ``until``, or the stream's end.
 
-        ``safe_mode``: what the lanes write may already be at the target.
+        ``safe_mode``: what the lanes write may already be at the target. ``later``: plans that apply from later places
+        on; None: those of the driver.
         """
+        tables = self._driver.tables
         job = LaneJob(
             self._context,
             self._registry,
             self._driver,
             self._role,
             LaneGroup(
-                found, plans, rules, self._handover, self._stream_limit, until, safe_mode, self._driver.tables.windows
+                found,
+                plans,
+                rules,
+                self._handover,
+                self._stream_limit,
+                until,
+                safe_mode,
+                tables.windows,
+                later_plans(tables.growing) if later is None else later,
             ),
             self._aligned,
             self._change_tables,
@@ -283,8 +305,8 @@ class ReplicateUnit:
 
     @property
     def plans(self) -> tuple[TablePlan, ...] | None:
-        """The lanes' plans; None while lanes with older plans run to a barrier."""
-        return self._plans if self._has_wanted_plans else None
+        """The plans for the recorded structures; None while lanes with older plans run to a barrier."""
+        return self._driver.tables.recorded_plans if self._has_wanted_plans else None
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset a lane may need again; None while unknown (nothing may be purged)."""

@@ -17,7 +17,8 @@ from shardmerge.worker.daemon.subtask.begin import LOCATE_SECONDS
 from shardmerge.worker.daemon.subtask.finish import finish_at_stop, read_safe_mode_bound
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.daemon.subtask.run_tables import adder_of, handover_of, plans_of
-from shardmerge.worker.ddl.decide.barrier_state import StreamTables, TimedTable, plans_by_number
+from shardmerge.worker.ddl.decide.barrier_state import GrowingTable, StreamTables, TimedTable, plans_by_number
+from shardmerge.worker.ddl.decide.growing_tables import growing_tables, plans_before
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
@@ -73,6 +74,7 @@ def replicate(
         resume_at = _resume_offsets(host.relay, parked, stop)
         copies = {number: copy for number, copy in state.interrupted.items() if number in own}
         interrupted = interrupted_tables(host.relay, copies, stop)
+        growing = state.growing(host.relay, stop)
     if (interrupted or any(item.resumes_copy for item in parked.values())) and stop_search.stop is not None:
         raise errors.snapshot.COPY_OF_ENDING(
             task=resources.config.task, source=resources.source_id, stop=stop_search.stop.shown
@@ -84,11 +86,12 @@ def replicate(
     timed = {plan.shard: TimedTable(plan, resume_at[plan.shard], parked[plan.shard].place) for plan in departing}
     begin = StreamTables(
         tables,
-        plans_by_number(plans),
+        plans_by_number(plans_before(rules, plans, growing)),
         wanted,
         TableScope(rules, state.others),
         departing=timed,
         interrupted=interrupted,
+        growing=growing,
     )
     locks = resources.config.shard_mode != config_pb2.SHARD_MODE_NONE or any(
         not item.resumes_copy for item in parked.values()
@@ -110,7 +113,9 @@ def replicate(
     )
     alignment = StreamAlignment(lambda: host.relay.head().offset)
     role = StreamRole(Stream.MAIN, alignment)
-    lanes = ReplicateUnit(context, host.service, plans, handover, host.clock.position, start_state, driver, role)
+    lanes = ReplicateUnit(
+        context, host.service, begin.plans_in_order, handover, host.clock.position, start_state, driver, role
+    )
     if queue is None:
         with adder_of(resources, plans).running(stop):
             outcome = resources.run_unit(lanes, stop)
@@ -202,6 +207,18 @@ class _RecordedState:
             return ()
         places = {number: item.place for number, item in self.parked.items() if not item.released}
         return self.partitioning.leaving_plans(resources.source_id, self.tables, places)
+
+    def growing(self, relay: Relay, stop: StopSignal) -> dict[int, GrowingTable]:
+        """The tables of which the lanes may still meet rows without columns that a statement has added."""
+        if self.partitioning is None:
+            return {}
+        ends = GroupEnds()
+        return growing_tables(
+            self.partitioning.growing,
+            plans_by_number(self.plans),
+            self.checkpoints,
+            lambda at: relay.locate(at, LOCATE_SECONDS, stop, ends=ends),
+        )
 
     def lowest(self) -> SourcePosition:
         """The position back to which the relay log must reach: the lowest at which one of its streams continues."""

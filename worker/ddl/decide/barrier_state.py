@@ -16,7 +16,7 @@ from shardmerge.worker.rules.table_window import TableWindow
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.dropped_columns import Member
 from shardmerge.worker.target.records.parked_tables import Parked
-from shardmerge.worker.target.records.partitioning import Leaving, Partitioning, merge_partitionings
+from shardmerge.worker.target.records.partitioning import Growing, Leaving, Partitioning, merge_partitionings
 from shardmerge.worker.target.records.shadow_tables import ShadowRecord
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 
@@ -41,12 +41,23 @@ class InterruptedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class GrowingTable:
+    """A table that gets columns at a later place of the stream, without a barrier. ``plan``: from group end ``offset``
+    on; ``record``: what is recorded of it."""
+
+    plan: TablePlan
+    offset: RelayOffset
+    record: Growing
+
+
+@dataclass(frozen=True, slots=True)
 class StreamTables:
-    """A subtask's tables at a position of a stream. ``tables``: by number, including former ones. ``plans``: of those
-    that take part in the stream, by number. ``partitioning``: of their rows. ``scope``: the tables whose rows the
-    stream applies. ``arriving``: tables that enter the stream at a later place, after the statement at which they were
-    parked. ``departing``: tables that are parked at a later place of the stream, whose rows it applies up to there.
-    ``interrupted``: tables of the stream that are copied in part."""
+    """A subtask's tables at a position of a stream. ``tables``: by number, including former ones, as recorded; those of
+    ``growing`` have the structure of the later place. ``plans``: of those that take part in the stream, by number.
+    ``partitioning``: of their rows. ``scope``: the tables whose rows the stream applies. ``arriving``: tables that
+    enter the stream at a later place, after the statement at which they were parked. ``departing``: tables that are
+    parked at a later place of the stream, whose rows it applies up to there. ``interrupted``: tables of the stream that
+    are copied in part. ``growing``: tables of the stream that get columns at a later place."""
 
     tables: tuple[Table, ...]
     plans: Mapping[int, TablePlan]
@@ -55,24 +66,30 @@ class StreamTables:
     arriving: Mapping[int, TimedTable] = field(default_factory=dict[int, TimedTable])
     departing: Mapping[int, TimedTable] = field(default_factory=dict[int, TimedTable])
     interrupted: Mapping[int, InterruptedTable] = field(default_factory=dict[int, InterruptedTable])
+    growing: Mapping[int, GrowingTable] = field(default_factory=dict[int, GrowingTable])
 
     def at_barrier(self, offset: RelayOffset) -> StreamTables:
         """The tables at a barrier at ``offset``: every lane has reached it, and no lane is beyond it."""
-        if not self.arriving and not self.departing:
+        if not self.arriving and not self.departing and not self.growing:
             return self
         arrived = {number: item.plan for number, item in self.arriving.items() if item.offset <= offset}
-        plans = {**self.plans, **arrived}
+        grown = {number: item.plan for number, item in self.growing.items() if item.offset <= offset}
+        plans = {**self.plans, **arrived, **grown}
         scope = self.scope
         if scope.only is not None:
             scope = replace(scope, only=scope.only.union(map(_name, arrived.values())))
         departing = {number: item for number, item in self.departing.items() if item.offset > offset}
+        growing = {number: item for number, item in self.growing.items() if item.offset > offset}
         return replace(
             self,
             plans=plans,
             scope=scope,
-            partitioning=replace(self.partitioning, shards=frozenset(plans), leaving=_leaving(departing)),
+            partitioning=replace(
+                self.partitioning, shards=frozenset(plans), leaving=_leaving(departing), growing=_growing(growing)
+            ),
             arriving={number: item for number, item in self.arriving.items() if number not in arrived},
             departing=departing,
+            growing=growing,
         )
 
     def is_whole_at(self, offset: RelayOffset) -> bool:
@@ -91,6 +108,12 @@ class StreamTables:
     def plans_in_order(self) -> tuple[TablePlan, ...]:
         """The plans by number."""
         return tuple(plan for _, plan in sorted(self.plans.items()))
+
+    @property
+    def recorded_plans(self) -> tuple[TablePlan, ...]:
+        """The plans for the structures that are recorded, by number."""
+        later = {number: item.plan for number, item in self.growing.items()}
+        return tuple(plan for _, plan in sorted({**self.plans, **later}.items()))
 
     @property
     def timed_plans(self) -> tuple[TablePlan, ...]:
@@ -120,6 +143,7 @@ class StreamTables:
             replace(self.scope, others=self.scope.others - names),
             departing={number: item for number, item in self.departing.items() if number not in joined},
             interrupted={**self.interrupted, **other.interrupted},
+            growing=self.growing,
         )
 
 
@@ -132,7 +156,8 @@ class BarrierChanges:
     """The changes that the actions of one statement make; recorded in one transaction.
 
     ``before``: the tables before the statement. ``numbers``: for new tables; ``taken``: those that this statement has
-    taken. ``departing``: of the parked tables, those that are parked at a later statement. ``subjects``: lock names
+    taken. ``departing``: of the parked tables, those that are parked at a later statement. ``growing``: tables that get
+    columns at a later statement. ``subjects``: lock names
     under which statements were begun at the target. ``rename_marks``: those of them that left a marker table there.
     ``dropped``: see worker/target/records/dropped_columns.py. ``shadow_records``: see
     worker/target/records/shadow_tables.py, None for records to delete. ``joined``: targets that have become the schema
@@ -150,6 +175,7 @@ class BarrierChanges:
     subjects: set[str] = field(default_factory=set[str])
     parked: dict[int, Parked] = field(default_factory=dict[int, Parked])
     departing: dict[int, TimedTable] = field(default_factory=dict[int, TimedTable])
+    growing: dict[int, GrowingTable] = field(default_factory=dict[int, GrowingTable])
     joined: set[TargetTable] = field(default_factory=set[TargetTable])
     rename_marks: set[str] = field(default_factory=set[str])
     dropped: dict[Member, frozenset[str]] = field(default_factory=dict[Member, frozenset[str]])
@@ -165,6 +191,13 @@ class BarrierChanges:
         self.tables[plan.shard] = plan.table
         self.creations[plan.shard] = creation
         self.plans[plan.shard] = plan
+
+    def set_later_structure(self, later: GrowingTable, creation: CreateStatement) -> None:
+        """Set the shard table's structure after a later statement, which the lanes have not reached."""
+        number = later.plan.shard
+        self.tables[number] = later.plan.table
+        self.creations[number] = creation
+        self.growing[number] = later
 
     def leave_to_copy(self, statement: Statement, resume_at: SourcePosition, now: float) -> None:
         """Let the tables leave the stream whose copy ``statement`` has interrupted, unless it parks or removes them.
@@ -213,9 +246,10 @@ class BarrierChanges:
         else:
             scope = replace(scope, only=scope.only - waiting)
         departing = {**before.departing, **self.departing}
-        partitioning = replace(partitioning, leaving=_leaving(departing))
+        growing = {**before.growing, **self.growing}
+        partitioning = replace(partitioning, leaving=_leaving(departing), growing=_growing(growing))
         interrupted = {number: item for number, item in before.interrupted.items() if number not in away}
-        return StreamTables(tuple(tables), plans, partitioning, scope, before.arriving, departing, interrupted)
+        return StreamTables(tuple(tables), plans, partitioning, scope, before.arriving, departing, interrupted, growing)
 
 
 def _put(tables: list[Table], number: int, table: Table) -> None:
@@ -226,6 +260,10 @@ def _put(tables: list[Table], number: int, table: Table) -> None:
 
 def _leaving(departing: Mapping[int, TimedTable]) -> tuple[Leaving, ...]:
     return tuple(Leaving(number, item.place, item.plan.one_lane) for number, item in sorted(departing.items()))
+
+
+def _growing(growing: Mapping[int, GrowingTable]) -> tuple[Growing, ...]:
+    return tuple(item.record for _, item in sorted(growing.items()))
 
 
 def _in_one_lane(plan: TablePlan, one_lane: Mapping[TargetTable, bool]) -> TablePlan:

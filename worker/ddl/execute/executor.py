@@ -48,6 +48,17 @@ log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
+class AlteredShard:
+    """A shard table that a statement alters. ``before``: its recorded CREATE TABLE; ``text``: the statement for merged
+    tables; ``tracked``, ``plan``: the table after it."""
+
+    before: CreateStatement
+    text: str
+    tracked: Tracked
+    plan: TablePlan
+
+
+@dataclass(frozen=True, slots=True)
 class StatementExecutor:
     """Executes the actions of one statement.
 
@@ -157,12 +168,10 @@ class StatementExecutor:
         """A sharding DDL: the target takes the schema join of its shard tables at once; where there is none, the shard
         table is parked. ``held``: locks that are held until the statement is recorded."""
         context, shard = self.context, action.shard
-        found = self._merged(shard)
+        found = self.altered(shard)
         if found is None:
             return
-        creation, text = found
-        tracked = self.structures.after_alter(shard.plan, creation, text)
-        plan = self._planned(shard.number, tracked)
+        creation, text, tracked, plan = found.before, found.text, found.tracked, found.plan
         subject = join_subject(shard.target)
         # Unless stopped, it is held: the session ends with the block in which the statement is recorded.
         if not held.enter_context(
@@ -196,6 +205,15 @@ class StatementExecutor:
                     )
                 context.changes.set_structure(plan, tracked.creation)
                 context.changes.dropped.update(dropped)
+
+    def altered(self, shard: ShardTarget) -> AlteredShard | None:
+        """The shard table after the statement; None when the statement has no effect on merged tables."""
+        found = self._merged(shard)
+        if found is None:
+            return None
+        creation, text = found
+        tracked = self.structures.after_alter(shard.plan, creation, text)
+        return AlteredShard(creation, text, tracked, self._planned(shard.number, tracked))
 
     def _check_constant(self, plan: TablePlan) -> None:
         """The statement must not add a column that the target gets from a route. Raises EXTRACT_CLASH."""

@@ -304,8 +304,15 @@ class JoiningUnit:
             checkpoints.remove(session, *who, joined, Stream.JOIN)
             ddl_records.delete_passed(session, *who, Stream.JOIN)
             if executed is not None:
-                timed, partial = bool(merged.departing), interrupted_copies.exist(session, *who)
-                ddl_records.write_passed(session, *who, Stream.MAIN, executed, timed=timed, partial=partial)
+                ddl_records.write_passed(
+                    session,
+                    *who,
+                    Stream.MAIN,
+                    executed,
+                    timed=bool(merged.departing),
+                    partial=interrupted_copies.exist(session, *who),
+                    growing=bool(merged.growing),
+                )
             passed_marks.write(session, *who, cleared)
             failpoints.hit("join.adopting")
 

@@ -111,6 +111,8 @@ class BlockApplier:
         """Whether to commit now; ``dry``: no further input waits."""
         batch, waiting = self._rows.batch, self._rows.pending.changes
         now = time.monotonic()
+        if self._rows.must_commit:
+            return True
         if batch.changes or waiting:
             return self._timer.is_due(now, batch.rows + len(waiting), batch.size, dry=dry)
         if self._next is self._committed:
@@ -130,7 +132,7 @@ class BlockApplier:
         self._log_skipped(skipped)
         self._committed = self._next = following
         self._is_translated = False
-        self._rows.has_reached_edge = False
+        self._rows.has_reached_edge = self._rows.must_commit = False
         self._timer.committed(began_at, time.monotonic())
         if not batch.is_empty:
             self._begin_batch()

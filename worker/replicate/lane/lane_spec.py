@@ -8,6 +8,7 @@ from shardmerge.proto import errors, relay_pb2
 from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.replicate.lane.lane_change import LaterPlan
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.rules.table_window import TableWindow
 from shardmerge.worker.snapshot.handover import Handover
@@ -29,7 +30,8 @@ class LaneSpec:
     """The settings of all lanes of one run; pickled into the Spark tasks.
 
     ``secret``: the secret of the run. ``apply.target`` carries no password; each lane fetches it.
-    ``windows``: of the plans' tables of which the lanes apply only a part.
+    ``windows``: of the plans' tables of which the lanes apply only a part. ``later``: plans that apply from later
+    places on.
     ``starts``: by lane; the checkpoint's offset, translated if it belongs to another relay log.
     ``relay_directory``: of relay log ``relay_id``, on the worker's machine.
     ``handover``: None once every chunk's high watermark is cleared.
@@ -45,6 +47,7 @@ class LaneSpec:
     plans: tuple[TablePlan, ...]
     scope: TableScope
     windows: tuple[TableWindow, ...]
+    later: tuple[LaterPlan, ...]
     starts: tuple[LaneStart, ...]
     relay_directory: str
     relay_id: str

@@ -12,12 +12,13 @@ from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans
+from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans, LaterPlans
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec
 from shardmerge.worker.replicate.lane.pending_rows import PendingRows
 from shardmerge.worker.replicate.lane.watermark_filter import WatermarkFilter
 from shardmerge.worker.rules.stage.row_stage import RowStage
 from shardmerge.worker.rules.stage.server_filter import ServerFilter
+from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.rules.table_window import WindowCursor
 from shardmerge.worker.rules.transform.client import TransformClient
 from shardmerge.worker.target.quarantine.skipped_events import (
@@ -33,14 +34,14 @@ class RowCollector:
 
     ``batch``: the next transaction's changes, by key; ``pending``: those that a transform has yet to evaluate. Others
     only read them. ``has_reached_edge``: a table has entered or left the stream since the caller last set it to False.
+    ``must_commit``: the batch has rows of a table whose plan changes now; a batch has one plan of each table.
     """
 
     def __init__(self, spec: LaneSpec, lane: int, position: Callable[[], SourcePosition]) -> None:
         self._spec = spec
         self._bucket = spec.bucket(lane)
         self._position = position
-        self._current = LanePlans.of(spec.plans, spec.scope, spec.windows)
-        self._windows = WindowCursor(spec.windows)
+        self._use(LanePlans.of(spec.plans, spec.scope, spec.windows, spec.later))
         self._watermarks = WatermarkFilter(spec.handover)
         self._decoder = BlockDecoder(
             self._resolve,
@@ -57,6 +58,7 @@ class RowCollector:
         self.pending = PendingRows()
         self._skipped: list[SkippedRow] = []
         self.has_reached_edge = False
+        self.must_commit = False
 
     def begin_batch(self, *, by_shard: bool) -> None:
         """Begin an empty batch. ``by_shard``: it distinguishes keys by shard table, because some may be held."""
@@ -68,14 +70,18 @@ class RowCollector:
 
     def change_plans(self, change: LaneChange) -> None:
         """Use other plans and another scope from here on. Only right after a commit. Raises ValueError."""
-        self._current = change.apply(self._current)
-        self._windows = WindowCursor(self._current.windows)
+        self._use(change.apply(self._current))
         names = change.names
         if names is None or not self._stage.change_plans(self._current.plans.values(), names):
             self._stage.set_plans(self._current.plans.values())
             self._decoder.forget()
         else:
             self._decoder.forget_tables(names)
+
+    def _use(self, plans: LanePlans) -> None:
+        self._current = plans
+        self._plans = dict(plans.plans)  # at the place that the lane has reached
+        self._windows, self._later = WindowCursor(plans.windows), LaterPlans(plans.later)
 
     def collect(self, block: relay_pb2.Block, events: bytes, skip: int, end: SourcePosition) -> int:
         """Add this lane's rows of the block; returns the number of its events.
@@ -100,14 +106,21 @@ class RowCollector:
                     self._evaluate_staged(events)
         except ShardmergeError as error:
             raise with_event_position(error, file, self._decoder.event_end) from error
-        if self._windows.is_at_edge(RelayOffset.from_proto(block.end)):
+        reached = RelayOffset.from_proto(block.end)
+        if self._windows.is_at_edge(reached):
             self.has_reached_edge = True
+        self.must_commit = any(self.batch.has_rows_of(plan.shard) for plan in self._later.due(reached))
         return count
 
     def _pass_edges(self, start: RelayOffset) -> None:
-        """Open and close the windows that begin or end up to ``start``. A block never extends over such a place."""
-        if self._windows.is_at_edge(start):
-            self._decoder.forget_tables(self._windows.advance(start))
+        """Open and close the windows that begin or end up to ``start``, and use the plans that begin to apply. A block
+        never extends over such a place."""
+        changed = self._windows.advance(start) if self._windows.is_at_edge(start) else frozenset[TableName]()
+        if later := self._later.reached(start):
+            self._plans.update(later)
+            changed = changed.union(later)
+        if changed:
+            self._decoder.forget_tables(changed)
 
     def evaluate_pending(self) -> None:
         """Evaluate the rows that wait for a transform, and add the results to the batch."""
@@ -130,7 +143,7 @@ class RowCollector:
     def _resolve(self, schema: str, table: str) -> TablePlan | None:
         if not self._windows.is_open((schema, table)):
             return None
-        plan = self._current.plans.get((schema, table))
+        plan = self._plans.get((schema, table))
         if plan is None and self._current.scope.holds(schema, table):
             raise errors.replicate.TABLE_UNKNOWN(
                 source=self._spec.apply.source, schema=schema, table=table, position=self._position()

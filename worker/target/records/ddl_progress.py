@@ -36,9 +36,15 @@ _PARTIAL = "+partial"
 """After ``at`` in the record of a stream while tables are copied in part. An earlier program cannot read this, and must
 not: it would never copy the rest."""
 
+_GROWING = "+growing"
+"""After ``at`` in the record of a stream whose lanes may not have reached statements that have added columns to its
+tables. An earlier program cannot read this, and must not: it would decode rows before them with these columns."""
+
 
 def _without_mark(value: object) -> object:
-    return value.removesuffix(_PARTIAL).removesuffix(_TIMED) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return value.removesuffix(_GROWING).removesuffix(_PARTIAL).removesuffix(_TIMED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +115,12 @@ def write_passed(
     *,
     timed: bool = False,
     partial: bool = False,
+    growing: bool = False,
 ) -> None:
     """Inside the caller's transaction. ``timed``: tables enter or leave the stream without a barrier. ``partial``:
-    tables of the subtask are copied in part."""
+    tables of the subtask are copied in part. ``growing``: tables get columns without a barrier."""
     record = _PLACE.dump_python(place, mode="json")
-    marks = (_TIMED if timed else "") + (_PARTIAL if partial else "")
+    marks = (_TIMED if timed else "") + (_PARTIAL if partial else "") + (_GROWING if growing else "")
     if marks:
         record["at"] = f"{place.at}{marks}"
     with session.cursor() as cursor:

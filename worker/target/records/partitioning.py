@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from pydantic import Field, TypeAdapter
 
 from shardmerge.proto import config_pb2, errors
-from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules import Rules
@@ -53,12 +53,27 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
+class Growing:
+    """A shard table whose structure is recorded as it is after a statement that has added ``columns`` and that the
+    lanes may not have reached yet: up to group end ``at``, its rows do not have these columns."""
+
+    number: int
+    at: SourcePosition
+    columns: tuple[str, ...]
+
+    def is_passed(self, found: Iterable[Checkpoint]) -> bool:
+        """Whether lanes with these checkpoints are known to be after the statement."""
+        return all(item.position.reaches(self.at) for item in found)
+
+
+@dataclass(frozen=True, slots=True)
 class Partitioning:
     """``one_lane``: names of the targets whose keys all belong to one lane. ``shards``: numbers of the shard tables
     that take part; one that once took no part does not return, because its rows were skipped. ``rules``: the rules'
     part of the subtask's configuration as JSON. ``may_lack_rows``: numbers of the shard tables of which the target may
     lack rows now, or could in the past (see TablePlan): new rules do not change which rows the target has.
-    ``leaving``: tables that leave the lanes at later places, without a barrier."""
+    ``leaving``: tables that leave the lanes at later places, without a barrier. ``growing``: tables that get columns at
+    later places, without a barrier."""
 
     lanes: int
     one_lane: frozenset[str]
@@ -67,6 +82,7 @@ class Partitioning:
     version: int = VERSION
     may_lack_rows: Annotated[frozenset[int], Field(alias="loose")] = frozenset()
     leaving: tuple[Leaving, ...] = ()
+    growing: tuple[Growing, ...] = ()
 
     def to_json(self) -> str:
         return _JSON.dump_json(self, by_alias=True).decode()
@@ -101,10 +117,15 @@ class Partitioning:
 
     def inherit(self, before: Partitioning | None) -> Partitioning:
         """With the facts of the record ``before`` that stay true under other rules: the tables that may lack rows, also
-        those that take no part now but are parked; and the tables that leave."""
+        those that take no part now but are parked; and the tables that leave or get columns."""
         if before is None:
             return self
-        return replace(self, may_lack_rows=self.may_lack_rows | before.may_lack_rows, leaving=before.leaving)
+        return replace(
+            self,
+            may_lack_rows=self.may_lack_rows | before.may_lack_rows,
+            leaving=before.leaving,
+            growing=before.growing,
+        )
 
     def leaving_plans(
         self, source_id: str, tables: tuple[Table, ...], places: Mapping[int, StatementPlace]

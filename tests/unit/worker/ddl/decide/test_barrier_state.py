@@ -6,15 +6,17 @@ from dataclasses import replace
 
 from shardmerge.proto import config_pb2
 from shardmerge.worker.core.mysql.show_create import CreateStatement
-from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
-from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, InterruptedTable, StreamTables
+from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, GrowingTable, InterruptedTable, StreamTables
+from shardmerge.worker.ddl.decide.growing_tables import growing_tables, plans_before
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
+from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.parked_tables import Parked
-from shardmerge.worker.target.records.partitioning import Partitioning
+from shardmerge.worker.target.records.partitioning import Growing, Partitioning
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from tests.support.plans import integer, table_plan
 from tests.unit.worker.snapshot.statements import place_of, statement_at
@@ -145,3 +147,37 @@ def _away(number: int) -> Parked:
     return Parked(
         number, "", "db", 0, is_mariadb=True, session=UNKNOWN_SESSION, place=place, resume_at=place_of(110), since=1.0
     )
+
+
+def test_a_table_grows_at_its_place() -> None:
+    before, other = plan(0, "a"), plan(1, "b")
+    after = replace(table_plan((integer(), integer("v")), (0,), shard=0, schema="d", name="a"), target_table="a")
+    place = RelayOffset(1, 70)
+    record = Growing(0, SourcePosition("bin.000001", 70), ("v",))
+    changes = BarrierChanges(standing(before, other), TableNumbers(2))
+    changes.set_later_structure(GrowingTable(after, place, record), creation())
+    result = changes.apply()
+    assert result.plans[0] is before, "the lanes have not reached the statement"
+    assert result.recorded_plans == (after, other)
+    assert result.tables[0] == after.table, "the structure that is recorded"
+    assert result.partitioning.growing == (record,)
+    assert result.at_barrier(RelayOffset(1, 69)).growing.keys() == {0}
+    there = result.at_barrier(place)
+    assert (there.plans[0], there.growing, there.partitioning.growing) == (after, {}, ())
+    assert plans_before(RULES, (after, other), result.growing)[0].table.columns == before.table.columns
+
+
+def test_tables_that_lanes_have_passed_no_longer_grow() -> None:
+    made = {0: plan(0, "a")}
+    records = [Growing(0, SourcePosition("bin.000001", byte), ("v",)) for byte in (70,)]
+
+    def found(*bytes_: int) -> dict[int, GrowingTable]:
+        lanes = [
+            Checkpoint(lane, 1, 0, "relay", RelayOffset(1, byte), 0, SourcePosition("bin.000001", byte), 0.0)
+            for lane, byte in enumerate(bytes_)
+        ]
+        return growing_tables(records, made, lanes, lambda at: RelayOffset(1, at.pos))
+
+    assert found(70, 80) == {}
+    assert found(60, 80) == {0: GrowingTable(made[0], RelayOffset(1, 70), records[0])}
+    assert growing_tables(records, {}, (), lambda at: RelayOffset(1, at.pos)) == {}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shardmerge.proto import config_pb2
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans
+from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans, LaterPlan, LaterPlans
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.rules.table_window import TableWindow
@@ -41,17 +41,25 @@ def plans(draw: st.DrawFn) -> tuple[TablePlan, ...]:
     return tuple(PLANS[name, draw(st.sampled_from((1, 2)))] for name in sorted(draw(names)))
 
 
-State = tuple[tuple[TablePlan, ...], TableScope, tuple[TableWindow, ...]]
+places = st.integers(4, 9).map(lambda byte: RelayOffset(1, byte))
+later_plans = st.lists(
+    st.builds(
+        LaterPlan, st.integers(4, 9).map(lambda byte: RelayOffset(1, byte)), st.sampled_from(list(PLANS.values()))
+    )
+).map(tuple)
+
+State = tuple[tuple[TablePlan, ...], TableScope, tuple[TableWindow, ...], tuple[LaterPlan, ...]]
 
 
-@given(st.lists(st.tuples(plans(), scopes, windows), min_size=2, max_size=6))
+@given(st.lists(st.tuples(plans(), scopes, windows, later_plans), min_size=2, max_size=6))
 def test_changes_lead_to_the_plans_of_the_driver(states: list[State]) -> None:
     driver = lane = LanePlans.of(*states[0])
-    for wanted, scope, now in states[1:]:
-        change, after = LaneChange.between(driver, wanted, scope, now)
+    for wanted, scope, now, later in states[1:]:
+        change, after = LaneChange.between(driver, wanted, scope, now, later)
         lane_after = LaneChange.from_bytes(change.to_bytes()).apply(lane)
         assert lane_after.scope == scope
         assert lane_after.windows == now
+        assert lane_after.later == later
         assert {name: id_of(plan) for name, plan in lane_after.plans.items()} == {
             name: id_of(plan) for name, plan in after.plans.items()
         }
@@ -80,3 +88,14 @@ def test_a_change_that_was_missed_is_noticed() -> None:
     second, _ = LaneChange.between(after, (PLANS[NAMES[1], 1],), TableScope(RULES))
     with pytest.raises(ValueError, match="change 2 does not follow change 0"):
         second.apply(begin)
+
+
+def test_later_plans_begin_at_their_places() -> None:
+    one, two = (LaterPlan(RelayOffset(1, byte), PLANS[NAMES[number], 2]) for byte, number in ((9, 0), (4, 1)))
+    plans = LaterPlans((one, two))
+    assert plans.reached(RelayOffset(1, 3)) == {}
+    assert list(plans.due(RelayOffset(1, 4))) == [two.plan]
+    assert plans.reached(RelayOffset(1, 4)) == {NAMES[1]: two.plan}
+    assert list(plans.due(RelayOffset(1, 8))) == []
+    assert plans.reached(RelayOffset(2, 0)) == {NAMES[0]: one.plan}
+    assert plans.reached(RelayOffset(2, 0)) == {}

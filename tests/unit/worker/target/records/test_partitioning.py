@@ -13,6 +13,7 @@ from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.partitioning import (
     DrainTo,
+    Growing,
     Keep,
     Leaving,
     Partitioning,
@@ -141,9 +142,11 @@ def test_old_plans_are_made_of_the_record_alone() -> None:
 PLACE = StatementPlace(SourcePosition("bin.000001", 70, "", "server"), 40)
 LEFT = replace(DEALING, leaving=(Leaving(SPREAD.shard, PLACE, one_lane=True),))
 
+GROWN = replace(DEALING, growing=(Growing(SPREAD.shard, SourcePosition("bin.000001", 150), ("v",)),))
+
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    for record in (DEALING, LEFT):
+    for record in (DEALING, LEFT, GROWN):
         assert Partitioning.from_json(record.to_json()) == record
 
 
@@ -154,6 +157,18 @@ def test_tables_that_leave_are_those_that_are_parked_at_this_place() -> None:
     elsewhere = replace(PLACE, at=41)
     for places in ({}, {0: elsewhere}, {1: PLACE}):
         assert LEFT.leaving_plans("s", tables, places) == ()
+
+
+def test_a_statement_is_passed_when_all_lanes_have_passed_it() -> None:
+    [grown] = GROWN.growing
+    assert not grown.is_passed(SAME)
+    assert not grown.is_passed(APART)
+    assert grown.is_passed((at(0, 150), at(1, 200)))
+
+
+def test_other_rules_keep_the_tables_that_grow() -> None:
+    assert OTHERS[0].inherit(GROWN).growing == GROWN.growing
+    assert merge_partitionings(GROWN, DEALING).growing == GROWN.growing
 
 
 def test_other_rules_keep_the_tables_that_leave() -> None:

@@ -21,9 +21,11 @@ _FORMS: dict[str, set[str]] = {
     "ddl_progress": {"at", "file", "gtid_set", "pos", "position", "server"},
     "joining_tables": {
         "at",
+        "columns",
         "dealing",
         "entries",
         "file",
+        "growing",
         "gtid_set",
         "lanes",
         "leaving",
@@ -79,7 +81,9 @@ _FORMS: dict[str, set[str]] = {
     },
     "partitioning": {
         "at",
+        "columns",
         "file",
+        "growing",
         "gtid_set",
         "lanes",
         "leaving",
