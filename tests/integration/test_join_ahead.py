@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from shardmerge.proto import config_pb2, failpoints
+from shardmerge.proto import config_pb2, errors, failpoints
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Side
 from shardmerge.worker.ddl import following
+from shardmerge.worker.ddl.structure.recorded_structures import RecordedStructures
 from tests.integration.lane_rig import LaneRig, Run, has_joined
 from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import servers, source, target
@@ -163,6 +166,20 @@ def test_a_crash(
         run.stop()
 
 
+def _check_not_replaceable(rig: LaneRig) -> None:
+    """Check that an operator cannot replace a structure of which the lanes have not reached the statement."""
+    session = rig.session(Side.TARGET)
+    try:
+        recorded = RecordedStructures.read(session, rig.config)
+        assert recorded is not None
+        with pytest.raises(ShardmergeError, match="have not reached the statement") as refused:
+            recorded.check_replaceable(session, recorded.find("shard", f"t{TABLES - 1}"))
+        assert refused.value.spec is errors.ddl.SCHEMA_TOO_EARLY
+        recorded.check_replaceable(session, recorded.find("shard", "t0"))
+    finally:
+        session.close()
+
+
 @pytest.mark.parametrize("lanes", [2, 3])
 @pytest.mark.parametrize("begins_anew", [False, True])
 def test_lanes_on_both_sides(
@@ -193,6 +210,7 @@ def test_lanes_on_both_sides(
         run.stop_signal.set()
         moments.release()
         run.join()
+        _check_not_replaceable(rig)
         if begins_anew:
             rig.renew_relay(tmp_path / "another")
         config = config_pb2.SubTaskConfig()

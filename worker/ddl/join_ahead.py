@@ -4,9 +4,10 @@
     one transaction records them all ── the lanes use each table's new structure from its statement on
 
 For ``shard-mode: optimistic``. A following statement takes part if it adds the same columns to a table that has the
-same structure before, if the target has exactly these columns by now, and if the target stays as it is even while rows
-without the columns arrive. Until all lanes have passed the statement, schema joins of other sources consider the
-table's structure before and after it (optimistic.py).
+same structure before, if the target has exactly these columns by now, and if rows without the columns get the same
+values at the target as at the source. This stays so until all lanes have passed the statement: a schema join keeps a
+column that one of the shard tables has, accepts each one's values, and changes a default only if all of them have the
+new one.
 """
 
 from __future__ import annotations
@@ -112,9 +113,7 @@ class JoinAhead:
             for other in each.plans.values()
             if other.target == target and (other.source, other.shard) != own
         }
-        others = other_shards(
-            self.following.context, around.members, members, dropped, tracker, canonical, self.session
-        )
+        others = other_shards(around.members, members, dropped, tracker, canonical)
         if isinstance(others, NotJoinable):
             return None
         name, strict = shard_label(plan), is_strict(self.first.sql_mode or 0, plan.table)

@@ -10,13 +10,12 @@ for it: their joins consider its structure before and after the statement at whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from shardmerge.proto import errors
-from shardmerge.worker.core.mysql.connection import Session, quote_name
+from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
-from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.execute.run_once import subject_of
@@ -32,13 +31,11 @@ from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
 from shardmerge.worker.target.members.member_cache import TaskMembers
-from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import ddl_progress
 from shardmerge.worker.target.records import dropped_columns as dropped
 from shardmerge.worker.target.records.dropped_columns import Member
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.statement_session import StatementSession
-from shardmerge.worker.unit.run_context import RunContext
 
 _STRICT_TRANS_TABLES = 1 << 21
 _STRICT_ALL_TABLES = 1 << 22
@@ -89,7 +86,7 @@ def join_target(
         coming.append(ShardSchema(shard_label(other), definition, frozenset()))
     gone = dropped.read(session, schema, task)
     members = _members(found, context, plan)
-    shards = other_shards(context.run_context, found, members, gone, tracker, printed, session)
+    shards = other_shards(found, members, gone, tracker, printed)
     if isinstance(shards, NotJoinable):
         return shards
     own = (source, plan.shard)
@@ -123,18 +120,14 @@ def parked_of(found: TaskMembers, target: TargetTable) -> list[tuple[TablePlan, 
 
 
 def other_shards(
-    context: RunContext,
     found: TaskMembers,
     members: Mapping[Member, TablePlan],
     gone: Mapping[Member, frozenset[str]],
     tracker: SchemaTracker,
     printed: CanonicalCreates,
-    session: Session,
 ) -> dict[Member, ShardSchema] | NotJoinable:
-    """The recorded structures of ``members``. Of tables of other sources whose lanes may not have reached the statement
-    that added columns, the structures without these columns too, under numbers that no table has. ``gone``: the dropped
-    columns. Raises what :class:`SchemaTracker` raises, and ``pymysql.MySQLError``."""
-    schema, task, source = context.who
+    """The recorded structures of ``members``. ``gone``: the dropped columns. Raises what :class:`SchemaTracker`
+    raises."""
     shards: dict[Member, ShardSchema] = {}
     for member, other in members.items():
         known = found.sources[other.source].creations.get(other.shard)
@@ -142,16 +135,6 @@ def other_shards(
             return unrecorded(other)
         shape = printed.definition(other.table, known, tracker)
         shards[member] = ShardSchema(shard_label(other), shape, gone.get(member, frozenset()))
-    for name, each in found.sources.items():
-        growing = each.partitioning.growing if each.partitioning is not None and name != source else ()
-        if not growing:
-            continue
-        lanes = checkpoints.read_all(session, schema, task, name, Stream.MAIN)
-        for item in growing:
-            shard = shards.get((name, item.number))
-            if shard is not None and not item.is_passed(lanes):
-                shape = printed.without_columns(shard.definition, item.columns)
-                shards[name, -1 - item.number] = replace(shard, definition=shape)
     return shards
 
 

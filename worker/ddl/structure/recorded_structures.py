@@ -33,7 +33,7 @@ from shardmerge.worker.target.records import (
 from shardmerge.worker.target.records.history import passed_watermarks
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.parked_tables import Parked
-from shardmerge.worker.target.records.partitioning import Partitioning
+from shardmerge.worker.target.records.partitioning import Growing, Partitioning
 from shardmerge.worker.target.records.subtask_record import Phase, SubTaskRow
 from shardmerge.worker.target.tables.make_targets import plans_for
 from shardmerge.worker.target.tables.target_table import check_existing_target
@@ -48,7 +48,8 @@ Who = tuple[str, str, str]
 @dataclass(frozen=True, slots=True)
 class RecordedStructures:
     """A subtask's records. ``plans``: of the shard tables that take part, join or are parked, by number. ``joining``:
-    the numbers of those that join. ``resets``: of those whose structure is to be read from the source again."""
+    the numbers of those that join. ``resets``: of those whose structure is to be read from the source again.
+    ``growing``: tables that get columns at later places."""
 
     who: Who
     row: SubTaskRow
@@ -57,6 +58,7 @@ class RecordedStructures:
     parked: Mapping[int, Parked]
     joining: frozenset[int]
     resets: frozenset[int]
+    growing: tuple[Growing, ...]
 
     @staticmethod
     def read(session: Session, config: config_pb2.SubTaskConfig) -> RecordedStructures | None:
@@ -81,7 +83,8 @@ class RecordedStructures:
         if joining is not None:
             later = plans_for(joining.partitioning.compiled_rules(), config.source_id, tables, coming)
             plans |= {plan.shard: plan for plan in later}
-        return RecordedStructures(who, row, rules, plans, parked, coming, _read_resets(session, who))
+        growing = partitioning.growing if partitioning is not None else ()
+        return RecordedStructures(who, row, rules, plans, parked, coming, _read_resets(session, who), growing)
 
     def find(self, schema: str, table: str) -> TablePlan:
         """The shard table of that name. Raises SCHEMA_TABLE_UNKNOWN."""
@@ -104,6 +107,10 @@ class RecordedStructures:
             raise errors.ddl.SCHEMA_TOO_EARLY(what=f"the subtask is in phase {self.row.phase.value}", **named)
         if plan.shard in self.joining and plan.shard not in self.parked:
             raise errors.ddl.SCHEMA_TOO_EARLY(what="the table is joining the task", **named)
+        grows = next((item for item in self.growing if item.number == plan.shard), None)
+        if grows is not None and not grows.is_passed(checkpoints.read_begun(session, *self.who)):
+            what = f"the lanes have not reached the statement before {grows.at} that adds columns to it"
+            raise errors.ddl.SCHEMA_TOO_EARLY(what=what, **named)
         item = self.parked.get(plan.shard)
         if item is not None:
             target = plan.target

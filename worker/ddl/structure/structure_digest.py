@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
-from dataclasses import replace
 
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.create_table import parse_create_table
@@ -31,7 +29,6 @@ class CanonicalCreates:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], CreateStatement] = {}
         self._definitions: dict[CreateStatement, TableDefinition] = {}
-        self._without: dict[tuple[int, frozenset[str]], TableDefinition] = {}  # of objects in _definitions
         self._digests: dict[CreateStatement, str] = {}
         self._recent: dict[CreateStatement, CreateStatement] = {}
 
@@ -50,16 +47,6 @@ class CanonicalCreates:
         found = self._definitions.get(canonical)
         if found is None:
             found = self._definitions[canonical] = parse_table_definition(canonical)
-        return found
-
-    def without_columns(self, definition: TableDefinition, columns: Collection[str]) -> TableDefinition:
-        """The structure without these columns; equal ones are one object."""
-        lost = frozenset(map(str.lower, columns))
-        key = (id(definition), lost)
-        found = self._without.get(key)
-        if found is None:
-            left = tuple(column for column in definition.columns if column.key not in lost)
-            found = self._without[key] = replace(definition, columns=left)
         return found
 
     def digest(self, table: Table, creation: CreateStatement, tracker: SchemaTracker) -> str:
