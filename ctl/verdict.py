@@ -1,6 +1,7 @@
 """Decides whether an answer is a success. Pure.
 
-A command exits with 0 only if every result in the answer is true (for check-task: no check failed).
+A command exits with 0 only if every result in the answer is true (for check-task: no check failed). One exception: the
+`binlog` commands handle the sources that have an error, and the others have none.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def judge(command: str, answer: Answer) -> Report | None:
                 which=f"{first.name}{where}: {first.error_msg or first.desc}",
             )
         )
-    failures = source_failures(answer)
+    failures = _without_idle_sources(answer, source_failures(answer))
     if len(failures) == 1 and failures[0].error is not None:
         return Report.of_detail(failures[0].error, failures[0].where)
     if len(failures) > 1:
@@ -111,6 +112,14 @@ def judge(command: str, answer: Answer) -> Report | None:
         where = f"source {failures[0].where}: " if failures and failures[0].where else ""
         return Report.of(errors.ctl.REFUSED(command=command, answer=where + reason))
     return None
+
+
+def _without_idle_sources(answer: Answer, failures: tuple[SourceFailure, ...]) -> tuple[SourceFailure, ...]:
+    """``failures`` without the sources that have no error, if a `binlog` command has handled another source."""
+    if not isinstance(answer, pb.HandleBinlogResponse) or not any(part.result for part in answer.sources):
+        return failures
+    no_error = errors.master.BINLOG_NO_ERROR.code
+    return tuple(failure for failure in failures if failure.error is None or failure.error.code != no_error)
 
 
 def _checks(answer: Answer) -> Iterable[worker_pb2.CheckResult]:

@@ -289,8 +289,9 @@ BINLOG_NO_ERROR = _define(
     "binlog-no-error",
     scope=Scope.CONFIG,
     level=Level.LOW,
-    message="task {task} on source(s) {source} has not stopped at a statement, so it is unknown which one is meant",
-    workaround="Give its position: -b FILE:POS, as in the binlog of the source.",
+    message="source '{source}' has no error: task {task} has not stopped at a statement there",
+    workaround="Give the position of the statement: -b FILE:POS, as in the binlog of the source. If a shard table is "
+    "parked at a statement, shard-ddl-lock {task} shows the position.",
 )
 BINLOG_NOTHING_SAID = _define(
     60313,

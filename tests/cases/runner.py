@@ -281,7 +281,8 @@ class Runner:
         def stands() -> bool:
             """Not while it tries once more, nor when its worker does not answer in time."""
             answers[:] = [self._cluster.dmctl(*command, check=False)]
-            return not any(code != step.code and f"[{code} " in answers[0].text for code in _NOT_NOW)
+            refused = answers[0].code == 1
+            return not any(refused and code != step.code and f"[{code} " in answers[0].text for code in _NOT_NOW)
 
         until(stands, f"the task stands somewhere, for {' '.join(command)}", _SECONDS)
         [answer] = answers

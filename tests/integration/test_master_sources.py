@@ -11,6 +11,7 @@ from shardmerge.proto import errors, etcd_keys, secret
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state
 from shardmerge.proto import worker_pb2 as worker
+from shardmerge.proto.rpc.coded_errors import error_to_proto
 from tests.integration.test_master import World, codes, refused, source_file, task_file
 from tests.support.wait import until
 
@@ -130,6 +131,45 @@ def test_another_address_is_asked_of_the_worker_that_has_the_relay_log(world: Wo
         ("bin.000001", "uuid-1"),
         ("bin.000001", "uuid-2"),
     ]
+
+
+def test_an_override_without_a_position_is_for_the_sources_that_have_an_error(world: World) -> None:
+    """As in DM: the other sources have a false result of their own, and the answer is true."""
+    world.leader()
+    workers = {name: world.worker(name) for name in ("w1", "w2")}
+    assert world.create("s1", "s2").result
+    until(lambda: {one.source for one in workers.values()} == {"s1", "s2"}, "each worker has a source")
+    stopped = next(one for one in workers.values() if one.source == "s1")
+    at_statement = errors.ddl.NEEDS_SHARD_MODE(
+        source="s1",
+        task="t",
+        table="d.t",
+        shards=2,
+        target="d.t",
+        position="(bin.000001, 44)",
+        statement="ALTER TABLE t ADD x INT",
+    )
+    stopped.behaviour.paused_with = error_to_proto(at_statement)
+    assert world.start(task_file("t", "s1", "s2")).result is False
+    no_error = errors.master.BINLOG_NO_ERROR
+
+    def skip(*sources: str) -> pb.HandleBinlogResponse:
+        return world.ask.HandleBinlog(
+            pb.HandleBinlogRequest(op=pb.HandleBinlogRequest.OP_SKIP, task="t", sources=sources)
+        )
+
+    answer = skip()
+    assert answer.result and not answer.msg
+    assert [(one.source, one.result) for one in answer.sources] == [("s1", True), ("s2", False)]
+    assert codes(list(answer.sources)) == [0, no_error.code]
+    assert f"[{no_error.code} " in answer.sources[1].msg and "source 's2' has no error" in answer.sources[1].msg
+    assert [op.pos for op in world.record("t", "s1").binlog_ops] == [44]
+    assert not world.record("t", "s2").binlog_ops
+    answer = skip("s2")
+    assert answer.result and codes(list(answer.sources)) == [no_error.code]
+    # Any other failure makes the answer false.
+    answer = skip("s1", "s3")
+    assert not answer.result and sorted(codes(list(answer.sources))) == [0, errors.master.SUBTASK_UNKNOWN.code]
 
 
 def test_what_is_updated_while_a_switch_is_checked_is_not_passed_over(world: World) -> None:

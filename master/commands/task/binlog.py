@@ -72,35 +72,25 @@ class BinlogCommand:
             failed(source, "", errors.master.SUBTASK_UNKNOWN(task=request.task, source=source))
             for source in sorted(set(request.sources) - set(present))
         ]
-        # Without a position, the command is for the sources that have stopped at a statement.
-        all_sources = not request.sources and not request.binlog_pos
         for source in wanted:
             try:
-                results += self._one(request, kind, source, state, all_sources=all_sources)
+                results.append(self._one(request, kind, source, state))
             except ShardmergeError as error:
                 results.append(failed(source, state.bound_name(source), error))
-        if not results:
-            raise errors.master.BINLOG_NO_ERROR(task=request.task, source=", ".join(wanted))
-        bad = next((one.msg for one in results if not one.result), "")
+        # As in DM, a source that has no error is false, and the answer as a whole is not.
+        no_error = errors.master.BINLOG_NO_ERROR.code
+        bad = next((one.msg for one in results if not one.result and one.error.code != no_error), "")
         return pb.HandleBinlogResponse(result=not bad, msg=bad, sources=results)
 
     def _one(
-        self,
-        request: pb.HandleBinlogRequest,
-        kind: state_pb.BinlogOp.Kind | None,
-        source: str,
-        state: State,
-        *,
-        all_sources: bool,
-    ) -> list[pb.SourceResult]:
+        self, request: pb.HandleBinlogRequest, kind: state_pb.BinlogOp.Kind | None, source: str, state: State
+    ) -> pb.SourceResult:
         place = given_place(request.binlog_pos) if request.binlog_pos else self._stopped_at(request.task, source, state)
         if place is None:
-            if all_sources:
-                return []
             raise errors.master.BINLOG_NO_ERROR(task=request.task, source=source)
         self.override(request.task, source, place, kind, request.sqls.strip(), state)
         name = _OP_NAMES[kind] if kind is not None else "revert"
-        return [pb.SourceResult(result=True, msg=f"{name} at {place}", source=source, worker=state.bound_name(source))]
+        return pb.SourceResult(result=True, msg=f"{name} at {place}", source=source, worker=state.bound_name(source))
 
     def override(
         self,

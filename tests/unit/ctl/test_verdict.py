@@ -8,6 +8,7 @@ from shardmerge.ctl.error_report import Report
 from shardmerge.ctl.verdict import Answer, judge
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CHECK_STATE_WARN, CheckResult, CheckState
 from tests.support import canned_master as canned
 
@@ -52,6 +53,20 @@ def test_a_false_part_fails_the_command_even_if_the_answer_says_true() -> None:
     assert report is not None
     assert report.code == errors.ctl.REFUSED.code
     assert report.message == "query-status: the master answered: source b: worker is gone"
+
+
+def test_a_binlog_command_has_failed_only_if_no_source_was_handled() -> None:
+    no_error = errors.master.BINLOG_NO_ERROR(task="t", source="b")
+    idle = pb.SourceResult(result=False, source="b", msg=str(no_error), error=error_to_proto(no_error))
+    handled, other = _part(result=True), _part(result=False, source="c")
+    assert judge("binlog skip", pb.HandleBinlogResponse(result=True, sources=[handled, idle])) is None
+    report = judge("binlog skip", pb.HandleBinlogResponse(result=True, sources=[idle]))
+    assert report is not None and report.code == errors.master.BINLOG_NO_ERROR.code
+    report = judge("binlog skip", pb.HandleBinlogResponse(result=False, sources=[handled, idle, other]))
+    assert report is not None and report.code == 40001
+    # The exception is for the commands that handle an error only.
+    report = judge("pause-task", pb.OperateTaskResponse(result=True, sources=[handled, idle]))
+    assert report is not None
 
 
 def test_several_failures_are_counted_and_named() -> None:
