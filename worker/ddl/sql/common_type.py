@@ -18,6 +18,7 @@ TEXTUAL = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longt
 INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _TEXTS = ("tinytext", "text", "mediumtext", "longtext")
 _BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
+_STRINGS = TEXTUAL | {"binary", "varbinary", "json", *_BLOBS}
 _CAPACITY = (2**8 - 1, 2**16 - 1, 2**24 - 1, 2**32 - 1)
 """Bytes in a value of each of these types."""
 
@@ -25,6 +26,8 @@ _WITH_FRACTION = frozenset({"datetime", "timestamp", "time"})
 _WITH_MEMBERS = frozenset({"enum", "set"})
 _MAX_DIGITS, _MAX_SCALE = 65, 30
 """Limits of DECIMAL (MariaDB accepts a scale of 38; a type that only one kind of server has is not used)."""
+
+_NO_TYPE = "no type of the server holds the values of both unchanged"
 
 _BYTES = {
     **dict.fromkeys(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"), 4),
@@ -86,9 +89,9 @@ def common_type(types: Sequence[ColumnType]) -> ColumnType | NoCommonType:
         return first
     if any(each.zerofill for each in types):
         return NoCommonType("ZEROFILL is part of how a value is printed")
-    if len({(each.charset, each.collation) for each in types}) > 1:
-        return NoCommonType("character set or collation differ")
     bases = {each.base for each in types}
+    if len({(each.charset, each.collation) for each in types}) > 1:
+        return NoCommonType("character set or collation differ" if bases <= _STRINGS else _NO_TYPE)
     if bases <= set(INTEGERS):
         return _integer(types)
     if bases <= {"varchar", *_TEXTS}:
@@ -96,7 +99,7 @@ def common_type(types: Sequence[ColumnType]) -> ColumnType | NoCommonType:
     if bases <= {"varbinary", *_BLOBS}:
         return _text(types, _BLOBS)
     if len(bases) > 1:
-        return NoCommonType("no type of the server holds the values of both unchanged")
+        return NoCommonType(_NO_TYPE)
     if first.base == "decimal":
         return _decimal(types)
     if first.base in _WITH_FRACTION or first.base == "char":

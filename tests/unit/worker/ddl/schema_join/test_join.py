@@ -397,7 +397,7 @@ REFUSED: dict[str, tuple[Case, str, str, str, bool]] = {
         False,
     ),
     "a default that some lack": (Case(B, (B, ""), B, "`b` int NOT NULL DEFAULT 6"), "o1 lacks", "b", "o1", False),
-    "a type of another family": (Case(A, (A,), A, "`a` varchar(9) DEFAULT NULL"), "character set", "a", "", True),
+    "a type of another family": (Case(A, (A,), A, "`a` varchar(9) DEFAULT NULL"), "no type", "a", "", True),
     "not the others' family": (
         Case("`a` int unsigned DEFAULT NULL", ("`a` int unsigned DEFAULT NULL",), "`a` smallint DEFAULT NULL", A),
         "signed",
