@@ -121,7 +121,9 @@ NO_TABLES = _define(
     "no-table-matches",
     scope=Scope.CONFIG,
     message="source {source}: the block-allow list lets none of the {count} tables through that user {user} can see",
-    workaround="Correct the block-allow list, or grant: {grant}",
+    workaround="Correct the block-allow list, or grant: {grant} If the tables of this source are to be created later: "
+    "`ignore-checking-items: [table_schema]` in the task file, which omits the item for every source; each table joins "
+    "the task at its CREATE TABLE.",
 )
 RULES = _define(
     12016,
