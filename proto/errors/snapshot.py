@@ -159,12 +159,3 @@ COPY_OF_ENDING = _define(
     workaround="All copied rows stay. Start the task without an end (stop-task, start-task with a file without "
     "stop-at); when query-status shows it in sync, start it with the end again.",
 )
-COPY_OF_FULL = _define(
-    30017,
-    "interrupted-copy-of-full-task",
-    scope=Scope.CONFIG,
-    message="source {source}, task {task}: the statement at {position} ran while the history of {table} was copied. "
-    "task-mode full has no stream that could apply it: {statement}",
-    workaround="All copied rows stay. Continue with task-mode: all in the file (stop-task, start-task); stop the task "
-    "when query-status shows it in sync.",
-)

@@ -95,3 +95,31 @@ def test_every_shard_table_is_altered_while_it_is_copied(world: World, mode: str
 def test_kills_at_every_moment(world: World, mode: str) -> None:
     victims = itertools.cycle(("worker", "tasks") if mode == "pessimistic" else ("tasks", "worker"))
     _copy_under_statements(world, f"copy_{mode}", mode, dict(zip(MOMENTS, victims, strict=False)))
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+def test_a_full_task_ends_after_kills_with_what_was_written_before_its_end(world: World, mode: str) -> None:
+    name = f"full_{mode}"
+    family = world.family(name, tables=TABLES)
+    shards = family.create(2000)
+    hooks = world.cluster.hooks
+    moments = (*MOMENTS[::3], "whole.aligned", "full.finishing")
+    with Writer(shards, seed=42) as writer:
+        world.cluster.start_task(family.task(mode="full", extra=f"{CHUNK}shard-mode: {mode}\n"))
+        until(lambda: len(_loaded(world, name)) >= 3, "some chunks are copied")
+        hooks.hold("snapshot.before_commit")
+        hooks.reached("snapshot.before_commit")
+        before = _loaded(world, name)
+        for shard in shards:
+            _alter(shard, "added")
+        writer.go_on()
+        writer.stop()
+    hooks.hold(moments[0])
+    hooks.release("snapshot.before_commit")
+    kill_at_each(world, dict(zip(moments, itertools.cycle(("worker", "tasks")), strict=False)))
+    world.cluster.wait_subtasks(name, lambda sub: sub.stage == "Finished", "has ended", 400)
+    assert _interruptions(world, name) >= TABLES, "the statements came during the copy"
+    verdict = family.verdict()
+    assert verdict.differences == 0, verdict
+    assert before <= _loaded(world, name), "no finished chunk is copied again"
+    world.cluster.dmctl("stop-task", name)

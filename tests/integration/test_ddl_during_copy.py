@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from shardmerge.proto import config_pb2, errors, failpoints
+from shardmerge.proto import config_pb2, errors, failpoints, worker_pb2
+from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.target.tables import deferred_index
 from shardmerge.worker.target.tables.index_adder import IndexAdder
-from shardmerge.worker.unit.contract import Failed
+from shardmerge.worker.unit.contract import Failed, Finished
 from tests.integration.lane_rig import LaneRig, Run, has_joined
 from tests.integration.snapshot_rig import subtask_config
 from tests.integration.snapshot_tables import make_tables, servers, source, target
@@ -108,6 +111,12 @@ class _Pause:
 
     def release(self) -> None:
         self._go_on.set()
+
+    def hold_next(self, moment: str) -> None:
+        """Let the copy continue; hold the first thread that reaches ``moment``."""
+        before, self._go_on, self._reached = self._go_on, threading.Event(), threading.Event()
+        self._moment, self._left = moment, 1
+        before.set()
 
 
 STATEMENTS = {
@@ -411,24 +420,149 @@ def test_a_filter_decides_in_the_stream(
         _same(source, target)
 
 
-def test_a_full_task_continues_as_one_with_a_stream(
+def _full(target: Database) -> config_pb2.SubTaskConfig:
+    config = _config(target, "auto")
+    config.mode = config_pb2.TASK_MODE_FULL
+    return config
+
+
+def _ended(run: Run, target: Database) -> None:
+    """Check that a full task has ended: it reports all rows, and no table is away."""
+    assert run.join() == Finished()
+    status = run.unit.status() if run.unit is not None else None
+    assert isinstance(status, worker_pb2.LoadStatus)
+    assert status.progress == "100.00 %"
+    assert all(table.finished_chunks == table.total_chunks for table in status.tables)
+    assert target.query("SELECT phase, joining FROM dm_meta.subtask") == [("finished", "")]
+    for record in ("parked_table", "snapshot_interrupted", "join_checkpoint"):
+        assert target.query(f"SELECT COUNT(*) FROM dm_meta.{record}") == [(0,)], record
+
+
+@pytest.mark.parametrize("name", ["index", "truncate", "several", "drop table"])
+def test_a_full_task_copies_the_rest_and_ends(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    with LaneRig(source, target, tmp_path, _full(target)) as rig:
+        run = rig.begin(rig.config)
+        pause.reached()
+        before = _loaded(target)
+        dropped = name == "drop table"
+        source.execute(*_writes(1), *(("DROP TABLE shard.t",) if dropped else (*STATEMENTS[name], *_writes(2))))
+        pause.release()
+        _ended(run, target)
+        assert pause.seen["whole.aligned"] >= 1, "its stream has run"
+        if dropped:
+            _same(source, target, ("shard.u",))
+            assert target.query("SHOW TABLES FROM shard LIKE 't'") == []
+        else:
+            _same(source, target)
+            assert before < _loaded(target), "no finished chunk is copied again"
+        source.execute("UPDATE shard.u SET v = -5")
+        _ended(rig.begin(rig.config), target)
+        assert target.query("SELECT COUNT(*) FROM shard.u WHERE v = -5") == [(0,)]
+
+
+@pytest.mark.parametrize("moment", ["handover", "copy.completed", "join.adopted", "whole.aligned", "full.finishing"])
+def test_a_full_task_ends_after_a_crash(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    _make(source, "id INT PRIMARY KEY, v INT, w VARCHAR(20), KEY by_v (v)")
+    monkeypatch.setattr(deferred_index, "DEFER_FROM_ROWS", 10)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4, crash=moment)
+    config = _full(target)
+    config.load.defer_indexes = True
+    with LaneRig(source, target, tmp_path, config) as rig:
+        run = _interrupted_run(rig, pause, source, (*STATEMENTS["several"], *_writes(2)))
+        assert pause.crashed.wait(100)
+        run.stop()
+        source.execute(*_writes(3))
+        _ended(rig.begin(config), target)
+        _same(source, target, ("shard.t",) if moment == "full.finishing" else ("shard.t", "shard.u"))
+        assert {row[2] for row in target.query("SHOW INDEX FROM shard.t")} == {"PRIMARY", "by_v"}
+
+
+def test_a_full_task_ends_while_rows_and_structures_change(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _make(source)
     pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
-    config = _config(target, "auto")
-    config.mode = config_pb2.TASK_MODE_FULL
+    stop = threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            source.execute(f"UPDATE shard.u SET v = {number} WHERE id = {number % 100}")
+
+    config = _full(target)
+    config.shard_mode = config_pb2.SHARD_MODE_OPTIMISTIC
     with LaneRig(source, target, tmp_path, config) as rig:
-        outcome = _interrupted_run(rig, pause, source, STATEMENTS["add"]).join()
-        assert isinstance(outcome, Failed)
-        assert outcome.error.spec is errors.snapshot.COPY_OF_FULL
-        before = _loaded(target)
-        config.mode = config_pb2.TASK_MODE_ALL
-        again = rig.begin(config)
-        _joined(again, target)
-        again.stop()
+        run = _interrupted_run(rig, pause, source, STATEMENTS["add"])
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            _ended(run, target)
+        finally:
+            stop.set()
+            writer.join()
+        _same(source, target, ("shard.t",))
+
+
+def test_a_lock_keeps_a_full_task_running(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement at the place where the task would end counts."""
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    config = _full(target)
+    config.shard_mode = config_pb2.SHARD_MODE_PESSIMISTIC
+    with LaneRig(source, target, tmp_path, config) as rig:
+        run = _interrupted_run(rig, pause, source, ("TRUNCATE TABLE shard.t",))
+        pause.hold_next("whole.aligning")
+        pause.reached()
+        source.execute("ALTER TABLE shard.u ADD INDEX i (v)", "UPDATE shard.u SET v = -5")
+        pause.release()
+
+        def waits_for() -> str:
+            assert not run.ended, run.join()
+            return run.unit.activity() if isinstance(run.unit, JoiningUnit) else ""
+
+        until(lambda: "1 shard table(s) are parked" in waits_for(), "the lock waits for other sources")
+        assert pause.seen["whole.aligned"] == 1
+        assert "task-mode full" in waits_for()
+        run.stop()
+        [(parked,)] = target.query("SELECT parked FROM dm_meta.parked_table")
+        place = json.loads(str(parked))["place"]["position"]
+        skip = BinlogOp(kind=BinlogOp.KIND_SKIP, file=place["file"], pos=place["pos"])
+        _ended(rig.begin(config, ops=(skip,)), target)
         _same(source, target)
-        assert before < _loaded(target)
+
+
+def test_the_status_of_a_full_task_whose_copy_was_interrupted(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    with LaneRig(source, target, tmp_path, _full(target)) as rig:
+        run = _interrupted_run(rig, pause, source, ("ALTER TABLE shard.t DROP PRIMARY KEY, ADD PRIMARY KEY (v, id)",))
+
+        def error() -> str:
+            assert not run.ended, run.join()
+            joining = run.unit.join_status() if isinstance(run.unit, JoiningUnit) else None
+            return joining.error.message if joining is not None else ""
+
+        assert "changed the key" in until(error, "the rest of the copy has failed")
+        unit = run.unit
+        assert isinstance(unit, JoiningUnit)
+        assert "task-mode full" in unit.activity()
+        assert unit.lowest() is not None, "the relay log is held"
+        assert not unit.status().synced
+        source.execute("UPDATE shard.u SET v = -5")
+        until(lambda: target.query("SELECT COUNT(*) FROM shard.u WHERE v = -5") == [(100,)], "the other table goes on")
+        assert not run.ended
+        run.stop()
 
 
 @pytest.mark.parametrize("moment", ["snapshot.planning", "snapshot.before_commit", "handover"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from shardmerge.proto import worker_pb2
+from shardmerge.proto import failpoints, worker_pb2
 from shardmerge.worker.core.mysql.connection import Session, server_info
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.daemon.subtask.finished_unit import FinishedUnit, final_load_status
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
+from shardmerge.worker.daemon.subtask.run_tables import adder_of
 from shardmerge.worker.replicate import configured_bounds
 from shardmerge.worker.replicate.start_point import has_commit_times
 from shardmerge.worker.replicate.stop_point import StopSearch
@@ -15,7 +17,7 @@ from shardmerge.worker.target.records import bounds, subtask_record
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records.bounds import Bound
 from shardmerge.worker.target.records.subtask_record import Phase
-from shardmerge.worker.unit.contract import Finished, Outcome
+from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
 
 
 def read_stop_search(resources: RunResources, source: Session, target: Session, epoch: int, phase: Phase) -> StopSearch:
@@ -73,10 +75,15 @@ def finish_at_stop(resources: RunResources, epoch: int, stop_search: StopSearch)
         return finished_outcome(resources, target, epoch) or Finished()
 
 
-def finish_full(resources: RunResources, epoch: int) -> None:
-    """Record that a subtask of task-mode full has copied everything."""
+def finish_full(resources: RunResources, epoch: int, plans: tuple[TablePlan, ...], stop: StopSignal) -> Outcome:
+    """Add the indexes that ``plans`` still lack, and record that a subtask of task-mode full has copied everything."""
+    adder_of(resources, plans).add(stop)
+    if stop.is_set:
+        return Stopped()
+    failpoints.hit("full.finishing")
     with resources.at_target() as target:
         subtask_record.enter_phase(target, *resources.who, epoch, Phase.FINISHED, lambda session: None)
+        return finished_outcome(resources, target, epoch) or Finished()
 
 
 def _enter(resources: RunResources, target: Session, epoch: int, phase: Phase, bound: Bound) -> None:

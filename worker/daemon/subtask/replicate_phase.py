@@ -14,7 +14,7 @@ from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.daemon.subtask.begin import LOCATE_SECONDS
-from shardmerge.worker.daemon.subtask.finish import finish_at_stop, read_safe_mode_bound
+from shardmerge.worker.daemon.subtask.finish import finish_at_stop, finish_full, read_safe_mode_bound
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.daemon.subtask.run_tables import adder_of, handover_of, plans_of
 from shardmerge.worker.ddl.decide.barrier_state import GrowingTable, StreamTables, TimedTable, plans_by_number
@@ -55,7 +55,9 @@ from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
 def replicate(
     resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, stop_search: StopSearch, stop: StopSignal
 ) -> Outcome:
-    """Replicate until the stop, a failure, or until every lane is at the configured end."""
+    """Replicate until the stop, a failure, or until every lane is at the configured end. With task-mode full that is as
+    soon as all tables are complete: statements have interrupted the copies of some."""
+    full = resources.config.mode == config_pb2.TASK_MODE_FULL
     host, ops = resources.host, resources.owner.binlog_ops
     state = _RecordedState.read(resources, rules, epoch, row)
     partitioning, plans, tables = state.partitioning, state.plans, state.tables
@@ -97,7 +99,7 @@ def replicate(
         not item.resumes_copy for item in parked.values()
     )
     queue = None
-    if locks or parked or interrupted or joining is not None:
+    if full or locks or parked or interrupted or joining is not None:
         queue = _parked_queue(parked, resume_at, timed)
         queue.copied(state.copied())
     copied_until = handover.copied_until() if handover is not None else {}
@@ -139,7 +141,10 @@ def replicate(
         if agent is not None:
             background.enter_context(agent.running(stop))
         table_source = ReleasedTables(context, host.service, host.clock.position, alignment, queue, agent, rest, ops)
-        outcome = resources.run_unit(JoiningUnit(context, lanes, driver, alignment, join, table_source), stop)
+        unit = JoiningUnit(context, lanes, driver, alignment, join, table_source, ends_when_whole=full)
+        outcome = resources.run_unit(unit, stop)
+    if full and isinstance(outcome, Finished):
+        return finish_full(resources, epoch, driver.tables.plans_in_order, stop)
     return finish_at_stop(resources, epoch, stop_search) if isinstance(outcome, Finished) else outcome
 
 

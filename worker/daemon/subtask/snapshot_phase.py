@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from shardmerge.proto import config_pb2, errors, failpoints
+from shardmerge.proto import config_pb2, failpoints
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.daemon.subtask.begin import LOCATE_SECONDS
-from shardmerge.worker.daemon.subtask.finish import finish_full, finished_outcome
+from shardmerge.worker.daemon.subtask.finish import finish_full
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
-from shardmerge.worker.daemon.subtask.run_tables import adder_of, handover_of, plans_of
-from shardmerge.worker.ddl.decide.routed_statements import short_text
+from shardmerge.worker.daemon.subtask.run_tables import handover_of, plans_of
 from shardmerge.worker.ddl.execute.widen_target import TargetWidener
 from shardmerge.worker.replicate.stream_start import stream_start
 from shardmerge.worker.replicate.unit import first_checkpoints
@@ -64,23 +63,8 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
     if not isinstance(outcome, Finished):
         return outcome
     interrupted = interrupted_copies_of(unit.interrupted, plans)
-    if config.mode == config_pb2.TASK_MODE_FULL:
-        for plan in plans:
-            if plan.shard in interrupted:
-                statement = unit.interrupted[plan.shard]
-                raise errors.snapshot.COPY_OF_FULL(
-                    source=resources.source_id,
-                    task=config.task,
-                    position=statement.position,
-                    table=plan.table.full_name,
-                    statement=short_text(statement),
-                )
-        adder_of(resources, plans).add(stop)
-        if stop.is_set:
-            return Stopped()
-        finish_full(resources, epoch)
-        with ExitStack() as sessions:
-            return finished_outcome(resources, resources.target(sessions), epoch) or Finished()
+    if config.mode == config_pb2.TASK_MODE_FULL and not interrupted:
+        return finish_full(resources, epoch, plans, stop)
     places = {number: item.place for number, item in interrupted.items()}
     with relay.one_generation() as relay_id:
         handover = handover_of(resources, plans, stop, replicating=False, interrupted=places)

@@ -38,7 +38,7 @@ from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.history import passed_watermarks as passed_marks
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.subtask_record import SubTaskRow
-from shardmerge.worker.unit.contract import Failed, Outcome, Stopped
+from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
 from shardmerge.worker.unit.run_context import RunContext
 
 log = get_logger()
@@ -48,6 +48,7 @@ _JOIN_LOOK_SECONDS = 0.02
 """While tables join: their rows wait for the end of it."""
 _BACKOFF_FIRST_SECONDS = 1.0
 _BACKOFF_MAX_SECONDS = 60.0
+_ENDS_WHEN_WHOLE = "task-mode full: ends when the tables whose copy a statement has interrupted are complete"
 
 
 class _Running:
@@ -147,9 +148,12 @@ class JoiningUnit:
         alignment: StreamAlignment,
         join: TableJoin | None,
         table_source: TableSource,
+        *,
+        ends_when_whole: bool = False,
     ) -> None:
         """``main``: the subtask's own lanes; ``driver``: theirs; ``alignment``: shared by both streams; ``join``: the
-        tables that join first."""
+        tables that join first; ``ends_when_whole``: finish as soon as the own lanes have all tables at one place."""
+        self._ends_when_whole = ends_when_whole
         self._table_source = table_source
         self._context = context
         self._main = main
@@ -170,6 +174,8 @@ class JoiningUnit:
                     self._table_source.confirm_taken(pending)
                 if self._join is not None:
                     self._bring_in(self._join, own)
+                elif self._ends_when_whole and self._is_whole_at_one_place(own):
+                    return Finished()
             return own.outcome()
         except ShardmergeError as error:
             return Stopped() if stop.is_set else Failed(error)
@@ -178,7 +184,8 @@ class JoiningUnit:
             own.outcome()
 
     def _next(self, own: _Running) -> TableJoin | None:
-        """Wait for tables that have to join; None when ``own`` has ended before there were any."""
+        """Wait for tables that have to join; None when ``own`` has ended before there were any, or when the unit may
+        finish."""
         while not own.is_over:
             try:
                 join = self._table_source.next()
@@ -188,10 +195,35 @@ class JoiningUnit:
                 log.warning("tables cannot join yet", task=self._context.config.task, error=str(error))
                 own.wait(_BACKOFF_FIRST_SECONDS)
                 continue
-            if join is not None:
+            if join is not None or (self._ends_when_whole and self._is_whole()):
                 return join
             self._table_source.wait(_LOOK_SECONDS)
         return None
+
+    def _is_whole(self) -> bool:
+        """Whether no table is copied in part, parked or joining."""
+        # In this order, as in :meth:`status`: a table that leaves the stream is in the driver's tables until it is
+        # pending.
+        interrupted = bool(self._driver.tables.interrupted)
+        away = self._table_source.has_more() or self._join is not None
+        return not interrupted and not away and self._main.plans is not None
+
+    def _is_whole_at_one_place(self, own: _Running) -> bool:
+        """Align the own lanes. True: they have committed everything up to one place, where no table is away; they stay
+        there."""
+        failpoints.hit("whole.aligning")
+        self._alignment.request()
+        while not own.is_over:
+            if self._main.wait_aligned(_LOOK_SECONDS) is None:
+                continue
+            failpoints.hit("whole.aligned")
+            if self._is_whole():
+                return True
+            # A statement before that place has parked a table, or has interrupted a copy.
+            self._alignment.cancel()
+            self._main.resume()
+            break
+        return False
 
     def _bring_in(self, join: TableJoin, own: _Running) -> None:
         """Run the join until the tables have joined, or the subtask's own lanes have ended. Raises errors of the
@@ -337,7 +369,8 @@ class JoiningUnit:
         return status
 
     def activity(self) -> str:
-        return "; ".join(phrase for phrase in (self._main.activity(), self._table_source.activity()) if phrase)
+        end = _ENDS_WHEN_WHOLE if self._ends_when_whole else ""
+        return "; ".join(phrase for phrase in (self._main.activity(), self._table_source.activity(), end) if phrase)
 
     def join_status(self) -> worker_pb2.JoinStatus | None:
         """The status of the joining tables; None when none are joining."""
