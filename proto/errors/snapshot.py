@@ -148,14 +148,14 @@ COPY_KEY_CHANGED = _define(
     message="source {source}, task {task}: the statement at {position} ran while the history of {table} was copied. "
     "It changed the key by which its chunks are read: the rest cannot be copied",
     workaround="Only this table waits. Copy it again: update-task with a file that leaves {table} out, delete its rows "
-    "from {target}, then update-task with the present file. The other tables keep their copies.",
+    "from {target}, then update-task with the present file. The other tables keep their copies. A task with task-mode: "
+    "full or stop-at refuses update-task: first stop-task, then start-task with task-mode: all and without stop-at.",
 )
 COPY_OF_ENDING = _define(
     30016,
     "interrupted-copy-of-ending-task",
     scope=Scope.CONFIG,
-    message="task {task}, source {source}: a statement has interrupted the copy of a table. The rest cannot be "
-    "copied in a task that ends at {stop}",
-    workaround="All copied rows stay. Start the task without an end (stop-task, start-task with a file without "
-    "stop-at); when query-status shows it in sync, start it with the end again.",
+    message="task {task}, source {source}: a statement has interrupted the copy of {tables}, and the source has passed "
+    "{stop}, where the task ends: the rest would hold later changes",
+    workaround="All copied rows stay. Give a later end, or none: stop-task, then start-task with it.",
 )

@@ -2,143 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import threading
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from shardmerge.proto import config_pb2, errors, failpoints, worker_pb2
-from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.proto import config_pb2, errors
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.target.tables import deferred_index
 from shardmerge.worker.target.tables.index_adder import IndexAdder
-from shardmerge.worker.unit.contract import Failed, Finished
-from tests.integration.lane_rig import LaneRig, Run, has_joined
-from tests.integration.snapshot_rig import subtask_config
-from tests.integration.snapshot_tables import make_tables, servers, source, target
+from shardmerge.worker.unit.contract import Failed
+from tests.integration.interrupted_copy import MOMENTS, STATEMENTS
+from tests.integration.interrupted_copy import Pause as _Pause
+from tests.integration.interrupted_copy import config_of as _config
+from tests.integration.interrupted_copy import interrupted_run as _interrupted_run
+from tests.integration.interrupted_copy import joined as _joined
+from tests.integration.interrupted_copy import loaded as _loaded
+from tests.integration.interrupted_copy import make as _make
+from tests.integration.interrupted_copy import same as _same
+from tests.integration.interrupted_copy import writes as _writes
+from tests.integration.lane_rig import LaneRig
+from tests.integration.snapshot_tables import servers, source, target
 from tests.support.database import Database
 from tests.support.wait import until
 
 __all__ = ["servers", "source", "target"]
-
-ROWS = 1000
-CHUNKS = 10
-
-
-def _make(source: Database, columns: str = "id INT PRIMARY KEY, v INT, w VARCHAR(20)") -> None:
-    make_tables(
-        source,
-        f"CREATE TABLE t ({columns}) ENGINE=InnoDB",
-        f"INSERT INTO t (id, v, w) SELECT seq, seq, CONCAT('text ', seq) FROM seq_1_to_{ROWS}",
-        "CREATE TABLE u (id INT PRIMARY KEY, v INT) ENGINE=InnoDB",
-        "INSERT INTO u SELECT seq, seq FROM seq_1_to_100",
-        "ANALYZE TABLE t, u",
-    )
-
-
-def _config(target: Database, position: str) -> config_pb2.SubTaskConfig:
-    config = subtask_config(target, threads=1, chunk_rows=ROWS // CHUNKS, position=position)
-    config.replicate.lanes = 2
-    return config
-
-
-def _joined(run: Run, target: Database) -> None:
-    """Wait until all tables are in the subtask's own stream, and everything is applied."""
-
-    def done() -> bool:
-        assert not run.ended, run.join()
-        return has_joined(run, target)
-
-    until(done, "all tables are copied and joined", 120)
-
-
-def _same(source: Database, target: Database, tables: tuple[str, ...] = ("shard.t", "shard.u")) -> None:
-    for table in tables:
-        wanted = source.query(f"SELECT * FROM {table} ORDER BY id")
-        found = target.query(f"SELECT * FROM {table} ORDER BY id")
-        assert found == wanted, table
-
-
-def _writes(number: int) -> tuple[str, ...]:
-    """Return changes in copied and uncopied chunks, and rows that move between them."""
-    return (
-        f"INSERT INTO shard.t (id, v) VALUES ({ROWS + number}, {number}), ({-number}, {number})",
-        f"UPDATE shard.t SET v = v + {number} WHERE id % 7 = {number % 7}",
-        f"DELETE FROM shard.t WHERE id % 101 = {number}",
-        f"UPDATE shard.t SET id = id + 5000 WHERE id = {20 + number}",
-        f"UPDATE shard.t SET id = {-1000 - number} WHERE id = {ROWS - 20 - number}",
-        f"UPDATE shard.u SET v = v + 1 WHERE id % 5 = {number % 5}",
-    )
-
-
-def _loaded(target: Database) -> set[tuple[object, ...]]:
-    return set(
-        target.query("SELECT number, source_file, source_pos FROM dm_meta.snapshot_chunk WHERE state = 1 AND shard = 0")
-    )
-
-
-class _Crash(Exception):
-    """The program ends at a moment."""
-
-
-class _Pause:
-    """Holds the copy at the n-th time that it reaches a moment; lets the first thread fail that reaches another."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, moment: str, number: int, crash: str = "") -> None:
-        self._moment, self._left, self._crash = moment, number, crash
-        self.crashed = threading.Event()
-        self._reached, self._go_on = threading.Event(), threading.Event()
-        self.seen = Counter[str]()
-        monkeypatch.setattr(failpoints, "hit", self._hit)
-
-    def _hit(self, moment: str) -> None:
-        self.seen[moment] += 1
-        if moment == self._crash and self._go_on.is_set() and not self.crashed.is_set():
-            self.crashed.set()
-            raise _Crash(moment)
-        if moment == self._moment:
-            self._left -= 1
-            if self._left == 0:
-                self._reached.set()
-                assert self._go_on.wait(300)
-
-    def reached(self) -> None:
-        assert self._reached.wait(300)
-
-    def release(self) -> None:
-        self._go_on.set()
-
-    def hold_next(self, moment: str) -> None:
-        """Let the copy continue; hold the first thread that reaches ``moment``."""
-        before, self._go_on, self._reached = self._go_on, threading.Event(), threading.Event()
-        self._moment, self._left = moment, 1
-        before.set()
-
-
-STATEMENTS = {
-    "add": ("ALTER TABLE shard.t ADD COLUMN x INT NOT NULL DEFAULT 3", "UPDATE shard.t SET x = id WHERE id % 3 = 0"),
-    "drop": ("ALTER TABLE shard.t DROP COLUMN w",),
-    "modify": ("ALTER TABLE shard.t MODIFY v BIGINT", "UPDATE shard.t SET v = 1 << 40 WHERE id % 50 = 0"),
-    "change": (
-        "ALTER TABLE shard.t CHANGE v z INT",
-        "UPDATE shard.t SET z = z + 1",
-        "ALTER TABLE shard.t CHANGE z v INT",
-    ),
-    "index": ("CREATE INDEX i ON shard.t (v)",),
-    "truncate": ("TRUNCATE TABLE shard.t", "INSERT INTO shard.t (id, v) VALUES (5, 5), (500, 6), (5000, 7)"),
-    "key type": ("ALTER TABLE shard.t MODIFY id BIGINT",),
-    "several": (
-        "ALTER TABLE shard.t ADD COLUMN x INT",
-        "UPDATE shard.t SET x = 1 WHERE id % 2 = 0",
-        "ALTER TABLE shard.t ADD COLUMN y INT, DROP COLUMN w",
-        "UPDATE shard.t SET y = 2 WHERE id % 3 = 0",
-        "ALTER TABLE shard.t DROP COLUMN x",
-    ),
-}
 
 
 @pytest.mark.parametrize("position", ["auto", "watermark"])
@@ -195,15 +83,6 @@ ONLINE = {
 }
 
 
-def _interrupted_run(rig: LaneRig, pause: _Pause, source: Database, statements: tuple[str, ...]) -> Run:
-    """Start a run and execute ``statements`` while it copies the fourth chunk."""
-    run = rig.begin(rig.config)
-    pause.reached()
-    source.execute(*_writes(1), *statements)
-    pause.release()
-    return run
-
-
 @pytest.mark.parametrize("name", list(ONLINE))
 def test_a_table_that_is_replaced(
     source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -248,21 +127,6 @@ def test_every_kind_of_key(
         _joined(run, target)
         run.stop()
         _same(source, target)
-
-
-MOMENTS = (
-    "handover",
-    "ddl.before",
-    "ddl.before_passing",
-    "ddl.passed",
-    "copy.before_completed",
-    "copy.completed",
-    "snapshot.after_commit",
-    "replay.beginning",
-    "replay.begun",
-    "join.before_adopting",
-    "join.adopted",
-)
 
 
 @pytest.mark.parametrize("shard_mode", ["none", "optimistic"])
@@ -418,151 +282,6 @@ def test_a_filter_decides_in_the_stream(
         _joined(again, target)
         again.stop()
         _same(source, target)
-
-
-def _full(target: Database) -> config_pb2.SubTaskConfig:
-    config = _config(target, "auto")
-    config.mode = config_pb2.TASK_MODE_FULL
-    return config
-
-
-def _ended(run: Run, target: Database) -> None:
-    """Check that a full task has ended: it reports all rows, and no table is away."""
-    assert run.join() == Finished()
-    status = run.unit.status() if run.unit is not None else None
-    assert isinstance(status, worker_pb2.LoadStatus)
-    assert status.progress == "100.00 %"
-    assert all(table.finished_chunks == table.total_chunks for table in status.tables)
-    assert target.query("SELECT phase, joining FROM dm_meta.subtask") == [("finished", "")]
-    for record in ("parked_table", "snapshot_interrupted", "join_checkpoint"):
-        assert target.query(f"SELECT COUNT(*) FROM dm_meta.{record}") == [(0,)], record
-
-
-@pytest.mark.parametrize("name", ["index", "truncate", "several", "drop table"])
-def test_a_full_task_copies_the_rest_and_ends(
-    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    _make(source)
-    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
-    with LaneRig(source, target, tmp_path, _full(target)) as rig:
-        run = rig.begin(rig.config)
-        pause.reached()
-        before = _loaded(target)
-        dropped = name == "drop table"
-        source.execute(*_writes(1), *(("DROP TABLE shard.t",) if dropped else (*STATEMENTS[name], *_writes(2))))
-        pause.release()
-        _ended(run, target)
-        assert pause.seen["whole.aligned"] >= 1, "its stream has run"
-        if dropped:
-            _same(source, target, ("shard.u",))
-            assert target.query("SHOW TABLES FROM shard LIKE 't'") == []
-        else:
-            _same(source, target)
-            assert before < _loaded(target), "no finished chunk is copied again"
-        source.execute("UPDATE shard.u SET v = -5")
-        _ended(rig.begin(rig.config), target)
-        assert target.query("SELECT COUNT(*) FROM shard.u WHERE v = -5") == [(0,)]
-
-
-@pytest.mark.parametrize("moment", ["handover", "copy.completed", "join.adopted", "whole.aligned", "full.finishing"])
-def test_a_full_task_ends_after_a_crash(
-    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    _make(source, "id INT PRIMARY KEY, v INT, w VARCHAR(20), KEY by_v (v)")
-    monkeypatch.setattr(deferred_index, "DEFER_FROM_ROWS", 10)
-    pause = _Pause(monkeypatch, "snapshot.before_commit", 4, crash=moment)
-    config = _full(target)
-    config.load.defer_indexes = True
-    with LaneRig(source, target, tmp_path, config) as rig:
-        run = _interrupted_run(rig, pause, source, (*STATEMENTS["several"], *_writes(2)))
-        assert pause.crashed.wait(100)
-        run.stop()
-        source.execute(*_writes(3))
-        _ended(rig.begin(config), target)
-        _same(source, target, ("shard.t",) if moment == "full.finishing" else ("shard.t", "shard.u"))
-        assert {row[2] for row in target.query("SHOW INDEX FROM shard.t")} == {"PRIMARY", "by_v"}
-
-
-def test_a_full_task_ends_while_rows_and_structures_change(
-    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _make(source)
-    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
-    stop = threading.Event()
-
-    def write() -> None:
-        for number in itertools.count():
-            if stop.is_set():
-                return
-            source.execute(f"UPDATE shard.u SET v = {number} WHERE id = {number % 100}")
-
-    config = _full(target)
-    config.shard_mode = config_pb2.SHARD_MODE_OPTIMISTIC
-    with LaneRig(source, target, tmp_path, config) as rig:
-        run = _interrupted_run(rig, pause, source, STATEMENTS["add"])
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            _ended(run, target)
-        finally:
-            stop.set()
-            writer.join()
-        _same(source, target, ("shard.t",))
-
-
-def test_a_lock_keeps_a_full_task_running(
-    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A statement at the place where the task would end counts."""
-    _make(source)
-    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
-    config = _full(target)
-    config.shard_mode = config_pb2.SHARD_MODE_PESSIMISTIC
-    with LaneRig(source, target, tmp_path, config) as rig:
-        run = _interrupted_run(rig, pause, source, ("TRUNCATE TABLE shard.t",))
-        pause.hold_next("whole.aligning")
-        pause.reached()
-        source.execute("ALTER TABLE shard.u ADD INDEX i (v)", "UPDATE shard.u SET v = -5")
-        pause.release()
-
-        def waits_for() -> str:
-            assert not run.ended, run.join()
-            return run.unit.activity() if isinstance(run.unit, JoiningUnit) else ""
-
-        until(lambda: "1 shard table(s) are parked" in waits_for(), "the lock waits for other sources")
-        assert pause.seen["whole.aligned"] == 1
-        assert "task-mode full" in waits_for()
-        run.stop()
-        [(parked,)] = target.query("SELECT parked FROM dm_meta.parked_table")
-        place = json.loads(str(parked))["place"]["position"]
-        skip = BinlogOp(kind=BinlogOp.KIND_SKIP, file=place["file"], pos=place["pos"])
-        _ended(rig.begin(config, ops=(skip,)), target)
-        _same(source, target)
-
-
-def test_the_status_of_a_full_task_whose_copy_was_interrupted(
-    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _make(source)
-    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
-    with LaneRig(source, target, tmp_path, _full(target)) as rig:
-        run = _interrupted_run(rig, pause, source, ("ALTER TABLE shard.t DROP PRIMARY KEY, ADD PRIMARY KEY (v, id)",))
-
-        def error() -> str:
-            assert not run.ended, run.join()
-            joining = run.unit.join_status() if isinstance(run.unit, JoiningUnit) else None
-            return joining.error.message if joining is not None else ""
-
-        assert "changed the key" in until(error, "the rest of the copy has failed")
-        unit = run.unit
-        assert isinstance(unit, JoiningUnit)
-        assert "task-mode full" in unit.activity()
-        assert unit.lowest() is not None, "the relay log is held"
-        assert not unit.status().synced
-        source.execute("UPDATE shard.u SET v = -5")
-        until(lambda: target.query("SELECT COUNT(*) FROM shard.u WHERE v = -5") == [(100,)], "the other table goes on")
-        assert not run.ended
-        run.stop()
 
 
 @pytest.mark.parametrize("moment", ["snapshot.planning", "snapshot.before_commit", "handover"])

@@ -205,7 +205,10 @@ class LaneCoordinator:
     def _check_barrier(self) -> None:
         """Record the barrier at which all lanes wait, except those whose stream has ended before it."""
         reports = [heard.report for heard in self._reports.values()]
-        open_ones = [report for report in reports if report is not None and not self._has_ended(report)]
+        # A lane may wait at an alignment right where the stream ends, if the end was not known when it arrived.
+        open_ones = [
+            report for report in reports if report is not None and (report.barrier or not self._has_ended(report))
+        ]
         numbers = {report.barrier for report in open_ones}
         if None not in reports and len(numbers) == 1 and self._event is None:
             number = numbers.pop()

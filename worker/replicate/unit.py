@@ -92,13 +92,15 @@ class StartState:
     """The lanes' state when the unit starts.
 
     ``partitioning``: how rows were partitioned to them; None: not recorded yet. ``safe_mode_until``: changes before it
-    may already be at the target; None: none are. ``stop_search``: finds where the lanes end; None: nowhere.
+    may already be at the target; None: none are. ``stop_search``: finds where the lanes end; None: nowhere. ``end``:
+    where both streams of the subtask end, if it has an end and may have two streams.
     """
 
     checkpoints: tuple[Checkpoint, ...]
     partitioning: Partitioning | None
     safe_mode_until: Bound | None = None
     stop_search: StopSearch | None = None
+    end: StreamLimit | None = None
 
 
 class ReplicateUnit:
@@ -157,7 +159,9 @@ class ReplicateUnit:
         found = translate_checkpoints(context.relay, found, inner)
         self._watermarks.record_passed(min(item.offset for item in found))
         done_at = self._handover.done_at if self._handover is not None else None
-        if self._start_state.stop_search is not None:
+        if self._start_state.end is not None:
+            self._stream_limit = self._start_state.end
+        elif self._start_state.stop_search is not None:
             self._stream_limit = self._start_state.stop_search.stream_limit(found, done_at, inner)
         safe_mode_end = self._safe_mode_until(found, inner)
         while not stop.is_set:

@@ -24,6 +24,10 @@ log = get_logger()
 _LOCATE_SECONDS = 600.0
 
 
+def _no_end(offset: RelayOffset) -> None:
+    pass
+
+
 class StatementLog(Protocol):
     """The part of the relay log that is needed here: see shardmerge.worker.relay.relay.Relay."""
 
@@ -54,7 +58,10 @@ class StatementWatch:
         valid_from: Mapping[int, SourcePosition],
         interrupted_by: Callable[[Statement], frozenset[int]],
         stop: StopSignal,
+        check_end: Callable[[RelayOffset], None] = _no_end,
     ) -> None:
+        """``check_end``: raises the coded error if the task ends before that offset."""
+        self._check_end = check_end
         self._log = log
         self._valid_from = valid_from
         self._interrupted_by = interrupted_by
@@ -89,11 +96,12 @@ class StatementWatch:
 
     def admits(self, number: int, high: Located) -> bool:
         """Whether rows of a table that were read at ``high`` have the structure with which it is copied, and contain no
-        effect of a statement that the stream has yet to handle."""
+        effect of a statement that the stream has yet to handle. Raises what ``check_end`` raises."""
         with self._lock:
             statement = self._search().get(number)
             if self._relay_id != high.relay_id:
                 return False  # the caller locates it again
+            self._check_end(high.offset)
             return statement is None or statement.group_start >= high.offset
 
     def _search(self) -> Mapping[int, Statement]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 
@@ -22,7 +22,7 @@ from shardmerge.worker.core.mysql.connection import (
     server_info,
 )
 from shardmerge.worker.core.mysql.information_schema import read_tables
-from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.spark.runner import TaskFailed
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Column, Table
@@ -64,10 +64,13 @@ class SnapshotUnit:
         plans: tuple[TablePlan, ...],
         valid_from: Mapping[int, SourcePosition],
         scope: TableScope | None = None,
+        check_end: Callable[[RelayOffset], None] | None = None,
     ) -> None:
         """``plans``: of the tables to copy; their target tables exist (worker/target/tables/make_targets.py).
         ``valid_from``: positions at which the tables have these structures, by number. ``scope``: the tables whose
-        statements no fix-up may ignore; None: all tables of the rules."""
+        statements no fix-up may ignore; None: all tables of the rules. ``check_end``: raises the coded error if the
+        task ends before that offset: no chunk may hold changes up to there."""
+        self._check_end = check_end
         config = context.config
         self._context = context
         self._plans = plans
@@ -118,7 +121,8 @@ class SnapshotUnit:
         statements = InterruptingStatements(
             self._scope, {(plan.table.schema, plan.table.name): plan.shard for plan in plans}
         )
-        watch = StatementWatch(context.relay, self._valid_from, statements.interrupted_by, stop)
+        check = () if self._check_end is None else (self._check_end,)
+        watch = StatementWatch(context.relay, self._valid_from, statements.interrupted_by, stop, *check)
         stored = self._prepare(watch, stop)
         progress = self._progress = Progress(plans, stored)
         if all(item.loaded is not None for item in stored) and progress.status().plan_complete:

@@ -30,14 +30,16 @@ from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
 from shardmerge.worker.replicate.join.released_tables import ReleasedTables
 from shardmerge.worker.replicate.join.rest_of_copy import RestOfCopy
 from shardmerge.worker.replicate.join.stream_state import excluded_tables, own_shards
+from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.join.table_changes import check_transform_filters
 from shardmerge.worker.replicate.join.table_join import TableJoin, interrupted_tables
 from shardmerge.worker.replicate.join.task_update import TaskUpdate
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.stop_point import StopSearch
-from shardmerge.worker.replicate.unit import ReplicateUnit, StartState
+from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, translate_checkpoints
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
+from shardmerge.worker.snapshot.handover import Handover
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import ddl_progress as ddl_records
 from shardmerge.worker.target.records import parked_tables, subtask_record
@@ -77,13 +79,17 @@ def replicate(
         copies = {number: copy for number, copy in state.interrupted.items() if number in own}
         interrupted = interrupted_tables(host.relay, copies, stop)
         growing = state.growing(host.relay, stop)
-    if (interrupted or any(item.resumes_copy for item in parked.values())) and stop_search.stop is not None:
-        raise errors.snapshot.COPY_OF_ENDING(
-            task=resources.config.task, source=resources.source_id, stop=stop_search.stop.shown
+        locks = resources.config.shard_mode != config_pb2.SHARD_MODE_NONE or any(
+            not item.resumes_copy for item in parked.values()
         )
+        queue, end = None, None
+        if full or locks or parked or interrupted or joining is not None:
+            queue = ParkedQueue()
+            end = _end_of(stop_search, state.checkpoints, handover, stop)
 
     context = resources.context(rules, epoch, tables)
-    start_state = StartState(state.checkpoints, partitioning, read_safe_mode_bound(resources), stop_search)
+    limit = end.limit if end is not None else None
+    start_state = StartState(state.checkpoints, partitioning, read_safe_mode_bound(resources), stop_search, limit)
     wanted = partitioning_for(resources.config, resources.lanes, plans).inherit(partitioning)
     timed = {plan.shard: TimedTable(plan, resume_at[plan.shard], parked[plan.shard].place) for plan in departing}
     begin = StreamTables(
@@ -95,12 +101,9 @@ def replicate(
         interrupted=interrupted,
         growing=growing,
     )
-    locks = resources.config.shard_mode != config_pb2.SHARD_MODE_NONE or any(
-        not item.resumes_copy for item in parked.values()
-    )
-    queue = None
-    if full or locks or parked or interrupted or joining is not None:
-        queue = _parked_queue(parked, resume_at, timed)
+    if queue is not None:
+        queue.announce({number: item.offset for number, item in timed.items()})
+        queue.park(parked, resume_at)
         queue.copied(state.copied())
     copied_until = handover.copied_until() if handover is not None else {}
     driver = StatementDriver(
@@ -122,7 +125,7 @@ def replicate(
         with adder_of(resources, plans).running(stop):
             outcome = resources.run_unit(lanes, stop)
         return finish_at_stop(resources, epoch, stop_search) if isinstance(outcome, Finished) else outcome
-    if joining is not None and stop_search.stop is not None:
+    if joining is not None and not joining.replays and stop_search.stop is not None:
         raise errors.replicate.UPDATE_OF_ENDING(
             task=resources.config.task, source=resources.source_id, stop=stop_search.stop.shown
         )
@@ -131,17 +134,21 @@ def replicate(
     if joining is not None:
         own_context = resources.context(joining.partitioning.compiled_rules(), epoch, tables)
         own_context = replace(own_context, copy_turn=context.copy_turn, numbers=context.numbers)
-        join = TableJoin(own_context, host.service, host.clock.position, joining, alignment, queue, ops, locks=locks)
+        join = TableJoin(
+            own_context, host.service, host.clock.position, joining, alignment, queue, ops, locks=locks, end=end
+        )
         added = joining.partitioning.plans(resources.source_id, tables)
     with ExitStack() as background:
         background.enter_context(adder_of(resources, (*plans, *added, *away)).running(stop))
-        rest = RestOfCopy(context, queue)
+        rest = RestOfCopy(context, queue, end)
         background.enter_context(rest.running(stop))
         agent = LockAgent(context, host.shards, queue, ops, lanes.lowest) if locks else None
         if agent is not None:
             background.enter_context(agent.running(stop))
-        table_source = ReleasedTables(context, host.service, host.clock.position, alignment, queue, agent, rest, ops)
-        unit = JoiningUnit(context, lanes, driver, alignment, join, table_source, ends_when_whole=full)
+        table_source = ReleasedTables(
+            context, host.service, host.clock.position, alignment, queue, agent, rest, ops, end
+        )
+        unit = JoiningUnit(context, lanes, driver, alignment, join, table_source, ends_when_whole=full, end=end)
         outcome = resources.run_unit(unit, stop)
     if full and isinstance(outcome, Finished):
         return finish_full(resources, epoch, driver.tables.plans_in_order, stop)
@@ -240,14 +247,15 @@ def _resume_offsets(relay: Relay, parked: Mapping[int, Parked], stop: StopSignal
     }
 
 
-def _parked_queue(
-    parked: Mapping[int, Parked], resume_at: Mapping[int, RelayOffset], departing: Mapping[int, TimedTable]
-) -> ParkedQueue:
-    """The queue of parked shard tables. ``resume_at``: their places in the current relay log."""
-    queue = ParkedQueue()
-    queue.announce({number: item.offset for number, item in departing.items()})
-    queue.park(parked, resume_at)
-    return queue
+def _end_of(
+    stop_search: StopSearch, found: tuple[Checkpoint, ...], handover: Handover | None, stop: StopSignal
+) -> SubtaskEnd | None:
+    """The end of both streams; None: they have none. Raises STOP_BEHIND."""
+    if stop_search.stop is None:
+        return None
+    at_least = handover.done_at if handover is not None else None
+    limit = stop_search.stream_limit(translate_checkpoints(stop_search.relay, found, stop), at_least, stop)
+    return SubtaskEnd(stop_search.task, stop_search.source, stop_search.stop.shown, limit)
 
 
 def _is_begun(resources: RunResources, target: Session) -> bool:

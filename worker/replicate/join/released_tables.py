@@ -16,6 +16,7 @@ from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.replicate.alignment import StreamAlignment
 from shardmerge.worker.replicate.join.replay import begin_replay
 from shardmerge.worker.replicate.join.rest_of_copy import RestOfCopy
+from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.join.table_join import TableJoin, joining_plans
 from shardmerge.worker.replicate.running import LaneRegistry
 from shardmerge.worker.target.records import subtask_record
@@ -26,7 +27,7 @@ from shardmerge.worker.unit.run_context import RunContext
 @dataclass(frozen=True, slots=True)
 class ReleasedTables:
     """A :class:`shardmerge.worker.replicate.join.unit.TableSource` of the parked tables that are released. ``agent``:
-    of a subtask that takes part in sharding-DDL locks."""
+    of a subtask that takes part in sharding-DDL locks. ``end``: of the subtask."""
 
     context: RunContext
     registry: LaneRegistry
@@ -36,6 +37,7 @@ class ReleasedTables:
     agent: LockAgent | None
     rest: RestOfCopy
     ops: Ops
+    end: SubtaskEnd | None
 
     def next(self) -> TableJoin | None:
         """All tables that are released by now. Raises the lock agent's error."""
@@ -57,6 +59,7 @@ class ReleasedTables:
             self.parked,
             self.ops,
             locks=self.agent is not None,
+            end=self.end,
         )
 
     def wait(self, seconds: float) -> None:

@@ -28,6 +28,7 @@ from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.join.table_join import JoinPhase, joining_plans
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.snapshot.chunk_key import chunk_key, orders_alike
@@ -71,7 +72,9 @@ class RestOfCopy:
     they are divided until the error concerns one.
     """
 
-    def __init__(self, context: RunContext, queue: ParkedQueue) -> None:
+    def __init__(self, context: RunContext, queue: ParkedQueue, end: SubtaskEnd | None) -> None:
+        """``end``: of the subtask; no chunk may be read after it."""
+        self._end = end
         self._context = context
         self._queue = queue
         self._lock = threading.Lock()
@@ -222,8 +225,10 @@ class RestOfCopy:
         """Whether the tables were copied, or were interrupted again. False: stopped before. Raises coded errors."""
         names = frozenset((plan.table.schema, plan.table.name) for plan in plans)
         starts = {number: item.resume_at for number, item in left.items()}
-        unit = SnapshotUnit(context, plans, starts, TableScope(context.rules, only=names))
-        self._set_running(_Running(_names(plan.table for plan in plans), unit))
+        shown = _names(plan.table for plan in plans)
+        check_end = self._end.checker(shown) if self._end is not None else None
+        unit = SnapshotUnit(context, plans, starts, TableScope(context.rules, only=names), check_end)
+        self._set_running(_Running(shown, unit))
         match unit.run(stop):
             case Finished():
                 pass

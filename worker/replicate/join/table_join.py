@@ -28,9 +28,10 @@ from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.relay.serve.locate import GroupEnds
 from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
 from shardmerge.worker.replicate.join.stream_state import joining_after, stream_tables
+from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.running import LaneRegistry
 from shardmerge.worker.replicate.stream_start import stream_start
-from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, first_checkpoints
+from shardmerge.worker.replicate.unit import ReplicateUnit, StartState, first_checkpoints, translate_checkpoints
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore, read_handover
 from shardmerge.worker.snapshot.handover import Handover
@@ -87,9 +88,12 @@ class TableJoin:
         ops: Ops,
         *,
         locks: bool,
+        end: SubtaskEnd | None,
     ) -> None:
         """``alignment``: shared by both streams; ``parked``: takes the tables that leave the stream; ``ops``: see
-        :data:`shardmerge.worker.ddl.decide.operator_override.Ops`; ``locks``: see :class:`StatementDriver`."""
+        :data:`shardmerge.worker.ddl.decide.operator_override.Ops`; ``locks``: see :class:`StatementDriver`; ``end``: of
+        both streams."""
+        self._end = end
         self._ops = ops
         self._locks = locks
         self._alignment = alignment
@@ -138,6 +142,10 @@ class TableJoin:
             interrupted = interrupted_tables(self._context.relay, copies, stop)
         if stop.is_set:
             return Stopped()
+        if self._end is not None:
+            furthest = max(item.offset for item in translate_checkpoints(self._context.relay, found, stop))
+            check = self._end.checker([f"{schema}.{table}" for schema, table in self.names])
+            check(furthest if handover is None else max(furthest, handover.done_at))
         driver = self._driver(plans, handover, entries, interrupted, relay_id)
         self._stream = _JoinStream(driver, handover, found)
         self._phase = JoinPhase.FOLLOWING
@@ -233,7 +241,7 @@ class TableJoin:
             state.plans_in_order,
             stream.handover,
             self._source_position,
-            StartState(stream.found, state.partitioning),
+            StartState(stream.found, state.partitioning, end=self._end.limit if self._end is not None else None),
             stream.driver,
             StreamRole(Stream.JOIN, self._alignment),
         )

@@ -27,6 +27,7 @@ from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.replicate.alignment import StreamAlignment
 from shardmerge.worker.replicate.join.stream_state import is_after_statements, is_one_place
+from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.join.table_join import TableJoin
 from shardmerge.worker.replicate.unit import ReplicateUnit
 from shardmerge.worker.target.records import checkpoint as checkpoints
@@ -150,9 +151,12 @@ class JoiningUnit:
         table_source: TableSource,
         *,
         ends_when_whole: bool = False,
+        end: SubtaskEnd | None = None,
     ) -> None:
         """``main``: the subtask's own lanes; ``driver``: theirs; ``alignment``: shared by both streams; ``join``: the
-        tables that join first; ``ends_when_whole``: finish as soon as the own lanes have all tables at one place."""
+        tables that join first; ``ends_when_whole``: finish as soon as the own lanes have all tables at one place;
+        ``end``: finish when all tables are there."""
+        self._end = end
         self._ends_when_whole = ends_when_whole
         self._table_source = table_source
         self._context = context
@@ -162,6 +166,7 @@ class JoiningUnit:
         self._join = join
         self._error: ShardmergeError | None = None
         self._retry_at: float | None = None
+        self._own_ended = False
 
     def run(self, stop: StopSignal) -> Outcome:
         own = _Running("own-lanes", self._main.run, stop.child())
@@ -176,7 +181,8 @@ class JoiningUnit:
                     self._bring_in(self._join, own)
                 elif self._ends_when_whole and self._is_whole_at_one_place(own):
                     return Finished()
-            return own.outcome()
+            outcome = own.outcome()
+            return self._bring_to_end(stop) if isinstance(outcome, Finished) else outcome
         except ShardmergeError as error:
             return Stopped() if stop.is_set else Failed(error)
         finally:
@@ -214,12 +220,13 @@ class JoiningUnit:
         failpoints.hit("whole.aligning")
         self._alignment.request()
         while not own.is_over:
-            if self._main.wait_aligned(_LOOK_SECONDS) is None:
+            place = self._main.wait_aligned(_LOOK_SECONDS)
+            if place is None:
                 continue
             failpoints.hit("whole.aligned")
-            if self._is_whole():
+            if self._is_whole() and not self._driver.tables.at_barrier(place).growing:
                 return True
-            # A statement before that place has parked a table, or has interrupted a copy.
+            # A statement before that place has parked a table, or one after it has already run.
             self._alignment.cancel()
             self._main.resume()
             break
@@ -246,6 +253,10 @@ class JoiningUnit:
                 case Failed(error=error):
                     self._record_failure(error, failures, join)
                     failures += 1
+                case Finished():  # at the end of the subtask, before the own lanes
+                    while not own.wait(_LOOK_SECONDS):
+                        pass
+                    return
                 case _:
                     return
             if self._wait_for_retry(own):
@@ -269,8 +280,59 @@ class JoiningUnit:
     def _wait_for_retry(self, own: _Running) -> bool:
         """Wait until the next attempt is due; True when the subtask's own lanes have ended first."""
         while not own.wait(_LOOK_SECONDS):
-            if self._retry_at is not None and time.monotonic() >= self._retry_at:
+            if self._is_due():
                 return False
+        return True
+
+    def _is_due(self) -> bool:
+        return self._retry_at is not None and time.monotonic() >= self._retry_at
+
+    # --- the configured end
+
+    def _bring_to_end(self, stop: StopSignal) -> Outcome:
+        """The own lanes have ended at the configured end: bring the tables that are away to the same place, one set
+        after the other, and adopt them. Raises coded errors."""
+        self._alignment.cancel()
+        self._error = self._retry_at = None
+        self._own_ended = True
+        failures = 0
+        interrupted = self._driver.tables.interrupted
+        if interrupted and self._end is not None:
+            plans = self._driver.tables.plans
+            raise self._end.error([plans[number].table.full_name for number in interrupted])
+        while not stop.is_set:
+            if self._join is None and not self._take_next():
+                if not self._table_source.has_more():
+                    return Finished()
+                self._table_source.wait(_LOOK_SECONDS)
+                continue
+            join = self._join
+            if join is None:
+                continue
+            match join.run(stop.child()):
+                case Finished():
+                    failpoints.hit("end.before_adopting")
+                    if not self._adopt(join):
+                        relay = self._context.relay
+                        raise errors.relay.RELAY_RESTARTED(source=relay.source_id, relay_id=relay.relay_id)
+                    self._join = self._error = self._retry_at = None
+                    failures = 0
+                case Failed(error=error):
+                    self._record_failure(error, failures, join)
+                    failures += 1
+                    while not stop.is_set and not self._is_due():
+                        stop.wait(_LOOK_SECONDS)
+                case _:
+                    return Stopped()
+        return Stopped()
+
+    def _take_next(self) -> bool:
+        """Take the tables that have to join now; False: there are none. Raises coded errors."""
+        pending = self._table_source.next()
+        if pending is None:
+            return False
+        self._join = pending
+        self._table_source.confirm_taken(pending)
         return True
 
     # --- alignment and adoption
@@ -370,6 +432,8 @@ class JoiningUnit:
 
     def activity(self) -> str:
         end = _ENDS_WHEN_WHOLE if self._ends_when_whole else ""
+        if self._own_ended and self._end is not None:
+            end = f"all lanes are at the end, {self._end.shown}; other tables are not there yet"
         return "; ".join(phrase for phrase in (self._main.activity(), self._table_source.activity(), end) if phrase)
 
     def join_status(self) -> worker_pb2.JoinStatus | None:

@@ -121,3 +121,15 @@ def test_two_meetings_at_one_place_are_two_barriers() -> None:
     for lane in (0, 1):
         say(made, lane, 500, following)
     assert made.wait_reached(0) == second
+
+
+def test_a_lane_that_waits_where_its_stream_ends_has_not_ended() -> None:
+    """The end may be found after this lane has reached the alignment, and before another one does."""
+    made, place = board(3, until=RelayOffset(1, 500)), AlignmentPoint(RelayOffset(1, 500), 1)
+    number = made.barrier(place)
+    say(made, 0, 500, number)
+    say(made, 1, 400)
+    say(made, 2, 500)
+    assert made.wait_reached(0) is None, "lane 1 is before it"
+    say(made, 1, 500, number)
+    assert made.wait_reached(0) == place
