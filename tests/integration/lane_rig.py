@@ -20,7 +20,7 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.spark.runner import TaskBody, TaskFailed, TaskOutcome, guarded
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.ddl.decide.barrier_state import StreamTables, plans_by_number
@@ -255,6 +255,9 @@ class NoLocks:
     def locks(self, task: str, seen: int, seconds: float) -> tuple[int, tuple[state_pb2.LockRecord, ...]]:
         time.sleep(max(seconds, 0.0))
         return 0, ()
+
+    def current_lock(self, task: str, target: TargetTable) -> state_pb2.LockRecord | None:
+        return None
 
 
 def driver_of(context: RunContext, plans: tuple[TablePlan, ...], lanes: int = 2) -> StatementDriver:

@@ -53,7 +53,9 @@ EXACT_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``type_text`` is information_schema's COLUMN_TYPE, e.g. "int(10) unsigned"."""
+    """One column. ``type_text`` is information_schema's COLUMN_TYPE, e.g. "int(10) unsigned". ``written_as``: the type
+    of numbers that are texts at the source for a while; the target's column keeps this type meanwhile, and each of
+    these texts is a number (worker/ddl/locks/way_back.py); "" otherwise."""
 
     name: str
     kind: ValueKind
@@ -66,6 +68,7 @@ class Column:
     generated: bool = False  # VIRTUAL or STORED: never written
     auto_increment: bool = False
     length: int = 0  # BINARY(n): n (the binlog strips trailing zeros), INET4: 4, INET6 and UUID: 16; else 0
+    written_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import threading
 
 from shardmerge.proto import errors, etcd_keys, state_pb2
 from shardmerge.proto.etcd import Etcd, KeyIs, Put, Snapshot
+from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.locks.lock_client import Lock
 
 
@@ -53,3 +54,8 @@ class EtcdLockClient:
             if self._numbers.get(task, 0) == seen and seconds > 0:
                 self._changed.wait(seconds)
             return self._numbers.get(task, 0), self._locks.get(task, ())
+
+    def current_lock(self, task: str, target: TargetTable) -> Lock | None:
+        key = etcd_keys.lock(task, *target.names)
+        record = self._etcd.get(key)
+        return etcd_keys.decode(Lock, record.value, key) if record is not None else None

@@ -106,14 +106,16 @@ class StatementDriver:
         *,
         locks: bool,
         relay_id: str,
+        executed_to: RelayOffset | None = None,
     ) -> None:
         """``parked_queue``: needed with ``locks``, and if tables may be copied in part. ``locks``: the subtask takes
-        part in sharding-DDL locks. ``relay_id``: of the relay log in which all offsets of the stream are."""
+        part in sharding-DDL locks. ``relay_id``: of the relay log in which all offsets of the stream are.
+        ``executed_to``: statements before this offset have no effect: the recorded structures contain them."""
         self._locks = locks
         self._copied_until = copied_until
         self._parked_queue = parked_queue
         # Statements up to where tables grow are executed: the lanes of a new run may meet them again.
-        self._executed_to = max((item.offset for item in tables.growing.values()), default=None)
+        self._executed_to = max((item.offset for item in tables.growing.values()), default=executed_to)
         self.relay_id = relay_id
         self._ops = ops
         self._context = context

@@ -113,7 +113,7 @@ class JoinAhead:
             for other in each.plans.values()
             if other.target == target and (other.source, other.shard) != own
         }
-        others = other_shards(around.members, members, dropped, tracker, canonical)
+        others = other_shards(around.members, members, dropped, tracker, canonical, goal)
         if isinstance(others, NotJoinable):
             return None
         name, strict = shard_label(plan), is_strict(self.first.sql_mode or 0, plan.table)

@@ -10,7 +10,7 @@ for it: their joins consider its structure before and after the statement at whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from shardmerge.proto import errors
@@ -54,6 +54,16 @@ class TargetJoin:
     dropped: Mapping[Member, frozenset[str]]
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnMoves:
+    """What a statement does to columns that the structures around it do not show; see
+    :func:`shardmerge.worker.ddl.schema_join.join.join`."""
+
+    renamed: Mapping[str, str]
+    replaced: frozenset[str]
+    strict: bool
+
+
 def join_subject(target: TargetTable) -> str:
     """The name of the target's join lock; it differs from the lock of its statements."""
     return f"j{subject_of([target])[1:]}"
@@ -67,14 +77,17 @@ def join_target(
     tracker: SchemaTracker,
     printed: CanonicalCreates,
     parked_definitions: ParkedDefinitions,
+    moves: ColumnMoves | None = None,
 ) -> TargetJoin | NotJoinable:
     """The target's change for the statement of ``context``, which changed ``plan``'s table to ``tracked``. Under the
-    target's lock. Raises what :class:`SchemaTracker` raises, the rules' errors and ``pymysql.MySQLError``."""
+    target's lock. ``moves``: of several statements, of which the last is that of ``context``; None: it is one. Raises
+    what :class:`SchemaTracker` raises, the rules' errors and ``pymysql.MySQLError``."""
     session, (schema, task, source) = context.session, context.who
     found = context.run_context.members.read(session)
     check_mergeable_in_task(context, found, plan)
     check_values_of_time(context, found, plan)
-    parked = parked_of(found, plan.target)
+    members = _members(found, context, plan)
+    parked = [each for each in parked_of(found, plan.target) if (each[0].source, each[0].shard) != (source, plan.shard)]
     # A statement that was begun before another table was parked is finished: the target may have it already.
     if parked and ddl_progress.read_begun(session, schema, task, source, join_subject(plan.target)) is not None:
         parked = []
@@ -85,28 +98,32 @@ def join_target(
             return blocked_by(other)
         coming.append(ShardSchema(shard_label(other), definition, frozenset()))
     gone = dropped.read(session, schema, task)
-    members = _members(found, context, plan)
-    shards = other_shards(found, members, gone, tracker, printed)
+    target = parse_table_definition(read_create_statement(session, *plan.target.names))
+    shards = other_shards(found, members, gone, tracker, printed, target)
     if isinstance(shards, NotJoinable):
         return shards
     own = (source, plan.shard)
     before = ShardSchema(
         shard_label(plan),
-        printed.definition(plan.table, creation, tracker),
+        _as_written(printed.definition(plan.table, creation, tracker), plan.table, target),
         gone.get(own, frozenset()),
     )
     ddl = context.ddl
     assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
-    return compute_join(
-        parse_table_definition(read_create_statement(session, *plan.target.names)),
-        shards,
-        own,
-        before,
-        parse_table_definition(tracked.creation),
-        ddl,
-        strict=is_strict(context.sql_mode, plan.table),
-        coming=coming,
-    )
+    if moves is None:
+        moves = moves_of_statement(ddl, strict=is_strict(context.sql_mode, plan.table))
+    return join_after(target, shards, own, before, parse_table_definition(tracked.creation), moves, coming)
+
+
+def _as_written(definition: TableDefinition, table: Table, target: TableDefinition) -> TableDefinition:
+    """The structure of a shard table as the target has its values: see :attr:`Column.written_as`. The same object where
+    nothing differs."""
+    numbers = {column.name.lower() for column in table.columns if column.written_as}
+    if not numbers:
+        return definition
+    types = {each.key: each.type for each in target.columns if each.key in numbers}
+    columns = (replace(each, type=types.get(each.key, each.type)) for each in definition.columns)
+    return replace(definition, columns=tuple(columns))
 
 
 def parked_of(found: TaskMembers, target: TargetTable) -> list[tuple[TablePlan, CreateStatement | None, Parked]]:
@@ -125,15 +142,16 @@ def other_shards(
     gone: Mapping[Member, frozenset[str]],
     tracker: SchemaTracker,
     printed: CanonicalCreates,
+    target: TableDefinition,
 ) -> dict[Member, ShardSchema] | NotJoinable:
-    """The recorded structures of ``members``. ``gone``: the dropped columns. Raises what :class:`SchemaTracker`
-    raises."""
+    """The recorded structures of ``members``, whose target is ``target``. ``gone``: the dropped columns. Raises what
+    :class:`SchemaTracker` raises."""
     shards: dict[Member, ShardSchema] = {}
     for member, other in members.items():
         known = found.sources[other.source].creations.get(other.shard)
         if known is None:
             return unrecorded(other)
-        shape = printed.definition(other.table, known, tracker)
+        shape = _as_written(printed.definition(other.table, known, tracker), other.table, target)
         shards[member] = ShardSchema(shard_label(other), shape, gone.get(member, frozenset()))
     return shards
 
@@ -178,6 +196,24 @@ def compute_join(
     ``others``: every other shard table of the target. ``strict``, ``coming``: see
     :func:`shardmerge.worker.ddl.schema_join.join.join`.
     """
+    return join_after(target, others, own, before, after, moves_of_statement(ddl, strict=strict), coming)
+
+
+def moves_of_statement(ddl: Changing, *, strict: bool) -> ColumnMoves:
+    """See :class:`ColumnMoves`."""
+    return ColumnMoves(renamed_of(ddl), replaced_of(ddl), strict)
+
+
+def join_after(
+    target: TableDefinition,
+    others: Mapping[Member, ShardSchema],
+    own: Member,
+    before: ShardSchema,
+    after: TableDefinition,
+    moves: ColumnMoves,
+    coming: Iterable[ShardSchema] = (),
+) -> TargetJoin | NotJoinable:
+    """As :func:`compute_join`, for one or several statements."""
     for index in after.indexes:
         known = before.definition.index(index.key)
         if index.unique and (known is None or not known.unique):
@@ -187,9 +223,9 @@ def compute_join(
         distinct_schemas(others.values()),
         before,
         after,
-        strict=strict,
-        renamed=renamed_of(ddl),
-        replaced=replaced_of(ddl),
+        strict=moves.strict,
+        renamed=moves.renamed,
+        replaced=moves.replaced,
         coming=distinct_schemas(coming),
     )
     match answer:

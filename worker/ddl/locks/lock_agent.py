@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from shardmerge.proto import errors, failpoints, state_pb2
+from shardmerge.proto import config_pb2, errors, failpoints, state_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.state_pb2 import BinlogOp
@@ -26,9 +26,10 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.operator_override import Ops
-from shardmerge.worker.ddl.execute.optimistic import join_subject
-from shardmerge.worker.ddl.execute.run_once import key_of_run, run_once, subject_lock, subject_of
+from shardmerge.worker.ddl.execute.optimistic import STRICT, TargetJoin, join_subject
+from shardmerge.worker.ddl.execute.run_once import key_of_run, run_once, subject_lock, subject_of, wait_for_indexes
 from shardmerge.worker.ddl.locks.added_again import dropped_by_all
+from shardmerge.worker.ddl.locks.ended_conflicts import EndedConflict, EndedConflicts
 from shardmerge.worker.ddl.locks.lock_client import Lock, LockClient
 from shardmerge.worker.ddl.locks.lock_inputs import LockInputs, LockInputsReader
 from shardmerge.worker.ddl.locks.lock_protocol import (
@@ -66,6 +67,8 @@ from shardmerge.worker.unit.run_context import RunContext
 
 log = get_logger()
 
+_Stage = state_pb2.LockRecord
+
 _LOOK_SECONDS = 0.1
 _BACKOFF_SECONDS = 2.0
 _RECHECK_SECONDS = 1.0
@@ -97,6 +100,7 @@ class LockAgent:
         self._published: state_pb2.ShardRecord | None = None
         self._injected: set[OverriddenStatement] = set()
         self._needs_others = False
+        self._ended = EndedConflicts(context, ops, self._canonical, self._memo, self._set_activity)
         self._activity = ""
         self._failure: ShardmergeError | None = None
         self._lock = threading.Lock()
@@ -196,6 +200,8 @@ class LockAgent:
                 for number, plan in sorted(seen.plans.items())
             ]
             self._publish(seen, members)
+            if not overrides and self._end_conflict(session, seen, waits, members, tracker, stop):
+                return True
             for lock in locks:
                 mine = [member for member in members if member.plan.target == _target_of(lock)]
                 match next_lock_step(lock, self._context.source.source_id, seen.runs.get(_target_of(lock)), mine):
@@ -241,6 +247,73 @@ class LockAgent:
             for one in asked
             if dropped_by_all(one.parked, seen.plans[one.parked.number].target, seen.members, gone)
         }
+
+    def _end_conflict(
+        self,
+        session: Session,
+        seen: LockInputs,
+        waits: Mapping[int, ParkedStatement],
+        members: Sequence[Member],
+        tracker: SchemaTracker,
+        stop: StopSignal,
+    ) -> bool:
+        """Let one parked table continue whose conflict has ended; True when it does."""
+        if self._context.config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
+            return False
+        forms = {number: one.form for number, one in waits.items() if one.parked.why and not one.parked.released}
+        # Statements of other shard tables may end a conflict: nothing wakes the agent then.
+        self._needs_others = self._needs_others or bool(forms)
+        ended = self._ended.find(session, seen, self._parked_queue.waiting(), forms, tracker, stop)
+        if ended is None:
+            return False
+        number, target = ended.parked.number, ended.plan.target
+        # A lock of its statement may become executing at any moment, unless the table takes no part in it any more.
+        without = [replace(one, waits=None) if one.plan.shard == number else one for one in members]
+        self._publish(seen, without)
+        failpoints.hit("lock.withdrawn")
+        lock = self._lock_client.current_lock(self._context.config.task, target)
+        if lock is not None and lock.stage != _Stage.STAGE_GATHERING and lock.form == forms[number]:
+            return False  # the lock releases the table
+        subject = join_subject(target)
+        with subject_lock(session, self._context.who, self._context.epoch, subject, stop, self._set_activity) as held:
+            if not held or self._parked_queue.waiting().get(number, (None,))[0] != ended.parked:
+                return False
+            wait_for_indexes(session, self._context.who[0], [target], stop, self._set_activity)
+            if stop.is_set or (join := self._ended.join_again(ended, tracker)) is None:
+                return False
+            self._take_join(session, ended, join, stop)
+            return not stop.is_set
+
+    def _take_join(self, session: Session, ended: EndedConflict, join: TargetJoin, stop: StopSignal) -> None:
+        """The target becomes ``join``, and the table is released."""
+        context, target = self._context, ended.plan.target
+        schema, task, _ = context.who
+        subject = f"e{join_subject(target)[1:]}"
+        if join.clauses:
+            run_once(
+                session,
+                context.who,
+                context.epoch,
+                [target],
+                f"ALTER TABLE {target.quoted} {', '.join(join.clauses)}",
+                STRICT,
+                stop,
+                self._set_activity,
+                subject,
+                position=ended.context.statement.position,
+            )
+            if stop.is_set:
+                return
+        failpoints.hit("lock.joined")
+
+        def also(inner: Session) -> None:
+            dropped_columns.write(inner, schema, task, join.dropped)
+            if ended.changes_target:
+                executed_locks.forget_structure(inner, schema, task, target)
+            ddl_progress.delete_begun(inner, *context.who, subject)
+
+        reason = "its conflict has ended"
+        self._release(session, {replace(ended.parked, skips=ended.skips): ended.tracked}, reason, also=also)
 
     def _publish(self, seen: LockInputs, members: Sequence[Member]) -> None:
         """Publish in etcd what has changed since the last time."""
@@ -392,9 +465,10 @@ class LockAgent:
         freed: Mapping[Parked, Tracked],
         reason: str,
         overrides: Sequence[OverriddenStatement] = (),
+        also: Callable[[Session], None] = lambda _: None,
     ) -> None:
         """Release these tables: record their structures after the statement. ``overrides``: the operator's statements
-        that have replaced it."""
+        that have replaced it. ``also``: records more in the transaction."""
         context = self._context
         copies = interrupted_copies.read(session, *context.who, [item.number for item in freed])
         released = {
@@ -412,7 +486,7 @@ class LockAgent:
             if back := columns.intersection(column.name.lower() for column in table.columns):
                 left[source, number] = columns - back
 
-        def also(inner: Session) -> None:
+        def record(inner: Session) -> None:
             parked_tables.write(inner, *context.who, released)
             ddl_progress.write_creations(
                 inner, *context.who, {item.number: tracked.creation for item, tracked in freed.items()}
@@ -420,9 +494,10 @@ class LockAgent:
             dropped_columns.write(inner, schema, task, left)
             for one in overrides:
                 one.finish(inner, context)
+            also(inner)
 
         failpoints.hit("lock.before_release")
-        subtask_record.record_statement(session, *context.who, context.epoch, {}, tables, also)
+        subtask_record.record_statement(session, *context.who, context.epoch, {}, tables, record)
         failpoints.hit("lock.released")
         self._parked_queue.release(released.values())
         log.info(

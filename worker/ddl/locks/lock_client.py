@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from shardmerge.proto import state_pb2
+from shardmerge.worker.core.table_plan import TargetTable
 
 Lock = state_pb2.LockRecord
 
@@ -23,4 +24,8 @@ class LockClient(Protocol):
     def locks(self, task: str, seen: int, seconds: float) -> tuple[int, tuple[Lock, ...]]:
         """The version of the task's locks and the locks; waits up to ``seconds`` for another version than ``seen``
         or for :meth:`wake`."""
+        ...
+
+    def current_lock(self, task: str, target: TargetTable) -> Lock | None:
+        """The target's lock, read after everything that was published. Raises ETCD_UNAVAILABLE."""
         ...

@@ -53,7 +53,7 @@ class ParkedQueue:
         with self._changed:
             for number, item in parked.items():
                 known = self._tables.get(number)
-                if known is None or replace(known, released=False, resumes_copy=0) != item:
+                if known is None or replace(known, released=False, resumes_copy=0, skips=None) != item:
                     self._tables[number] = item
                 self._resume_at[number] = resume_at[number]
             self._notify()
@@ -125,6 +125,15 @@ class ParkedQueue:
         """The tables that are still parked."""
         with self._changed:
             return {number: item for number, item in self._tables.items() if not item.released}
+
+    def waiting(self) -> dict[int, tuple[Parked, RelayOffset]]:
+        """The tables that are still parked, and from where on their rows wait."""
+        with self._changed:
+            return {
+                number: (item, self._resume_at[number])
+                for number, item in self._tables.items()
+                if not item.released and number in self._resume_at
+            }
 
     def lowest(self) -> RelayOffset | None:
         """From where they need the relay log; None: they need none."""

@@ -14,7 +14,7 @@ from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.replicate.alignment import StreamAlignment
-from shardmerge.worker.replicate.join.replay import begin_replay
+from shardmerge.worker.replicate.join.replay import begin_replay, replayed_together
 from shardmerge.worker.replicate.join.rest_of_copy import RestOfCopy
 from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.join.table_join import TableJoin, joining_plans
@@ -42,7 +42,7 @@ class ReleasedTables:
     def next(self) -> TableJoin | None:
         """All tables that are released by now. Raises the lock agent's error."""
         self.check()
-        released = self.parked.released()
+        released = replayed_together(self.parked.released())
         if not released:
             return None
         tables, may_lack_rows = self.context.at_target(self._recorded)

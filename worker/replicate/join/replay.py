@@ -31,8 +31,21 @@ def replay_of(
         begin.resume_at,
         replays=True,
         entries=tuple(PendingEntry(number, released[number][0].place) for number in others),
+        skips=begin.skips,
     )
     return joining, offset
+
+
+def replayed_together(
+    released: Mapping[int, tuple[Parked, RelayOffset]],
+) -> Mapping[int, tuple[Parked, RelayOffset]]:
+    """Those of the released tables that get the next stream: a table that skips statements has one alone, because the
+    stream skips all statements up to a place. Pure."""
+    together = {number: each for number, each in released.items() if each[0].skips is None}
+    if together or not released:
+        return together
+    first = min(released, key=lambda number: released[number][1])
+    return {first: released[first]}
 
 
 def begin_replay(
@@ -58,6 +71,9 @@ def begin_replay(
         if joining.entries:
             place = min(released.values(), key=lambda each: each[1])[0].place
             ddl_progress.write_passed(session, *context.who, Stream.JOIN, place, timed=True)
+        if joining.skips is not None:
+            # The own lanes take the table over after this statement only.
+            ddl_progress.write_passed(session, *context.who, Stream.JOIN, joining.skips)
         parked_tables.delete(session, *context.who, released)
         failpoints.hit("replay.beginning")
 

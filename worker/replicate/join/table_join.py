@@ -139,6 +139,7 @@ class TableJoin:
         with self._context.relay.one_generation() as relay_id:
             handover = self._handover(plans, copies, stop, replicating=True)
             entries = self._entry_offsets(stop)
+            skips_to = self._skips_to(stop)
             interrupted = interrupted_tables(self._context.relay, copies, stop)
         if stop.is_set:
             return Stopped()
@@ -146,7 +147,7 @@ class TableJoin:
             furthest = max(item.offset for item in translate_checkpoints(self._context.relay, found, stop))
             check = self._end.checker([f"{schema}.{table}" for schema, table in self.names])
             check(furthest if handover is None else max(furthest, handover.done_at))
-        driver = self._driver(plans, handover, entries, interrupted, relay_id)
+        driver = self._driver(plans, handover, entries, interrupted, relay_id, skips_to)
         self._stream = _JoinStream(driver, handover, found)
         self._phase = JoinPhase.FOLLOWING
         return self._run_unit(self._lanes(self._stream), stop)
@@ -257,6 +258,13 @@ class TableJoin:
             found[entry.number] = _end_of_group(self._context.relay, begin)
         return found
 
+    def _skips_to(self, stop: StopSignal) -> RelayOffset | None:
+        """The end of the last statement that the stream skips, in the current relay log; None: it skips none."""
+        place = self._joining.skips
+        if place is None or stop.is_set:
+            return None
+        return _end_of_group(self._context.relay, self._context.relay.locate(place.position, _LOCATE_SECONDS, stop))
+
     def _driver(
         self,
         plans: tuple[TablePlan, ...],
@@ -264,6 +272,7 @@ class TableJoin:
         entries: Mapping[int, RelayOffset],
         interrupted: Mapping[int, InterruptedTable],
         relay_id: str,
+        skips_to: RelayOffset | None,
     ) -> StatementDriver:
         joining = self._joining
         by_number = {plan.shard: plan for plan in plans}
@@ -283,6 +292,7 @@ class TableJoin:
             copied_until,
             locks=self._locks,
             relay_id=relay_id,
+            executed_to=skips_to,
         )
 
     def _handover(

@@ -30,12 +30,14 @@ class Joining:
     """``partitioning``: of the joining tables alone, by the rules under which they are copied. ``start``: they need no
     change before it, so the relay log must reach back to it while their own stream has no checkpoints. ``replays``:
     the subtask's own lanes have applied their rows up to there, so nothing is copied. ``entries``: tables that still
-    have to enter their stream."""
+    have to enter their stream. ``skips``: statements up to this one have no effect: the recorded structures contain
+    them."""
 
     partitioning: Annotated[Partitioning, Field(alias="dealing")]
     start: SourcePosition
     replays: bool = False
     entries: tuple[PendingEntry, ...] = ()
+    skips: StatementPlace | None = None
 
     def to_json(self) -> str:
         return _JSON.dump_json(self, by_alias=True).decode()

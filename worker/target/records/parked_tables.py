@@ -33,7 +33,8 @@ class Parked:
     fit either after all other shard tables have reached it. ``released``: the lock has released the table; its rows
     may be applied with the structure that was recorded then. ``resumes_copy``: the interruption of its history's copy
     (``number`` of history/interrupted_copies.py) after which the rest is copied before its rows are applied; 0: none.
-    Such a table takes part in no lock.
+    Such a table takes part in no lock. ``skips``: the last of the following statements that the recorded structure
+    contains already: the table's own stream does not execute them (worker/ddl/locks/way_back.py); None: there are none.
     """
 
     number: int
@@ -49,6 +50,7 @@ class Parked:
     contradicts: bool = False
     released: bool = False
     resumes_copy: int = 0
+    skips: StatementPlace | None = None
 
     def to_json(self) -> str:
         return _JSON.dump_json(self, by_alias=True).decode()

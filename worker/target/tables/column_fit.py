@@ -8,6 +8,7 @@ of a second, floats of fewer bits, cut or padded spaces and zeros, another time 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from shardmerge.worker.core.mysql.create_table import widened_type
 from shardmerge.worker.core.table import FIXED_BINARY, Column, ValueKind
@@ -36,6 +37,12 @@ def base_type(type_text: str) -> str:
 def incompatibility(plan: ColumnPlan, target: Column) -> str | None:
     """Why the target column cannot hold the values of the mapped source column; None if it can."""
     source = plan.column
+    if source.written_as:
+        kind = ValueKind.DECIMAL if source.written_as.startswith("decimal") else ValueKind.INTEGER
+        source = replace(
+            source, kind=kind, type_text=source.written_as, unsigned="unsigned" in source.written_as, written_as=""
+        )
+        plan = replace(plan, column=source)
     if target.generated:
         return "it is generated at the target"
     if source.nullable and not target.nullable:
