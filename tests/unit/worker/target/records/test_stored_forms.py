@@ -39,6 +39,7 @@ _FORMS: dict[str, set[str]] = {
         "rules",
         "server",
         "shards",
+        "skips",
         "start",
         "version",
     },
@@ -74,6 +75,7 @@ _FORMS: dict[str, set[str]] = {
         "schema",
         "server",
         "since",
+        "skips",
         "sql_mode",
         "text",
         "time_zone",
@@ -131,6 +133,7 @@ _FORMS: dict[str, set[str]] = {
         "unique_keys",
         "unsigned",
         "why",
+        "written_as",
     },
     "subtask_record": {
         "auto_increment",
@@ -154,6 +157,7 @@ _FORMS: dict[str, set[str]] = {
         "type_text",
         "unique_keys",
         "unsigned",
+        "written_as",
     },
 }
 """Record -> every field name in its JSON, those of nested objects included."""
