@@ -267,10 +267,10 @@ class LockAgent:
         if ended is None:
             return False
         number, target = ended.parked.number, ended.plan.target
-        # A lock of its statement may become executing at any moment, unless the table takes no part in it any more.
-        without = [replace(one, waits=None) if one.plan.shard == number else one for one in members]
-        self._publish(seen, without)
-        failpoints.hit("lock.withdrawn")
+        # Otherwise the master may let a lock of its statement execute at any moment. A lock that is already executing
+        # or released remains until the table has continued: the published table is still parked at its statement.
+        self._publish(seen, [_held(one) if one.plan.shard == number else one for one in members])
+        failpoints.hit("lock.held")
         lock = self._lock_client.current_lock(self._context.config.task, target)
         if lock is not None and lock.stage != _Stage.STAGE_GATHERING and lock.form == forms[number]:
             return False  # the lock releases the table
@@ -507,6 +507,12 @@ class LockAgent:
             tables=[table.full_name for table in tables.values()],
             statement=reason,
         )
+
+
+def _held(member: Member) -> Member:
+    """``member`` as a table that no lock may let continue by itself."""
+    assert member.waits is not None  # noqa: S101 - for the type checker: it is parked
+    return replace(member, waits=replace(member.waits, contradicts=True))
 
 
 def _drop_of(lock: Lock) -> str:

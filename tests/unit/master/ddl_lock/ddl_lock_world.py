@@ -8,6 +8,7 @@ it; that a table waits, or has gone on, is written down before it is told.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -25,12 +26,22 @@ class Ddl:
     after: str
 
 
+class Withdrawn(enum.IntEnum):
+    NO = 0
+    PUBLISHING = 1
+    CHECKED = 2
+    """The lock was read after the publication, and is not at work on the table's DDL."""
+
+
 class Table(NamedTuple):
-    """``done``: DDLs behind it. ``since``: when it came to the next one; 0: its rows flow. ``there``: it exists."""
+    """``done``: DDLs behind it. ``since``: when it came to the next one; 0: its rows flow. ``there``: it exists.
+    ``withdrawn``: the worker wants to let it continue after the DDL that leads back, and publishes that no lock may
+    let it continue by itself; only in the worker's memory."""
 
     done: int = 0
     since: int = 0
     there: bool = True
+    withdrawn: Withdrawn = Withdrawn.NO
 
 
 class Source(NamedTuple):
@@ -55,13 +66,17 @@ class World(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """``histories``: per source, per table, from structure ``S0``. ``strict``: what the tables say is the truth."""
+    """``histories``: per source, per table, from structure ``S0``. ``strict``: what the tables say is the truth.
+    ``back``: a table may continue when its next DDL leads back to the structure before the one it is parked at
+    (worker/ddl/locks/ended_conflicts.py). ``unpublished``: a broken worker does not withdraw the table before."""
 
     histories: tuple[tuple[tuple[Ddl, ...], ...], ...]
     late: frozenset[tuple[int, int]] = frozenset()
     stale_views: bool = False
     may_leave: bool = False
+    back: bool = False
     operator: bool = False
+    unpublished: bool = False
     conditions: frozenset[str] = frozenset({"lock", "reports"})
     resolve: Callable[[Situation, float, str], Step] = resolve
 
@@ -111,7 +126,8 @@ class Moves:
         parked = None
         if table.since:
             ddl = history[table.done]
-            parked = Parked(ddl.form, ddl.form, ddl.after, since=float(table.since))
+            contradicts = table.withdrawn is not Withdrawn.NO
+            parked = Parked(ddl.form, ddl.form, ddl.after, since=float(table.since), contradicts=contradicts)
         return Member(str(s), "d", str(t), structure, parked)
 
     def _situation(self, told: tuple[tuple[bool, tuple[Table, ...] | None, str], ...], lock: Lock | None) -> Situation:
@@ -159,9 +175,17 @@ class Moves:
                 yield f"{s}.{t} joins", became_table(t, table._replace(there=True))
             elif not table.since and table.done < len(self.rules.histories[s][t]):
                 yield f"{s}.{t} comes to a DDL", became_table(t, table._replace(since=clock + 1))
-            elif view and view.stage is Stage.RELEASED and is_parked_at(self.member(s, t, table), view):
+            elif (
+                view
+                and view.stage is Stage.RELEASED
+                and table.withdrawn is not Withdrawn.CHECKED
+                and is_parked_at(self.member(s, t, table), view)
+            ):
                 self._may_go_on(world, s, t, table)
-                yield f"{s}.{t} goes on", became_table(t, table._replace(done=table.done + 1, since=0))
+                yield f"{s}.{t} goes on", became_table(t, Table(table.done + 1))
+            elif self.rules.back and table.since:
+                for name, after in self._way_back(world, s, t):
+                    yield f"{s}.{t} {name}", became_table(t, after)
         if (source.told, source.told_ran) != (source.tables, source.ran):
             yield (
                 f"{s} reports",
@@ -169,20 +193,60 @@ class Moves:
             )
         if self.rules.stale_views and source.view != world.lock:
             yield f"{s} looks", became(source._replace(view=world.lock))
-        if source.ran or source.view:
-            yield f"{s} is killed", became(source._replace(ran="", view=None))
+        if source.ran or source.view or source.tables != _recorded(source.tables):
+            yield f"{s} is killed", became(source._replace(ran="", view=None, tables=_recorded(source.tables)))
         if view and view.stage is Stage.EXECUTING and view.owner == str(s) and source.ran != view.generation:
             ran = became(source._replace(ran=view.generation))
-            yield f"{s} runs {view.form}", ran._replace(log=self._run(world, view))
+            is_there = self.rules.back and view.after == self.target(world)
+            yield f"{s} runs {view.form}", ran if is_there else ran._replace(log=self._run(world, view))
         if self.rules.may_leave and sum(one.in_task for one in world.sources) > 1:
             yield f"{s} leaves the task", self._dirty("reports", became(Source((), (), in_task=False)))
+
+    def _way_back(self, world: World, s: int, t: int) -> Iterator[tuple[str, Table]]:
+        """The next step of a parked table whose next DDL leads back."""
+        source = world.sources[s]
+        table, history = source.tables[t], self.rules.histories[s][t]
+        before = history[table.done - 1].after if table.done else "S0"
+        if table.done + 1 >= len(history) or history[table.done + 1].after != before:
+            return
+        match table.withdrawn:
+            case Withdrawn.NO:
+                to = Withdrawn.CHECKED if self.rules.unpublished else Withdrawn.PUBLISHING
+                yield "withdraws", table._replace(withdrawn=to)
+            case Withdrawn.PUBLISHING if source.told == source.tables:
+                lock = world.lock
+                at_work = lock is not None and lock.stage is not Stage.GATHERING
+                is_its = at_work and lock is not None and lock.form == history[table.done].form
+                yield "reads the lock", table._replace(withdrawn=Withdrawn.NO if is_its else Withdrawn.CHECKED)
+            case Withdrawn.CHECKED:
+                yield "goes there and back", Table(table.done + 2)
+            case Withdrawn.PUBLISHING:
+                pass
+
+    def target(self, world: World) -> str:
+        """The structure after the last statement that has run at the target."""
+        afters = {ddl.form: ddl.after for tables in self.rules.histories for one in tables for ddl in one}
+        return afters[world.log[-1][0]] if world.log else "S0"
+
+    def _fits_all(self, world: World, lock: Lock) -> None:
+        """No table's rows flow with another structure than the target gets now."""
+        for s, source in enumerate(world.sources):
+            for t, table in enumerate(source.tables):
+                in_fact = table._replace(withdrawn=Withdrawn.NO)
+                member = self.member(s, t, in_fact)
+                if table.withdrawn is Withdrawn.CHECKED or not (
+                    is_parked_at(member, lock) or member.structure == lock.after
+                ):
+                    raise BrokenRuleError(f"{lock.form} is run, and {s}.{t} is {table}")
 
     def _run(self, world: World, lock: Lock) -> tuple[tuple[str, str], ...]:
         """The log after the statement has been run: once more under one generation has no effect."""
         entry = (lock.form, lock.generation)
         if entry in world.log:
             return world.log
-        if self.rules.strict:
+        if self.rules.back and not lock.forced:
+            self._fits_all(world, lock)
+        elif self.rules.strict:
             count = 1 + sum(form == lock.form for form, _ in world.log)
             for s, source in enumerate(world.sources):
                 for t, table in enumerate(source.tables):
@@ -195,7 +259,7 @@ class Moves:
     def _may_go_on(self, world: World, s: int, t: int, table: Table) -> None:
         ddl = self.rules.histories[s][t][table.done]
         passed = sum(one.form == ddl.form for one in self.rules.histories[s][t][: table.done + 1])
-        if self.rules.strict and passed > sum(form == ddl.form for form, _ in world.log):
+        if self.rules.strict and not self.rules.back and passed > sum(form == ddl.form for form, _ in world.log):
             raise BrokenRuleError(f"{s}.{t} goes on although {ddl.form} was not run for it")
 
     # --- the leader
@@ -226,6 +290,11 @@ class Moves:
     def _dirty(self, what: str, world: World) -> World:
         """A record of the leader's conditions was written: what it has decided can no longer be written."""
         return world._replace(pending=None) if what in self.rules.conditions else world
+
+
+def _recorded(tables: tuple[Table, ...]) -> tuple[Table, ...]:
+    """The tables without what only the worker's memory knows."""
+    return tuple(table._replace(withdrawn=Withdrawn.NO) for table in tables)
 
 
 def _named(step: Change) -> str:

@@ -150,6 +150,74 @@ def test_ddls_that_differ_end_in_a_conflict_that_is_told(
     assert stuck is None, walked.trace(stuck)
 
 
+BACK_AGAIN = (A, Ddl("C", "S0"), A, Ddl("C", "S0"))
+BACK_AND_ON = (A, Ddl("C", "S0"), B)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True), id="one table each"),
+        pytest.param(Rules(the_same(THERE_AND_BACK, 2, 1), back=True), id="two tables at a source"),
+        pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, stale_views=True), id="old views"),
+        pytest.param(Rules(the_same(BACK_AGAIN, 1, 1), back=True), id="twice"),
+        pytest.param(Rules(((THERE_AND_BACK,), ((),)), back=True), id="the other has no DDL"),
+        pytest.param(Rules(((BACK_AND_ON,), (BACK_AND_ON,)), back=True), id="and another DDL"),
+        pytest.param(Rules(((BACK_AND_ON,), ((B,),)), back=True), id="the other has the last DDL only"),
+        pytest.param(Rules(the_same(BACK_AND_ON, 2, 2), back=True), id="two tables each", marks=pytest.mark.long),
+        pytest.param(
+            Rules(the_same(BACK_AGAIN, 2, 1), back=True, may_leave=True), id="sources leave", marks=pytest.mark.long
+        ),
+        pytest.param(
+            Rules(((BACK_AND_ON,), (BACK_AND_ON,)), back=True, operator=True), id="operator", marks=pytest.mark.long
+        ),
+    ],
+)
+def test_ddls_that_lead_back_end_their_wait(rules: Rules) -> None:
+    """Whoever goes there and back alone, and whoever goes with the others: all get through."""
+    walked = walk(rules)
+    wanted = [len(history) for tables in rules.histories for history in tables]
+
+    def through(world: World) -> bool:
+        in_task = [source for source in world.sources if source.in_task]
+        done = [table.done for source in in_task for table in source.tables]
+        return finished(world) and (len(in_task) < len(world.sources) or done == wanted)
+
+    stuck = walked.stuck(through)
+    assert stuck is None, walked.trace(stuck)
+    if not rules.operator:
+        for world in filter(through, walked.came):
+            assert walked.moves.target(world) == _structure(rules, world), walked.trace(world)
+
+
+def _structure(rules: Rules, world: World) -> str:
+    """The structure of the tables that are in the task, at the end."""
+    [found] = {
+        rules.histories[s][t][table.done - 1].after if table.done else "S0"
+        for s, source in enumerate(world.sources)
+        for t, table in enumerate(source.tables)
+        if source.in_task
+    }
+    return found
+
+
+def test_a_table_that_goes_there_only_is_told() -> None:
+    """The one that goes back waits at its second DDL, if the first one has run for both; otherwise the other waits."""
+    walked = walk(Rules(((THERE_AND_BACK,), ((A,),)), back=True))
+
+    def told(world: World) -> bool:
+        step = walked.moves.decide(world)
+        return isinstance(step, Wait) and len(step.missing) > 0 and world.sources[0].tables[0].done > 0
+
+    stuck = walked.stuck(told)
+    assert stuck is None, walked.trace(stuck)
+
+
+def test_a_table_that_goes_back_without_withdrawing_is_seen() -> None:
+    with pytest.raises(AssertionError, match="is run, and"):
+        walk(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, unpublished=True))
+
+
 def test_table_that_appears_meanwhile_gets_through_too() -> None:
     walked = walk(Rules(the_same((A,), 1, 2), late=frozenset({(1, 1)})))
     stuck = walked.stuck(finished)
