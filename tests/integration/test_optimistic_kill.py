@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.kills import at_each
-from tests.support.optimistic_kills import JOINED, kill_while_joined
+from tests.support.optimistic_kills import ENDED, JOINED, kill_while_going_back, kill_while_joined
 from tests.support.world import World
 
 # `bash tests/run.sh grid` combines all victims with all moments; here each moment has one victim.
@@ -16,6 +16,14 @@ _DROPPING = {"join.held": "target", "ddl.run": "worker", "ddl.passed": "tasks"}
 
 def test_kill_at_moments_of_a_join_at_the_target(world: World) -> None:
     kill_while_joined(world, "mixed", _ADDING, _DROPPING)
+
+
+_ENDED_VICTIMS = ("worker", "target", "etcd", "worker", "worker", "target", "master", "tasks")
+_TYPED = {"lock.before_release": "worker", "replay.begun": "worker", "ddl.before_passing": "worker"}
+
+
+def test_kill_while_a_table_goes_there_and_back(world: World) -> None:
+    kill_while_going_back(world, "mixed", dict(zip(ENDED, _ENDED_VICTIMS, strict=True)), _TYPED)
 
 
 # With these victims at ddl.begun, the statement may be sent before its connection is closed: then the next run finds

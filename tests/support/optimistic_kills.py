@@ -56,3 +56,67 @@ def _give(world: World, kills: Kills, shards: Sequence[ShardTable], clause: str)
         beside_a_writer(shard, *texts)
     if kills:
         kill_at_each(world, kills)
+
+
+ENDED = (
+    "lock.held",
+    "lock.joined",
+    "lock.before_release",
+    "lock.released",
+    "replay.beginning",
+    "replay.begun",
+    "join.near",
+    "join.adopted",
+)
+"""The moments of a parked table whose further statements end its wait."""
+
+
+def kill_while_going_back(world: World, label: str, renaming: Kills, typing: Kills) -> None:
+    """Kill while a shard table continues that has renamed a column and renamed it back, and while one does whose
+    numbers were texts for a while; rows are written in between."""
+    name = f"back_{label}"
+    family = world.family(name, tables=2)
+    shards = family.create(300)
+    own = world.sources[0][1].connect
+    one = next(shard for shard in shards if shard.connect == own)
+    world.cluster.start_task(family.task(extra="shard-mode: optimistic\n"))
+    world.cluster.wait_replicating(name)
+    table = one.name
+    _go(
+        world,
+        name,
+        one,
+        renaming,
+        (
+            f"ALTER TABLE {table} CHANGE note memo VARCHAR(120) NULL",
+            f"UPDATE {table} SET memo = CONCAT(id, ' between') WHERE id % 3 = 0",
+            f"DELETE FROM {table} WHERE id % 7 = 0",
+        ),
+        (f"ALTER TABLE {table} CHANGE memo note VARCHAR(120) NULL", f"UPDATE {table} SET note = 'x' WHERE id % 5 = 0"),
+    )
+    _go(
+        world,
+        name,
+        one,
+        typing,
+        (
+            f"ALTER TABLE {table} MODIFY amount VARCHAR(40) NOT NULL",
+            f"UPDATE {table} SET amount = CONCAT('-00', id, '.5') WHERE id % 3 = 1",
+        ),
+        (f"ALTER TABLE {table} MODIFY amount DECIMAL(12,2) NOT NULL", f"UPDATE {table} SET amount = 7 WHERE id < 9"),
+    )
+    world.judge(family)
+    assert world.target.query(f"SELECT * FROM dm_meta.statement_begun WHERE task = '{name}'") == []
+    world.cluster.dmctl("stop-task", name)
+
+
+def _go(world: World, name: str, shard: ShardTable, kills: Kills, there: Sequence[str], back: Sequence[str]) -> None:
+    beside_a_writer(shard, *there)
+    until(lambda: locks_of(world, name), "the shard table waits", 300)
+    if kills:
+        world.cluster.hooks.hold(next(iter(kills)))
+    beside_a_writer(shard, *back)
+    if kills:
+        kill_at_each(world, kills)
+    until(lambda: locks_of(world, name) == [], "there is no lock any more", 400)
+    world.cluster.wait_joined(name)
