@@ -19,6 +19,7 @@ from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, server_info
 from shardmerge.worker.core.mysql.show_create import CreateStatement
+from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.ddl.decide.actions import Action, Alter, DdlContext, ShardTarget, removed_by, shard_numbers

@@ -21,7 +21,7 @@ from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTab
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.execute.optimistic import ColumnMoves, TargetJoin, is_strict, join_target
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
-from shardmerge.worker.ddl.locks.following import FollowingStatements, StatementConverter, rows_between
+from shardmerge.worker.ddl.locks.later_statements import FollowingStatements, StatementConverter, rows_between
 from shardmerge.worker.ddl.locks.lock_inputs import LockInputs
 from shardmerge.worker.ddl.locks.way_back import (
     ChainStep,
