@@ -25,6 +25,7 @@ from shardmerge.worker.daemon.subtask.run import SubTaskRun
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.ddl.decide.barrier_state import StreamTables, plans_by_number
 from shardmerge.worker.ddl.driver import StatementDriver
+from shardmerge.worker.ddl.locks.lock_client import LockClient
 from shardmerge.worker.relay.source_clock import SourceEnd
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.unit import ReplicateUnit
@@ -156,10 +157,29 @@ def has_joined(run: Run, target: Database) -> bool:
     return target.query(f"SELECT COUNT(*) FROM {META}.snapshot_interrupted") == [(0,)]
 
 
+class NoLocks:
+    """See :class:`shardmerge.worker.ddl.locks.lock_client.LockClient`: no master listens, and there are no locks."""
+
+    def publish(self, task: str, source: str, record: state_pb2.ShardRecord) -> None:
+        pass
+
+    def wake(self) -> None:
+        pass
+
+    def locks(self, task: str, seen: int, seconds: float) -> tuple[int, tuple[state_pb2.LockRecord, ...]]:
+        time.sleep(max(seconds, 0.0))
+        return 0, ()
+
+    def current_lock(self, task: str, target: TargetTable) -> state_pb2.LockRecord | None:
+        return None
+
+
 class LaneRig(Rig):
-    """Replication from the position where the source's binlog ended when the rig was created; no snapshot."""
+    """Replication from the position where the source's binlog ended when the rig was created; no snapshot. ``locks``:
+    of sharding DDLs; none are opened unless a test sets it."""
 
     _position = SourcePosition("", 0)
+    locks: LockClient = NoLocks()
 
     def replicate(self, lanes: int, spark: Threads | None = None, ops: tuple[state_pb2.BinlogOp, ...] = ()) -> Run:
         """Start a run with so many lanes and the next epoch."""
@@ -188,7 +208,7 @@ class LaneRig(Rig):
             service=self.service,
             lane_address=self.address,
             needed_by_others=lambda task: False,
-            shards=NoLocks(),
+            shards=self.locks,
         )
         return Run(config, host, ops)
 
@@ -241,23 +261,6 @@ class LaneRig(Rig):
             return wanted <= there
 
         until(past, f"the lanes {sorted(wanted)} have applied up to {end}")
-
-
-class NoLocks:
-    """See :class:`shardmerge.worker.ddl.locks.lock_client.LockClient`: no master listens, and there are no locks."""
-
-    def publish(self, task: str, source: str, record: state_pb2.ShardRecord) -> None:
-        pass
-
-    def wake(self) -> None:
-        pass
-
-    def locks(self, task: str, seen: int, seconds: float) -> tuple[int, tuple[state_pb2.LockRecord, ...]]:
-        time.sleep(max(seconds, 0.0))
-        return 0, ()
-
-    def current_lock(self, task: str, target: TargetTable) -> state_pb2.LockRecord | None:
-        return None
 
 
 def driver_of(context: RunContext, plans: tuple[TablePlan, ...], lanes: int = 2) -> StatementDriver:

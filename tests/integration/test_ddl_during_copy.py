@@ -300,3 +300,79 @@ def test_a_table_that_is_created_during_the_copy(
         _joined(run, target)
         run.stop()
         _same(source, target, ("shard.t", "shard.u", "shard.n"))
+
+
+RENAMES = {
+    # The statements while the rest of the history is copied, and the tables at the end.
+    "rename": (
+        (
+            "RENAME TABLE shard.t TO shard.t2",
+            "INSERT INTO shard.t2 (id, v) VALUES (-900, 1)",
+            "UPDATE shard.t2 SET v = v + 5 WHERE id % 11 = 0",
+            "CREATE TABLE shard.n LIKE shard.t2",
+            "INSERT INTO shard.n (id, v) VALUES (1, 1), (2, 2)",
+            "ALTER TABLE shard.t2 ADD COLUMN y INT",
+            "UPDATE shard.t2 SET y = 4 WHERE id % 13 = 0",
+        ),
+        ("shard.t2", "shard.n", "shard.u"),
+    ),
+    "both": (
+        (
+            "RENAME TABLE shard.t TO shard.t2, shard.u TO shard.u2",
+            "INSERT INTO shard.t2 (id, v) VALUES (-900, 1)",
+            "UPDATE shard.t2 SET v = v + 5 WHERE id % 11 = 0",
+            "UPDATE shard.u2 SET v = v + 7 WHERE id % 11 = 0",
+        ),
+        ("shard.t2", "shard.u2"),
+    ),
+}
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["one run", "restarts"])
+@pytest.mark.parametrize("name", list(RENAMES))
+def test_a_rename_while_the_rest_is_copied(
+    source: Database,
+    target: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    restarts: bool,
+) -> None:
+    """The targets are renamed too: each shard table has one of its own."""
+    statements, names = RENAMES[name]
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    with LaneRig(source, target, tmp_path, _config(target, "auto")) as rig:
+        run = _interrupted_run(rig, pause, source, STATEMENTS["add"])
+        monkeypatch.undo()
+        again = _Pause(monkeypatch, "snapshot.before_commit", 2)
+        again.reached()
+        source.execute(*statements)
+        until(lambda: '"away":[{' in str(target.query("SELECT dealing FROM dm_meta.subtask")), "the name is recorded")
+        again.release()
+        if restarts:
+            run.stop()
+            run = rig.begin(rig.config)
+        _joined(run, target)
+        run.stop()
+        _same(source, target, names)
+
+
+def test_targets_that_would_be_exchanged(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each shard table has a target of its own, and one is away: no stream may rename both targets."""
+    _make(source)
+    pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
+    with LaneRig(source, target, tmp_path, _config(target, "auto")) as rig:
+        run = _interrupted_run(rig, pause, source, STATEMENTS["add"])
+        monkeypatch.undo()
+        again = _Pause(monkeypatch, "snapshot.before_commit", 2)
+        again.reached()
+        source.execute("RENAME TABLE shard.t TO shard.tmp, shard.u TO shard.t, shard.tmp TO shard.u")
+        until(lambda: run.ended, "the run stops before the statement")
+        again.release()
+        outcome = run.join()
+        assert isinstance(outcome, Failed)
+        assert outcome.error.spec is errors.ddl.RENAME_REMAPS
+        assert target.query("SELECT COUNT(*) FROM shard.u") == [(100,)]

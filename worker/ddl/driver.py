@@ -27,6 +27,7 @@ from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTab
 from shardmerge.worker.ddl.decide.copied_tables import CopiedUntil, copied_later
 from shardmerge.worker.ddl.decide.ddl_context import read_ddl_context
 from shardmerge.worker.ddl.decide.ddl_filter import FilteredActions, FilteredStatement
+from shardmerge.worker.ddl.decide.given_names import given_names, left_to_others, reserved_number
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope, short_text
 from shardmerge.worker.ddl.decide.statement_reader import override_for, read_statement, refusal, unknown_statement_error
@@ -43,11 +44,12 @@ from shardmerge.worker.ddl.online.classify import OnlineContext, classify, with_
 from shardmerge.worker.ddl.online.follow import EffectiveStatement, OnlineChanges
 from shardmerge.worker.ddl.park_ahead import park_ahead
 from shardmerge.worker.ddl.sql.dialect import Dialect
-from shardmerge.worker.ddl.sql.statement import Ddl
+from shardmerge.worker.ddl.sql.statement import CreateTable, Ddl
 from shardmerge.worker.ddl.sql.version_comments import Server
 from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.serve.query_event import LoggedQuery
+from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.quarantine import held_store as quarantine
 from shardmerge.worker.target.records import (
     ddl_progress,
@@ -60,10 +62,13 @@ from shardmerge.worker.target.records import (
 from shardmerge.worker.target.records import shadow_tables as online_records
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.history import interrupted_copies
+from shardmerge.worker.target.records.partitioning import Partitioning
 from shardmerge.worker.target.tables.target_table import find_fallback_collations
 from shardmerge.worker.unit.run_context import RunContext
 
 log = get_logger()
+
+_LOOK_SECONDS = 0.05
 
 _NOT_AT_TARGET = OperatorOverride((), runs_original=False)
 
@@ -175,6 +180,7 @@ class StatementDriver:
                 statement_context = self._act(met, held)
                 if stop.is_set:
                     return None
+            changes.detach_renamed()
             parks = bool(changes.parked)
             self._leave_to_copy(statement, changes)
             if override is None:
@@ -243,6 +249,8 @@ class StatementDriver:
         """None: the statement has no effect here. ``held``: locks that are held until the statement is recorded."""
         context = self._context
         scene, meant = self._effective(met)
+        if not self._follow_names(met, meant, scene):
+            return None
         override = met.override
         if override is not None:
             actions = actions_with_override(override, meant.ddl, meant.statement, scene)
@@ -276,6 +284,56 @@ class StatementDriver:
                 return actor.context
         actor.check_targets()
         return actor.context
+
+    def _follow_names(self, met: _CurrentStatement, meant: EffectiveStatement, scene: DdlContext) -> bool:
+        """Determine which stream has each name that the statement gives to a table. The names are those at the source,
+        whatever runs at the target. False: the stop came first.
+        """
+        ddl, changes = meant.ddl, met.changes
+        if ddl is None:
+            return True
+        before, rules = changes.before, self._context.rules
+        scope = before.scope
+
+        def owned(name: TableName) -> TableName | None:
+            at = scope.owned_name(*name)
+            return at if scope.only is not None else name if at is None else None
+
+        changes.names = given_names(ddl, owned, lambda name: rules.route(*name) is not None)
+        left = None
+        if scope.only is None:
+            left = left_to_others(ddl, before.away, rules, lambda name: scene.find(name) is not None)
+        if (changes.names or left is not None) and not met.queried.event.is_text:
+            raise unknown_statement_error(self._context, met.statement)
+        if left is not None:
+            changes.leave_table(left[0], StatementPlace.of(met.statement), left[1])
+        if scope.only is not None and (changes.names or isinstance(ddl, CreateTable)):
+            # The main stream decides which stream has the names.
+            return self._wait_for_main(met.statement, met.stop)
+        return True
+
+    def _wait_for_main(self, statement: Statement, stop: StopSignal) -> bool:
+        """Wait until the main stream is past the statement, which it reaches whatever this stream does."""
+        queue = self._parked_queue
+        if queue is None or queue.is_executed_by_main(statement):
+            return True
+        self._set_waiting(f"the main stream to reach {statement.position}")
+        while not stop.wait(_LOOK_SECONDS):
+            if queue.is_executed_by_main(statement):
+                self._set_waiting("")
+                return True
+        return False
+
+    def _reserved_number(self, met: _CurrentStatement) -> int | None:
+        """See :class:`DdlContext`."""
+        if self._stream is Stream.MAIN:
+            return None
+        row = subtask_record.read_row(met.session, *self._context.who)
+        recorded = Partitioning.from_json(row.partitioning) if row is not None else None
+        if recorded is None:
+            return None
+        numbers = frozenset((*self.tables.plans, *self.tables.kept.values()))
+        return reserved_number(StatementPlace.of(met.statement), recorded.away, numbers)
 
     def _filtered(self, met: _CurrentStatement, meant: EffectiveStatement, scene: DdlContext) -> FilteredActions:
         """The statement's actions after the event filters."""
@@ -334,7 +392,9 @@ class StatementDriver:
             raise refusal(self._context, errors.ddl.COPIED_LATER, meant.statement, table=".".join(shard.name))
 
     def _ddl_context(self, met: _CurrentStatement) -> DdlContext:
-        return read_ddl_context(self._context, self.tables, met.session, met.stop, waits=self._locks)
+        return read_ddl_context(
+            self._context, self.tables, met.session, met.stop, lambda: self._reserved_number(met), waits=self._locks
+        )
 
     def _executor(self, met: _CurrentStatement, meant: EffectiveStatement, going: frozenset[int]) -> StatementExecutor:
         context, session = self._context, met.session
@@ -383,6 +443,7 @@ class StatementDriver:
                 timed=bool(result.arriving or result.departing),
                 partial=interrupted_copies.exist(inner, *who),
                 growing=bool(result.growing),
+                renamed=bool(result.partitioning.away),
             )
             for target in sorted(changes.joined):
                 executed_locks.forget_structure(inner, *who[:2], target)

@@ -28,6 +28,21 @@ class TableScope:
             return False
         return self.rules.route(schema, table) is not None
 
+    def owned_name(self, schema: str, table: str) -> TableName | None:
+        """The name under which this unit has the table, which need not exist; None: another unit has it.
+
+        The unit that has a table also has its shadow and trash tables of online schema changes. A server with
+        ``lower_case_table_names=1`` logs names as they were typed, while its tables have them in lower case.
+        """
+        forms = dict.fromkeys(((schema, table), (schema.lower(), table.lower())))
+        own = self.rules.online.own(table)
+        owners = dict.fromkeys(((schema, own), (schema.lower(), own.lower()))) if own else {}
+        if self.only is None:
+            is_other = not self.others.isdisjoint((*forms, *owners))
+            return None if is_other else (schema, table)
+        at = next((name for name in forms if name in self.only), None)
+        return at or ((schema, table) if not self.only.isdisjoint(owners) else None)
+
     def concerns(self, schema: str, table: str) -> bool:
         """Whether this unit handles statements of the table: also those of a shadow or trash table of an online schema
         change of its tables. Raises what :meth:`Rules.route` raises."""

@@ -143,7 +143,7 @@ class Worker:
         """Return the memory of a new run (worker/daemon/subtask/run.py)."""
         tables = tables_of(durable.columns)
         numbers = [item.number for item in durable.parked]
-        others = standings.excluded_tables(tables, durable.joining, numbers)
+        others = frozenset(standings.excluded_tables(tables, durable.joining, numbers))
         shards = standings.own_shards(tables, durable.dealing, others)
         plans = self._plans(durable, shards, target)
         wanted = partitioning_for(CONFIG, 1, plans).inherit(durable.dealing)

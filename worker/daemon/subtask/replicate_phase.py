@@ -23,13 +23,14 @@ from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.ddl.structure.recorded_structures import record_reset_structures
+from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.position_order import lowest_position
 from shardmerge.worker.relay.relay import Relay
 from shardmerge.worker.relay.serve.locate import GroupEnds
 from shardmerge.worker.replicate.alignment import StreamAlignment, StreamRole
 from shardmerge.worker.replicate.join.released_tables import ReleasedTables
 from shardmerge.worker.replicate.join.rest_of_copy import RestOfCopy
-from shardmerge.worker.replicate.join.stream_state import excluded_tables, own_shards
+from shardmerge.worker.replicate.join.stream_state import excluded_tables, known_away_names, own_shards
 from shardmerge.worker.replicate.join.subtask_end import SubtaskEnd
 from shardmerge.worker.replicate.join.table_changes import check_transform_filters
 from shardmerge.worker.replicate.join.table_join import TableJoin, interrupted_tables
@@ -48,7 +49,7 @@ from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.history.interrupted_copies import InterruptedCopy
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.parked_tables import Parked
-from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
+from shardmerge.worker.target.records.partitioning import AwayName, Partitioning, partitioning_for
 from shardmerge.worker.target.records.subtask_record import SubTaskRow
 from shardmerge.worker.target.tables.make_targets import plans_for
 from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
@@ -91,15 +92,17 @@ def replicate(
     limit = end.limit if end is not None else None
     start_state = StartState(state.checkpoints, partitioning, read_safe_mode_bound(resources), stop_search, limit)
     wanted = partitioning_for(resources.config, resources.lanes, plans).inherit(partitioning)
+    wanted = replace(wanted, away=state.named)
     timed = {plan.shard: TimedTable(plan, resume_at[plan.shard], parked[plan.shard].place) for plan in departing}
     begin = StreamTables(
         tables,
         plans_by_number(plans_before(rules, plans, growing)),
         wanted,
-        TableScope(rules, state.others),
+        TableScope(rules, frozenset(state.others)),
         departing=timed,
         interrupted=interrupted,
         growing=growing,
+        away=state.others,
     )
     if queue is not None:
         queue.announce({number: item.offset for number, item in timed.items()})
@@ -121,6 +124,8 @@ def replicate(
     lanes = ReplicateUnit(
         context, host.service, begin.plans_in_order, handover, host.clock.position, start_state, driver, role
     )
+    if queue is not None:
+        queue.is_executed_by_main = lambda statement: driver.has_executed(statement) or _is_past(lanes, statement)
     if queue is None:
         with adder_of(resources, plans).running(stop):
             outcome = resources.run_unit(lanes, stop)
@@ -161,7 +166,8 @@ class _RecordedState:
 
     ``partitioning``: of the previous run's lanes, None at the first run. ``joining``: the tables that join them.
     ``parked``: the tables that are parked at a statement. ``interrupted``: those that are copied in part. ``plans``: of
-    the lanes' own tables; ``others``: the tables that the lanes do not apply.
+    the lanes' own tables; ``others``: the tables that the lanes do not apply, with their numbers. ``named``: those of
+    them whose names have changed.
     """
 
     checkpoints: tuple[Checkpoint, ...]
@@ -170,7 +176,8 @@ class _RecordedState:
     joining: Joining | None
     parked: Mapping[int, Parked]
     interrupted: Mapping[int, InterruptedCopy]
-    others: frozenset[TableName]
+    others: Mapping[TableName, int]
+    named: tuple[AwayName, ...]
     plans: tuple[TablePlan, ...]
 
     @staticmethod
@@ -195,7 +202,8 @@ class _RecordedState:
             with resources.coded_target_errors():
                 # A missing target table must fit the next rows, whatever structure the source has by now.
                 creations = ddl_records.read_creations(target, *resources.who)
-            others = excluded_tables(tables, joining, parked)
+            named = known_away_names(partitioning, joining, parked)
+            others = excluded_tables(tables, joining, parked, named)
             shards = own_shards(tables, partitioning, others) if partitioning is not None else None
             if partitioning is not None and shards is not None and _is_begun(resources, target):
                 # The target may already have the structure after the statement: it is checked when that is done.
@@ -203,7 +211,7 @@ class _RecordedState:
             else:
                 plans = plans_of(resources, rules, tables, source, target, shards, recorded=creations)
                 plans = partitioning.apply_may_lack_rows(plans) if partitioning is not None else plans
-        return _RecordedState(found, partitioning, tables, joining, parked, interrupted, others, plans)
+        return _RecordedState(found, partitioning, tables, joining, parked, interrupted, others, named, plans)
 
     def copied(self) -> dict[int, int]:
         """The parked tables whose rest is copied, as far as that was possible, with their interruptions."""
@@ -236,6 +244,11 @@ class _RecordedState:
         """The position back to which the relay log must reach: the lowest at which one of its streams continues."""
         starts = [self.joining.start] if self.joining is not None else []
         return _lowest([_lowest_of(self.checkpoints), *starts, *(item.resume_at for item in self.parked.values())])
+
+
+def _is_past(lanes: ReplicateUnit, statement: Statement) -> bool:
+    lowest = lanes.lowest()
+    return lowest is not None and lowest >= statement.group_end
 
 
 def _resume_offsets(relay: Relay, parked: Mapping[int, Parked], stop: StopSignal) -> dict[int, RelayOffset]:

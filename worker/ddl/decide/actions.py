@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.ddl.decide.given_names import creates_here
 from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import (
     AlterSchema,
@@ -28,7 +29,7 @@ from shardmerge.worker.ddl.sql.statement import (
 )
 from shardmerge.worker.ddl.sql.token_reader import NameAt
 from shardmerge.worker.relay.model import Statement
-from shardmerge.worker.rules.table_scope import TableName
+from shardmerge.worker.rules.table_scope import TableName, TableScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,13 @@ class Alter:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """The table ``name``, which the rules let through, is created. ``replaces``: the table that it replaces."""
+    """The table ``name``, which the rules let through, is created. ``replaces``: the table that it replaces.
+    ``number``: the number that the main stream has given it; None: it gets the next one."""
 
     name: TableName
     ddl: CreateTable
     replaces: ShardTarget | None
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +115,25 @@ def _replaced(action: Action) -> ShardTarget | None:
     return action.replaces if isinstance(action, Create) else None
 
 
+def _no_number() -> int | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class DdlContext:
     """The tables around a statement. ``shards``: those that take part, by name. ``routed``: whether the rules let a
-    (schema, table) through. ``is_view``: whether it is a view at the source, which RENAME TABLE renames too."""
+    (schema, table) through. ``is_view``: whether it is a view at the source, which RENAME TABLE renames too.
+    ``scope``: the stream's tables; None: the stream has all tables that the rules let through. ``reserved_number``: the
+    number that the main stream has given to the table that the statement creates in this stream; None: it has left
+    this stream no table."""
 
     task: str
     source: str
     shards: Mapping[TableName, ShardTarget]
     routed: Callable[[str, str], bool]
     is_view: Callable[[str, str], bool]
+    scope: TableScope | None = None
+    reserved_number: Callable[[], int | None] = _no_number
 
     def find(self, name: NameAt | TableName) -> ShardTarget | None:
         """The shard table of that name. A server with lower_case_table_names=1 logs names as they were typed, while
@@ -131,6 +143,10 @@ class DdlContext:
 
     def is_routed(self, name: NameAt) -> bool:
         return self.routed(name.schema, name.table) or self.routed(name.schema.lower(), name.table.lower())
+
+    def is_foreign(self, name: TableName) -> bool:
+        """Whether another stream has the name."""
+        return self.scope is not None and self.scope.owned_name(*name) is None
 
     def refusal(self, spec: ErrorSpec, statement: Statement, **more: object) -> ShardmergeError:
         return spec(
@@ -165,7 +181,7 @@ def actions_of(ddl: Ddl, statement: Statement, scene: DdlContext) -> tuple[Actio
         case AlterTable():
             return tuple(_alter(ddl, statement, scene))
         case RenameTables(pairs=pairs):
-            return _rename([((old.schema, old.table), new) for old, new in pairs], statement, scene)
+            return _rename([(old.name, new) for old, new in pairs], statement, scene)
 
 
 def _is_in(name: TableName, schema: str) -> bool:
@@ -176,7 +192,18 @@ def _make(ddl: CreateTable, scene: DdlContext) -> Iterator[Action]:
     there = scene.find(ddl.table)
     if not scene.is_routed(ddl.table) or (there is not None and ddl.if_not_exists):
         return
-    yield Create((ddl.table.schema, ddl.table.table), ddl, there)
+    name, scope = ddl.table.name, scene.scope
+    if scope is None:
+        yield Create(name, ddl, there)
+    elif not creates_here(ddl, scope):
+        if there is not None:
+            yield Drop(there)  # another stream creates the table that replaces it
+    elif scope.only is None:
+        yield Create(name, ddl, there)
+    else:
+        number = scene.reserved_number()
+        if number is not None or scope.owned_name(*name) is not None:
+            yield Create(name, ddl, there, number)
 
 
 def _alter(ddl: AlterTable, statement: Statement, scene: DdlContext) -> Iterator[Action]:
@@ -201,14 +228,17 @@ def _rename(pairs: list[tuple[TableName, NameAt]], statement: Statement, scene: 
     """Follow the names through the pairs, which apply one after the other: a swap may return to the first name."""
     at = {shard.name: shard for shard in scene.shards.values()}
     strangers: set[TableName] = set()
+    foreign: set[TableName] = set()
     for old, new in pairs:
         shard = at.pop(old, None) or at.pop((old[0].lower(), old[1].lower()), None)
-        name = (new.schema, new.table)
+        name, is_foreign = new.name, old in foreign or (old not in strangers and scene.is_foreign(old))
+        strangers -= {old, name}
+        foreign -= {old, name}
         if shard is not None:
             at[name] = shard
-            strangers.discard(name)
+        elif is_foreign:
+            foreign.add(name)
         else:
-            strangers.discard(old)
             strangers.add(name)
     for name in strangers:
         if scene.routed(*name) and not scene.is_view(*name):

@@ -10,13 +10,20 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.ddl.decide.given_names import NO_NAMES, GivenNames
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.rules.table_window import TableWindow
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.dropped_columns import Member
 from shardmerge.worker.target.records.parked_tables import Parked
-from shardmerge.worker.target.records.partitioning import Growing, Leaving, Partitioning, merge_partitionings
+from shardmerge.worker.target.records.partitioning import (
+    AwayName,
+    Growing,
+    Leaving,
+    Partitioning,
+    merge_partitionings,
+)
 from shardmerge.worker.target.records.shadow_tables import ShadowRecord
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 
@@ -57,7 +64,9 @@ class StreamTables:
     ``partitioning``: of their rows. ``scope``: the tables whose rows the stream applies. ``arriving``: tables that
     enter the stream at a later place, after the statement at which they were parked. ``departing``: tables that are
     parked at a later place of the stream, whose rows it applies up to there. ``interrupted``: tables of the stream that
-    are copied in part. ``growing``: tables of the stream that get columns at a later place."""
+    are copied in part. ``growing``: tables of the stream that get columns at a later place. ``away``: of the main
+    stream, the names of the tables that other streams have, with their numbers; also names of tables that those have
+    dropped. ``kept``: of another stream, the names of tables that were dropped in it, with their numbers."""
 
     tables: tuple[Table, ...]
     plans: Mapping[int, TablePlan]
@@ -67,6 +76,8 @@ class StreamTables:
     departing: Mapping[int, TimedTable] = field(default_factory=dict[int, TimedTable])
     interrupted: Mapping[int, InterruptedTable] = field(default_factory=dict[int, InterruptedTable])
     growing: Mapping[int, GrowingTable] = field(default_factory=dict[int, GrowingTable])
+    away: Mapping[TableName, int] = field(default_factory=dict[TableName, int])
+    kept: Mapping[TableName, int] = field(default_factory=dict[TableName, int])
 
     def at_barrier(self, offset: RelayOffset) -> StreamTables:
         """The tables at a barrier at ``offset``: every lane has reached it, and no lane is beyond it."""
@@ -118,15 +129,29 @@ class StreamTables:
     @property
     def timed_plans(self) -> tuple[TablePlan, ...]:
         """The plans of the tables that enter or leave the stream without a barrier."""
-        return tuple(item.plan for items in (self.arriving, self.departing) for _, item in sorted(items.items()))
+        return tuple(item.plan for items in (self._next_arriving, self.departing) for _, item in sorted(items.items()))
 
     @property
     def windows(self) -> tuple[TableWindow, ...]:
         """Where the lanes apply the rows of :attr:`timed_plans`."""
         return (
-            *(TableWindow(_name(item.plan), begin=item.offset) for _, item in sorted(self.arriving.items())),
+            *(TableWindow(_name(item.plan), begin=item.offset) for _, item in sorted(self._next_arriving.items())),
             *(TableWindow(_name(item.plan), end=item.offset) for _, item in sorted(self.departing.items())),
         )
+
+    @property
+    def _next_arriving(self) -> Mapping[int, TimedTable]:
+        """The tables that can enter the stream before its next barrier: not those with a name that another table of the
+        stream has until a statement takes it away, at a barrier."""
+        if not self.arriving:
+            return self.arriving
+        used = set(map(_name, self.plans.values()))
+        found: dict[int, TimedTable] = {}
+        for number, item in sorted(self.arriving.items(), key=lambda pair: pair[1].offset):
+            if _name(item.plan) not in used:
+                used.add(_name(item.plan))
+                found[number] = item
+        return found
 
     def with_joined(self, other: StreamTables) -> StreamTables:
         """The tables of this stream and ``other`` after both were merged, at a place where ``other`` is whole."""
@@ -134,16 +159,20 @@ class StreamTables:
         tables = list(self.tables)
         for number, plan in sorted(joined.items()):
             _put(tables, number, plan.table)
-        names = frozenset(map(_name, joined.values()))
+        # At this place, all its names belong to ``other`` here too, also those of tables that it has dropped.
+        names = frozenset(map(_name, joined.values())) | (other.scope.only or frozenset())
         whole = replace(other.partitioning, shards=frozenset(joined))
+        partitioning = merge_partitionings(self.partitioning, whole)
+        named = tuple(item for item in partitioning.away if item.number not in joined and item.name not in names)
         return StreamTables(
             tuple(tables),
             {**self.plans, **joined},
-            merge_partitionings(self.partitioning, whole),
+            replace(partitioning, away=named),
             replace(self.scope, others=self.scope.others - names),
             departing={number: item for number, item in self.departing.items() if number not in joined},
             interrupted={**self.interrupted, **other.interrupted},
             growing=self.growing,
+            away={name: number for name, number in self.away.items() if name not in names},
         )
 
 
@@ -161,7 +190,8 @@ class BarrierChanges:
     under which statements were begun at the target. ``rename_marks``: those of them that left a marker table there.
     ``dropped``: see worker/target/records/dropped_columns.py. ``shadow_records``: see
     worker/target/records/shadow_tables.py, None for records to delete. ``joined``: targets that have become the schema
-    join of their shard tables.
+    join of their shard tables. ``names``: how the statement changes the names of the tables that other streams have, or
+    of those that this stream has if it is not the main one. ``left``: the new table that another stream creates.
     """
 
     before: StreamTables
@@ -180,6 +210,23 @@ class BarrierChanges:
     rename_marks: set[str] = field(default_factory=set[str])
     dropped: dict[Member, frozenset[str]] = field(default_factory=dict[Member, frozenset[str]])
     shadow_records: dict[TableName, ShadowRecord | None] = field(default_factory=dict[TableName, ShadowRecord | None])
+    names: GivenNames = NO_NAMES
+    left: AwayName | None = None
+
+    def leave_table(self, name: TableName, place: StatementPlace, owner: int) -> None:
+        """Leave the new table ``name``, which the statement at ``place`` creates, to the stream of table ``owner``. It
+        gets its number here, and its structure when that stream creates it."""
+        number = self.take_number()
+        self.tables[number] = replace(self.before.tables[owner], schema=name[0], name=name[1])
+        self.left = AwayName(number, *name, place, owner)
+
+    def detach_renamed(self) -> None:
+        """Remove the tables of this stream whose names belong to another stream after the statement. An operator or a
+        filter has skipped their part of it."""
+        gone = self.names.gained.keys() if self.before.scope.only is None else self.names.lost
+        if gone:
+            plans = {**self.before.plans, **self.plans}
+            self.removed.update(number for number, plan in plans.items() if _name(plan) in gone)
 
     def take_number(self) -> int:
         """A number for a new shard table."""
@@ -238,18 +285,68 @@ class BarrierChanges:
                 plan.shard for plan in plans.values() if plan.may_lack_rows
             ),
         )
-        parked = [plan for number in self.parked for plan in (before.plans[number], self.plans.get(number)) if plan]
-        waiting = frozenset(map(_name, parked))  # also under the name that the statement gives it
-        scope = before.scope
-        if scope.only is None:
-            scope = replace(scope, others=scope.others | waiting)
-        else:
-            scope = replace(scope, only=scope.only - waiting)
+        waiting = {_name(self.plans.get(number) or before.plans[number]): number for number in self.parked}
         departing = {**before.departing, **self.departing}
         growing = {**before.growing, **self.growing}
         partitioning = replace(partitioning, leaving=_leaving(departing), growing=_growing(growing))
+        scope, others, kept = before.scope, before.away, before.kept
+        if scope.only is None:
+            if waiting or self.names or self.left is not None:
+                others, partitioning = self._away_after(waiting), replace(partitioning, away=self._named_after())
+                made = () if self.left is None else ((self.left.schema, self.left.table),)
+                scope = replace(scope, others=self.names.apply(scope.others).union(made, waiting))
+        else:
+            made = (_name(plan) for number, plan in self.plans.items() if number not in before.plans)
+            only = self.names.apply(scope.only).union(made).difference(waiting)
+            scope, kept = replace(scope, only=only), self._kept_after(only, plans)
         interrupted = {number: item for number, item in before.interrupted.items() if number not in away}
-        return StreamTables(tuple(tables), plans, partitioning, scope, before.arriving, departing, interrupted, growing)
+        return StreamTables(
+            tuple(tables),
+            plans,
+            partitioning,
+            scope,
+            before.arriving,
+            departing,
+            interrupted,
+            growing,
+            others,
+            kept,
+        )
+
+    def _away_after(self, waiting: Mapping[TableName, int]) -> dict[TableName, int]:
+        """The names of the tables that other streams have, after the statement."""
+        before = self.before.away
+        after = {name: number for name, number in before.items() if name not in self.names.lost}
+        for name, origin in self.names.gained.items():
+            number = before.get(origin, before.get(name))
+            if number is not None:  # a shadow table has none, and takes the name of its table
+                after[name] = number
+        if self.left is not None:
+            after[self.left.schema, self.left.table] = self.left.number
+        return {**after, **waiting}
+
+    def _named_after(self) -> tuple[AwayName, ...]:
+        """The records of these names."""
+        before, after = self.before.away, self._away_after({})
+        found = {item.number: item for item in self.before.partitioning.away}
+        if self.left is not None:
+            found[self.left.number] = self.left
+        names = {number: name for name, number in after.items() if before.get(name) != number}
+        moved = {number for name, number in before.items() if after.get(name) != number} | names.keys()
+        for number in moved:
+            item = found.get(number, AwayName(number, "", ""))
+            schema, table = names.get(number, ("", ""))
+            found[number] = replace(item, schema=schema, table=table)
+        return tuple(item for _, item in sorted(found.items()) if item.number not in self.parked)
+
+    def _kept_after(self, only: frozenset[TableName], plans: Mapping[int, TablePlan]) -> dict[TableName, int]:
+        """The names of the tables that were dropped in this stream."""
+        before = self.before
+        kept = {**before.kept, **{_name(before.plans[at]): at for at in self.removed if at in before.plans}}
+        if not kept:
+            return kept
+        used = frozenset(map(_name, plans.values()))
+        return {name: number for name, number in kept.items() if name in only and name not in used}
 
 
 def _put(tables: list[Table], number: int, table: Table) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from shardmerge.worker.core.mysql.connection import Session, rows
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.ddl.decide.actions import DdlContext, ShardTarget
@@ -11,9 +13,16 @@ from shardmerge.worker.unit.run_context import RunContext
 
 
 def read_ddl_context(
-    context: RunContext, tables: StreamTables, session: Session, stop: StopSignal, *, waits: bool
+    context: RunContext,
+    tables: StreamTables,
+    session: Session,
+    stop: StopSignal,
+    reserved: Callable[[], int | None] = lambda: None,
+    *,
+    waits: bool,
 ) -> DdlContext:
-    """The current context. ``waits``: the stream is of a subtask with a shard-mode."""
+    """The current context. ``reserved``: ``reserved_number`` of the context. ``waits``: the stream is of a subtask with
+    a shard-mode."""
     meta_schema, task, source = context.who
     plans = list(tables.plans.values())
     # Not needed with a shard-mode: each of its tables waits for all others.
@@ -39,4 +48,6 @@ def read_ddl_context(
         {(plan.table.schema, plan.table.name): ShardTarget(plan, shard_counts[plan.target_name]) for plan in plans},
         lambda schema, table: rules.route(schema, table) is not None,
         is_view,
+        tables.scope,
+        reserved,
     )

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.ddl.sql.statement_scope import StatementScope, classify, touches
 from shardmerge.worker.relay.model import Statement
-from shardmerge.worker.rules.table_scope import TableScope
+from shardmerge.worker.rules.table_scope import TableName, TableScope
 
 
 class RoutedScope:
-    """True for a statement that changes, or may change, a table of the scope.
+    """True for a statement that changes, or may change, a table of the scope, and for one that may change which names
+    belong to the scope: a table gets its name, or is created like a table, and the one is of the scope and the other
+    is not.
 
     Names match as written and in lower case: a server with ``lower_case_table_names=1`` logs statements with the names
     as typed, while its tables, and so the rules, have lower-case names. Calling raises what :meth:`TableScope.holds`
@@ -24,11 +26,22 @@ class RoutedScope:
         self._is_ours = scope.concerns if with_shadow_tables else scope.holds
 
     def __call__(self, statement: Statement) -> bool:
-        return touches(_scope(statement), self._routes, self._may_hold)
+        scope = _scope(statement)
+        return touches(scope, self._routes, self._may_hold) or (scope.gives_names and self._moves_names(scope))
+
+    def _moves_names(self, scope: StatementScope) -> bool:
+        """Whether the statement, which names no table of the scope, gives a name that the rules let through to a table
+        of another unit, or to one that is created like a table of this unit."""
+        tables = self._tables
+        if tables.only is None:
+            named = scope.tables if tables.others else ()
+            return any(name in tables.others for table in named for name in _forms(*table))
+        if scope.like is None or tables.owned_name(*scope.like) is None:
+            return False
+        return any(tables.rules.route(*name) is not None for table in scope.tables for name in _forms(*table))
 
     def _routes(self, schema: str, table: str) -> bool:
-        names = {(schema, table), (schema.lower(), table.lower())}
-        return any(self._is_ours(*name) for name in names)
+        return any(self._is_ours(*name) for name in _forms(schema, table))
 
     def _may_hold(self, schema: str) -> bool:
         return any(map(self._tables.may_hold, {schema, schema.lower()}))
@@ -62,3 +75,7 @@ _SHOWN_CHARACTERS = 500
 
 def _scope(statement: Statement) -> StatementScope:
     return classify(statement.text, statement.schema, statement.sql_mode)
+
+
+def _forms(schema: str, table: str) -> frozenset[TableName]:
+    return frozenset(((schema, table), (schema.lower(), table.lower())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -273,7 +273,8 @@ class StatementExecutor:
         if action.replaces is not None:
             drop_shard(context, action.replaces)
         tracked = self.structures.after_create(action)
-        plan = self._planned(context.changes.take_number(), tracked)
+        number = action.number if action.number is not None else context.changes.take_number()
+        plan = self._planned(number, tracked)
         check_partitions([*context.plans.values(), plan])
         if context.run_context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC and plan.transform is None:
             with coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"):
@@ -302,6 +303,7 @@ class StatementExecutor:
         context = self.context
         places: list[tuple[TargetTable, TargetTable]] = []
         moving = {shard.number for shard, _ in moves}
+        others: list[TablePlan] | None = None
         for shard, name in moves:
             before = context.plans.get(shard.number, shard.plan)
             creation = self.structures.creation(before)
@@ -314,9 +316,10 @@ class StatementExecutor:
             if before.filters != plan.filters:
                 raise self._remaps(shard, name, "other expression filters would apply to its rows")
             if plan.target != shard.target:
-                if shard.shard_count > 1:
+                others = self._other_members(moving) if others is None else others
+                if shard.shard_count > 1 or any(other.target == shard.target for other in others):
                     raise self._remaps(shard, name, "its rows would go to another target than those before")
-                if any(other.target == plan.target for at, other in context.plans.items() if at not in moving):
+                if any(other.target == plan.target for other in others):
                     raise self._remaps(shard, name, "its rows would go to the target of other shard tables")
                 places.append((shard.target, plan.target))
             context.changes.set_structure(plan, creation)
@@ -343,6 +346,18 @@ class StatementExecutor:
         """The subtask's other shard tables of the same target."""
         plans = sorted(self.context.plans.items())
         return [other for number, other in plans if other.target == plan.target and number != plan.shard]
+
+    def _other_members(self, numbers: Collection[int]) -> list[TablePlan]:
+        """The task's shard tables at all sources, also those that are parked, without these of this source."""
+        context = self.context
+        members = context.run_context.members.read(context.session).sources.items()
+        mine = context.run_context.source.source_id
+        return [
+            plan
+            for source, found in members
+            for number, plan in found.plans.items()
+            if source != mine or number not in numbers
+        ]
 
     def _remaps(self, shard: ShardTarget, name: TableName, reason: str) -> ShardmergeError:
         return self.context.refusal(

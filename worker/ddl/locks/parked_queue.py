@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from shardmerge.worker.core.position import RelayOffset
+from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records.parked_tables import Parked
 
 
 def _nothing() -> None:
     pass
+
+
+def _always(_: Statement) -> bool:
+    return True
 
 
 class ParkedQueue:
@@ -27,6 +32,8 @@ class ParkedQueue:
         self._copied: dict[int, int] = {}
         self.on_change: Callable[[], None] = _nothing
         """Called after each change; set before the queue is used by several threads."""
+        self.is_executed_by_main: Callable[[Statement], bool] = _always
+        """Whether the main stream is past a statement; set before the queue is used by several threads."""
 
     def announce(self, departing: Mapping[int, RelayOffset]) -> None:
         """These tables are about to be recorded as parked. The lanes still apply their rows up to these offsets."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from shardmerge.proto.sql_lexer import Kind, tokens
 from shardmerge.worker.ddl.sql.alter_parser import parse_clauses
-from shardmerge.worker.ddl.sql.clause import MOVES
+from shardmerge.worker.ddl.sql.clause import MOVES, ClauseKind
 from shardmerge.worker.ddl.sql.token_reader import (
     NO_TABLES,
     NameAt,
@@ -29,12 +29,15 @@ from shardmerge.worker.ddl.sql.token_reader import (
 class StatementScope:
     """``kind``: "ddl" changes the structure of ``tables`` or whole ``schemas``; "dml" changes rows of ``tables``
     (a source that does not log rows); "ignored" changes no rows and no structure of base tables (views, routines,
-    accounts, temporary tables, maintenance); "unknown" may change anything.
+    accounts, temporary tables, maintenance); "unknown" may change anything. ``gives_names``: it creates or renames
+    tables. ``like``: the table whose structure a CREATE TABLE … LIKE copies, which itself stays as it is.
     """
 
     kind: Literal["ddl", "dml", "ignored", "unknown"]
     tables: tuple[TableName, ...] = ()
     schemas: tuple[str, ...] = ()
+    gives_names: bool = False
+    like: TableName | None = None
 
 
 _IGNORED = StatementScope("ignored")
@@ -145,10 +148,13 @@ def _object(words: TokenReader, verb: str) -> StatementScope:
         return _ddl(*words.tables())
     table = words.table()
     if verb == "CREATE":
-        return _ddl(table)
+        words.take_symbol("(")
+        like = words.table().name if words.take("LIKE") else None
+        return StatementScope("ddl", (table.name,), gives_names=True, like=like)
     # The tables that foreign keys refer to stay as they are.
-    others = (clause.names for clause in parse_clauses(words, table) if clause.kind in MOVES)
-    return _ddl(table, *itertools.chain.from_iterable(others))
+    moves = [clause for clause in parse_clauses(words, table) if clause.kind in MOVES]
+    found = _ddl(table, *itertools.chain.from_iterable(clause.names for clause in moves))
+    return replace(found, gives_names=any(clause.kind is ClauseKind.RENAME_TABLE for clause in moves))
 
 
 def _rename(words: TokenReader) -> StatementScope:
@@ -157,7 +163,7 @@ def _rename(words: TokenReader) -> StatementScope:
     if not words.take("TABLE", "TABLES"):
         return _UNKNOWN
     words.exists()
-    return _ddl(*itertools.chain.from_iterable(words.renames()))
+    return replace(_ddl(*itertools.chain.from_iterable(words.renames())), gives_names=True)
 
 
 def _rows(words: TokenReader, verb: str) -> StatementScope:

@@ -195,7 +195,12 @@ class RestOfCopy:
     def _copy(self, uncopied: Mapping[int, tuple[Parked, RelayOffset]], stop: StopSignal) -> None:
         """Copy the rest of these tables, as far as no statement interrupts it. Raises coded errors."""
         recorded, tables = self._context.at_target(self._read)
-        items = {number: item for number, (item, _) in uncopied.items()}
+        # Tables of one name are copied one after the other: the source has given the name of the first to the next.
+        first = {
+            (tables[at].schema, tables[at].name): at
+            for at in sorted(uncopied, key=lambda at: uncopied[at][1], reverse=True)
+        }
+        items = {number: uncopied[number][0] for number in first.values()}
         left = {
             number: item
             for number, item in items.items()

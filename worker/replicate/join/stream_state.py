@@ -13,14 +13,37 @@ from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
-from shardmerge.worker.target.records.joining_tables import Joining
-from shardmerge.worker.target.records.partitioning import Partitioning
+from shardmerge.worker.target.records.joining_tables import Joining, KeptName
+from shardmerge.worker.target.records.partitioning import AwayName, Partitioning
 
 
-def excluded_tables(tables: tuple[Table, ...], joining: Joining | None, parked: Iterable[int]) -> frozenset[TableName]:
-    """The tables that the subtask's own lanes do not apply: those that are joining and those that are parked."""
-    joins = joining.names(tables) if joining is not None else frozenset[TableName]()
-    return joins | {_name(tables[number]) for number in parked}
+def known_away_names(
+    recorded: Partitioning | None, joining: Joining | None, parked: Iterable[int]
+) -> tuple[AwayName, ...]:
+    """The recorded names of other streams' tables, without those of tables that left the subtask or joined."""
+    if recorded is None or not recorded.away:
+        return ()
+    numbers = set(parked)
+    if joining is not None:
+        numbers.update(joining.numbers, (item.number for item in joining.kept))
+    # A table that is created like another one may be the one that a third one is like.
+    while coming := {item.number for item in recorded.away if item.owner in numbers} - numbers:
+        numbers |= coming
+    return tuple(item for item in recorded.away if item.number in numbers)
+
+
+def excluded_tables(
+    tables: tuple[Table, ...], joining: Joining | None, parked: Iterable[int], named: Iterable[AwayName] = ()
+) -> dict[TableName, int]:
+    """The tables that the subtask's own lanes do not apply, with their numbers, under their names at these lanes'
+    place: those that are joining and those that are parked. ``named``: see :func:`known_away_names`."""
+    names: dict[int, TableName | None] = {}
+    if joining is not None:
+        names.update((item.number, (item.schema, item.table)) for item in joining.kept)
+        names.update((number, _name(tables[number])) for number in joining.numbers)
+    names.update((number, _name(tables[number])) for number in parked)
+    names.update((item.number, item.name) for item in named)
+    return {name: number for number, name in names.items() if name is not None}
 
 
 def own_shards(tables: tuple[Table, ...], partitioning: Partitioning, others: Collection[TableName]) -> frozenset[int]:
@@ -42,19 +65,22 @@ def stream_tables(
         entry.number: TimedTable(plans[entry.number], entries[entry.number], entry.place) for entry in joining.entries
     }
     numbers = joining.partitioning.shards
+    kept = {(item.schema, item.table): item.number for item in joining.kept}
     return StreamTables(
         tables,
         {number: plan for number, plan in plans.items() if number in numbers},
         joining.partitioning,
-        TableScope(rules, only=frozenset(_name(tables[number]) for number in numbers)),
+        TableScope(rules, only=frozenset(_name(tables[number]) for number in numbers).union(kept)),
         arriving=arriving,
+        kept=kept,
     )
 
 
 def joining_after(joining: Joining, now: StreamTables) -> Joining:
     """The record of ``joining`` when its stream has the state ``now``."""
     left = tuple(entry for entry in joining.entries if entry.number in now.arriving)
-    return replace(joining, partitioning=now.partitioning, entries=left)
+    kept = tuple(KeptName(number, *name) for name, number in sorted(now.kept.items()))
+    return replace(joining, partitioning=now.partitioning, entries=left, kept=kept)
 
 
 def is_one_place(found: Iterable[Checkpoint]) -> bool:

@@ -97,7 +97,15 @@ class TaskUpdate:
 
             # The tables have these structures at the position: one that is altered later gets the DDL in its stream.
             found, creations = read_structures_and_creations(source, self.rules, source_id, begin_here)
-        added = tables_to_copy(source_id, changes_of(source_id, tables, partitioning, None, self.rules, found))
+        # Of a parked table, the source has the name that a later statement gave it.
+        named = {item.number: item for item in partitioning.away}
+        coming = {item.name for item in partitioning.away if item.number not in partitioning.shards}
+        present = tuple(
+            replace(table, schema=named[at].schema, name=named[at].table) if at in named else table
+            for at, table in enumerate(tables)
+        )
+        wanted_tables = [table for table in found if (table.schema, table.name) not in coming]
+        added = tables_to_copy(source_id, changes_of(source_id, present, partitioning, None, self.rules, wanted_tables))
         new = {plan.shard: plan.table for plan in added}
         joining = None
         if new:

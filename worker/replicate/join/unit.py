@@ -406,6 +406,7 @@ class JoiningUnit:
                     timed=bool(merged.departing),
                     partial=interrupted_copies.exist(session, *who),
                     growing=bool(merged.growing),
+                    renamed=bool(merged.partitioning.away),
                 )
             passed_marks.write(session, *who, cleared)
             failpoints.hit("join.adopting")

@@ -40,11 +40,17 @@ _GROWING = "+growing"
 """After ``at`` in the record of a stream whose lanes may not have reached statements that have added columns to its
 tables. An earlier program cannot read this, and must not: it would decode rows before them with these columns."""
 
+_RENAMED = "+renamed"
+"""After ``at`` in the record of the main stream while statements have given names to tables of other streams. An
+earlier program cannot read this, and must not: it would apply rows of these tables twice or not at all."""
+
 
 def _without_mark(value: object) -> object:
     if not isinstance(value, str):
         return value
-    return value.removesuffix(_GROWING).removesuffix(_PARTIAL).removesuffix(_TIMED)
+    for mark in (_GROWING, _RENAMED, _PARTIAL, _TIMED):
+        value = value.removesuffix(mark)
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +122,14 @@ def write_passed(
     timed: bool = False,
     partial: bool = False,
     growing: bool = False,
+    renamed: bool = False,
 ) -> None:
     """Inside the caller's transaction. ``timed``: tables enter or leave the stream without a barrier. ``partial``:
-    tables of the subtask are copied in part. ``growing``: tables get columns without a barrier."""
+    tables of the subtask are copied in part. ``growing``: tables get columns without a barrier. ``renamed``: statements
+    gave names to tables of other streams."""
     record = _PLACE.dump_python(place, mode="json")
-    marks = (_TIMED if timed else "") + (_PARTIAL if partial else "") + (_GROWING if growing else "")
+    given = ((_TIMED, timed), (_PARTIAL, partial), (_RENAMED, renamed), (_GROWING, growing))
+    marks = "".join(mark for mark, is_set in given if is_set)
     if marks:
         record["at"] = f"{place.at}{marks}"
     with session.cursor() as cursor:

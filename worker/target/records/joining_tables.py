@@ -26,18 +26,29 @@ class PendingEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptName:
+    """The name of a table that was dropped in the joining tables' stream: a table that is created there with this name
+    belongs to the stream too."""
+
+    number: int
+    schema: str
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
 class Joining:
     """``partitioning``: of the joining tables alone, by the rules under which they are copied. ``start``: they need no
     change before it, so the relay log must reach back to it while their own stream has no checkpoints. ``replays``:
     the subtask's own lanes have applied their rows up to there, so nothing is copied. ``entries``: tables that still
     have to enter their stream. ``skips``: statements up to this one have no effect: the recorded structures contain
-    them."""
+    them. ``kept``: names of tables that were dropped in their stream."""
 
     partitioning: Annotated[Partitioning, Field(alias="dealing")]
     start: SourcePosition
     replays: bool = False
     entries: tuple[PendingEntry, ...] = ()
     skips: StatementPlace | None = None
+    kept: tuple[KeptName, ...] = ()
 
     def to_json(self) -> str:
         return _JSON.dump_json(self, by_alias=True).decode()

@@ -21,6 +21,7 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules import Rules
+from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.tables.make_targets import recorded_plans
@@ -67,13 +68,31 @@ class Growing:
 
 
 @dataclass(frozen=True, slots=True)
+class AwayName:
+    """The name, at the main stream's place, of a shard table that another stream has; "" for both parts: the table has
+    no name any more. Without such a record, the table has the name of its recorded structure. ``created``: the
+    statement that creates the table, if its stream may not have reached it yet; ``owner``: the number of another table
+    of that stream."""
+
+    number: int
+    schema: str
+    table: str
+    created: StatementPlace | None = None
+    owner: int | None = None
+
+    @property
+    def name(self) -> TableName | None:
+        return (self.schema, self.table) if self.table else None
+
+
+@dataclass(frozen=True, slots=True)
 class Partitioning:
     """``one_lane``: names of the targets whose keys all belong to one lane. ``shards``: numbers of the shard tables
     that take part; one that once took no part does not return, because its rows were skipped. ``rules``: the rules'
     part of the subtask's configuration as JSON. ``may_lack_rows``: numbers of the shard tables of which the target may
     lack rows now, or could in the past (see TablePlan): new rules do not change which rows the target has.
     ``leaving``: tables that leave the lanes at later places, without a barrier. ``growing``: tables that get columns at
-    later places, without a barrier."""
+    later places, without a barrier. ``away``: names that statements gave to tables of other streams."""
 
     lanes: int
     one_lane: frozenset[str]
@@ -83,6 +102,7 @@ class Partitioning:
     may_lack_rows: Annotated[frozenset[int], Field(alias="loose")] = frozenset()
     leaving: tuple[Leaving, ...] = ()
     growing: tuple[Growing, ...] = ()
+    away: tuple[AwayName, ...] = ()
 
     def to_json(self) -> str:
         return _JSON.dump_json(self, by_alias=True).decode()
@@ -117,7 +137,8 @@ class Partitioning:
 
     def inherit(self, before: Partitioning | None) -> Partitioning:
         """With the facts of the record ``before`` that stay true under other rules: the tables that may lack rows, also
-        those that take no part now but are parked; and the tables that leave or get columns."""
+        those that take no part now but are parked; the tables that leave or get columns; and the names of tables of
+        other streams."""
         if before is None:
             return self
         return replace(
@@ -125,6 +146,7 @@ class Partitioning:
             may_lack_rows=self.may_lack_rows | before.may_lack_rows,
             leaving=before.leaving,
             growing=before.growing,
+            away=before.away,
         )
 
     def leaving_plans(

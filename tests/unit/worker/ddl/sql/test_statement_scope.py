@@ -48,7 +48,27 @@ T, U = ("d", "t"), ("d", "u")
     ],
 )
 def test_ddl_names_its_tables(statement: str, tables: list[tuple[str, str]]) -> None:
-    assert classify(statement, "d", None) == StatementScope("ddl", tuple(tables))
+    found = classify(statement, "d", None)
+    assert (found.kind, found.tables, found.schemas) == ("ddl", tuple(tables), ())
+
+
+@pytest.mark.parametrize(
+    ("statement", "gives", "like"),
+    [
+        ("CREATE TABLE t LIKE u", True, U),
+        ("CREATE OR REPLACE TABLE t (LIKE e.u)", True, ("e", "u")),
+        ("CREATE TABLE IF NOT EXISTS t (a INT)", True, None),
+        ("CREATE TABLE t SELECT 1 AS a", True, None),
+        ("ALTER TABLE t ADD a INT, RENAME TO u", True, None),
+        ("ALTER TABLE t ADD a INT, RENAME COLUMN b TO c", False, None),
+        ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", False, None),
+        ("RENAME TABLE t TO u", True, None),
+        ("DROP TABLE t", False, None),
+    ],
+)
+def test_statements_that_give_names(statement: str, gives: bool, like: tuple[str, str] | None) -> None:
+    found = classify(statement, "d", None)
+    assert (found.gives_names, found.like) == (gives, like)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from shardmerge.proto import config_pb2
+from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.replicate.join.stream_state import is_after_statements, is_one_place
+from shardmerge.worker.core.table_numbers import TableNumbers
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges
+from shardmerge.worker.replicate.join.stream_state import (
+    excluded_tables,
+    is_after_statements,
+    is_one_place,
+    joining_after,
+    known_away_names,
+    stream_tables,
+)
+from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.records.joining_tables import Joining, KeptName, PendingEntry
+from shardmerge.worker.target.records.partitioning import AwayName, Partitioning
+from tests.support.plans import integer, table_plan
+
+RULES = Rules.from_config(config_pb2.SubTaskConfig(task="t", meta_schema="dm_meta", case_sensitive=True))
 
 
 def stands(pos: int, *, lane: int = 0, skip: int = 0) -> Checkpoint:
@@ -36,3 +56,60 @@ def test_of_a_statement_right_there_it_is_not_told_on_which_side_a_stream_stands
     last: tuple[StatementPlace | None, ...], *, is_behind: bool
 ) -> None:
     assert is_after_statements([stands(9), stands(9, lane=1)], last) is is_behind
+
+
+def _table(number: int, name: str) -> TablePlan:
+    return table_plan((integer(),), (0,), shard=number, schema="d", name=name)
+
+
+def test_names_of_other_streams_after_a_restart() -> None:
+    tables = tuple(_table(number, f"t{number}").table for number in range(9))
+    own = Partitioning(1, frozenset(), frozenset({0}), "{}")
+    away = (
+        AwayName(1, "d", "x"),
+        AwayName(2, "", ""),  # dropped, and another table has its name
+        AwayName(4, "d", "m", passed(9), 5),  # created like table 5, which no stream has created yet
+        AwayName(5, "d", "n", passed(8), 1),
+        AwayName(6, "d", "gone"),  # the task no longer has it
+        AwayName(7, "d", "late", passed(9), 6),
+    )
+    recorded = replace(own, away=away)
+    kept = (KeptName(3, "d", "t3"), KeptName(2, "d", "t2"))
+    joining = Joining(replace(own, shards=frozenset({8})), place(4), replays=True, kept=kept)
+    named = known_away_names(recorded, joining, [1])
+    assert [item.number for item in named] == [1, 2, 4, 5]
+    assert excluded_tables(tables, joining, [1], named) == {
+        ("d", "x"): 1,
+        ("d", "t3"): 3,
+        ("d", "m"): 4,
+        ("d", "n"): 5,
+        ("d", "t8"): 8,
+    }
+    assert known_away_names(own, joining, [1]) == ()
+
+
+def test_a_dropped_table_leaves_its_name_to_its_stream() -> None:
+    plan = _table(0, "t0")
+    own = Partitioning(1, frozenset(), frozenset({0}), "{}")
+    joining = Joining(own, place(4), replays=True)
+    before = stream_tables(joining, RULES, (plan.table,), {0: plan}, {})
+    changes = BarrierChanges(before, TableNumbers(1))
+    changes.removed.add(0)
+    record = joining_after(joining, changes.apply())
+    assert record.kept == (KeptName(0, "d", "t0"),)
+    after = stream_tables(Joining.from_json(record.to_json()) or joining, RULES, (plan.table,), {}, {})
+    assert after.scope.only == {("d", "t0")}
+    made = BarrierChanges(after, TableNumbers(1))
+    made.set_structure(_table(1, "t0"), CreateStatement("", ""))
+    assert joining_after(record, made.apply()).kept == ()
+
+
+def test_a_table_enters_a_stream_once_its_name_is_free() -> None:
+    plans = {number: _table(number, "t") for number in range(2)}
+    own = Partitioning(1, frozenset(), frozenset({0}), "{}")
+    joining = Joining(own, place(4), replays=True, entries=(PendingEntry(1, passed(8)),))
+    before = stream_tables(joining, RULES, tuple(plan.table for plan in plans.values()), plans, {1: RelayOffset(1, 9)})
+    assert (before.timed_plans, before.windows) == ((), ())
+    changes = BarrierChanges(before, TableNumbers(2))
+    changes.set_structure(_table(0, "x"), CreateStatement("", ""))
+    assert changes.apply().timed_plans == (plans[1],)

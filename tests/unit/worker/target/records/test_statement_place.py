@@ -13,13 +13,16 @@ from shardmerge.worker.target.records.ddl_progress import StatementPlace
 PLACE = StatementPlace(SourcePosition("bin.000001", 400), 17)
 
 
-@pytest.mark.parametrize("mark", ["", "+timed", "+partial", "+timed+partial", "+growing", "+timed+partial+growing"])
+@pytest.mark.parametrize(
+    "mark",
+    ["", "+timed", "+partial", "+renamed", "+growing", "+timed+partial", "+timed+partial+renamed+growing"],
+)
 def test_marks_are_read_past(mark: str) -> None:
     record = json.loads(PLACE.to_json()) | {"at": f"17{mark}"}
     assert StatementPlace.from_json(json.dumps(record)) == PLACE
 
 
-@pytest.mark.parametrize("mark", ["+timed", "+partial", "+growing", "+other"])
+@pytest.mark.parametrize("mark", ["+timed", "+partial", "+renamed", "+growing", "+other"])
 def test_a_number_with_a_mark_is_no_number_to_another_version(mark: str) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(int).validate_python(f"17{mark}")
