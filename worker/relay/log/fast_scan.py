@@ -203,7 +203,7 @@ def scan(
                 elif (
                     code == run_code
                     and domain == run_domain
-                    and (code == _MARIADB_GTID or number == run_last + 1)
+                    and (number == run_last + 1 or (code == _MARIADB_GTID and number > run_last))
                     and _equal(data, ids_at, run_ids_at, 4 if code == _MARIADB_GTID else 16)
                 ):
                     run_last = number

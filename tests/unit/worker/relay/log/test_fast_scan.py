@@ -284,6 +284,9 @@ def written(source: MadeSource, work: list[Step]) -> list[bytes]:
 @example(
     True, True, [Step("jump", (0,))] * 4 + [Step("jump", (90,))] + [Step("rows", (9,))] * 3, Shape(), [99], None, False
 )
+@example(  # a lower number of the same server
+    True, False, [Step("other", (8,)), Step("rows", ()), Step("rows", (1900,))], Shape(300, 1500), [219], None, False
+)
 def test_scan_and_walk_store_the_same(
     mariadb: bool,
     checksum: bool,
