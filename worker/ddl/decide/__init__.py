@@ -6,5 +6,6 @@ operator_override   an operator's override of a statement
 ddl_context         the tables around a statement: the stream's own, and who shares their targets
 ddl_filter          which actions event filters skip
 actions             the actions of a statement, one per table (pure)
+given_names         which stream has a name that the statement gives to a table (pure)
 barrier_state       a stream's tables at a barrier, and the changes that a statement makes
 """

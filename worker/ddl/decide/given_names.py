@@ -89,7 +89,8 @@ def left_to_others(
     ddl: Ddl, away: Mapping[TableName, int], rules: Rules, is_own: Callable[[TableName], bool]
 ) -> tuple[TableName, int] | None:
     """The table that ``ddl`` creates and the main stream leaves to another stream: its name, and the number of a table
-    of that stream. ``away``: see :class:`StreamTables`; ``is_own``: whether the main stream has a table of the name."""
+    of that stream. ``away``: the names of other streams' tables, with their numbers; ``is_own``: whether the main
+    stream has a table of the name."""
     if not isinstance(ddl, CreateTable):
         return None
     name = ddl.table.name
