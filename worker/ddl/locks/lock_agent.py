@@ -271,14 +271,14 @@ class LockAgent:
         # or released remains until the table has continued: the published table is still parked at its statement.
         self._publish(seen, [_held(one) if one.plan.shard == number else one for one in members])
         failpoints.hit("lock.held")
-        lock = self._lock_client.current_lock(self._context.config.task, target)
-        if lock is not None and lock.stage != _Stage.STAGE_GATHERING and lock.form == forms[number]:
-            return False  # the lock releases the table
         subject = join_subject(target)
         with subject_lock(session, self._context.who, self._context.epoch, subject, stop, self._set_activity) as held:
             if not held or self._parked_queue.waiting().get(number, (None,))[0] != ended.parked:
                 return False
             wait_for_indexes(session, self._context.who[0], [target], stop, self._set_activity)
+            lock = self._lock_client.current_lock(self._context.config.task, target)
+            if lock is not None and lock.stage != _Stage.STAGE_GATHERING and lock.form == forms[number]:
+                return False  # the lock releases the table
             if stop.is_set or (join := self._ended.join_again(ended, tracker)) is None:
                 return False
             self._take_join(session, ended, join, stop)

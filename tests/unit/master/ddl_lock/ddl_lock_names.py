@@ -86,4 +86,4 @@ def _sorted(source: Source) -> Source:
 def _key(source: Source, s: int) -> tuple[object, ...]:
     view = source.view
     seen = (view.generation, view.stage.value, view.form, view.owner == str(s), view.forced) if view else ()
-    return (*source[:1], source.told is None, source.told or (), *source[2:4], seen, source.in_task)
+    return (*source[:1], source.told is None, source.told or (), *source[2:4], seen, source.in_task, source.paused)

@@ -10,11 +10,21 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from shardmerge.master.ddl_lock.resolver import Change, Close, Nothing, Step, Wait, resolve, unlock, violations
+from shardmerge.master.ddl_lock.resolver import (
+    Change,
+    ChangeOwner,
+    Close,
+    Nothing,
+    Step,
+    Wait,
+    resolve,
+    unlock,
+    violations,
+)
 from shardmerge.master.ddl_lock.situation import Lock, Member, Parked, Report, Situation, Stage, is_parked_at
 
 FRESH = "999"
@@ -45,7 +55,8 @@ class Table(NamedTuple):
 
 
 class Source(NamedTuple):
-    """``told``: the report in etcd, as tables. ``ran`` and ``view`` are in the worker's memory."""
+    """``told``: the report in etcd, as tables. ``ran`` and ``view`` are in the worker's memory. ``paused``: its subtask
+    does nothing until it is resumed, and the leader knows that."""
 
     tables: tuple[Table, ...]
     told: tuple[Table, ...] | None = None
@@ -53,6 +64,7 @@ class Source(NamedTuple):
     ran: str = ""
     view: Lock | None = None
     in_task: bool = True
+    paused: bool = False
 
 
 class World(NamedTuple):
@@ -68,13 +80,16 @@ class World(NamedTuple):
 class Rules:
     """``histories``: per source, per table, from structure ``S0``. ``strict``: what the tables say is the truth.
     ``back``: a table may continue when its next DDL leads back to the structure before the one it is parked at
-    (worker/ddl/locks/ended_conflicts.py). ``unpublished``: a broken worker does not withdraw the table before."""
+    (worker/ddl/locks/ended_conflicts.py). ``skips``: the operator may let a
+    parked table continue without its DDL. ``unpublished``: a broken worker does not withdraw the table before."""
 
     histories: tuple[tuple[tuple[Ddl, ...], ...], ...]
     late: frozenset[tuple[int, int]] = frozenset()
     stale_views: bool = False
     may_leave: bool = False
     back: bool = False
+    may_pause: bool = False
+    skips: bool = False
     operator: bool = False
     unpublished: bool = False
     conditions: frozenset[str] = frozenset({"lock", "reports"})
@@ -82,7 +97,7 @@ class Rules:
 
     @property
     def strict(self) -> bool:
-        return not (self.late or self.operator)
+        return not (self.late or self.operator or self.skips)
 
     @cached_property
     def alike(self) -> tuple[bool, ...]:
@@ -104,8 +119,8 @@ class Rules:
         )
 
 
-Told = tuple[bool, tuple[Table, ...] | None, str]
-"""Of a source: whether it is in the task, its report, what it says to have run."""
+Told = tuple[bool, tuple[Table, ...] | None, str, bool]
+"""Of a source: whether it is in the task, its report, what it says to have run, whether it is paused."""
 
 
 class BrokenRuleError(Exception):
@@ -130,29 +145,32 @@ class Moves:
             parked = Parked(ddl.form, ddl.form, ddl.after, since=float(table.since), contradicts=contradicts)
         return Member(str(s), "d", str(t), structure, parked)
 
-    def _situation(self, told: tuple[tuple[bool, tuple[Table, ...] | None, str], ...], lock: Lock | None) -> Situation:
+    def _situation(self, told: tuple[Told, ...], lock: Lock | None) -> Situation:
         reports: dict[str, Report | None] = {}
-        for s, (in_task, tables, ran) in enumerate(told):
+        for s, (in_task, tables, ran, _) in enumerate(told):
             if in_task:
                 reports[str(s)] = None
                 if tables is not None:
                     members = (self.member(s, t, table) for t, table in enumerate(tables) if table.there)
                     reports[str(s)] = Report(tuple(members), ran)
-        return Situation(reports, lock)
+        unable = frozenset(str(s) for s, (*_, is_paused) in enumerate(told) if is_paused)
+        return Situation(reports, lock, unable)
 
     def read(self, world: World) -> Situation:
-        return self.situation(tuple((one.in_task, one.told, one.told_ran) for one in world.sources), world.lock)
+        return self.situation(_told(world), world.lock)
 
     def _decision(self, told: tuple[Told, ...], lock: Lock | None) -> Step:
         return self.rules.resolve(self.situation(told, lock), 0.0, FRESH)
 
     def decide(self, world: World) -> Step:
-        return self.decision(tuple((one.in_task, one.told, one.told_ran) for one in world.sources), world.lock)
+        return self.decision(_told(world), world.lock)
 
     def after(self, world: World) -> Iterator[tuple[str, World]]:
         for s in range(len(world.sources)):
             if world.sources[s].in_task:
-                yield from self._worker(world, s)
+                yield from self._pauses(world, s)
+                if not world.sources[s].paused:
+                    yield from self._worker(world, s)
         yield from self._leader(world)
         if self.rules.operator:
             yield from self._operator(world)
@@ -179,11 +197,15 @@ class Moves:
                 view
                 and view.stage is Stage.RELEASED
                 and table.withdrawn is not Withdrawn.CHECKED
+                # A worker publishes what it has read before it acts on it.
+                and (not self.rules.back or (source.told is not None and source.told[t] == table))
                 and is_parked_at(self.member(s, t, table), view)
             ):
                 self._may_go_on(world, s, t, table)
                 yield f"{s}.{t} goes on", became_table(t, Table(table.done + 1))
-            elif self.rules.back and table.since:
+            if self.rules.skips and table.since and table.withdrawn is Withdrawn.NO:
+                yield f"the operator skips {s}.{t}", became_table(t, Table(table.done + 1))
+            if self.rules.back and table.since:
                 for name, after in self._way_back(world, s, t):
                     yield f"{s}.{t} {name}", became_table(t, after)
         if (source.told, source.told_ran) != (source.tables, source.ran):
@@ -201,6 +223,16 @@ class Moves:
             yield f"{s} runs {view.form}", ran if is_there else ran._replace(log=self._run(world, view))
         if self.rules.may_leave and sum(one.in_task for one in world.sources) > 1:
             yield f"{s} leaves the task", self._dirty("reports", became(Source((), (), in_task=False)))
+
+    def _pauses(self, world: World, s: int) -> Iterator[tuple[str, World]]:
+        """The operator pauses or resumes a subtask: it loses its memory. Only one at a time."""
+        if not self.rules.may_pause or any(one.paused for at, one in enumerate(world.sources) if at != s):
+            return
+        source = world.sources[s]
+        tables = _recorded(source.tables)
+        after = source._replace(ran="", view=None, tables=tables, paused=not source.paused)
+        verb = "is resumed" if source.paused else "is paused"
+        yield f"{s} {verb}", world._replace(sources=(*world.sources[:s], after, *world.sources[s + 1 :]))
 
     def _way_back(self, world: World, s: int, t: int) -> Iterator[tuple[str, Table]]:
         """The next step of a parked table whose next DDL leads back."""
@@ -234,9 +266,10 @@ class Moves:
             for t, table in enumerate(source.tables):
                 in_fact = table._replace(withdrawn=Withdrawn.NO)
                 member = self.member(s, t, in_fact)
-                if table.withdrawn is Withdrawn.CHECKED or not (
-                    is_parked_at(member, lock) or member.structure == lock.after
-                ):
+                parked = is_parked_at(member, lock)
+                if not parked and member.structure != lock.after:
+                    raise BrokenRuleError(f"{lock.form} is run, and {s}.{t} is {table}")
+                if parked and table.withdrawn is Withdrawn.CHECKED:
                     raise BrokenRuleError(f"{lock.form} is run, and {s}.{t} is {table}")
 
     def _run(self, world: World, lock: Lock) -> tuple[tuple[str, str], ...]:
@@ -244,7 +277,7 @@ class Moves:
         entry = (lock.form, lock.generation)
         if entry in world.log:
             return world.log
-        if self.rules.back and not lock.forced:
+        if self.rules.back and not lock.forced and not self.rules.skips:
             self._fits_all(world, lock)
         elif self.rules.strict:
             count = 1 + sum(form == lock.form for form, _ in world.log)
@@ -282,7 +315,12 @@ class Moves:
                 yield f"the operator writes {_named(step)}", self._dirty("lock", world._replace(lock=step.lock))
 
     def _written(self, world: World, step: Change) -> World:
-        broken = violations(self.read(world), step)
+        seen = self.read(world)
+        if isinstance(step, ChangeOwner) and world.lock is not None:
+            # The owner may be resumed between the decision and the write, and both run the statement: the target
+            # accepts one run of a generation.
+            seen = replace(seen, unable=seen.unable | {world.lock.owner} if self.rules.may_pause else seen.unable)
+        broken = violations(seen, step)
         if broken:
             raise BrokenRuleError("; ".join(broken))
         return world._replace(pending=None, lock=None if isinstance(step, Close) else step.lock)
@@ -290,6 +328,10 @@ class Moves:
     def _dirty(self, what: str, world: World) -> World:
         """A record of the leader's conditions was written: what it has decided can no longer be written."""
         return world._replace(pending=None) if what in self.rules.conditions else world
+
+
+def _told(world: World) -> tuple[Told, ...]:
+    return tuple((one.in_task, one.told, one.told_ran, one.paused) for one in world.sources)
 
 
 def _recorded(tables: tuple[Table, ...]) -> tuple[Table, ...]:
