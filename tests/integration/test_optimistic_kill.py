@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.support.kills import at_each
-from tests.support.optimistic_kills import ENDED, JOINED, kill_while_going_back, kill_while_joined
+from tests.support.optimistic_kills import (
+    ENDED,
+    JOINED,
+    kill_while_joined,
+    kill_while_numbers_were_texts,
+    kill_while_renamed_back,
+)
 from tests.support.world import World
 
 # `bash tests/run.sh grid` combines all victims with all moments; here each moment has one victim.
@@ -18,12 +24,16 @@ def test_kill_at_moments_of_a_join_at_the_target(world: World) -> None:
     kill_while_joined(world, "mixed", _ADDING, _DROPPING)
 
 
-_ENDED_VICTIMS = ("worker", "target", "etcd", "worker", "worker", "target", "master", "tasks")
-_TYPED = {"lock.before_release": "worker", "replay.begun": "worker", "ddl.before_passing": "worker"}
+_ENDED_VICTIMS = ("worker", "target", "etcd", "worker", "tasks", "target", "master", "tasks")
+_CARRIED = {"lock.before_release": "worker", "replay.begun": "tasks", "ddl.before_passing": "worker"}
 
 
-def test_kill_while_a_table_goes_there_and_back(world: World) -> None:
-    kill_while_going_back(world, "mixed", dict(zip(ENDED, _ENDED_VICTIMS, strict=True)), _TYPED)
+def test_kill_while_a_column_was_renamed_and_renamed_back(world: World) -> None:
+    kill_while_renamed_back(world, dict(zip(ENDED, _ENDED_VICTIMS, strict=True)))
+
+
+def test_kill_while_numbers_were_texts_for_a_while(world: World) -> None:
+    kill_while_numbers_were_texts(world, _CARRIED)
 
 
 # With these victims at ddl.begun, the statement may be sent before its connection is closed: then the next run finds

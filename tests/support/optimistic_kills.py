@@ -71,52 +71,51 @@ ENDED = (
 """The moments of a parked table whose further statements end its wait."""
 
 
-def kill_while_going_back(world: World, label: str, renaming: Kills, typing: Kills) -> None:
-    """Kill while a shard table continues that has renamed a column and renamed it back, and while one does whose
-    numbers were texts for a while; rows are written in between."""
+def kill_while_renamed_back(world: World, kills: Kills) -> None:
+    """Kill while a shard table continues that has renamed a column and renamed it back."""
+    _go_back(
+        world,
+        "renamed",
+        kills,
+        (
+            "ALTER TABLE {0} CHANGE note memo VARCHAR(120) NULL",
+            "UPDATE {0} SET memo = CONCAT(id, ' between') WHERE id % 3 = 0",
+            "DELETE FROM {0} WHERE id % 7 = 0",
+        ),
+        ("ALTER TABLE {0} CHANGE memo note VARCHAR(120) NULL", "UPDATE {0} SET note = 'x' WHERE id % 5 = 0"),
+    )
+
+
+def kill_while_numbers_were_texts(world: World, kills: Kills) -> None:
+    """Kill while a shard table continues whose numbers were texts for a while."""
+    _go_back(
+        world,
+        "texts",
+        kills,
+        (
+            "ALTER TABLE {0} MODIFY amount VARCHAR(40) NOT NULL",
+            "UPDATE {0} SET amount = CONCAT('-00', id, '.5') WHERE id % 3 = 1",
+        ),
+        ("ALTER TABLE {0} MODIFY amount DECIMAL(12,2) NOT NULL", "UPDATE {0} SET amount = 7 WHERE id < 9"),
+    )
+
+
+def _go_back(world: World, label: str, kills: Kills, there: Sequence[str], back: Sequence[str]) -> None:
+    """Rows are written between the statements and after them."""
     name = f"back_{label}"
     family = world.family(name, tables=2)
     shards = family.create(300)
     own = world.sources[0][1].connect
-    one = next(shard for shard in shards if shard.connect == own)
+    shard = next(shard for shard in shards if shard.connect == own)
     world.cluster.start_task(family.task(extra="shard-mode: optimistic\n"))
     world.cluster.wait_replicating(name)
-    table = one.name
-    _go(
-        world,
-        name,
-        one,
-        renaming,
-        (
-            f"ALTER TABLE {table} CHANGE note memo VARCHAR(120) NULL",
-            f"UPDATE {table} SET memo = CONCAT(id, ' between') WHERE id % 3 = 0",
-            f"DELETE FROM {table} WHERE id % 7 = 0",
-        ),
-        (f"ALTER TABLE {table} CHANGE memo note VARCHAR(120) NULL", f"UPDATE {table} SET note = 'x' WHERE id % 5 = 0"),
-    )
-    _go(
-        world,
-        name,
-        one,
-        typing,
-        (
-            f"ALTER TABLE {table} MODIFY amount VARCHAR(40) NOT NULL",
-            f"UPDATE {table} SET amount = CONCAT('-00', id, '.5') WHERE id % 3 = 1",
-        ),
-        (f"ALTER TABLE {table} MODIFY amount DECIMAL(12,2) NOT NULL", f"UPDATE {table} SET amount = 7 WHERE id < 9"),
-    )
+    beside_a_writer(shard, *(text.format(shard.name) for text in there))
+    until(lambda: locks_of(world, name), "the shard table waits", 300)
+    world.cluster.hooks.hold(next(iter(kills)))
+    beside_a_writer(shard, *(text.format(shard.name) for text in back))
+    kill_at_each(world, kills)
+    until(lambda: locks_of(world, name) == [], "there is no lock any more", 400)
+    world.cluster.wait_joined(name)
     world.judge(family)
     assert world.target.query(f"SELECT * FROM dm_meta.statement_begun WHERE task = '{name}'") == []
     world.cluster.dmctl("stop-task", name)
-
-
-def _go(world: World, name: str, shard: ShardTable, kills: Kills, there: Sequence[str], back: Sequence[str]) -> None:
-    beside_a_writer(shard, *there)
-    until(lambda: locks_of(world, name), "the shard table waits", 300)
-    if kills:
-        world.cluster.hooks.hold(next(iter(kills)))
-    beside_a_writer(shard, *back)
-    if kills:
-        kill_at_each(world, kills)
-    until(lambda: locks_of(world, name) == [], "there is no lock any more", 400)
-    world.cluster.wait_joined(name)

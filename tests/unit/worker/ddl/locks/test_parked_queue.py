@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
@@ -65,3 +67,13 @@ def test_a_release_that_precedes_the_parking_is_kept() -> None:
     assert list(queue.uncopied()) == [1]
     queue.park({1: _parked(1, released=False)}, {1: RelayOffset(1, 1)})
     assert queue.parked() == {}
+
+
+def test_a_release_with_further_statements_that_precedes_the_parking_is_kept() -> None:
+    queue = ParkedQueue()
+    released = replace(_parked(1, released=True), skips=StatementPlace(SourcePosition("bin.000001", 90), 0))
+    queue.release([released])
+    queue.park({1: _parked(1, released=False)}, {1: RelayOffset(1, 1)})
+    assert queue.parked() == {}
+    assert queue.released() == {1: (released, RelayOffset(1, 1))}
+    assert queue.waiting() == {}
