@@ -116,7 +116,7 @@ def join_target(
 
 
 def _as_written(definition: TableDefinition, table: Table, target: TableDefinition) -> TableDefinition:
-    """The structure of a shard table as the target has its values: see :attr:`Column.written_as`. The same object where
+    """The structure of a shard table as the target has its values (``written_as`` of a column). The same object where
     nothing differs."""
     numbers = {column.name.lower() for column in table.columns if column.written_as}
     if not numbers:

@@ -71,7 +71,7 @@ class FollowingStatements:
 
     def update(self, parked: Mapping[int, tuple[Parked, RelayOffset]], plans: Mapping[int, TablePlan]) -> None:
         """Read the statements up to the relay log's present end. ``parked``: the tables, with the offsets from which on
-        their rows wait. Raises the errors of :meth:`LogReader.statements_from`."""
+        their rows wait. Raises the coded errors of the relay log."""
         relay = self._context.relay
         if relay.relay_id != self._relay_id:
             self._known, self._read_to, self._relay_id = {}, None, relay.relay_id
