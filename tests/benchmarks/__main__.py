@@ -19,7 +19,19 @@ import grpc
 import pymysql
 
 from shardmerge.proto.errors import ShardmergeError
-from tests.benchmarks import ceiling, drain, lag, locked, memory, offline, rules, shard_ddl, shard_ddl_latency, verify
+from tests.benchmarks import (
+    ceiling,
+    drain,
+    lag,
+    locked,
+    memory,
+    offline,
+    rules,
+    shard_ddl,
+    shard_ddl_latency,
+    shard_tables,
+    verify,
+)
 from tests.benchmarks.figures import json_line, percentile, ratio, table
 from tests.benchmarks.processes import JVM, LANE, MASTER, Usage, Watch
 from tests.benchmarks.settings import SOURCES, Settings, parse
@@ -87,6 +99,8 @@ class Run:
                 self.shard_ddl()
             case "shard-ddl-latency":
                 self.shard_ddl_latency()
+            case "shard-tables":
+                self.shard_tables()
             case _:
                 self.memory(memory.run(world))
 
@@ -145,6 +159,17 @@ class Run:
                 self.values[f"{name}_p50_ms"] = percentile(seconds, 50) * 1000
                 self.values[f"{name}_p95_ms"] = percentile(seconds, 95) * 1000
             self.values[f"shard_ddl_{mode}_queued_ms"] = found.queued * 1000
+
+    def shard_tables(self) -> None:
+        few, *_, many = [shard_tables.run(self.world, tables) for tables in self.world.settings.shard_tables]
+        for kind, milliseconds in many.statement_ms.items():
+            self.values[f"shard_tables_{kind}_growth"] = ratio(milliseconds, few.statement_ms[kind])
+            self.more[f"shard_tables_{kind}_ms"] = {each.tables: each.statement_ms[kind] for each in (few, many)}
+        self.values["shard_tables_update_growth"] = ratio(
+            many.update_seconds / many.tables, few.update_seconds / few.tables
+        )
+        self.values["shard_tables_status_ms"] = max(many.call_ms.values())
+        self.values["shard_tables_worker_kib"] = (many.worker_mib - few.worker_mib) * 1024 / (many.tables - few.tables)
 
     def drain(self, ids: str, name: str) -> None:
         found = drain.run(self.world, ids)

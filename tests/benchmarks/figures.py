@@ -88,6 +88,12 @@ FIGURES: tuple[Figure, ...] = (
     Figure("shard_ddl_optimistic_row_p50_ms", "from then to the first row that waited", Goal(most=300)),
     Figure("shard_ddl_optimistic_row_p95_ms", ""),
     Figure("shard_ddl_optimistic_queued_ms", "each of several ALTERs of all shard tables", Goal(most=500)),
+    Figure("shard_tables_create_growth", "a new shard table: among the most / among the fewest", Goal(most=1.5)),
+    Figure("shard_tables_rename_growth", "", Goal(most=1.5)),
+    Figure("shard_tables_swap_growth", "a swap as of gh-ost", Goal(most=1.5)),
+    Figure("shard_tables_update_growth", "update-task that doubles the shard tables, per table", Goal(most=1.5)),
+    Figure("shard_tables_status_ms", "query-status and shard-ddl-lock, at the master", Goal(most=500)),
+    Figure("shard_tables_worker_kib", "resident set of a worker's own process, KiB per shard table", Goal(most=20)),
     Figure("lag_floor_ms", "insert at the source, the same transaction at the target, one client: p50"),
 )
 

@@ -24,11 +24,15 @@ PARTS = (
     "rules",
     "shard-ddl",
     "shard-ddl-latency",
+    "shard-tables",
 )
 """The parts in the order in which they run."""
 
 _CHANGING = frozenset({"full", "drain", "drain-uniform", "lag", "lag1k"})
 """Parts after which the merged table is compared."""
+
+_ASKED_FOR = frozenset({"rules", "shard-ddl", "shard-ddl-latency", "shard-tables"})
+"""Parts that run only on request."""
 
 SOURCES = 2
 APPLY_ROWS = 8_000
@@ -120,7 +124,7 @@ def parse(arguments: list[str], directory: Path) -> Settings:
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     if found.only is None:
-        chosen = tuple(part for part in chosen if part not in ("rules", "shard-ddl", "shard-ddl-latency"))
+        chosen = tuple(part for part in chosen if part not in _ASKED_FOR)
     if found.with_rules:
         chosen = (*chosen, "rules")
     if found.quick and found.only is None:

@@ -94,7 +94,12 @@ def run(world: World, mode: str, tables: int) -> ShardDdl:
 
 def start(world: World, master: Master, name: str, mode: str) -> None:
     """Start the task and wait until it has applied everything."""
-    master.start(task_yaml(name, mode, world.source_ids, world.target))
+    start_with(master, task_yaml(name, mode, world.source_ids, world.target))
+
+
+def start_with(master: Master, text: str) -> None:
+    """Start a task with this file and wait until it has applied everything."""
+    master.start(text)
     master.wait(
         lambda state: (
             state.unit == common_pb2.UNIT_REPLICATE and state.stage == common_pb2.STAGE_RUNNING and state.sync.synced

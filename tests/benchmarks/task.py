@@ -151,6 +151,15 @@ class Master:
     def status(self) -> master_pb2.QueryStatusResponse:
         return self._stub.QueryStatus(master_pb2.QueryStatusRequest(name=self._task), timeout=60)
 
+    def locks(self) -> master_pb2.ShowDDLLocksResponse:
+        return self._stub.ShowDDLLocks(master_pb2.ShowDDLLocksRequest(task=self._task), timeout=60)
+
+    def update(self, text: str) -> None:
+        file = master_pb2.ConfigFile(name=f"{self._task}.yaml", content=text)
+        answer = self._stub.UpdateTask(master_pb2.UpdateTaskRequest(file=file), timeout=300)
+        if not answer.result:
+            raise BenchmarkFailed(f"update-task failed: {answer}")
+
     def subtasks(self) -> list[worker_pb2.SubTaskStatus]:
         """Return the status of all subtasks; raises BenchmarkFailed when one of them has stopped with an error."""
         found = [state for source in self.status().sources for state in source.sub_task_status]
