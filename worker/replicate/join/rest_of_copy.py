@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -122,7 +122,8 @@ class RestOfCopy:
     def status(self) -> tuple[worker_pb2.JoinStatus, ...]:
         """For query-status: the copy that runs, and each failure."""
         with self._lock:
-            running, retried, stopped = self._running, self._retried, tuple(self._stopped.values())
+            running, retried = self._running, self._retried
+            stopped = {id(failure): failure for failure in self._stopped.values()}.values()
         found = [_failed(failure) for failure in ((retried, *stopped) if retried is not None else stopped)]
         if running is not None and running.unit is not None:
             copying = worker_pb2.JoinStatus(tables=running.names, phase=JoinPhase.COPYING.value)
@@ -149,22 +150,22 @@ class RestOfCopy:
         return ready
 
     def _stop_tables(self, uncopied: Mapping[int, tuple[Parked, RelayOffset]], error: ShardmergeError) -> None:
-        """Stop the only table of a round; divide the tables of a round that has several."""
+        """Stop the only table of a round; divide the tables of a round that has several. After the end of the subtask,
+        no table of the round can be copied."""
         numbers = sorted(uncopied)
         if self._groups:
             self._groups.popleft()
-        if len(numbers) > 1:
+        if len(numbers) > 1 and error.spec is not errors.snapshot.COPY_OF_ENDING:
             half = len(numbers) // 2
             self._groups.extendleft((frozenset(numbers[half:]), frozenset(numbers[:half])))
             self._set_running(None)
             return
         with self._lock:
             names = self._running.names if self._running is not None else ()
-        [(item, _)] = uncopied.values()
-        self._stop(item, names, error)
+        self._stop([item for item, _ in uncopied.values()], names, error)
 
-    def _stop(self, item: Parked, names: tuple[str, ...], error: ShardmergeError) -> None:
-        """Copy no more of this table until it is interrupted again, or until the subtask's next run."""
+    def _stop(self, items: Sequence[Parked], names: tuple[str, ...], error: ShardmergeError) -> None:
+        """Copy no more of these tables until they are interrupted again, or until the subtask's next run."""
         log.error(
             "the rest of a copy failed",
             task=self._context.config.task,
@@ -175,7 +176,8 @@ class RestOfCopy:
         )
         with self._lock:
             self._running = self._retried = None
-            self._stopped[item.number, item.resumes_copy] = _Failure(names, error, None)
+            failure = _Failure(names, error, None)
+            self._stopped |= {(item.number, item.resumes_copy): failure for item in items}
 
     def _retry(self, error: ShardmergeError, pause: float) -> None:
         with self._lock:
@@ -270,7 +272,7 @@ class RestOfCopy:
                 target=plan.target_name,
                 position=recorded[plan.shard].place,
             )
-            self._stop(left[plan.shard], _names([plan.table]), error)
+            self._stop([left[plan.shard]], _names([plan.table]), error)
         return tuple(usable)
 
     def _record(self, left: Mapping[int, Parked], interrupted: Mapping[int, InterruptedCopy]) -> None:
