@@ -130,6 +130,7 @@ class ReplicateUnit:
         self._source_position = source_position
         self._start_state = start_state
         self._driver = driver
+        self._recorded_plans = driver.tables.recorded_plans
         self._role = role
         self._stream_limit = StreamLimit(None)
         self._coordinator: LaneCoordinator | None = None
@@ -245,6 +246,7 @@ class ReplicateUnit:
         """The stream has other tables from a barrier on."""
         self._context = replace(self._context, tables=tables.tables)
         self._plans = tables.plans_in_order
+        self._recorded_plans = tables.recorded_plans
 
     def wait_aligned(self, seconds: float) -> RelayOffset | None:
         """Wait up to ``seconds`` until all lanes are aligned; returns their offset, None: not yet."""
@@ -309,8 +311,9 @@ class ReplicateUnit:
 
     @property
     def plans(self) -> tuple[TablePlan, ...] | None:
-        """The plans for the recorded structures; None while lanes with older plans run to a barrier."""
-        return self._driver.tables.recorded_plans if self._has_wanted_plans else None
+        """The plans for the recorded structures, one object until they change; None while lanes with older plans run to
+        a barrier."""
+        return self._recorded_plans if self._has_wanted_plans else None
 
     def lowest(self) -> RelayOffset | None:
         """The lowest offset a lane may need again; None while unknown (nothing may be purged)."""
