@@ -221,6 +221,16 @@ VALUES_OF_TIME = _define(
     f"{_REPLACE}, which adds the column NULL and without a default; at each other one, {_SKIP}. Then copy the values "
     "by `dmctl compare {task} --repair`.",
 )
+ADDS_CASCADE = _define(
+    50065,
+    "ddl-adds-cascade",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} adds a foreign key to {table} that changes rows "
+    "by cascade, which the binary log does not show: {statement}",
+    workaround="The task has stopped right before the statement. At the source, drop the foreign key and add it "
+    f"without CASCADE, SET NULL and SET DEFAULT. Then {_SKIP}, for the statement has no effect at the target, and "
+    "`dmctl compare {task} --repair` for rows that it has changed since.",
+)
 COPIED_LATER = _define(
     50064,
     "ddl-during-copy",

@@ -110,6 +110,22 @@ def test_tables_that_cannot_be_merged(fresh: Database) -> None:
     assert keyless.error_msg.endswith("shard_1.t_3")
 
 
+@pytest.mark.parametrize("action", ["DELETE CASCADE", "DELETE SET NULL", "UPDATE CASCADE"])
+def test_cascades_are_found_with_the_documented_grants(fresh: Database, action: str) -> None:
+    """MariaDB shows foreign keys in information_schema only to accounts that may do more than read."""
+    fresh.execute(
+        "CREATE TABLE shard_1.t_4 (id bigint PRIMARY KEY, p bigint, CONSTRAINT up FOREIGN KEY (p)"
+        f" REFERENCES shard_1.t_1 (id) ON {action})",
+        "CREATE TABLE shard_1.t_5 (id bigint PRIMARY KEY, p bigint, FOREIGN KEY (p) REFERENCES shard_1.t_1 (id))",
+        "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO dm@'127.0.0.%'",
+        "GRANT ALL ON merged.* TO writer@'%'",
+        "GRANT ALL ON dm_meta.* TO writer@'%'",
+    )
+    bad = failures(check_subtask(source_of(fresh, "dm", "secret"), subtask_of(fresh, "writer", "secret")))
+    assert {name: result.code for name, result in bad.items()} == {"table_schema": 12013}
+    assert bad["table_schema"].error_msg.endswith("cascade, which the binary log does not show: shard_1.t_4 (up)")
+
+
 def test_tables_of_an_online_schema_change(fresh: Database) -> None:
     fresh.execute(
         "CREATE TABLE shard_1._t_1_gho LIKE shard_1.t_1",

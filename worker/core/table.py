@@ -78,7 +78,8 @@ class Table:
     ``key``: indexes into ``columns`` of the primary key, else of the best unique NOT NULL
     key, else () for a table without any. ``key_hidden``: the server does not use the key's index for reading, not even
     with FORCE INDEX (MySQL: INVISIBLE, MariaDB: IGNORED), though it still is unique. ``unique_keys``: every unique key,
-    as column names, hidden ones too.
+    as column names, hidden ones too. ``has_foreign_keys``: only for earlier versions of the program, which compare it;
+    it depends on the account's privileges.
     """
 
     schema: str
@@ -95,8 +96,8 @@ class Table:
 
     @property
     def structure(self) -> Table:
-        """The table without the estimates that depend on its rows."""
-        return replace(self, row_estimate=0, byte_estimate=0)
+        """The table without what depends on its rows or on the account that reads it."""
+        return replace(self, row_estimate=0, byte_estimate=0, has_foreign_keys=False)
 
     def without_columns(self, names: Collection[str]) -> Table:
         """The table without these columns, of which none belongs to its key."""

@@ -18,6 +18,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, server_info
+from shardmerge.worker.core.mysql.foreign_keys import adds_cascade
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -44,7 +45,7 @@ from shardmerge.worker.ddl.online.classify import OnlineContext, classify, with_
 from shardmerge.worker.ddl.online.follow import EffectiveStatement, OnlineChanges
 from shardmerge.worker.ddl.park_ahead import park_ahead
 from shardmerge.worker.ddl.sql.dialect import Dialect
-from shardmerge.worker.ddl.sql.statement import CreateTable, Ddl
+from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl
 from shardmerge.worker.ddl.sql.version_comments import Server
 from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
 from shardmerge.worker.relay.model import Statement
@@ -252,6 +253,8 @@ class StatementDriver:
         if not self._follow_names(met, meant, scene):
             return None
         override = met.override
+        if override is None:
+            self._check_cascade(met)
         if override is not None:
             actions = actions_with_override(override, meant.ddl, meant.statement, scene)
             self._check_held(actions, meant.statement, met.session)
@@ -384,6 +387,13 @@ class StatementDriver:
         count = quarantine.count_keys(session, self._context.who, shards) if shards else 0
         if count:
             raise refusal(self._context, errors.ddl.HELD_ROWS, statement, count=count)
+
+    def _check_cascade(self, met: _CurrentStatement) -> None:
+        """Rows that a foreign key changes by cascade are not in the binlog. Raises ADDS_CASCADE."""
+        ddl, statement = met.ddl, met.statement
+        if isinstance(ddl, (AlterTable, CreateTable)) and adds_cascade(statement.text, statement.sql_mode or 0):
+            table = f"{ddl.table.schema}.{ddl.table.table}"
+            raise refusal(self._context, errors.ddl.ADDS_CASCADE, statement, table=table)
 
     def _check_copied(self, actions: Sequence[Action], meant: EffectiveStatement) -> None:
         """Raises COPIED_LATER."""

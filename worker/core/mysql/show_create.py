@@ -29,12 +29,20 @@ def read_create_statement(session: Session, schema: str, table: str) -> CreateSt
     return read_create_statements(session, [(schema, table)])[0]
 
 
+def read_create_texts(session: Session, names: Iterable[tuple[str, str]]) -> list[str]:
+    """What SHOW CREATE TABLE prints for existing tables, in order. Raises ``pymysql.MySQLError``."""
+    execute(session, "SET SESSION sql_quote_show_create = 1")
+    return [
+        text_of(rows(session, f"SHOW CREATE TABLE {quote_name(schema)}.{quote_name(table)}")[0][1])
+        for schema, table in names
+    ]
+
+
 def read_create_statements(session: Session, names: Iterable[tuple[str, str]]) -> list[CreateStatement]:
     """The statements of existing tables, in order. Raises ``pymysql.MySQLError``."""
-    execute(session, "SET SESSION sql_quote_show_create = 1")
     found: list[CreateStatement] = []
-    for schema, table in names:
-        text = text_of(rows(session, f"SHOW CREATE TABLE {quote_name(schema)}.{quote_name(table)}")[0][1])
+    wanted = tuple(names)
+    for (schema, table), text in zip(wanted, read_create_texts(session, wanted), strict=True):
         [(collation,)] = rows(
             session,
             "SELECT TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",

@@ -10,9 +10,11 @@ import pymysql
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
-from shardmerge.worker.core.mysql.connection import quote_name, rows, text_of
+from shardmerge.worker.core.mysql.connection import quote_name, rows
+from shardmerge.worker.core.mysql.foreign_keys import cascading_keys
 from shardmerge.worker.core.mysql.information_schema import inspect_tables, list_tables
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
+from shardmerge.worker.core.mysql.show_create import read_create_texts
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules import Rules, check_partitions
@@ -181,16 +183,9 @@ def _cascading(view: SourceView, tables: TablesView) -> list[str]:
 
     Source: MySQL 8.4 Reference Manual, "FOREIGN KEY Constraints": cascaded operations are not logged.
     """
-    if not any(table.has_foreign_keys for table in tables.tables):
-        return []
-    routed = {(table.schema, table.name) for table in tables.tables}
-    found = rows(
-        view.session,
-        "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS "
-        "WHERE DELETE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT') "
-        "OR UPDATE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT')",
-    )
-    names = [(text_of(schema), text_of(table), text_of(constraint)) for schema, table, constraint in found]
+    names = sorted((table.schema, table.name) for table in tables.tables)
     return [
-        f"{schema}.{table} ({constraint})" for schema, table, constraint in sorted(names) if (schema, table) in routed
+        f"{schema}.{table} ({key})"
+        for (schema, table), creation in zip(names, read_create_texts(view.session, names), strict=True)
+        for key in cascading_keys(creation)
     ]

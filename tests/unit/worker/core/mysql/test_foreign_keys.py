@@ -1,0 +1,41 @@
+"""Tests which foreign keys change rows that the binary log does not show."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardmerge.worker.core.mysql.foreign_keys import adds_cascade, cascading_keys
+
+CREATION = """CREATE TABLE `t` (
+  `id` int(11) NOT NULL,
+  `p` int(11) DEFAULT NULL COMMENT 'REFERENCES x ON DELETE CASCADE',
+  `at` timestamp NOT NULL DEFAULT current_timestamp() ON UPDATE current_timestamp(),
+  PRIMARY KEY (`id`),
+  KEY `FOREIGN KEY` (`p`),
+  CONSTRAINT `one` FOREIGN KEY (`p`) REFERENCES `parent` (`id`) ON DELETE CASCADE,
+  CONSTRAINT `two``s` FOREIGN KEY (`p`) REFERENCES `parent` (`id`) ON UPDATE SET NULL,
+  CONSTRAINT `three` FOREIGN KEY (`p`) REFERENCES `parent` (`id`) ON DELETE NO ACTION ON UPDATE RESTRICT,
+  CONSTRAINT `four` FOREIGN KEY (`p`) REFERENCES `parent` (`id`)
+) ENGINE=InnoDB"""
+
+
+def test_keys_of_a_table() -> None:
+    assert cascading_keys(CREATION) == ("one", "two`s")
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES t (id) ON DELETE CASCADE", True),
+        ("ALTER TABLE c ADD CONSTRAINT f FOREIGN KEY (p) REFERENCES t (id) on update set default", True),
+        ("ALTER TABLE c ADD p INT REFERENCES t (id) ON DELETE SET NULL", True),
+        ("CREATE TABLE c (p INT, FOREIGN KEY (p) REFERENCES t (id) ON UPDATE NO ACTION ON DELETE CASCADE)", True),
+        ("ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES t (id) /*!50000 ON DELETE CASCADE */", True),
+        ("ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES t (id) ON DELETE RESTRICT ON UPDATE NO ACTION", False),
+        ("ALTER TABLE c ADD at TIMESTAMP ON UPDATE CURRENT_TIMESTAMP", False),
+        ("ALTER TABLE c ADD p INT COMMENT 'REFERENCES t (id) ON DELETE CASCADE'", False),
+        ("ALTER TABLE c DROP FOREIGN KEY f", False),
+    ],
+)
+def test_statements(statement: str, expected: bool) -> None:
+    assert adds_cascade(statement, 0) is expected

@@ -1,0 +1,48 @@
+"""Finds foreign keys by which the storage engine changes rows that the binary log does not show. Pure.
+
+A row that is deleted, or whose key is changed, makes InnoDB delete or change the rows that refer to it: ON DELETE and
+ON UPDATE with CASCADE, SET NULL or SET DEFAULT. These changes are not logged (MySQL Reference Manual, "FOREIGN KEY
+Constraints"; MariaDB Knowledge Base, "Foreign Keys"). information_schema.REFERENTIAL_CONSTRAINTS would name such keys,
+but MariaDB shows a key there only to accounts with more than SELECT on the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from shardmerge.proto.sql_lexer import Kind, Token, tokens
+from shardmerge.worker.core.mysql.create_table import parse_create_table
+
+_FOREIGN_KEY = re.compile(r"(?:CONSTRAINT\s+`((?:[^`]|``)*)`\s+)?FOREIGN\s+KEY\b", re.IGNORECASE)
+
+
+def cascading_keys(creation: str) -> tuple[str, ...]:
+    """The names of a table's foreign keys that change its rows, from its SHOW CREATE TABLE; "foreign key" for one
+    without a name. Raises :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`."""
+    found: list[str] = []
+    for item in parse_create_table(creation).items:
+        head = _FOREIGN_KEY.match(item)
+        if head is not None and adds_cascade(item, 0):
+            found.append((head.group(1) or "foreign key").replace("``", "`"))
+    return tuple(found)
+
+
+def adds_cascade(statement: str, sql_mode: int) -> bool:
+    """Whether a statement, or a part of one, has a reference to another table that changes rows."""
+    found = tokens(statement, sql_mode)
+    refers = False
+    for at, token in enumerate(found):
+        if token.is_word("REFERENCES"):
+            refers = True
+        elif refers and token.is_word("ON") and _changes_rows(found[at + 1 : at + 4]):
+            return True
+    return False
+
+
+def _changes_rows(action: Sequence[Token]) -> bool:
+    """``action``: the tokens after ON."""
+    words = [token.text.upper() if token.kind is Kind.WORD else "" for token in action]
+    if len(words) < 2 or words[0] not in ("DELETE", "UPDATE"):
+        return False
+    return words[1] == "CASCADE" or words[1:] in (["SET", "NULL"], ["SET", "DEFAULT"])
