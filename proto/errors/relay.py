@@ -308,8 +308,9 @@ ACCESS_DENIED = _define(
     "source-access-denied",
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} refuses the login of user {user}: {reason} (errno {errno})",
-    workaround="Check user, password and the host part of the account at the source, correct the source's "
-    "file, then operate-source create again (or resume-task).",
+    workaround="Check user, password and the host part of the account at the source. If the source's "
+    "file is wrong, correct it and run operate-source update (operate-source create for a new source). Then "
+    "resume-task for tasks that are paused.",
 )
 SOURCE_LOST = _define(
     20102,

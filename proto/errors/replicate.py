@@ -58,7 +58,8 @@ TARGET_ACCESS_DENIED = _define(
     scope=Scope.TARGET,
     message="target {host}:{port} refuses the login of user {user}: {reason} (errno {errno})",
     workaround="Check user, password and the host part of the account at the target, correct "
-    "`target-database`, then start the task again.",
+    "`target-database` and run update-task (start-task for a new task) for each task of this target, or resume-task if "
+    "the files are right.",
 )
 TARGET_PRIVILEGE_MISSING = _define(
     40021,
@@ -133,8 +134,10 @@ TARGET_DUPLICATE_OTHER_KEY = _define(
     scope=Scope.TARGET,
     message="source {source}: a row of {schema}.{table} at {position} violates a unique key of target "
     "{target_schema}.{target_table}: {reason} (errno {errno})",
-    workaround="Two shards have the same unique value, or another writer changed the target. Remove the foreign row at "
-    "the target (or drop the unique key there), then resume-task.",
+    workaround="If another shard table has the same unique value, the row at the target is that table's: do not delete "
+    "it. Change one of the two rows at its source, or let `on-row-error: quarantine` (update-task) hold such rows, or "
+    "drop the unique key at the target if it spans shard tables that may repeat values. Only a row that another writer "
+    "inserted is to be removed at the target. Then resume-task.",
 )
 NO_START = _define(
     40013,
@@ -148,8 +151,9 @@ TARGET_TABLE_DIFFERS = _define(
     "target-table-differs",
     scope=Scope.TARGET,
     message="source {source}: target table {target_schema}.{target_table} does not fit: {differences}",
-    workaround="Change the target table (or the column mapping) so that it holds every value and has a unique key over "
-    "the mapped key, or drop it and let it be created; then resume-task.",
+    workaround="ALTER the target table so that it holds every value and has a unique key over the mapped key, or "
+    "correct the column mapping (update-task); then resume-task. Do not drop a table that has merged rows: only a "
+    "table without any may be dropped, and is then created.",
 )
 TARGET_NOT_TRANSACTIONAL = _define(
     40031,
