@@ -32,7 +32,6 @@ from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.execute.structure_check import StatementStructures
 from shardmerge.worker.ddl.online.classify import OnlineContext, classify
 from shardmerge.worker.ddl.sql.dialect import Dialect
-from shardmerge.worker.ddl.sql.statement import Ddl
 from shardmerge.worker.ddl.sql.target_statement import Changing
 from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, open_tracker
@@ -207,10 +206,8 @@ class FollowingStatements:
         executor = StatementExecutor(statement_context, structures, dialect, self.known.canonical, self.known.parked)
         return FollowingAlter(statement, ddl, shard, executor, queried.is_mariadb)
 
-    def _altered(self, statement: Statement, ddl: Ddl, around: Around) -> ShardTarget | None:
+    def _altered(self, statement: Statement, ddl: Changing, around: Around) -> ShardTarget | None:
         """The one table that the statement alters, under exactly its name; None: the statement is of another kind."""
-        if not isinstance(ddl, Changing):
-            return None
         rules, changes, scene = self.context.rules, around.changes, around.scene
         shard = scene.shards.get((ddl.table.schema, ddl.table.table))
         if shard is None or shard.number in changes.parked or shard.number in changes.tables:

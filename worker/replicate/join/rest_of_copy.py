@@ -166,14 +166,7 @@ class RestOfCopy:
 
     def _stop(self, items: Sequence[Parked], names: tuple[str, ...], error: ShardmergeError) -> None:
         """Copy no more of these tables until they are interrupted again, or until the subtask's next run."""
-        log.error(
-            "the rest of a copy failed",
-            task=self._context.config.task,
-            source=self._context.config.source_id,
-            tables=names,
-            error=str(error),
-            workaround=error.workaround,
-        )
+        self._log_failure(names, error, None)
         with self._lock:
             self._running = self._retried = None
             failure = _Failure(names, error, None)
@@ -184,6 +177,10 @@ class RestOfCopy:
             names = self._running.names if self._running is not None else ()
             self._running = None
             self._retried = _Failure(names, error, time.monotonic() + pause)
+        self._log_failure(names, error, pause)
+
+    def _log_failure(self, names: tuple[str, ...], error: ShardmergeError, pause: float | None) -> None:
+        """``pause``: seconds until the next attempt; None: there is none."""
         log.error(
             "the rest of a copy failed",
             task=self._context.config.task,

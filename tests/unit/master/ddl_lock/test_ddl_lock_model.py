@@ -170,7 +170,7 @@ BACK_AND_ON = (A, Ddl("C", "S0"), B)
     ],
 )
 def test_ddls_that_lead_back_end_their_wait(rules: Rules) -> None:
-    """Whoever goes there and back alone, and whoever goes with the others: all get through."""
+    """A table that goes there and back alone gets through, and so does one that goes with the others."""
     walked = walk(rules)
     wanted = [len(history) for tables in rules.histories for history in tables]
 
