@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.target.tables import deferred_index
 from shardmerge.worker.target.tables.index_adder import IndexAdder
-from shardmerge.worker.unit.contract import Failed
+from shardmerge.worker.unit.contract import Failed, Outcome
 from tests.integration.interrupted_copy import MOMENTS, STATEMENTS
 from tests.integration.interrupted_copy import Pause as _Pause
 from tests.integration.interrupted_copy import config_of as _config
@@ -363,14 +364,25 @@ def test_targets_that_would_be_exchanged(
 ) -> None:
     """Each shard table has a target of its own, and one is away: no stream may rename both targets."""
     _make(source)
+    streams_ended = threading.Event()
+    run_streams = JoiningUnit.run
+
+    def run_and_record(unit: JoiningUnit, stop: StopSignal) -> Outcome:
+        try:
+            return run_streams(unit, stop)
+        finally:
+            streams_ended.set()
+
     pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
     with LaneRig(source, target, tmp_path, _config(target, "auto")) as rig:
         run = _interrupted_run(rig, pause, source, STATEMENTS["add"])
         monkeypatch.undo()
+        monkeypatch.setattr(JoiningUnit, "run", run_and_record)
         again = _Pause(monkeypatch, "snapshot.before_commit", 2)
         again.reached()
         source.execute("RENAME TABLE shard.t TO shard.tmp, shard.u TO shard.t, shard.tmp TO shard.u")
-        until(lambda: run.ended, "the run stops before the statement")
+        # The run itself ends only after the copy, which the pause holds.
+        assert streams_ended.wait(100), "the streams stop before the statement"
         again.release()
         outcome = run.join()
         assert isinstance(outcome, Failed)
