@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from tests.benchmarks.settings import SOURCES
-from tests.benchmarks.shard_ddl import fill, has_column, start
+from tests.benchmarks.shard_ddl import fill, start
 from tests.benchmarks.world import World, say
 from tests.support.wait import until
 
@@ -46,6 +46,12 @@ def run(world: World, mode: str, locks: int) -> Latencies:
     with world.another_task(name, SOURCES) as master, ExitStack() as open_sessions:
         start(world, master, name, mode)
         sessions = [open_sessions.enter_context(closing(server.connect(name))) for server in sources]
+        # One session: a connection for each look takes longer than the look, and the pause between looks grows with it.
+        watching = open_sessions.enter_context(closing(target.connect(f"{name}_merged")))
+
+        def is_there(query: str) -> bool:
+            with watching.cursor() as cursor:
+                return bool(cursor.execute(query))
 
         def give(text: str) -> None:
             """Execute a statement for each shard table, one after the other; ``{}`` stands for its name."""
@@ -61,13 +67,13 @@ def run(world: World, mode: str, locks: int) -> Latencies:
             ended = time.monotonic()
 
             def column_is_there(column: str = f"c{lock}") -> bool:
-                return has_column(target, name, column)
+                return is_there(f"SHOW COLUMNS FROM t LIKE '{column}'")
 
             until(column_is_there, "the column is at the target", _PATIENCE_SECONDS, every=_LOOK_SECONDS)
             column = time.monotonic()
 
             def row_is_there(key: int = keys) -> bool:
-                return bool(target.query(f"SELECT 1 FROM {name}_merged.t WHERE id = {key}"))
+                return is_there(f"SELECT 1 FROM t WHERE id = {key}")
 
             until(row_is_there, "the first row is at the target", _PATIENCE_SECONDS, every=_LOOK_SECONDS)
             columns.append(column - ended)
@@ -77,7 +83,7 @@ def run(world: World, mode: str, locks: int) -> Latencies:
         for number in range(_QUEUED):
             give(f"ALTER TABLE {{}} ADD COLUMN q{number} INT")
         until(
-            lambda: has_column(target, name, f"q{_QUEUED - 1}"),
+            lambda: is_there(f"SHOW COLUMNS FROM t LIKE 'q{_QUEUED - 1}'"),
             "the last column is at the target",
             _PATIENCE_SECONDS,
             every=_LOOK_SECONDS,

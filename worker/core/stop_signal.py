@@ -18,6 +18,7 @@ class StopSignal:
     def __init__(self) -> None:
         self._event = threading.Event()
         self._children: weakref.WeakSet[StopSignal] = weakref.WeakSet()
+        self._calls: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
     def child(self) -> StopSignal:
@@ -32,8 +33,20 @@ class StopSignal:
         with self._lock:
             self._event.set()
             children = list(self._children)
+            calls, self._calls = self._calls, []
+        for call in calls:
+            call()
         for signal in children:
             signal.set()
+
+    def call_when_set(self, call: Callable[[], None]) -> None:
+        """Call ``call`` as soon as the signal is set, from the thread that sets it: for what waits on something else.
+        It must neither block nor raise."""
+        with self._lock:
+            if not self._event.is_set():
+                self._calls.append(call)
+                return
+        call()
 
     @property
     def is_set(self) -> bool:

@@ -28,8 +28,10 @@ class AlignmentPoint:
 class StreamAlignment:
     """Aligns the streams of one subtask, which share it; thread-safe. ``head``: the relay's head, a group end."""
 
-    def __init__(self, head: Callable[[], RelayOffset]) -> None:
+    def __init__(self, head: Callable[[], RelayOffset], wake_streams: Callable[[], None] = lambda: None) -> None:
+        """``head``: the relay log's published end; ``wake_streams``: lets streams look that wait at that end."""
         self._head = head
+        self._wake_streams = wake_streams
         self._lock = threading.Lock()
         self._requested = False
         self._served: RelayOffset | None = None
@@ -64,6 +66,7 @@ class StreamAlignment:
         with self._lock:
             self._requested = True
             self._number += 1
+        self._wake_streams()
 
     def cancel(self) -> None:
         """End the alignment: no further lane stops. Lanes that wait continue when their unit resumes them."""
@@ -112,6 +115,11 @@ class AlignedLanes:
         with self._changed:
             self._offset = offset
             self._changed.notify_all()
-            while not stop.is_set and not self._changed.wait_for(lambda: self._offset is None, _WAIT_SECONDS):
+            while not self._changed.wait_for(lambda: self._offset is None or stop.is_set, _WAIT_SECONDS):
                 pass
         return not stop.is_set
+
+    def wake(self) -> None:
+        """Let :meth:`wait_resumed` look at its stop signal at once."""
+        with self._changed:
+            self._changed.notify_all()

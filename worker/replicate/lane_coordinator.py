@@ -124,6 +124,7 @@ class LaneCoordinator:
         self._reached: BarrierPlace | None = None
         self._resumed: dict[int, bytes] = {}
         self._event: Event | None = None
+        stop.call_when_set(self._wake)
 
     def report(self, report: relay_pb2.LaneReport) -> bool:
         """Record a lane's report; True: the lane has to stop."""
@@ -147,16 +148,22 @@ class LaneCoordinator:
         return number
 
     def wait_resumed(self, number: int, seconds: float) -> bytes | None:
-        """Wait up to ``seconds`` for the change with which streams continue after barrier ``number``; None: not yet."""
+        """Wait up to ``seconds`` for the change with which streams continue after barrier ``number``; None: not yet, or
+        :attr:`stop` is set."""
         with self._lock:
-            self._lock.wait_for(lambda: number in self._resumed, seconds)
+            self._lock.wait_for(lambda: number in self._resumed or self.stop.is_set, seconds)
             return self._resumed.get(number)
 
     def wait_reached(self, seconds: float) -> BarrierPlace | None:
-        """Wait up to ``seconds`` for a barrier before which every lane has committed everything; None: not yet."""
+        """Wait up to ``seconds`` for a barrier before which every lane has committed everything; None: not yet, or
+        :attr:`stop` is set."""
         with self._lock:
-            self._lock.wait_for(lambda: self._reached is not None, seconds)
+            self._lock.wait_for(lambda: self._reached is not None or self.stop.is_set, seconds)
             return self._reached
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._lock.notify_all()
 
     def resume(self, place: BarrierPlace, change: bytes) -> None:
         """Resume all streams after the barrier at ``place``, with ``change``."""

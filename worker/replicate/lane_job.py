@@ -108,6 +108,8 @@ class LaneJob:
             lanes.stream_limit,
             role.stream,
         )
+        for wake in (context.relay.wake, aligned.wake):
+            self.coordinator.stop.call_when_set(wake)
 
     def run(self) -> Outcome:
         """Run the lanes until they have ended. Finished: every lane has reached its end."""

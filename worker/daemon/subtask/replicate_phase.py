@@ -119,7 +119,7 @@ def replicate(
         locks=locks,
         relay_id=relay_id,
     )
-    alignment = StreamAlignment(lambda: host.relay.head().offset)
+    alignment = StreamAlignment(lambda: host.relay.head().offset, host.relay.wake)
     role = StreamRole(Stream.MAIN, alignment)
     lanes = ReplicateUnit(
         context, host.service, begin.plans_in_order, handover, host.clock.position, start_state, driver, role

@@ -70,6 +70,7 @@ log = get_logger()
 _Stage = state_pb2.LockRecord
 
 _LOOK_SECONDS = 0.1
+_DEPARTURE_LOOK_SECONDS = 0.02
 _BACKOFF_SECONDS = 2.0
 _RECHECK_SECONDS = 1.0
 
@@ -126,9 +127,9 @@ class LockAgent:
         ops: tuple[BinlogOp, ...] = ()
         again = False
         not_before = 0.0
-        share = WorkShare(share=0.2, burst=0.2, longest=0.4)
+        share = WorkShare(share=0.4, burst=1.5, longest=0.4)
         while not stop.is_set:
-            wait = _LOOK_SECONDS
+            wait = _DEPARTURE_LOOK_SECONDS if self._parked_queue.departing() else _LOOK_SECONDS
             if self._parked_queue.version() != local:
                 wait = min(wait, not_before - time.monotonic())
             state_now, locks = self._lock_client.locks(self._context.config.task, state, 0.0 if again else wait)

@@ -68,6 +68,7 @@ class RelayLog:
         self.directory = directory
         self.source = source
         self.changed = threading.Condition()
+        self._wakes = 0
         self.spacing = spacing
         self._new_segment_bytes = segment_bytes
         self._log = get_logger(source=source)
@@ -341,10 +342,24 @@ class RelayLog:
             # A sealed segment without a successor has the head.
             return Next(segment=segment.number + 1 if segment is not self._segments[-1] else None)
 
-    def wait_beyond(self, head: Head, seconds: float) -> bool:
-        """Wait until the head is no longer ``head``; False after ``seconds``."""
+    @property
+    def wakes(self) -> int:
+        """The number of calls of :meth:`wake`."""
+        return self._wakes
+
+    def wake(self) -> None:
+        """End the waits of all readers: what they wait for may have changed elsewhere."""
         with self.changed:
-            return self.changed.wait_for(lambda: self._head is not head, seconds)
+            self._wakes += 1
+            self.changed.notify_all()
+
+    def wait_beyond(self, head: Head, seconds: float, wakes: int | None = None) -> bool:
+        """Wait until the head is no longer ``head``, or until :attr:`wakes` is no longer ``wakes``; False after
+        ``seconds``."""
+        with self.changed:
+            return self.changed.wait_for(
+                lambda: self._head is not head or (wakes is not None and self._wakes != wakes), seconds
+            )
 
     # Retention.
 

@@ -59,6 +59,10 @@ class LogReader(ABC):
         if self.relay_id != relay_id:
             raise errors.relay.RELAY_RESTARTED(source=self.source_id, relay_id=relay_id)
 
+    def wake(self) -> None:
+        """Let all subscriptions look at once whether they have to end: they wait at the published end otherwise."""
+        self._log.wake()
+
     def head(self) -> Head:
         """The published end, always a group end; NOTHING before the log has begun."""
         return self._log.head()

@@ -178,7 +178,7 @@ class _Subscription:
         while not self._stop.is_set:
             # Read this first: events that are published later come from a relay that still runs.
             stopped_by = self._failure()
-            head = self._log.head()
+            head, wakes = self._log.head(), self._log.wakes
             if ready():
                 return
             if stopped_by is not None:
@@ -186,7 +186,7 @@ class _Subscription:
             yield AtHead(head)
             again = time.monotonic() + IDLE_SECONDS
             while not self._stop.is_set and (left := again - time.monotonic()) > 0:
-                if self._log.wait_beyond(head, min(left, STOP_CHECK_SECONDS)) or self._failure() is not None:
+                if self._log.wait_beyond(head, min(left, STOP_CHECK_SECONDS), wakes) or self._failure() is not None:
                     break
 
     def _enter(self, number: int, byte: int) -> _Place:

@@ -24,12 +24,14 @@ log = get_logger()
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One commit of a lane. ``changes``: row changes of its transaction, applied at Unix time ``applied_at``;
-    ``held_keys``: how many keys the lane has begun to hold since it started."""
+    ``held_keys``: how many keys the lane has begun to hold since it started; ``passed_edge``: the lane is now beyond
+    the place at which a table enters or leaves the stream."""
 
     checkpoint: Checkpoint
     changes: int
     applied_at: float
     held_keys: int
+    passed_edge: bool
 
 
 class BlockApplier:
@@ -132,11 +134,12 @@ class BlockApplier:
         self._log_skipped(skipped)
         self._committed = self._next = following
         self._is_translated = False
+        passed_edge = self._rows.has_reached_edge
         self._rows.has_reached_edge = self._rows.must_commit = False
         self._timer.committed(began_at, time.monotonic())
         if not batch.is_empty:
             self._begin_batch()
-        return Commit(following, batch.changes, applied_at, self._writer.held_keys)
+        return Commit(following, batch.changes, applied_at, self._writer.held_keys, passed_edge)
 
     def change_plans(self, change: LaneChange) -> None:
         """Continue after a barrier with other plans. Only right after a commit."""

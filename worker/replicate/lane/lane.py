@@ -201,7 +201,9 @@ class _Lane:
     def _commit(self) -> None:
         self._reporter.enter(LanePhase.COMMITTING)
         commit = self._applier.commit()
-        self._reporter.committed(commit.checkpoint, commit.changes, commit.applied_at, commit.held_keys)
+        self._reporter.committed(
+            commit.checkpoint, commit.changes, commit.applied_at, commit.held_keys, is_awaited=commit.passed_edge
+        )
 
 
 def _raise_closed(closed: relay_pb2.Closed) -> None:

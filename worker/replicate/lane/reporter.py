@@ -80,9 +80,12 @@ class Reporter:
         with self._lock:
             self._fill(at)
 
-    def committed(self, at: Checkpoint, changes: int, applied_at: float, held_keys: int = 0) -> None:
+    def committed(
+        self, at: Checkpoint, changes: int, applied_at: float, held_keys: int = 0, *, is_awaited: bool = False
+    ) -> None:
         """The lane has committed. ``applied_at``: Unix time of the target's commit of ``changes`` row changes;
-        ``held_keys``: how many keys the lane has begun to hold since it started."""
+        ``held_keys``: how many keys the lane has begun to hold since it started; ``is_awaited``: report it at once,
+        because other parts of the program wait for it."""
         with self._lock:
             self._fill(at)
             self._report.held_keys = held_keys
@@ -90,6 +93,8 @@ class Reporter:
             if changes:
                 self._report.commit_time = at.commit_time
                 self._report.applied_time = applied_at
+        if is_awaited:
+            self._wake.set()
 
     def retrying(self, attempt: int, error: ShardmergeError) -> None:
         """The lane retries: ``attempt`` is next, the previous one failed with ``error``."""

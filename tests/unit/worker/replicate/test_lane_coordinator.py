@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 from shardmerge.proto import common_pb2, relay_pb2
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -133,3 +136,12 @@ def test_a_lane_that_waits_where_its_stream_ends_has_not_ended() -> None:
     assert made.wait_reached(0) is None, "lane 1 is before it"
     say(made, 1, 500, number)
     assert made.wait_reached(0) == place
+
+
+def test_a_stop_ends_the_waits_at_once() -> None:
+    made = board()
+    threading.Timer(0.05, made.stop.set).start()
+    began = time.monotonic()
+    assert made.wait_reached(60) is None
+    assert made.wait_resumed(1, 60) is None
+    assert time.monotonic() - began < 20
