@@ -257,3 +257,48 @@ TABLES_CHANGE = _define(
     workaround="Nothing has begun. The worker tries again by itself.",
     retryable=True,
 )
+REFERENCE_UNMAPPED = _define(
+    12085,
+    "reference-not-mapped",
+    scope=Scope.CONFIG,
+    message="source {source}: {column} refers to {to} by a foreign key, but has another mapping: rows would refer to "
+    "other rows or to none at the target: {tables}",
+    workaround="Add to the task file, then repeat the command:\nreferences:\n- {rule}",
+)
+REFERENCE_TABLE = _define(
+    12086,
+    "referred-shard-table-missing",
+    scope=Scope.CONFIG,
+    message="source {source}: reference {reference}: the shard tables that these refer to are not at the source: "
+    "{tables}",
+    workaround="Name the right ones: add shard-table (for example users_*, where * stands for the digits at the end of "
+    "the table's name) or shard-schema to the entry of `references`. Nothing to do if these tables are still created.",
+)
+REFERENCE_OUTSIDE = _define(
+    12087,
+    "reference-outside-the-task",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: foreign keys refer to tables that take no part in the task: {keys}",
+    workaround="The values stay as they are. Add the tables to the block-allow list, or have the rows at the target by "
+    "other means, before an application joins them there.",
+)
+REFERENCE_CANDIDATES = _define(
+    12088,
+    "reference-candidates",
+    scope=Scope.CONFIG,
+    level=Level.MEDIUM,
+    message="source {source}: by name and type, these columns may refer to a mapped column, but are not mapped: "
+    "{columns}",
+    workaround="If they do, their rows would refer to other rows or to none at the target. Add those that do to the "
+    "task file:\nreferences:\n{rules}\nIf none of them does: `references: none`; if only some do not, add "
+    "`references` to ignore-checking-items.",
+)
+REFERENCE_COLUMN = _define(
+    12089,
+    "reference-without-column",
+    scope=Scope.CONFIG,
+    message="source {source}: reference {reference} has no effect: {reason}",
+    workaround="Correct `from` and `to` of the entry of `references`: names of target tables, as the routes give them, "
+    "and of their columns.",
+)

@@ -257,3 +257,21 @@ TRANSFORM_REFUSED = _define(
     "Transforms), then start-task; for a running task: update-task, where tables that are merged already keep their "
     "transform (a rule of its own for this one), else stop-task and start-task.",
 )
+REFERENCE_SHARD = _define(
+    11014,
+    "referred-shard-table-unclear",
+    scope=Scope.CONFIG,
+    message="source {source}: reference {reference}: {schema}.{table}: {reason}",
+    workaround="Name the shard table to which this one refers: add shard-table (for example users_*, where * stands "
+    "for the digits at the end of this table's name), and shard-schema if it is in another schema, to the entry of "
+    "`references`; or correct `to`. `dmctl rules` shows the result for each table.",
+)
+REFERENCE_CLASH = _define(
+    11015,
+    "reference-and-mapping-differ",
+    scope=Scope.CONFIG,
+    message="source {source}: {schema}.{table}.{column} is mapped by a column mapping or another reference, and "
+    "differently by reference {reference}",
+    workaround="Keep one of them. A column that refers to another table's ids needs the reference: the numbers in its "
+    "values are those of the other table.",
+)

@@ -72,6 +72,7 @@ class Refused(Part):
 
     refused: dict[str, object]
     code: Code
+    sources: list[Literal[1, 2]] = [1]
     says: list[str] = []
 
 

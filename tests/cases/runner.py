@@ -203,7 +203,7 @@ class Runner:
         return _yaml(task)
 
     def _refused(self, step: Refused) -> None:
-        file = self._cluster.write(f"{self._task}.task.yaml", self._task_text(step.refused, [1]))
+        file = self._cluster.write(f"{self._task}.task.yaml", self._task_text(step.refused, step.sources))
         answer = self._cluster.dmctl("start-task", file, check=False)
         assert answer.code == 1, answer.text
         assert f'"code": {step.code}' in answer.text or f"[{step.code} " in answer.text, answer.text

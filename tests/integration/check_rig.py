@@ -29,6 +29,7 @@ SUBTASK_ITEMS = [
     "online_ddl",
     "table_schema",
     "primary_key",
+    "references",
     "auto_increment_ID",
     "filter_rules",
     "gtid_gaps",

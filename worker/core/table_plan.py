@@ -20,10 +20,13 @@ class PartitionId:
     id that is negative or does not fit ``bits`` is an error, never wrapped. Layout (docs/architecture.md):
     bit 63 is 0, then 4 bits instance, 7 schema, 8 table, 44 original; a part given as "" takes no
     bits and widens the rest.
+
+    ``is_shared``: the column refers to another shard table's ids; ids of one range may be in several shard tables.
     """
 
     prefix: int
     bits: int
+    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

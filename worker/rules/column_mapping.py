@@ -80,9 +80,21 @@ class ColumnMapper:
         """
         found: dict[int, Mapping] = {}
         for rules in self.chosen(table.schema, table.name):
-            index = self._column(rules.best[0], table)
-            found[index] = self._mapping(rules.best[0], table, table.columns[index])
+            rule = rules.best[0]
+            index = self._column(rule, table)
+            self.check_column(rule, table, table.columns[index])
+            found[index] = self._mapping(rule, table.schema, table.name)
         return found
+
+    def mapping_of(self, schema: str, table: str, column: str) -> tuple[MappingRule, Mapping] | None:
+        """The mapping of a column of a table by its name, and its rule; None: it has none.
+
+        Raises what :meth:`chosen` raises, and ``config.PARTITION_NAME``.
+        """
+        for rules in self.chosen(schema, table):
+            if rules.best[0].column.lower() == column.lower():
+                return rules.best[0], self._mapping(rules.best[0], schema, table)
+        return None
 
     def chosen(self, schema: str, table: str) -> Iterator[Ranked[MappingRule]]:
         """The rules of each mapped column: the most specific one applies, the first of several that agree.
@@ -121,7 +133,13 @@ class ColumnMapper:
             source=self.source, rule=rule.name, column=rule.column, schema=table.schema, table=table.name
         )
 
-    def _mapping(self, rule: MappingRule, table: Table, column: Column) -> Mapping:
+    def check_column(self, rule: MappingRule, table: Table, column: Column) -> None:
+        """Check that the rule can map the column. Raises ``config.MAPPED_COLUMN_MISSING`` for a generated one, and
+        ``config.MAPPED_COLUMN_TYPE``."""
+        if column.generated:
+            raise config.MAPPED_COLUMN_MISSING(
+                source=self.source, rule=rule.name, column=column.name, schema=table.schema, table=table.name
+            )
         needed = ValueKind.INTEGER if rule.expression == "partition id" else ValueKind.STRING
         if column.kind is not needed:
             raise config.MAPPED_COLUMN_TYPE(
@@ -133,11 +151,13 @@ class ColumnMapper:
                 column=column.name,
                 type=column.type_text,
             )
+
+    def _mapping(self, rule: MappingRule, schema: str, table: str) -> Mapping:
         if rule.expression == "add prefix":
             return AddPrefix(rule.arguments[0])
         if rule.expression == "add suffix":
             return AddSuffix(rule.arguments[0])
-        return self.numbers(rule, table.schema, table.name).partition_id
+        return self.numbers(rule, schema, table).partition_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,9 @@ def explain(rules: Rules, schema: str, table: str, structure: Table | None = Non
         target = chosen.route
         applied.append(_route(chosen))
         applied.extend(_of_rows(rules, schema, table))
+        applied.extend(_references(rules, schema, table, chosen.route))
         if structure is not None:
-            rules.mapper.mappings(structure)
+            rules.mappings(structure, chosen.route)
     except ShardmergeError as error:
         return Explained(True, target, tuple(applied), error)
     return Explained(True, target, tuple(applied))
@@ -93,16 +94,29 @@ def _event_filter(rule: EventRule) -> Applied:
     return Applied("filter-rules", rule.name, f"{_ACTIONS[rule.verdict]}: {', '.join(matched)}")
 
 
+def _references(rules: Rules, schema: str, table: str, route: Route) -> Iterator[Applied]:
+    for reference in rules.references.of(route):
+        shard = rules.referred_shard(reference, schema, table, route)
+        mapped = rules.mapper.mapping_of(shard.schema, shard.table, reference.to_column)
+        text = f"{reference.column}: refers to {shard.schema}.{shard.table}.{reference.to_column}"
+        if mapped is None:
+            yield Applied("references", "", f"{text}, which is not mapped")
+        else:
+            yield Applied("references", "", f"{text}; {_effect(rules, mapped[0], shard.schema, shard.table)}")
+
+
 def _mapping(rules: Rules, ranked: Ranked[MappingRule], schema: str, table: str) -> Applied:
     rule = ranked.best[0]
-    text = f"{rule.column}: {rule.expression}"
+    text = f"{rule.column}: {_effect(rules, rule, schema, table)}"
+    return Applied("column-mapping-rules", _names(ranked.best), text, _each(ranked.overridden))
+
+
+def _effect(rules: Rules, rule: MappingRule, schema: str, table: str) -> str:
     if rule.expression == "partition id":
         layout = rules.mapper.numbers(rule, schema, table)
         parts = [f"{part.what} {part.number} in {part.bits} bits" for part in layout.parts]
-        text = f"{text}, {', '.join(parts)}, the id in {layout.id_bits}"
-    else:
-        text = f"{text} {rule.arguments[0]!r}"
-    return Applied("column-mapping-rules", _names(ranked.best), text, _each(ranked.overridden))
+        return f"{rule.expression}, {', '.join(parts)}, the id in {layout.id_bits}"
+    return f"{rule.expression} {rule.arguments[0]!r}"
 
 
 def _transform(ranked: Ranked[TransformRule]) -> Applied:

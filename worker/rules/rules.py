@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto.config.rules.block_allow import BlockAllow, Verdict
@@ -15,6 +15,7 @@ from shardmerge.worker.rules.column_mapping import ColumnMapper, identifies_shar
 from shardmerge.worker.rules.event_filter import EventFilter
 from shardmerge.worker.rules.expression_filter import ExpressionFilters
 from shardmerge.worker.rules.online_ddl_names import OnlineNames
+from shardmerge.worker.rules.references import Reference, References, ReferredShard
 from shardmerge.worker.rules.router import Route, Router
 from shardmerge.worker.rules.transform_rules import Transforms
 
@@ -31,6 +32,7 @@ class Rules:
     events: EventFilter = field(default_factory=EventFilter)
     expressions: ExpressionFilters = field(default_factory=ExpressionFilters)
     transforms: Transforms = field(default_factory=Transforms)
+    references: References = field(default_factory=References)
 
     @staticmethod
     def from_config(subtask: pb.SubTaskConfig) -> Rules:
@@ -44,6 +46,7 @@ class Rules:
             EventFilter.from_config(subtask),
             ExpressionFilters.from_config(subtask),
             Transforms.from_config(subtask),
+            References.from_config(subtask),
         )
 
     def route(self, schema: str, table: str) -> Route | None:
@@ -76,13 +79,13 @@ class Rules:
 
         ``shard``: the number of the table among the subtask's. A key that cannot identify rows at the target (a column
         of it is generated) is replaced by the next unique key, or by none. Raises what
-        :meth:`route`, :meth:`ColumnMapper.mappings`, :meth:`ExpressionFilters.of_table` and :meth:`Transforms.of_table`
+        :meth:`route`, :meth:`mappings`, :meth:`ExpressionFilters.of_table` and :meth:`Transforms.of_table`
         raise, and ValueError for a table that takes no part.
         """
         route = self.route(table.schema, table.name)
         if route is None:
             raise ValueError(f"{table.full_name} takes no part in the task")
-        mappings = self.mapper.mappings(table)
+        mappings = self.mappings(table, route)
         columns = tuple(
             ColumnPlan(index, column, column.name, mappings.get(index))
             for index, column in enumerate(table.columns)
@@ -116,10 +119,61 @@ class Rules:
             transform=transformed[0] if transformed is not None else None,
         )
 
+    def mappings(self, table: Table, route: Route) -> dict[int, Mapping]:
+        """The mapping of each mapped column, by its index in the table: by a column mapping, or as the column that it
+        refers to.
+
+        Raises what :meth:`ColumnMapper.mappings` and :meth:`referred_shard` raise, and ``config.REFERENCE_CLASH``.
+        """
+        found = self.mapper.mappings(table)
+        for reference in self.references.of(route):
+            index = next(
+                (at for at, each in enumerate(table.columns) if each.name.lower() == reference.column.lower()), None
+            )
+            if index is None:
+                continue  # other shard tables have it
+            shard = self.referred_shard(reference, table.schema, table.name, route)
+            mapped = self.mapper.mapping_of(shard.schema, shard.table, reference.to_column)
+            if mapped is None:
+                continue
+            rule, mapping = mapped
+            self.mapper.check_column(rule, table, table.columns[index])
+            if isinstance(mapping, PartitionId):
+                mapping = replace(mapping, is_shared=shard.is_shared)
+            if found.setdefault(index, mapping) != mapping:
+                raise config.REFERENCE_CLASH(
+                    source=self.mapper.source,
+                    schema=table.schema,
+                    table=table.name,
+                    column=reference.column,
+                    reference=reference.text,
+                )
+        return found
+
+    def referred_shard(self, reference: Reference, schema: str, table: str, route: Route) -> ReferredShard:
+        """The shard table to which one column of shard table ``schema``.``table`` refers. Raises
+        ``config.REFERENCE_SHARD``, also if that table's rows do not go to the target that the reference names."""
+        shard = self.references.shard(reference, schema, table, route)
+        to = self.route(shard.schema, shard.table)
+        if to is None or not self.references.is_target(reference, route, to):
+            goes = "takes no part in the task" if to is None else f"goes to {to.target_schema}.{to.target_table}"
+            raise config.REFERENCE_SHARD(
+                source=self.mapper.source,
+                reference=reference.text,
+                schema=schema,
+                table=table,
+                reason=f"it would refer to {shard.schema}.{shard.table}, which {goes}",
+            )
+        return shard
+
     def _own_keys(self, route: Route, mappings: Sequence[Mapping | None]) -> bool:
         """Whether one of the mappings of the key's columns (``mappings``) distinguishes the target's shard tables: by
         instance, schema and table, or without the part that is the same for all of them by the routes."""
-        parts_of = [identifies_shard(mapping) for mapping in mappings if isinstance(mapping, PartitionId)]
+        parts_of = [
+            identifies_shard(mapping)
+            for mapping in mappings
+            if isinstance(mapping, PartitionId) and not mapping.is_shared
+        ]
         if any(all(parts) for parts in parts_of):
             return True
         place = (route.target_schema, route.target_table)

@@ -41,6 +41,7 @@ CHECKING_ITEMS = frozenset(
         "schema_of_shard_tables",
         "auto_increment_ID",
         "primary_key",
+        "references",
         "empty_region",
         "region_distribution",
         "downstream_version",

@@ -17,6 +17,7 @@ from shardmerge.proto.config.document.file_model import FileModel, OrDefaults, U
 from shardmerge.proto.config.key import Key
 from shardmerge.proto.config.rules.filter_model import EventFilter, ExpressionFilter
 from shardmerge.proto.config.rules.pattern_text import Identifier
+from shardmerge.proto.config.rules.reference_model import References
 from shardmerge.proto.config.rules.rule_model import BlockAllow, ColumnMapping, Route, Transform
 from shardmerge.proto.config.source import TaskName
 from shardmerge.proto.config.task.blocks import (
@@ -142,6 +143,14 @@ class TaskModel(FileModel):
         dict[str, ColumnMapping],
         Key("Mappings of columns, by name of the rule. Refused by DM since 6.6; supported here.", live=True),
     ] = Field(default_factory=dict[str, ColumnMapping])
+    references: Annotated[
+        References,
+        Key(
+            "Our own: columns that hold values of a mapped column of another table. They get the mapping of that "
+            "column. `none`: there are none, and the pre-check proposes none.",
+            live=True,
+        ),
+    ] = ()
     expression_filter: Annotated[
         dict[str, ExpressionFilter], Key("Filters that drop rows, by name of the rule.", live=True)
     ] = Field(default_factory=dict[str, ExpressionFilter])

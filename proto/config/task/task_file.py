@@ -78,6 +78,8 @@ class TaskFile:
             start=_start(instance.meta if incremental and not self.start_time else None),
             routes=[task.routes[name].to_proto(name) for name in instance.route_rules],
             column_mappings=[task.column_mappings[name].to_proto(name) for name in instance.column_mapping_rules],
+            references=[reference.to_proto() for reference in task.references],
+            no_references="references" in task.model_fields_set and not task.references,
             event_filters=[task.filters[name].to_proto(name) for name in instance.filter_rules],
             expression_filters=[task.expression_filter[name].to_proto(name) for name in instance.expression_filters],
             transforms=[task.transforms[name].to_proto(name) for name in instance.transform_rules],

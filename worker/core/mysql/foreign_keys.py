@@ -1,4 +1,5 @@
-"""Finds foreign keys by which the storage engine changes rows that the binary log does not show. Pure.
+"""Reads foreign keys from SHOW CREATE TABLE, and finds those by which the storage engine changes rows that the binary
+log does not show. Pure.
 
 A row that is deleted, or whose key is changed, makes InnoDB delete or change the rows that refer to it: ON DELETE and
 ON UPDATE with CASCADE, SET NULL or SET DEFAULT. These changes are not logged (MySQL Reference Manual, "FOREIGN KEY
@@ -10,11 +11,57 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from shardmerge.proto.sql_lexer import Kind, Token, tokens
-from shardmerge.worker.core.mysql.create_table import parse_create_table
+from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, parse_create_table
 
 _FOREIGN_KEY = re.compile(r"(?:CONSTRAINT\s+`((?:[^`]|``)*)`\s+)?FOREIGN\s+KEY\b", re.IGNORECASE)
+
+_NAME = r"`(?:[^`]|``)+`"
+_REFERENCE = re.compile(
+    rf"FOREIGN\s+KEY\s*(?:{_NAME}\s*)?\((?P<columns>{_NAME}(?:\s*,\s*{_NAME})*)\)\s*"
+    rf"REFERENCES\s+(?:(?P<schema>{_NAME})\s*\.\s*)?(?P<table>{_NAME})\s*\((?P<to>{_NAME}(?:\s*,\s*{_NAME})*)\)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """``schema`` "": that of the table with the key. ``columns`` refer to ``to_columns``, in this order."""
+
+    name: str
+    columns: tuple[str, ...]
+    schema: str
+    table: str
+    to_columns: tuple[str, ...]
+
+
+def foreign_keys(creation: str) -> tuple[ForeignKey, ...]:
+    """The foreign keys of a table, from its SHOW CREATE TABLE. Raises
+    :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`."""
+    found: list[ForeignKey] = []
+    for item in parse_create_table(creation).items:
+        head = _FOREIGN_KEY.match(item)
+        if head is None:
+            continue
+        key = _REFERENCE.search(item)
+        if key is None:
+            raise UnreadableCreateTable(f"a foreign key that cannot be read: {item}")
+        found.append(
+            ForeignKey(
+                (head.group(1) or "foreign key").replace("``", "`"),
+                _names(key["columns"]),
+                "".join(_names(key["schema"] or "")),
+                "".join(_names(key["table"])),
+                _names(key["to"]),
+            )
+        )
+    return tuple(found)
+
+
+def _names(quoted: str) -> tuple[str, ...]:
+    return tuple(name[1:-1].replace("``", "`") for name in re.findall(_NAME, quoted))
 
 
 def cascading_keys(creation: str) -> tuple[str, ...]:

@@ -47,8 +47,8 @@ def owned_rows(plan: TablePlan, members: Sequence[TablePlan]) -> Owned:
     if len(merged) <= 1:
         return AllRows()
     for item in plan.columns:
-        if not isinstance(item.mapping, PartitionId):
-            continue
+        if not isinstance(item.mapping, PartitionId) or item.mapping.is_shared or item.column.nullable:
+            continue  # a NULL is in no range
         ranges = sorted(found for other in merged for found in _ranges(other, item.target_name))
         disjoint = all(one[1] < next_one[0] for one, next_one in pairwise(ranges))
         if len(ranges) == len(merged) and disjoint:

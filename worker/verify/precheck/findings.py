@@ -34,6 +34,7 @@ DESCRIPTIONS = {
     "conn_number": "source and target allow the connections that the task opens",
     "online_ddl": "no online schema change is in progress",
     "table_schema": "the tables can be merged",
+    "references": "columns that refer to mapped columns have the same mapping",
     "primary_key": "every table has a primary or unique NOT NULL key",
     "auto_increment_ID": "ids fit their mapping and their column, and counters do not collide",
     "duplicate_keys": "no two shard tables of a target have rows of the same key",

@@ -33,6 +33,7 @@ from shardmerge.worker.verify.precheck.findings import (
     query_failed,
 )
 from shardmerge.worker.verify.precheck.id_ranges import check_ids
+from shardmerge.worker.verify.precheck.references import check_references
 from shardmerge.worker.verify.precheck.server_capacity import check_connections, check_free_space
 from shardmerge.worker.verify.precheck.server_differences import check_collations, check_sql_mode
 from shardmerge.worker.verify.precheck.source.binlog_retention import Binlogs, check_gtids, check_retention
@@ -252,6 +253,7 @@ def _check_tables(
         return None
     check_filters(checklist, view, tables.schemas)
     check_tables(checklist, view, tables, snapshot=subtask.mode != config.TASK_MODE_INCREMENTAL)
+    check_references(checklist, view, rules, tables.plans, proposes=not subtask.no_references)
     check_ids(checklist, view, tables.plans)
     check_filter_rules(checklist, rules, tables, [one for one in family if one.source_id != subtask.source_id])
     return tables

@@ -128,7 +128,8 @@ def _own_rows(plan: TablePlan, found: Table) -> str:
     """A condition, usable by an index, of the rows that only this shard table can have; "" if there is none."""
     leading = {unique[0].lower() for unique in found.unique_keys}
     for column in plan.columns:
-        if isinstance(column.mapping, PartitionId) and column.target_name.lower() in leading:
-            first = column.mapping.prefix
-            return f"{quote_name(column.target_name)} BETWEEN {first} AND {first + (1 << column.mapping.bits) - 1}"
+        mapping = column.mapping
+        if isinstance(mapping, PartitionId) and not mapping.is_shared and column.target_name.lower() in leading:
+            first = mapping.prefix
+            return f"{quote_name(column.target_name)} BETWEEN {first} AND {first + (1 << mapping.bits) - 1}"
     return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.worker.core.mysql.foreign_keys import adds_cascade, cascading_keys
+from shardmerge.worker.core.mysql.foreign_keys import ForeignKey, adds_cascade, cascading_keys, foreign_keys
 
 CREATION = """CREATE TABLE `t` (
   `id` int(11) NOT NULL,
@@ -39,3 +39,14 @@ def test_keys_of_a_table() -> None:
 )
 def test_statements(statement: str, expected: bool) -> None:
     assert adds_cascade(statement, 0) is expected
+
+
+def test_columns_and_tables_of_foreign_keys() -> None:
+    creation = CREATION.replace(
+        "CONSTRAINT `four` FOREIGN KEY (`p`) REFERENCES `parent` (`id`)",
+        "CONSTRAINT `four` FOREIGN KEY (`p`,`a``,(b`) REFERENCES `o.``ther`.`par,ent` (`id`, `x)`) ON DELETE RESTRICT",
+    )
+    found = foreign_keys(creation)
+    assert [key.name for key in found] == ["one", "two`s", "three", "four"]
+    assert found[0] == ForeignKey("one", ("p",), "", "parent", ("id",))
+    assert found[3] == ForeignKey("four", ("p", "a`,(b"), "o.`ther", "par,ent", ("id", "x)"))

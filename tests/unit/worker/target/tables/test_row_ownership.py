@@ -39,6 +39,15 @@ def test_ranges_are_owned_only_if_no_two_overlap(made: list[tuple[int, int]]) ->
         assert isinstance(owned, KeyRange if disjoint else NotSeparable)
 
 
+def test_columns_that_refer_to_other_tables_or_hold_null_identify_no_shard() -> None:
+    for mapping, column in (
+        (PartitionId(1 << 44, 44, is_shared=True), ID),
+        (PartitionId(1 << 44, 44), replace(ID, nullable=True)),
+    ):
+        plan = replace(PLAN, columns=(ColumnPlan(0, column, "id", mapping), ColumnPlan(1, VALUE, "v")))
+        assert isinstance(owned_rows(plan, [plan, shard(9, 2 << 44)]), NotSeparable)
+
+
 def test_one_shard_without_partition_id_makes_all_uncertain() -> None:
     plans = [shard(0, 1 << 44), shard(1, None)]
     assert all(isinstance(owned_rows(plan, plans), NotSeparable) for plan in plans)
