@@ -231,6 +231,17 @@ ADDS_CASCADE = _define(
     f"without CASCADE, SET NULL and SET DEFAULT. Then {_SKIP}, for the statement has no effect at the target, and "
     "`dmctl compare {task} --repair` for rows that it has changed since.",
 )
+ADDS_REFERENCE = _define(
+    50066,
+    "ddl-adds-unmapped-reference",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} lets {column} refer to {to}, which has another "
+    "mapping: at the target its rows refer to other rows or to none: {statement}",
+    workaround="The task has stopped right before the statement; the rows at the target keep their values. If the "
+    "column holds ids of that table, the task needs an entry of `references` (docs/reference/rules.md) and has to "
+    "begin again: stop-task, empty its target tables, start-task --remove-meta with all sources. If nothing joins the two "
+    f"columns at the target, {_SKIP}: the foreign key has no effect there.",
+)
 COPIED_LATER = _define(
     50064,
     "ddl-during-copy",

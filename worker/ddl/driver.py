@@ -18,7 +18,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, server_info
-from shardmerge.worker.core.mysql.foreign_keys import adds_cascade
+from shardmerge.worker.core.mysql.foreign_keys import added_foreign_keys, adds_cascade
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -50,6 +50,7 @@ from shardmerge.worker.ddl.sql.version_comments import Server
 from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.serve.query_event import LoggedQuery
+from shardmerge.worker.rules.reference_check import wrongly_mapped
 from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.quarantine import held_store as quarantine
 from shardmerge.worker.target.records import (
@@ -254,7 +255,7 @@ class StatementDriver:
             return None
         override = met.override
         if override is None:
-            self._check_cascade(met)
+            self._check_foreign_keys(met)
         if override is not None:
             actions = actions_with_override(override, meant.ddl, meant.statement, scene)
             self._check_held(actions, meant.statement, met.session)
@@ -388,12 +389,29 @@ class StatementDriver:
         if count:
             raise refusal(self._context, errors.ddl.HELD_ROWS, statement, count=count)
 
-    def _check_cascade(self, met: _CurrentStatement) -> None:
-        """Rows that a foreign key changes by cascade are not in the binlog. Raises ADDS_CASCADE."""
+    def _check_foreign_keys(self, met: _CurrentStatement) -> None:
+        """Rows that a foreign key changes by cascade are not in the binlog, and a column with another mapping than the
+        one that it refers to would refer to other rows. Raises ADDS_CASCADE, ADDS_REFERENCE."""
         ddl, statement = met.ddl, met.statement
-        if isinstance(ddl, (AlterTable, CreateTable)) and adds_cascade(statement.text, statement.sql_mode or 0):
-            table = f"{ddl.table.schema}.{ddl.table.table}"
-            raise refusal(self._context, errors.ddl.ADDS_CASCADE, statement, table=table)
+        if not isinstance(ddl, (AlterTable, CreateTable)):
+            return
+        schema, table = ddl.table.schema, ddl.table.table
+        if adds_cascade(statement.text, statement.sql_mode or 0):
+            raise refusal(self._context, errors.ddl.ADDS_CASCADE, statement, table=f"{schema}.{table}")
+        rules = self._context.rules
+        if not rules.mapper.rules:
+            return
+        for key in added_foreign_keys(statement.text, statement.sql_mode or 0):
+            wrong = wrongly_mapped(rules, schema, table, key)
+            if wrong is not None:
+                column, to = wrong
+                raise refusal(
+                    self._context,
+                    errors.ddl.ADDS_REFERENCE,
+                    statement,
+                    column=f"{schema}.{table}.{column}" if column else f"a column of {schema}.{table}",
+                    to=f"{key.schema or schema}.{key.table}.{to}",
+                )
 
     def _check_copied(self, actions: Sequence[Action], meant: EffectiveStatement) -> None:
         """Raises COPIED_LATER."""

@@ -150,6 +150,20 @@ class Rules:
                 )
         return found
 
+    def mapping_by_name(self, schema: str, table: str, column: str) -> Mapping | None:
+        """The mapping that a column of this name has; None: none. Raises what :meth:`mappings` raises, but for the
+        column's type."""
+        route = self.route(schema, table)
+        if route is None:
+            return None
+        found = self.mapper.mapping_of(schema, table, column)
+        if found is None:
+            for reference in self.references.of(route):
+                if found is None and reference.column.lower() == column.lower():
+                    shard = self.referred_shard(reference, schema, table, route)
+                    found = self.mapper.mapping_of(shard.schema, shard.table, reference.to_column)
+        return None if found is None else found[1]
+
     def referred_shard(self, reference: Reference, schema: str, table: str, route: Route) -> ReferredShard:
         """The shard table to which one column of shard table ``schema``.``table`` refers. Raises
         ``config.REFERENCE_SHARD``, also if that table's rows do not go to the target that the reference names."""

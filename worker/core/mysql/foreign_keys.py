@@ -93,3 +93,54 @@ def _changes_rows(action: Sequence[Token]) -> bool:
     if len(words) < 2 or words[0] not in ("DELETE", "UPDATE"):
         return False
     return words[1] == "CASCADE" or words[1:] in (["SET", "NULL"], ["SET", "DEFAULT"])
+
+
+def added_foreign_keys(statement: str, sql_mode: int) -> tuple[ForeignKey, ...]:
+    """The foreign keys that an ALTER TABLE or CREATE TABLE adds. ``columns`` is () for a key that is written in a
+    column's definition, ``to_columns`` is () if the statement does not name them."""
+    found = tokens(statement, sql_mode)
+    keys: list[ForeignKey] = []
+    for at, token in enumerate(found):
+        if not token.is_word("REFERENCES"):
+            continue
+        names, after = _qualified(found, at + 1)
+        if names is None:
+            continue
+        schema, table = names
+        keys.append(ForeignKey("", _listed_before(found, at), schema, table, _listed_from(found, after)))
+    return tuple(keys)
+
+
+def _qualified(found: Sequence[Token], at: int) -> tuple[tuple[str, str] | None, int]:
+    """The name of a table at ``at``, and the place after it; None: there is no name."""
+    if at >= len(found) or not found[at].is_name:
+        return None, at
+    if at + 2 < len(found) and found[at + 1].is_symbol(".") and found[at + 2].is_name:
+        return (found[at].text, found[at + 2].text), at + 3
+    return ("", found[at].text), at + 1
+
+
+def _listed_from(found: Sequence[Token], at: int) -> tuple[str, ...]:
+    """The names of a list in parentheses that begins at ``at``."""
+    if at >= len(found) or not found[at].is_symbol("("):
+        return ()
+    names: list[str] = []
+    for token in found[at + 1 :]:
+        if token.is_symbol(")"):
+            break
+        if token.is_name:
+            names.append(token.text)
+    return tuple(names)
+
+
+def _listed_before(found: Sequence[Token], at: int) -> tuple[str, ...]:
+    """The names of the list in parentheses that ends right before ``at``, if it is that of a FOREIGN KEY."""
+    if at == 0 or not found[at - 1].is_symbol(")"):
+        return ()
+    begin = at - 1
+    while begin > 0 and not found[begin].is_symbol("("):
+        begin -= 1
+    # FOREIGN KEY [IF NOT EXISTS] [name] (…)
+    if not any(token.is_word("FOREIGN") for token in found[max(0, begin - 6) : begin]):
+        return ()
+    return _listed_from(found, begin)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.worker.core.mysql.foreign_keys import ForeignKey, adds_cascade, cascading_keys, foreign_keys
+from shardmerge.worker.core.mysql.foreign_keys import (
+    ForeignKey,
+    added_foreign_keys,
+    adds_cascade,
+    cascading_keys,
+    foreign_keys,
+)
 
 CREATION = """CREATE TABLE `t` (
   `id` int(11) NOT NULL,
@@ -50,3 +56,26 @@ def test_columns_and_tables_of_foreign_keys() -> None:
     assert [key.name for key in found] == ["one", "two`s", "three", "four"]
     assert found[0] == ForeignKey("one", ("p",), "", "parent", ("id",))
     assert found[3] == ForeignKey("four", ("p", "a`,(b"), "o.`ther", "par,ent", ("id", "x)"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("ALTER TABLE c ADD FOREIGN KEY (p, `q``r`) REFERENCES t (id, x)", (("p", "q`r"), "", "t", ("id", "x"))),
+        ("ALTER TABLE c ADD CONSTRAINT f FOREIGN KEY ix (p) REFERENCES `a.b`.t(id)", (("p",), "a.b", "t", ("id",))),
+        ("ALTER TABLE c ADD FOREIGN KEY IF NOT EXISTS f (p) REFERENCES a.t (id)", (("p",), "a", "t", ("id",))),
+        ("ALTER TABLE c ADD p INT REFERENCES t (id)", ((), "", "t", ("id",))),
+        ("CREATE TABLE c (id INT CHECK (id > 0) REFERENCES t (id))", ((), "", "t", ("id",))),
+        ("CREATE TABLE c (p INT, FOREIGN KEY (p) REFERENCES t (id) ON DELETE RESTRICT)", (("p",), "", "t", ("id",))),
+    ],
+)
+def test_keys_that_a_statement_adds(
+    statement: str, expected: tuple[tuple[str, ...], str, str, tuple[str, ...]]
+) -> None:
+    [found] = added_foreign_keys(statement, 0)
+    assert (found.columns, found.schema, found.table, found.to_columns) == expected
+
+
+def test_statements_without_keys() -> None:
+    assert added_foreign_keys("ALTER TABLE c ADD p INT COMMENT 'FOREIGN KEY (p) REFERENCES t (id)'", 0) == ()
+    assert added_foreign_keys("ALTER TABLE c DROP FOREIGN KEY f", 0) == ()
