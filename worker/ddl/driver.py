@@ -28,7 +28,7 @@ from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTab
 from shardmerge.worker.ddl.decide.copied_tables import CopiedUntil, copied_later
 from shardmerge.worker.ddl.decide.ddl_context import read_ddl_context
 from shardmerge.worker.ddl.decide.ddl_filter import FilteredActions, FilteredStatement
-from shardmerge.worker.ddl.decide.given_names import given_names, left_to_others, reserved_number
+from shardmerge.worker.ddl.decide.given_names import dropped_away, given_names, left_to_others, reserved_number
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride, Ops
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope, short_text
 from shardmerge.worker.ddl.decide.statement_reader import override_for, read_statement, refusal, unknown_statement_error
@@ -306,8 +306,10 @@ class StatementDriver:
         changes.names = given_names(ddl, owned, lambda name: rules.route(*name) is not None)
         left = None
         if scope.only is None:
-            left = left_to_others(ddl, before.away, rules, lambda name: scene.find(name) is not None)
-        if (changes.names or left is not None) and not met.queried.event.is_text:
+            dropped = {item.number for item in before.partitioning.away if item.dropped}
+            left = left_to_others(ddl, before.away, dropped, rules, lambda name: scene.find(name) is not None)
+            changes.dropped_away = dropped_away(ddl, before.away)
+        if (changes.names or changes.dropped_away or left is not None) and not met.queried.event.is_text:
             raise unknown_statement_error(self._context, met.statement)
         if left is not None:
             changes.leave_table(left[0], StatementPlace.of(met.statement), left[1])

@@ -192,6 +192,7 @@ class BarrierChanges:
     worker/target/records/shadow_tables.py, None for records to delete. ``joined``: targets that have become the schema
     join of their shard tables. ``names``: how the statement changes the names of the tables that other streams have, or
     of those that this stream has if it is not the main one. ``left``: the new table that another stream creates.
+    ``dropped_away``: the names of tables of other streams that the statement drops.
     """
 
     before: StreamTables
@@ -212,6 +213,7 @@ class BarrierChanges:
     shadow_records: dict[TableName, ShadowRecord | None] = field(default_factory=dict[TableName, ShadowRecord | None])
     names: GivenNames = NO_NAMES
     left: AwayName | None = None
+    dropped_away: frozenset[TableName] = frozenset()
 
     def leave_table(self, name: TableName, place: StatementPlace, owner: int) -> None:
         """Leave the new table ``name``, which the statement at ``place`` creates, to the stream of table ``owner``. It
@@ -291,7 +293,7 @@ class BarrierChanges:
         partitioning = replace(partitioning, leaving=_leaving(departing), growing=_growing(growing))
         scope, others, kept = before.scope, before.away, before.kept
         if scope.only is None:
-            if waiting or self.names or self.left is not None:
+            if waiting or self.names or self.left is not None or self.dropped_away:
                 others, partitioning = self._away_after(waiting), replace(partitioning, away=self._named_after())
                 made = () if self.left is None else ((self.left.schema, self.left.table),)
                 scope = replace(scope, others=self.names.apply(scope.others).union(made, waiting))
@@ -336,7 +338,13 @@ class BarrierChanges:
         for number in moved:
             item = found.get(number, AwayName(number, "", ""))
             schema, table = names.get(number, ("", ""))
-            found[number] = replace(item, schema=schema, table=table)
+            found[number] = replace(item, schema=schema, table=table, dropped=False)
+        for name in self.names.gained:
+            if after.get(name) in found:
+                found[after[name]] = replace(found[after[name]], dropped=False)
+        for name in self.dropped_away:
+            item = found.get(after[name], AwayName(after[name], *name))
+            found[item.number] = replace(item, dropped=True)
         return tuple(item for _, item in sorted(found.items()) if item.number not in self.parked)
 
     def _kept_after(self, only: frozenset[TableName], plans: Mapping[int, TablePlan]) -> dict[TableName, int]:

@@ -8,11 +8,11 @@ statement (worker/ddl/driver.py), and its record (``away`` of worker/target/reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from shardmerge.worker.ddl.sql.clause import ClauseKind
-from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl, RenameTables
+from shardmerge.worker.ddl.sql.statement import AlterTable, CreateTable, Ddl, DropSchema, DropTables, RenameTables
 from shardmerge.worker.ddl.sql.token_reader import NameAt
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
@@ -85,19 +85,35 @@ def creates_here(ddl: CreateTable, scope: TableScope) -> bool:
     return is_own and is_like_own if scope.only is None else is_own or is_like_own
 
 
+def dropped_away(ddl: Ddl, away: Mapping[TableName, int]) -> frozenset[TableName]:
+    """The names of other streams' tables that ``ddl`` drops. ``away``: see :func:`left_to_others`."""
+    match ddl:
+        case DropTables(tables=tables):
+            found = (_found(table.name, away) for table in tables)
+            return frozenset(name for name in found if name is not None)
+        case DropSchema(schema=schema):
+            return frozenset(name for name in away if name[0] in (schema, schema.lower()))
+        case _:
+            return frozenset()
+
+
 def left_to_others(
-    ddl: Ddl, away: Mapping[TableName, int], rules: Rules, is_own: Callable[[TableName], bool]
+    ddl: Ddl,
+    away: Mapping[TableName, int],
+    dropped: Collection[int],
+    rules: Rules,
+    is_own: Callable[[TableName], bool],
 ) -> tuple[TableName, int] | None:
     """The table that ``ddl`` creates and the main stream leaves to another stream: its name, and the number of a table
-    of that stream. ``away``: the names of other streams' tables, with their numbers; ``is_own``: whether the main
-    stream has a table of the name."""
+    of that stream. ``away``: the names of other streams' tables, with their numbers; ``dropped``: the numbers of those
+    that do not exist at the main stream's place; ``is_own``: whether the main stream has a table of the name."""
     if not isinstance(ddl, CreateTable):
         return None
     name = ddl.table.name
     at = _found(name, away)
     if at is not None:
         # Without IF NOT EXISTS, its stream has dropped the table of that name before, or replaces it.
-        return None if ddl.if_not_exists else (at, away[at])
+        return None if ddl.if_not_exists and away[at] not in dropped else (at, away[at])
     like = _found(ddl.like.name, away) if ddl.like is not None else None
     if like is None or (ddl.if_not_exists and is_own(name)):
         return None

@@ -13,7 +13,7 @@ from shardmerge.worker.rules.table_scope import TableName, TableScope
 class RoutedScope:
     """True for a statement that changes, or may change, a table of the scope, and for one that may change which names
     belong to the scope: a table gets its name, or is created like a table, and the one is of the scope and the other
-    is not.
+    is not; or, in the main stream, a table of another stream is dropped.
 
     Names match as written and in lower case: a server with ``lower_case_table_names=1`` logs statements with the names
     as typed, while its tables, and so the rules, have lower-case names. Calling raises what :meth:`TableScope.holds`
@@ -27,11 +27,11 @@ class RoutedScope:
 
     def __call__(self, statement: Statement) -> bool:
         scope = _scope(statement)
-        return touches(scope, self._routes, self._may_hold) or (scope.gives_names and self._moves_names(scope))
+        return touches(scope, self._routes, self._may_hold) or (scope.changes_names and self._moves_names(scope))
 
     def _moves_names(self, scope: StatementScope) -> bool:
         """Whether the statement, which names no table of the scope, gives a name that the rules let through to a table
-        of another unit, or to one that is created like a table of this unit."""
+        of another unit, or to one that is created like a table of this unit, or drops a table of another unit."""
         tables = self._tables
         if tables.only is None:
             named = scope.tables if tables.others else ()

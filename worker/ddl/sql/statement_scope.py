@@ -29,14 +29,14 @@ from shardmerge.worker.ddl.sql.token_reader import (
 class StatementScope:
     """``kind``: "ddl" changes the structure of ``tables`` or whole ``schemas``; "dml" changes rows of ``tables``
     (a source that does not log rows); "ignored" changes no rows and no structure of base tables (views, routines,
-    accounts, temporary tables, maintenance); "unknown" may change anything. ``gives_names``: it creates or renames
-    tables. ``like``: the table whose structure a CREATE TABLE … LIKE copies, which itself stays as it is.
+    accounts, temporary tables, maintenance); "unknown" may change anything. ``changes_names``: it creates, renames
+    or drops tables. ``like``: the table whose structure a CREATE TABLE … LIKE copies, which itself stays as it is.
     """
 
     kind: Literal["ddl", "dml", "ignored", "unknown"]
     tables: tuple[TableName, ...] = ()
     schemas: tuple[str, ...] = ()
-    gives_names: bool = False
+    changes_names: bool = False
     like: TableName | None = None
 
 
@@ -145,16 +145,16 @@ def _object(words: TokenReader, verb: str) -> StatementScope:
         return _IGNORED
     words.exists()
     if verb == "DROP":
-        return _ddl(*words.tables())
+        return replace(_ddl(*words.tables()), changes_names=True)
     table = words.table()
     if verb == "CREATE":
         words.take_symbol("(")
         like = words.table().name if words.take("LIKE") else None
-        return StatementScope("ddl", (table.name,), gives_names=True, like=like)
+        return StatementScope("ddl", (table.name,), changes_names=True, like=like)
     # The tables that foreign keys refer to stay as they are.
     moves = [clause for clause in parse_clauses(words, table) if clause.kind in MOVES]
     found = _ddl(table, *itertools.chain.from_iterable(clause.names for clause in moves))
-    return replace(found, gives_names=any(clause.kind is ClauseKind.RENAME_TABLE for clause in moves))
+    return replace(found, changes_names=any(clause.kind is ClauseKind.RENAME_TABLE for clause in moves))
 
 
 def _rename(words: TokenReader) -> StatementScope:
@@ -163,7 +163,7 @@ def _rename(words: TokenReader) -> StatementScope:
     if not words.take("TABLE", "TABLES"):
         return _UNKNOWN
     words.exists()
-    return replace(_ddl(*itertools.chain.from_iterable(words.renames())), gives_names=True)
+    return replace(_ddl(*itertools.chain.from_iterable(words.renames())), changes_names=True)
 
 
 def _rows(words: TokenReader, verb: str) -> StatementScope:

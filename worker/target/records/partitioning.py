@@ -72,13 +72,15 @@ class AwayName:
     """The name, at the main stream's place, of a shard table that another stream has; "" for both parts: the table has
     no name any more. Without such a record, the table has the name of its recorded structure. ``created``: the
     statement that creates the table, if its stream may not have reached it yet; ``owner``: the number of another table
-    of that stream."""
+    of that stream. ``dropped``: the main stream is past the statement that drops the table; its stream still has the
+    name, for a table that is created there."""
 
     number: int
     schema: str
     table: str
     created: StatementPlace | None = None
     owner: int | None = None
+    dropped: bool = False
 
     @property
     def name(self) -> TableName | None:

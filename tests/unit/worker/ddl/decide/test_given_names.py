@@ -16,6 +16,7 @@ from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTab
 from shardmerge.worker.ddl.decide.given_names import (
     GivenNames,
     creates_here,
+    dropped_away,
     given_names,
     left_to_others,
     renames_of,
@@ -121,7 +122,29 @@ def test_a_new_table_belongs_to_the_stream_of_the_table_that_it_is_like(
     text: str, others: str, left: tuple[TableName, int] | None
 ) -> None:
     away = {name: number for number, name in enumerate(sorted(names_of(*others.split())))}
-    assert left_to_others(ddl_of(text), away, RULES, lambda name: name == ("d", "own")) == left
+    assert left_to_others(ddl_of(text), away, (), RULES, lambda name: name == ("d", "own")) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("DROP TABLE a", "a"),
+        ("DROP TABLE IF EXISTS own, A, c", "a c"),
+        ("DROP TABLE e.a", ""),
+        ("DROP DATABASE d", "a c"),
+        ("DROP DATABASE e", ""),
+        ("TRUNCATE TABLE a", ""),
+    ],
+)
+def test_a_table_of_another_stream_is_dropped(text: str, names: str) -> None:
+    away = {("d", "a"): 3, ("d", "c"): 4}
+    assert dropped_away(ddl_of(text), away) == names_of(*names.split())
+
+
+@pytest.mark.parametrize(("dropped", "left"), [((), None), ((4,), None), ((3,), (("d", "a"), 3))])
+def test_if_not_exists_after_a_drop(dropped: tuple[int, ...], left: tuple[TableName, int] | None) -> None:
+    away, ddl = {("d", "a"): 3, ("d", "c"): 4}, ddl_of("CREATE TABLE IF NOT EXISTS a (a INT)")
+    assert left_to_others(ddl, away, dropped, RULES, lambda _: False) == left
 
 
 def test_one_stream_creates_a_table() -> None:
@@ -147,7 +170,8 @@ def test_one_stream_creates_a_table() -> None:
         ("RENAME TABLE a TO x", True),
         ("RENAME TABLE e.p TO e.q", False),
         ("ALTER TABLE a ADD n INT", False),
-        ("DROP TABLE a", False),
+        ("DROP TABLE a", True),  # a table that is created under its name afterwards is another one
+        ("DROP TABLE e.a", False),
         ("CREATE TABLE e.n LIKE a", False),
     ],
 )
@@ -233,7 +257,9 @@ class _Streams:
             lambda name: name if before.scope.owned_name(*name) is None else None,
             lambda name: RULES.route(*name) is not None,
         )
-        left = left_to_others(ddl, before.away, RULES, lambda name: False)
+        dropped = {item.number for item in before.partitioning.away if item.dropped}
+        left = left_to_others(ddl, before.away, dropped, RULES, lambda name: False)
+        changes.dropped_away = dropped_away(ddl, before.away)
         if left is not None:
             changes.leave_table(left[0], StatementPlace(SourcePosition("bin.000001", at), 0), left[1])
         self.main = changes.apply()
@@ -270,3 +296,24 @@ def test_the_names_are_the_same_after_a_restart(seed: int) -> None:
         recorded = known_away_names(main.partitioning, None, [2, 3])
         assert recorded == main.partitioning.away
         assert excluded_tables(main.tables, None, [2, 3], recorded) == dict(main.away)
+
+
+def test_a_name_is_free_until_a_table_gets_it() -> None:
+    streams = _Streams()
+
+    def dropped() -> set[tuple[str, str, int]]:
+        return {(item.schema, item.table, item.number) for item in streams.main.partitioning.away if item.dropped}
+
+    streams.execute("CREATE TABLE IF NOT EXISTS t2 (a INT)", 1)
+    assert not streams.main.partitioning.away, "it exists"
+    streams.execute("DROP TABLE t2, t3", 2)
+    assert dropped() == {("d", "t2", 2), ("d", "t3", 3)}
+    streams.execute("CREATE TABLE IF NOT EXISTS t2 (a INT)", 3)
+    assert dropped() == {("d", "t3", 3)}
+    assert streams.main.away == {("d", "t2"): 4, ("d", "t3"): 3}
+    streams.execute("RENAME TABLE t2 TO t3", 4)
+    assert dropped() == set()
+    assert streams.main.away == {("d", "t3"): 4}
+    streams.execute("DROP TABLE t3", 5)
+    streams.execute("RENAME TABLE _t3_gho TO t3", 6)
+    assert dropped() == set(), "a tool's table has taken the name"

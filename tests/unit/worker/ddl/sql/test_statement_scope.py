@@ -63,12 +63,12 @@ def test_ddl_names_its_tables(statement: str, tables: list[tuple[str, str]]) -> 
         ("ALTER TABLE t ADD a INT, RENAME COLUMN b TO c", False, None),
         ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", False, None),
         ("RENAME TABLE t TO u", True, None),
-        ("DROP TABLE t", False, None),
+        ("DROP TABLE t", True, None),
     ],
 )
 def test_statements_that_give_names(statement: str, gives: bool, like: tuple[str, str] | None) -> None:
     found = classify(statement, "d", None)
-    assert (found.gives_names, found.like) == (gives, like)
+    assert (found.changes_names, found.like) == (gives, like)
 
 
 @pytest.mark.parametrize(
