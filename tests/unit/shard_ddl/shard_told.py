@@ -86,7 +86,7 @@ def _waits(item: Parked, plan: TablePlan) -> duties.ParkedStatement:
 @lru_cache(None)
 def report_of_members(source: str, members: tuple[duties.Member, ...], run: LockRun | None) -> Report:
     runs = {TARGET: run} if run is not None else {}
-    return report_of(Target(TASK, *TARGET.names), source, duties.to_shard_record(1, members, runs))
+    return report_of(Target(TASK, *TARGET.names), source, duties.to_shard_record(1, members, runs, {}))
 
 
 @lru_cache(None)

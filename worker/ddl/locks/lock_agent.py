@@ -101,6 +101,7 @@ class LockAgent:
         self._published: state_pb2.ShardRecord | None = None
         self._injected: set[OverriddenStatement] = set()
         self._needs_others = False
+        self._refused: dict[int, ShardmergeError] = {}
         self._ended = EndedConflicts(context, ops, self._canonical, self._memo, self._set_activity)
         self._activity = ""
         self._failure: ShardmergeError | None = None
@@ -138,7 +139,7 @@ class LockAgent:
             ops_now = self._ops()
             now = time.monotonic()
             is_due = (number != local and now >= not_before) or (
-                self._needs_others and now >= not_before + _RECHECK_SECONDS
+                (self._needs_others or self._refused) and now >= not_before + _RECHECK_SECONDS
             )
             if state_now == state and ops_now == ops and not is_due and not again:
                 continue
@@ -173,7 +174,8 @@ class LockAgent:
             return ""
         names = ", ".join(f"`{lock.target_schema}`.`{lock.target_table}`" for lock in locks)
         targets = names or "a table without a lock yet"
-        why = next((f": {item.why}" for item in waiting.values() if item.why), "")
+        refused = next((_reason_of(self._refused[number]) for number in waiting if number in self._refused), "")
+        why = next((f": {reason}" for reason in (refused, *(item.why for item in waiting.values())) if reason), "")
         return f"{len(waiting)} shard table(s) are parked at a sharding DDL of {targets}{why}"
 
     def _set_activity(self, doing: str) -> None:
@@ -190,6 +192,7 @@ class LockAgent:
             seen = self._inputs.read(session).without_parked(self._parked_queue.departing)
             tracker = open_tracker(session, self._context.who, "locks", self._context.epoch)
             overrides = overridden(ops, seen.parked)
+            self._refused = {number: error for number, error in self._refused.items() if number in overrides}
             if overrides and self._apply_overrides(session, seen, overrides, locks, tracker, stop):
                 return True
             waits = {
@@ -207,8 +210,8 @@ class LockAgent:
                 mine = [member for member in members if member.plan.target == _target_of(lock)]
                 match next_lock_step(lock, self._context.source.source_id, seen.runs.get(_target_of(lock)), mine):
                     case Execute(runs=runs):
-                        self._execute(session, lock, mine, overrides, stop, runs=runs)
-                        return True
+                        if self._execute(session, seen, lock, mine, overrides, stop, runs=runs):
+                            return True
                     case Release(freed=freed):
                         self._release(session, {item.parked: item.tracked for item in freed}, lock.statement)
                         return True
@@ -318,7 +321,8 @@ class LockAgent:
 
     def _publish(self, seen: LockInputs, members: Sequence[Member]) -> None:
         """Publish in etcd what has changed since the last time."""
-        record = to_shard_record(self._context.epoch, members, seen.runs)
+        reasons = {number: _reason_of(error) for number, error in self._refused.items()}
+        record = to_shard_record(self._context.epoch, members, seen.runs, reasons)
         if record != self._published:
             _, task, source = self._context.who
             self._lock_client.publish(task, source, record)
@@ -357,28 +361,43 @@ class LockAgent:
                 if error.spec is not errors.ddl.STRUCTURE_REFUSES:
                     raise
                 tracked = Tracked(plan.table, seen.creations[number])
-            after = context.rules.plan(number, context.source.source_id, tracked.table)
-            others = [each for each in seen.plans.values() if each.target == plan.target and each.shard != number]
-            require_target(session, [*others, after])
-            freed[one.parked] = tracked
+            if self._fits(session, seen, plan.target, {number: tracked}):
+                freed[one.parked] = tracked
         if not freed:
             return False
         done = [one for one in overrides.values() if one.parked in freed]
         self._release(session, freed, "an operator's override", done)
         return True
 
+    def _fits(self, session: Session, seen: LockInputs, target: TargetTable, after: Mapping[int, Tracked]) -> bool:
+        """Whether ``target`` can take the rows that these tables have after statements which an operator has
+        overridden. If not, they stay parked until an operator has changed the target by hand."""
+        rules, source = self._context.rules, self._context.source.source_id
+        others = [each for each in seen.plans.values() if each.target == target and each.shard not in after]
+        plans = [rules.plan(number, source, tracked.table) for number, tracked in after.items()]
+        self._refused = {number: error for number, error in self._refused.items() if number not in after}
+        try:
+            require_target(session, [*others, *plans])
+        except ShardmergeError as error:
+            if error.spec is not errors.replicate.TARGET_TABLE_DIFFERS:
+                raise
+            self._refused |= dict.fromkeys(after, error)
+            return False
+        return True
+
     def _execute(
         self,
         session: Session,
+        seen: LockInputs,
         lock: Lock,
         mine: Sequence[Member],
         overrides: Mapping[int, OverriddenStatement],
         stop: StopSignal,
         *,
         runs: bool,
-    ) -> None:
+    ) -> bool:
         """Run the lock's statement at the target if it ``runs``, or what an operator has replaced it with; record that
-        it has run."""
+        it has run. False: ``stop`` came first, or the target does not fit after what an operator has decided."""
         context, target = self._context, _target_of(lock)
         # The table that reached it first may be gone: the lock has the statement, but its session is unknown then.
         here = [item for member in mine if (item := member.waits) is not None and item.form == lock.form]
@@ -388,12 +407,15 @@ class LockAgent:
         failpoints.hit("lock.executing")
         if override is not None:
             run_override(context, session, override, stop, self._set_activity)
+            after = {item.parked.number: item.tracked for item in here if not item.parked.released}
+            if stop.is_set or not self._fits(session, seen, target, after):
+                return False
         elif runs:
             if same is not None and same.parked.why:
                 self._drop_again(lock, same.parked, stop)
             self._run(lock, same, stop)
         if stop.is_set:
-            return
+            return False
         failpoints.hit("lock.executed")
         run = LockRun(lock.generation, lock.after)
         schema, task, _ = context.who
@@ -410,6 +432,7 @@ class LockAgent:
 
         subtask_record.record_statement(session, *context.who, context.epoch, {}, {}, also)
         failpoints.hit("lock.told")
+        return True
 
     def _run(self, lock: Lock, same: ParkedStatement | None, stop: StopSignal) -> None:
         """Run the lock's statement. ``same``: the equal statement at which a table of this source is parked."""
@@ -508,6 +531,11 @@ class LockAgent:
             tables=[table.full_name for table in tables.values()],
             statement=reason,
         )
+
+
+def _reason_of(error: ShardmergeError) -> str:
+    """Why an operator's override of the statement at which a table is parked has no effect yet."""
+    return f"an operator has overridden the statement; the table continues when its target fits: {error}"
 
 
 def _held(member: Member) -> Member:

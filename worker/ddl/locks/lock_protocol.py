@@ -57,9 +57,10 @@ class Member:
 
 
 def to_shard_record(
-    epoch: int, members: Iterable[Member], runs: Mapping[TargetTable, LockRun]
+    epoch: int, members: Iterable[Member], runs: Mapping[TargetTable, LockRun], reasons: Mapping[int, str]
 ) -> state_pb2.ShardRecord:
-    """The record to publish in etcd. ``members``: by number."""
+    """The record to publish in etcd. ``members``: by number; ``reasons``: why tables stay parked, other than those that
+    are recorded with them."""
     targets: dict[TargetTable, state_pb2.ShardTarget] = {}
     for member in members:
         plan, item = member.plan, member.waits
@@ -74,7 +75,7 @@ def to_shard_record(
             published.parked.after = item.after
             published.parked.position = str(item.parked.place.position)
             published.parked.since = item.parked.since
-            published.parked.reason = item.parked.why
+            published.parked.reason = reasons.get(plan.shard, item.parked.why)
             published.parked.contradicts = item.contradicts
     return state_pb2.ShardRecord(epoch=epoch, targets=targets.values())
 

@@ -1,0 +1,101 @@
+"""Tests `binlog skip` of a MODIFY at which a shard table is parked: the target keeps a type that is too small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shardmerge.proto import config_pb2, errors, state_pb2
+from tests.integration.lane_rig import LaneRig, has_joined
+from tests.integration.local_locks import LocalLocks
+from tests.integration.snapshot_rig import subtask_config
+from tests.integration.snapshot_tables import make_tables, servers, source, target
+from tests.support.database import Database
+from tests.support.wait import until
+
+__all__ = ["servers", "source", "target"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "alter"),
+    [
+        (config_pb2.SHARD_MODE_PESSIMISTIC, "MODIFY v BIGINT"),
+        (config_pb2.SHARD_MODE_OPTIMISTIC, "CHANGE v v BIGINT NOT NULL, ADD UNIQUE (v)"),
+    ],
+    ids=["pessimistic", "optimistic"],
+)
+def test_the_table_waits_for_the_target(
+    source: Database, target: Database, tmp_path: Path, mode: config_pb2.ShardMode, alter: str
+) -> None:
+    """Only this table waits, and it continues by itself when the target's column has the type."""
+    make_tables(
+        source,
+        "CREATE TABLE a (id INT PRIMARY KEY, v INT NOT NULL)",
+        "CREATE TABLE b LIKE a",
+        "INSERT INTO a VALUES (1, 1)",
+        "INSERT INTO b VALUES (2, 2)",
+    )
+    config = subtask_config(target)
+    config.shard_mode = mode
+    config.routes.add(name="r", schema_pattern="shard", table_pattern="*", target_schema="shard", target_table="t")
+    with LaneRig(source, target, tmp_path, config) as rig:
+        locks = rig.locks = LocalLocks()
+        run = rig.begin(config)
+        until(lambda: locks.record.targets, "the history is copied, and the tables are published")
+        place = rig.position()
+        source.execute(f"ALTER TABLE shard.a {alter}", "INSERT INTO shard.a VALUES (10, 5000000000)")
+        until(lambda: locks.parked() == {"a"}, "a is parked")
+        run.stop()
+        skip = state_pb2.BinlogOp(kind=state_pb2.BinlogOp.KIND_SKIP, file=place.file, pos=place.pos)
+        run = rig.begin(config, ops=(skip,))
+        source.execute("INSERT INTO shard.b VALUES (20, 20)")
+
+        def reason() -> str:
+            assert not run.ended, run.join()
+            return next((t.parked.reason for one in locks.record.targets for t in one.tables if t.table == "a"), "")
+
+        until(lambda: errors.replicate.TARGET_TABLE_DIFFERS.name in reason(), "the reason is published")
+        until(lambda: target.query("SELECT v FROM shard.t WHERE id = 20") == [(20,)], "b continues")
+        assert locks.parked() == {"a"}
+        target.execute("ALTER TABLE shard.t MODIFY v BIGINT")
+        until(lambda: reason() == "" and has_joined(run, target), "a has continued")
+        assert target.query("SELECT id, v FROM shard.t ORDER BY id") == [(1, 1), (2, 2), (10, 5000000000), (20, 20)]
+        run.stop()
+
+
+def test_the_lock_waits_for_the_target(source: Database, target: Database, tmp_path: Path) -> None:
+    """All tables are parked at the skipped statement: none is released before the target has the type."""
+    make_tables(
+        source,
+        "CREATE TABLE a (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE b LIKE a",
+        "CREATE TABLE c LIKE a",
+    )
+    config = subtask_config(target)
+    config.shard_mode = config_pb2.SHARD_MODE_PESSIMISTIC
+    config.routes.add(name="r", schema_pattern="shard", table_pattern="[ab]", target_schema="shard", target_table="t")
+    with LaneRig(source, target, tmp_path, config) as rig:
+        locks = rig.locks = LocalLocks()
+        run = rig.begin(config)
+        until(lambda: locks.record.targets, "the tables are published")
+        place = rig.position()
+        source.execute("ALTER TABLE shard.a MODIFY v BIGINT", "INSERT INTO shard.a VALUES (10, 5000000000)")
+        until(lambda: locks.parked() == {"a"}, "a is parked")
+        run.stop()
+        source.execute("ALTER TABLE shard.b MODIFY v BIGINT", "INSERT INTO shard.b VALUES (20, 20)")
+        skip = state_pb2.BinlogOp(kind=state_pb2.BinlogOp.KIND_SKIP, file=place.file, pos=place.pos)
+        run = rig.begin(config, ops=(skip,))
+        until(lambda: locks.parked() == {"a", "b"}, "both are parked")
+        # Published again a second after the lock has been executed, and then each second.
+        for number in (30, 31):
+            source.execute(f"INSERT INTO shard.c VALUES ({number}, {number})")
+            until(lambda at=number: (at,) in target.query("SELECT v FROM shard.c"), "other tables continue")
+        assert not run.ended, run.join()
+        assert locks.parked() == {"a", "b"}
+        assert target.query("SELECT * FROM shard.t") == []
+        target.execute("ALTER TABLE shard.t MODIFY v BIGINT")
+        until(lambda: run.ended or (not locks.parked() and has_joined(run, target)), "both have continued")
+        assert not run.ended, run.join()
+        assert target.query("SELECT id, v FROM shard.t ORDER BY id") == [(10, 5000000000), (20, 20)]
+        run.stop()
