@@ -99,7 +99,7 @@ NO_KEY = _define(
     level=Level.MEDIUM,
     message="source {source}: without a primary or unique NOT NULL key: {tables}",
     workaround="They are copied as one chunk and kept by comparing whole rows, which is slow for large tables; all "
-    "their changes go through one lane, equal rows are distinguished only by their number, and `dmctl compare` "
+    "their changes go through one lane, equal rows are distinguished only by their number, and compare "
     "excludes them. Add a primary key at the source.",
 )
 CASCADES = _define(
@@ -223,7 +223,9 @@ POSITION_GONE = _define(
     "start-position-gone",
     scope=Scope.SOURCE,
     message="source {source}: {key} {position} is not in the source's binary logs ({first} to {last}): {reason}",
-    workaround="Give a position that the source still has, or use task-mode all.",
+    workaround="A later position leaves out the changes in between: give one only if the target holds everything up to "
+    "it. Else "
+    "copy the tables with task-mode: all.",
 )
 CHECK_BROKEN = _define(
     12050,

@@ -47,9 +47,11 @@ TARGET_NOT_EMPTY = _define(
     "target-table-not-empty",
     scope=Scope.TARGET,
     message="{target} holds rows that the task has no record of: {found}",
-    workaround="The copy stops at the first row whose key exists already. Empty the table, or route to another one. "
-    "Rows that are known to share no key with the shard tables may stay: ignore-checking-items: "
-    "[downstream_table_empty]. For a target that was loaded by other means: task-mode: incremental.",
+    workaround="The copy stops at the first row whose key exists already. Find out who wrote the rows. If a run of "
+    "this task has, leave out --remove-meta: start-task then continues from its records. Else route to another table, "
+    "or empty this one, if no other task or source has rows in it. Rows that are known to share no key with the shard "
+    "tables may stay: ignore-checking-items: [downstream_table_empty]. For a target that was loaded by other means: "
+    "task-mode: incremental.",
 )
 TARGET_ROWS_OVERWRITTEN = _define(
     12038,
@@ -69,7 +71,7 @@ TARGET_ROWS_BESIDE = _define(
     message="{target} holds rows of which the task has no record, outside of the ids that `partition id` gives to the "
     "shard tables of this source",
     workaround="Nothing to do if another source or another task writes them: they do not collide with this source's. "
-    "`dmctl compare` may call them extra.",
+    "compare may count them as extra rows.",
 )
 COLLATION_COARSER = _define(
     12061,
@@ -110,4 +112,41 @@ FILTER_WITHOUT_TABLE = _define(
     "nothing",
     workaround="Correct `schema` and `table` of the filter: they are names as the source has them, without wildcards. "
     "Nothing to do if the table will be created later.",
+)
+EARLIER_ROWS_MIXED = _define(
+    12080,
+    "earlier-rows-mixed",
+    scope=Scope.TARGET,
+    message="task {task}, source {source}: start-task --remove-meta cannot remove the rows of the earlier run from "
+    "{target}: {why}",
+    workaround="Nothing was changed. `dmctl start-task <file> -s {source}` continues from the records, without a new "
+    "copy. For a new copy all sources start again: `dmctl stop-task {task}`, empty {target} at the target (first save "
+    "rows that the sources no longer have), then `dmctl start-task <file> --remove-meta`, without -s.",
+)
+OTHER_ROWS_GONE = _define(
+    12081,
+    "rows-of-other-sources-gone",
+    scope=Scope.TARGET,
+    message="{target} is empty, but task {task} has copied {count} row(s) of source(s) {sources} into it, and these "
+    "sources do not start again",
+    workaround="Nothing was changed. All sources must start again: `dmctl stop-task {task}`, then `dmctl start-task "
+    "<file> --remove-meta`, without -s.",
+)
+EARLIER_ROWS_REMOVED = _define(
+    12082,
+    "earlier-rows-removed",
+    scope=Scope.TARGET,
+    level=Level.MEDIUM,
+    message="{target}: before the copy, the rows of {count} shard table(s) of source {source} are removed, the first "
+    "where {condition}",
+    workaround="Nothing to do: the copy writes them again, and they are missing until then. Other sources' rows stay.",
+)
+ROWS_HALF_REMOVED = _define(
+    12083,
+    "earlier-rows-half-removed",
+    scope=Scope.CONFIG,
+    message="task {task}, source {source}: a start with --remove-meta has begun to remove its rows at the target, so "
+    "the task cannot continue with task-mode: incremental",
+    workaround="Nothing was changed. `dmctl stop-task {task} -s {source}`, then `dmctl start-task <file> -s {source}` "
+    "with task-mode: all, which copies the rows again.",
 )

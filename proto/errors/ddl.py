@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from shardmerge.proto.errors.copy_again import COPY_AGAIN
 from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="ddl")
@@ -26,8 +27,10 @@ ROWS_BY_STATEMENT = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: at {position} rows of {tables} were changed by a statement that was logged "
     "without its rows: {statement}",
-    workaround="Set binlog_format=ROW at the source, for every session. Make the same change at the target by hand, "
-    f"then {_SKIP}; or start the task again with a new snapshot.",
+    workaround="Set binlog_format=ROW at the source, for every session. If the change is known, make the same one at "
+    "the "
+    "target by hand, for the rows of this shard table only, "
+    f"then {_SKIP}. To be certain, {_SKIP}, and after that `dmctl compare {{task}} --repair`; or {COPY_AGAIN}.",
 )
 DDL_REFUSED = _define(
     50004,
@@ -54,7 +57,9 @@ MOVES_ROWS = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} adds or removes rows of {table} without listing "
     "them: {statement}",
-    workaround=f"The task has stopped right before it. Make the same change at the target by hand, then {_SKIP}.",
+    workaround=f"The task has stopped right before it. Make the same change at the target by hand, for the rows of "
+    f"this "
+    f"shard table only, then {_SKIP}.",
 )
 ROWS_NOT_TOLD_APART = _define(
     50007,
@@ -62,8 +67,9 @@ ROWS_NOT_TOLD_APART = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} removes all rows of {table}, which cannot be "
     "distinguished from those of {target}'s other shard tables: {why}: {statement}",
-    workaround=f"The task has stopped right before it. Remove the rows at the target by hand, then {_SKIP}; or keep "
-    f"them: {_SKIP} at once.",
+    workaround=f"The task has stopped right before it. Remove the rows of this shard table at the target by hand, and "
+    f"no others, "
+    f"then {_SKIP}; or keep them: {_SKIP} at once. Rows that are kept collide with later rows of the same keys.",
 )
 RENAME_LEAVES = _define(
     50008,
@@ -89,7 +95,7 @@ NO_CREATION = _define(
     scope=Scope.INTERNAL,
     message="source {source}, task {task}: the CREATE TABLE of {table} was not recorded, and the table at the source "
     "is no longer as it was before the statement at {position}: {statement}",
-    workaround="Start the task again with a new snapshot (start-task --remove-meta).",
+    workaround=f"{COPY_AGAIN[0].upper()}{COPY_AGAIN[1:]}.",
 )
 CHECK_BY_NAME = _define(
     50011,
@@ -208,7 +214,7 @@ VALUES_DRAWN = _define(
     "{column} with values that each server generates itself: {statement}",
     workaround="The task has stopped right before the statement. "
     f"{_REPLACE[0].upper()}{_REPLACE[1:]}, which adds the column without a value, and copy the values by "
-    "`dmctl compare {task} --repair`; or start the task again with a new snapshot.",
+    f"`dmctl compare {{task}} --repair`; or {COPY_AGAIN}.",
 )
 VALUES_OF_TIME = _define(
     50063,
@@ -250,8 +256,8 @@ COPIED_LATER = _define(
     "Rows that were copied after it are at the target already, and there it would remove or change them too: "
     "{statement}",
     workaround="The task has stopped right before the statement, and all copied rows stay. Copy this table again: "
-    "update-task with a file that leaves {table} out, delete its rows at the target, then update-task with the present "
-    "file. The other tables keep their copies.",
+    "update-task with a file that leaves {table} out, delete the rows of this shard table at the target (only those, "
+    "if others are merged there), then update-task with the present file. The other tables keep their copies.",
 )
 OPERATOR_STATEMENT = _define(
     50015,
@@ -388,8 +394,7 @@ SCHEMA_KEY = _define(
     level=Level.LOW,
     message="source {source}, task {task}: the structure gives {table} another key ({now}) than it has ({before}), and "
     "{reason}: changes of one row would be lost or applied twice",
-    workaround="Give a structure with the same key columns; or start the task again with a new snapshot (start-task "
-    "--remove-meta).",
+    workaround=f"Nothing was changed. Give a structure with the same key columns; or {COPY_AGAIN}.",
 )
 SCHEMA_STATEMENT_BEGUN = _define(
     50167,
@@ -423,7 +428,9 @@ HELD_ROWS = _define(
     message="source {source}, task {task}: {count} key(s) of tables that the statement at {position} changes are held "
     "in the quarantine, with rows of the structure before it: {statement}",
     workaround="Nothing is lost: the task has stopped before the statement. Correct the target and `dmctl quarantine "
-    "retry`, or `dmctl quarantine drop`; then resume-task.",
+    "retry {task}`; or give the held changes up (`dmctl quarantine drop {task} --all`) and copy their rows after the "
+    "statement with "
+    "`dmctl compare {task} --repair`. Then `dmctl resume-task {task} -s {source}`.",
 )
 STATEMENT_FILTERED = _define(
     50018,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from shardmerge.proto.errors.copy_again import COPY_AGAIN
 from shardmerge.proto.errors.spec import Scope, define
 
 _define = partial(define, error_class="decode")
@@ -14,16 +15,20 @@ MALFORMED_EVENT = _define(
     scope=Scope.SOURCE,
     message="source {source}: event ending at binlog position {position} cannot be read: {reason}",
     workaround="Nothing of this event was applied. The relay log or the source's binlog is damaged, or written by "
-    "a server this version does not know: compare with mysqlbinlog at that position; if the source's file is "
-    "sound, delete the relay directory and resume-task.",
+    "a server this version does not know: compare with mysqlbinlog at that position. If the source's file is sound: "
+    "stop the worker, move the relay directory away, start the worker, and `dmctl resume-task {task} -s {source}`: the "
+    "relay log is fetched again. Do not delete the directory before the task has caught up: what the source has "
+    "purged is nowhere else.",
 )
 BAD_CHECKSUM = _define(
     21002,
     "event-checksum-wrong",
     scope=Scope.INTERNAL,
     message="source {source}: event ending at binlog position {position}: its CRC32 does not match its bytes",
-    workaround="Nothing of this event was applied. Check the disk of the relay log, delete the relay directory so "
-    "that it is fetched again, then resume-task.",
+    workaround="Nothing of this event was applied. Check the disk of the relay log. Then stop the worker, move the "
+    "relay "
+    "directory away, start the worker, and `dmctl resume-task {task} -s {source}`: the relay log is fetched again. Do "
+    "not delete the directory before the task has caught up: what the source has purged is nowhere else.",
 )
 UNSUPPORTED_EVENT = _define(
     21003,
@@ -39,8 +44,8 @@ MISSING_COLUMN = _define(
     scope=Scope.SOURCE,
     message="source {source}: {schema}.{table}, event ending at binlog position {position}: the row image lacks "
     "column {column}",
-    workaround="Set binlog_row_image=FULL at the source (and let its clients reconnect); rows written before that "
-    "cannot be replicated: start the task again with a new snapshot.",
+    workaround="Set binlog_row_image=FULL at the source (and let its clients reconnect). Rows written before that "
+    f"cannot be replicated: {COPY_AGAIN}.",
 )
 STRUCTURE_MISMATCH = _define(
     21005,
@@ -49,8 +54,9 @@ STRUCTURE_MISMATCH = _define(
     message="source {source}: {schema}.{table}, event ending at binlog position {position}: the event does not fit "
     "the known structure of the table: {reason}",
     workaround="Nothing of this event was applied. The recorded structure is older or newer than the rows: "
-    "binlog-schema update <task> {schema} {table} <file with the CREATE TABLE as it was> -s {source}, then "
-    "resume-task; or start the task again with a new snapshot.",
+    "`dmctl binlog-schema update {task} {schema} {table} <file> -s {source}`, where the file has the CREATE TABLE "
+    "as it was, then `dmctl resume-task {task} -s {source}`. If it is not known, "
+    f"{COPY_AGAIN}.",
 )
 UNSUPPORTED_TYPE = _define(
     21006,
@@ -66,7 +72,7 @@ ROLLED_BACK_ROWS = _define(
     message="source {source}: the transaction that holds binlog position {position} changed {schema}.{table}, then "
     "ran {statement}: the binlog does not show which of its rows were kept",
     workaround="The transaction was too large to be held, changed a table that cannot roll back, or rolled back to "
-    "a savepoint. Start the task again with a new snapshot; let such tables use a transactional engine.",
+    f"a savepoint. Let such tables use a transactional engine, and {COPY_AGAIN}.",
 )
 PREPARED_ROWS = _define(
     21008,
@@ -74,8 +80,10 @@ PREPARED_ROWS = _define(
     scope=Scope.SOURCE,
     message="source {source}: the XA transaction prepared at binlog position {position} changed {schema}.{table}; "
     "its commit or rollback comes later in the binlog",
-    workaround="Two-phase XA transactions on replicated tables are not supported in this version: leave the table "
-    "out of the task, or write it by plain transactions and start the task again with a new snapshot.",
+    workaround="Two-phase XA transactions on replicated tables are not supported in this version. Write the table by "
+    "plain "
+    f"transactions, and {COPY_AGAIN}. Or leave the table out of the task (update-task): its rows at the target stay, "
+    "and no longer follow.",
 )
 UNREADABLE_VALUE = _define(
     21009,

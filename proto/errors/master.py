@@ -273,8 +273,10 @@ UPDATE_FIXED = _define(
     "update-fixed-key",
     scope=Scope.CONFIG,
     message="task {task}: {key} cannot be changed by an update (it is {before}, in the file {after})",
-    workaround="Restore the old value. To change it: stop-task, then start-task with another file (with --remove-meta "
-    "to copy everything again).",
+    workaround="Nothing was changed. Restore the old value. To change it, stop the task and start it with the other "
+    "file: `dmctl "
+    "stop-task {task}`, `dmctl start-task <file>`. Where that needs a new copy of all rows: `dmctl start-task <file> "
+    "--remove-meta`.",
 )
 UPDATE_FULL = _define(
     60311,

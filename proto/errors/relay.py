@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from shardmerge.proto.errors.copy_again import COPY_SOURCE_AGAIN
 from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="relay")
@@ -14,11 +15,12 @@ SOURCE_LOG_GONE = _define(
     scope=Scope.SOURCE,
     message="source {source}: the server cannot send its binlog from file {file}, position {pos}: {reason} "
     "(errno {errno})",
-    workaround="Compare with SHOW BINARY LOGS at the source. If the file was purged, its content cannot be fetched "
-    "any more: restore the file, or stop the source's tasks, start them with a new snapshot (start-task "
-    "--remove-meta) and keep binlogs longer (expire_logs_days, binlog_expire_logs_seconds). If the position is "
-    "after the file's end, the source lost its latest writes: do the same. If another replica uses the same "
-    "server-id, set another one in this source's file.",
+    workaround="Compare with SHOW BINARY LOGS at the source. If the file was purged, its content cannot be fetched any "
+    "more: "
+    f"restore the file there and `dmctl resume-task <task> -s {{source}}`; or {COPY_SOURCE_AGAIN}. Keep binlogs longer "
+    "(expire_logs_days, binlog_expire_logs_seconds). If the position is after the file's end, the source lost its "
+    "latest writes: copy again, too. If another replica uses the same server-id, set another one in this source's "
+    "file and run operate-source update; nothing is to be copied then.",
 )
 DUMP_ENDED = _define(
     20002,
@@ -71,8 +73,8 @@ SOURCE_CHANGED = _define(
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} is now {found}, the relay log was written from {expected}",
     workaround="Positions in files of one server mean nothing at another, and the relay log holds no GTIDs to continue "
-    "by. Point the source's file to the old server, or stop its tasks, delete the relay directory {directory} and "
-    "start the tasks with a new snapshot. With GTIDs (gtid_mode=ON; MariaDB always has them) it continues by itself.",
+    "by. Point the source's file to the old server (operate-source update). If that server is lost for good, "
+    f"{COPY_SOURCE_AGAIN}. With GTIDs (gtid_mode=ON; MariaDB always has them) it continues by itself.",
 )
 SOURCE_LOG_RESET = _define(
     20008,
@@ -81,8 +83,7 @@ SOURCE_LOG_RESET = _define(
     message="source {source}: the relay log holds the binlog up to {position}, but the source is at {found}: {reason}",
     workaround="The source's binlog is no longer the one that was read: RESET MASTER, a restored backup, or a crash "
     "that took its latest writes. What was applied beyond it may not exist at the source. Check that the address "
-    "leads to the right server, then stop the source's tasks and start them with a new snapshot (start-task "
-    "--remove-meta).",
+    f"leads to the right server. If it does, {COPY_SOURCE_AGAIN}.",
 )
 GROUP_TOO_LARGE = _define(
     20009,
@@ -90,8 +91,7 @@ GROUP_TOO_LARGE = _define(
     scope=Scope.SOURCE,
     message="source {source}: the transaction after {position} was rolled back or only prepared and has {size} "
     "bytes, more than the {limit} that can be judged as a whole",
-    workaround="Nothing of it was applied. Look at it with mysqlbinlog; to continue without it, start the task with a "
-    "new snapshot.",
+    workaround=f"Nothing of it was applied. Look at it with mysqlbinlog. To continue after it, {COPY_SOURCE_AGAIN}.",
 )
 RELAY_CRASHED = _define(
     20010,
@@ -107,9 +107,9 @@ SOURCE_GTIDS_GONE = _define(
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} no longer has what follows GTID set {gtid_set}; the first missing GTID is "
     "{missing}: {reason}",
-    workaround="The content of the purged binlogs cannot be fetched from this server any more: point the source's "
-    "file to a server that still has it (compare with its gtid_purged, on MariaDB BINLOG_GTID_POS(<first file>, 4)), "
-    "or stop the source's tasks, start them with a new snapshot (start-task --remove-meta) and keep binlogs longer.",
+    workaround="The content of the purged binlogs cannot be fetched from this server any more. Point the source's "
+    "file to a server that still has it (compare with its gtid_purged, on MariaDB BINLOG_GTID_POS(<first file>, 4)) "
+    f"and run operate-source update; or {COPY_SOURCE_AGAIN}, and keep binlogs longer.",
 )
 SOURCE_LACKS_GTIDS = _define(
     20012,
@@ -119,7 +119,7 @@ SOURCE_LACKS_GTIDS = _define(
     "may be applied",
     workaround="A replica that is still catching up will have it, and the relay continues by itself. A server that "
     "never gets it has another history (a fail-over that lost transactions, RESET MASTER): point the source's file to "
-    "the right server, or stop the source's tasks and start them with a new snapshot (start-task --remove-meta).",
+    f"the right server (operate-source update); or {COPY_SOURCE_AGAIN}.",
     retryable=True,
 )
 GTID_PLACE_MISSING = _define(
@@ -130,7 +130,8 @@ GTID_PLACE_MISSING = _define(
     "{behind}",
     workaround="Give a set as the source itself had it (gtid_executed; gtid_binlog_pos on MariaDB, with every domain). "
     "For a checkpoint: the current server has its transactions in another order than the previous one; point the "
-    "source's file to the previous one until the tasks have caught up, or start the tasks with a new snapshot.",
+    "source's file to the previous one (operate-source update) until the tasks have caught up; or "
+    f"{COPY_SOURCE_AGAIN}.",
 )
 POSITION_ELSEWHERE = _define(
     20014,
@@ -149,8 +150,8 @@ PIECE_OF_ANOTHER_SERVER = _define(
     scope=Scope.SOURCE,
     message="source {source}: the checkpoint is inside the transaction after {position} of {server}, and the "
     "current relay log has that transaction from {now}, which may have written it in other events",
-    workaround="Point the source's file to {server} until the task has applied that transaction, or start the task "
-    "with a new snapshot.",
+    workaround="Point the source's file to {server} (operate-source update) until the task has applied that "
+    f"transaction; or {COPY_SOURCE_AGAIN}.",
 )
 XA_PREPARE_MISSING = _define(
     20016,
@@ -158,9 +159,8 @@ XA_PREPARE_MISSING = _define(
     scope=Scope.SOURCE,
     message="source {source}: XA COMMIT {xid} after {position}: its XA PREPARE is in none of the binlogs that the "
     "source still has, so it is unknown what it commits",
-    workaround="Nothing of it was applied. If it changed no replicated table or the rows can be corrected by hand, "
-    "start the task in incremental mode after it; else start the task with a new snapshot while XA RECOVER at the "
-    "source lists nothing.",
+    workaround="Nothing of it was applied, and no row may be left out. While XA RECOVER at the source lists nothing, "
+    f"{COPY_SOURCE_AGAIN}.",
 )
 SERVER_ID_TAKEN = _define(
     20017,
@@ -210,8 +210,11 @@ RELAY_DAMAGED = _define(
     "relay-log-damaged",
     scope=Scope.INTERNAL,
     message="source {source}: {path} is damaged: {reason}",
-    workaround="Stop the worker, delete the directory {directory} and start it again: the relay log is fetched again "
-    "from the tasks' checkpoints.",
+    workaround="Compare SHOW BINARY LOGS at the source with syncerBinlog of query-status. If the source still has the "
+    "files "
+    "from there on: stop the worker, move the directory {directory} away and start the worker again; the relay log is "
+    "fetched again from the tasks' checkpoints. Do not delete the directory before the tasks have caught up: what the "
+    "source has purged is nowhere else.",
 )
 POSITION_BEFORE_RELAY = _define(
     20030,
@@ -258,8 +261,9 @@ OFFSET_NOT_GROUP_END = _define(
     "relay-offset-invalid",
     scope=Scope.INTERNAL,
     message="source {source}: relay offset {offset} is not the end of a transaction in relay log {relay_id}",
-    workaround="The checkpoint does not belong to this relay log. Resume the task; if it repeats, start it again "
-    "with a new snapshot.",
+    workaround="The checkpoint does not belong to this relay log. `dmctl resume-task <task> -s {source}`; if it "
+    "repeats, "
+    f"{COPY_SOURCE_AGAIN}.",
 )
 RELAY_NOT_BEGUN = _define(
     20036,
@@ -309,8 +313,8 @@ ACCESS_DENIED = _define(
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} refuses the login of user {user}: {reason} (errno {errno})",
     workaround="Check user, password and the host part of the account at the source. If the source's "
-    "file is wrong, correct it and run operate-source update (operate-source create for a new source). Then "
-    "resume-task for tasks that are paused.",
+    "file is wrong, correct it and `dmctl operate-source update <source-file>` (operate-source create for a new "
+    "source). Then, for each task that is paused, `dmctl resume-task <task> -s {source}`.",
 )
 SOURCE_LOST = _define(
     20102,
@@ -375,7 +379,8 @@ SWITCH_OTHER_BINLOG = _define(
     message="source {source}: {host}:{port} identifies itself as {server}, from which the relay log was read up to "
     "{position}, but its binlog does not continue there: {reason}",
     workaround="Nothing was changed. The server is a copy with another history, or was reset: point the source's file "
-    "to the previous server, or stop the source's tasks and start them with a new snapshot (start-task --remove-meta).",
+    "to the "
+    f"previous server. If that is lost for good, {COPY_SOURCE_AGAIN}, after operate-source update.",
 )
 SWITCH_ERRANT = _define(
     20051,
@@ -384,8 +389,8 @@ SWITCH_ERRANT = _define(
     message="source {source}: {host}:{port} has transaction {errant} of its own among those that were read "
     "from {before}: {behind} follows it",
     workaround="Nothing was changed. Its rows are not those of the previous server, so it is unknown what the merged "
-    "tables should hold: point the source's file to a replica without writes of its own, or stop the source's "
-    "tasks and start them with a new snapshot (start-task --remove-meta).",
+    "tables should hold: point the source's file to a replica without writes of its own. If there is none, run "
+    f"operate-source update between the two commands that copy its history: {COPY_SOURCE_AGAIN}.",
 )
 SWITCH_BUSY = _define(
     20052,
@@ -393,16 +398,16 @@ SWITCH_BUSY = _define(
     scope=Scope.CONFIG,
     message="source {source} cannot be read from another server now: task {task} {doing}",
     workaround="Nothing was changed. Wait until query-status {task} shows that it replicates all of its tables, then "
-    "run operate-source update again; or stop the task on this source (stop-task {task} -s {source}), update, and "
-    "start it with a new snapshot (start-task --remove-meta).",
+    "run operate-source update again. If it cannot: `dmctl stop-task {task} -s {source}`, operate-source update, and "
+    "`dmctl start-task <file> --remove-meta -s {source}`, which removes the rows of this source and copies them again.",
 )
 SWITCH_UNPROVEN = _define(
     20053,
     "source-switch-unproven",
     scope=Scope.SOURCE,
     message="source {source}: it cannot be proven that {host}:{port} continues where {before} ended: {reason}",
-    workaround="Nothing was changed. Correct what is named and run operate-source update again; or stop the source's "
-    "tasks and start them with a new snapshot (start-task --remove-meta).",
+    workaround="Nothing was changed. Correct what is named and run operate-source update again. If it cannot be "
+    f"proven, run operate-source update between the two commands that copy its history: {COPY_SOURCE_AGAIN}.",
 )
 MOVE_WOULD_LOSE = _define(
     20054,

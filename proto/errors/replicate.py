@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from shardmerge.proto.errors.copy_again import COPY_AGAIN
 from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="replicate")
@@ -14,8 +15,14 @@ COLLISION = _define(
     scope=Scope.TARGET,
     message="source {source}: row of {schema}.{table} at {position} collides at target "
     "{target_schema}.{target_table}: key {key} exists already{other}",
-    workaround="Two shards (or another writer) use this key. Add a column mapping that keeps the shards' keys "
-    "apart, or remove the foreign row at the target, then resume-task.",
+    workaround="The row at the target may be the valid row of another shard table: do not delete it before you know "
+    "whose it is "
+    "(`dmctl decode-id <file> <id>` names the shard table of an id that `partition id` made). If no shard table has "
+    "it, remove it at the target and `dmctl resume-task {task} -s {source}`. If another one has it, and this is a "
+    "change of the stream: set on-row-error: quarantine in the task file and `dmctl update-task <file>`, which holds "
+    "the row; or `dmctl binlog skip {task} -s {source} -b <position>`, which leaves the rows of that event out and "
+    "records them. To keep all keys apart, add a column mapping, and copy every source again: `dmctl stop-task "
+    "{task}`, empty {target_schema}.{target_table}, `dmctl start-task <file> --remove-meta`, without -s.",
 )
 DIVERGED = _define(
     40002,
@@ -23,8 +30,11 @@ DIVERGED = _define(
     scope=Scope.TARGET,
     message="source {source}: {schema}.{table} at {position}: {missing} row(s) that must exist at target "
     "{target_schema}.{target_table} are missing, e.g. key {key}",
-    workaround="Another writer changed the target table. Restore the row (or use safe-mode: true for targets "
-    "that were pre-loaded by other means), then resume-task.",
+    workaround="Another writer has removed rows at the target. Skip the rows of this event, which are recorded: "
+    '`dmctl binlog skip {task} -s {source} -b "{position}"`; the task continues. If it stops at a further row, skip '
+    "that, too. When query-status shows it as synced, `dmctl compare {task} --repair` copies the present rows of the "
+    "source. Do not insert the row by hand: it would be the row as it is now, not as it was before this change. For a "
+    "target that was loaded by other means: safe-mode: true.",
 )
 FENCED = _define(
     40003,
@@ -50,7 +60,9 @@ TARGET_REJECTED = _define(
     scope=Scope.TARGET,
     message="target refused a statement on {target_schema}.{target_table} for source {source}: {reason} "
     "(errno {errno})",
-    workaround="Correct the target table or the privilege named by the server's message, then resume-task.",
+    workaround="Correct what the server's message names at the target table, or the privilege, then `dmctl resume-task "
+    "{task} -s "
+    "{source}`. Do not drop or empty the table: it may hold the rows of other sources.",
 )
 TARGET_ACCESS_DENIED = _define(
     40020,
@@ -58,8 +70,9 @@ TARGET_ACCESS_DENIED = _define(
     scope=Scope.TARGET,
     message="target {host}:{port} refuses the login of user {user}: {reason} (errno {errno})",
     workaround="Check user, password and the host part of the account at the target, correct "
-    "`target-database` and run update-task (start-task for a new task) for each task of this target, or resume-task if "
-    "the files are right.",
+    "`target-database` in the file of each task of this target, and `dmctl update-task <file>` for each (start-task "
+    "for "
+    "a new task). If the files are right: `dmctl resume-task {task} -s {source}`.",
 )
 TARGET_PRIVILEGE_MISSING = _define(
     40021,
@@ -134,17 +147,23 @@ TARGET_DUPLICATE_OTHER_KEY = _define(
     scope=Scope.TARGET,
     message="source {source}: a row of {schema}.{table} at {position} violates a unique key of target "
     "{target_schema}.{target_table}: {reason} (errno {errno})",
-    workaround="If another shard table has the same unique value, the row at the target is that table's: do not delete "
-    "it. Change one of the two rows at its source, or let `on-row-error: quarantine` (update-task) hold such rows, or "
-    "drop the unique key at the target if it spans shard tables that may repeat values. Only a row that another writer "
-    "inserted is to be removed at the target. Then resume-task.",
+    workaround="The row at the target is most likely the valid row of another shard table: do not delete it. `dmctl "
+    "decode-id <file> <id>` names the shard table of its id, if `partition id` made it. "
+    "Set "
+    "on-row-error: quarantine in the task file and `dmctl update-task <file>`: the row is held, and all others follow. "
+    "Change one of the two rows at its source; when the change is at the target, `dmctl quarantine retry {task}`. Or "
+    'leave the rows of this event out, which are recorded: `dmctl binlog skip {task} -s {source} -b "{position}"`. '
+    "If "
+    "shard tables may repeat the value, drop the unique key at the target, then `dmctl resume-task {task} -s "
+    "{source}`. Remove a row at the target only if no shard table has it.",
 )
 NO_START = _define(
     40013,
     "no-start-position",
     scope=Scope.INTERNAL,
     message="task {task}, source {source}: phase is {phase}, but there are no lane checkpoints in {schema}",
-    workaround="The task's records at the target were changed by hand: start the task again with --remove-meta.",
+    workaround="The task's records at the target were changed by hand. Restore them and `dmctl resume-task {task} -s "
+    f"{{source}}`; or {COPY_AGAIN}.",
 )
 TARGET_TABLE_DIFFERS = _define(
     40030,
@@ -152,8 +171,8 @@ TARGET_TABLE_DIFFERS = _define(
     scope=Scope.TARGET,
     message="source {source}: target table {target_schema}.{target_table} does not fit: {differences}",
     workaround="ALTER the target table so that it holds every value and has a unique key over the mapped key, or "
-    "correct the column mapping (update-task); then resume-task. Do not drop a table that has merged rows: only a "
-    "table without any may be dropped, and is then created.",
+    "correct the column mapping (update-task); then `dmctl resume-task {task} -s {source}`. Do not drop or empty a "
+    "table that has rows: those of other sources would be lost.",
 )
 TARGET_NOT_TRANSACTIONAL = _define(
     40031,
@@ -183,7 +202,8 @@ SOURCE_TABLE_GONE = _define(
     scope=Scope.SOURCE,
     message="source {source}: {schema}.{table} no longer exists, so target {target_schema}.{target_table} cannot "
     "be created like it",
-    workaround="Create the target table by hand, or start the task again with --remove-meta.",
+    workaround="Create the target table by hand, then `dmctl resume-task {task} -s {source}`: the stream contains what "
+    "became of the table.",
 )
 LANES_MOVED = _define(
     40014,
@@ -192,8 +212,8 @@ LANES_MOVED = _define(
     message="source {source}: its lanes are at different positions, and another version of this program has "
     "distributed the rows to them (distribution {found}, this version: {wanted})",
     workaround="Start the version that wrote the checkpoints, pause the task once its source is quiet and every lane "
-    "is at the same position (query-status --more), then start this version; or start the task again with "
-    "--remove-meta.",
+    "is at the same position (query-status --more), then start this version. If that version is lost, "
+    f"{COPY_AGAIN}.",
 )
 LANES_MISSING = _define(
     40015,
@@ -201,8 +221,8 @@ LANES_MISSING = _define(
     scope=Scope.TARGET,
     message="source {source}: by its record at the target the task has {recorded} lanes, but there are {found} "
     "checkpoints",
-    workaround="The task's records at the target were changed by hand: restore them, or start the task again with "
-    "--remove-meta.",
+    workaround="The task's records at the target were changed by hand. Restore them and `dmctl resume-task {task} -s "
+    f"{{source}}`; or {COPY_AGAIN}.",
 )
 UPDATE_REMAPS = _define(
     40035,
@@ -210,10 +230,12 @@ UPDATE_REMAPS = _define(
     scope=Scope.CONFIG,
     message="source {source}: the update would write rows of {table} differently into {target}, which holds them as "
     "they were written before",
-    workaround="Leave the column mappings and the transform of a table as they are while it is merged. To change "
-    "them: exclude the table with update-task, remove its rows at the target, and add it again with another "
-    "update-task. Another projection, where rows that are at the target may stay as they were made: stop-task, then "
-    "start-task.",
+    workaround="Nothing was changed. Leave the column mappings and the transform of a table as they are while it is "
+    "merged. To "
+    "change them: exclude the table with update-task, remove its rows at the target (only those of this shard table, "
+    "if "
+    "others are merged there), and add it again with another update-task. Another projection, where rows that are at "
+    "the target may stay as they were made: stop-task, then start-task.",
 )
 UPDATE_TOO_EARLY = _define(
     40036,
@@ -244,8 +266,10 @@ START_TOO_EARLY = _define(
     scope=Scope.SOURCE,
     message="source {source}: its binlog does not hold everything since {time}: its oldest file {file} begins "
     "at {begins}",
-    workaround="Copy the tables with task-mode: all. If the target holds everything up to the beginning of that file, "
-    "start with `start-at: earliest` (--start-time earliest).",
+    workaround="The changes before that file are lost for a start there. Copy the tables with task-mode: all. Only if "
+    "the "
+    "target holds everything up to the beginning of that file, start with `start-at: earliest` (--start-time "
+    "earliest).",
 )
 START_TOO_LATE = _define(
     40052,
@@ -290,8 +314,10 @@ ROW_REFUSED = _define(
     scope=Scope.TARGET,
     message="source {source}: row of {schema}.{table} at {position} is refused by target "
     "{target_schema}.{target_table}: key {key}: {reason} (errno {errno})",
-    workaround="Correct the target table so that it accepts the row, then resume-task. Or skip the rows of this one "
-    "event, which are recorded: `dmctl binlog skip` with -b and exactly this position.",
+    workaround="Correct the target table so that it accepts the row, then `dmctl resume-task {task} -s {source}`. Or "
+    "skip the "
+    'rows of this one event, which are recorded: `dmctl binlog skip {task} -s {source} -b "{position}"`; the target '
+    "lacks them until `dmctl compare {task} --repair`, after it accepts them.",
 )
 SKIP_AMBIGUOUS = _define(
     40061,
@@ -299,7 +325,9 @@ SKIP_AMBIGUOUS = _define(
     scope=Scope.SOURCE,
     message="source {source}: rows of {position} are to be skipped, but the events there belong to a transaction that "
     "was written compressed or prepared (XA): they have no positions of their own",
-    workaround="Nothing was skipped. Remove the override with `binlog revert`, correct the target and resume-task.",
+    workaround="Nothing was skipped. Remove the override, `dmctl binlog revert {task} -s {source} -b <position>`, "
+    "correct the "
+    "target and `dmctl resume-task {task} -s {source}`.",
 )
 QUARANTINE_BROKEN = _define(
     40062,
@@ -307,7 +335,9 @@ QUARANTINE_BROKEN = _define(
     scope=Scope.TARGET,
     message="{schema}.{table} at {position}: the held change of key {key} does not fit the one before it",
     workaround="Nothing was applied. The records in held_change were changed by hand: restore them; or drop the key "
-    "with `dmctl quarantine drop` and correct its row with `dmctl compare --repair`.",
+    "(`dmctl quarantine list {task}` shows it, `dmctl quarantine drop {task} --key <key>` removes it) and correct its "
+    "row with `dmctl "
+    "compare {task} --repair`.",
 )
 QUARANTINE_FULL = _define(
     40063,
@@ -316,15 +346,15 @@ QUARANTINE_FULL = _define(
     message="source {source}: {count} keys of task {task} would be held, more than the limit of {limit}; the newest "
     "is of {schema}.{table} at {position}: {reason}",
     workaround="Nothing is lost: the task has stopped before these rows. So many refusals have one cause: correct the "
-    "target, `dmctl quarantine retry`, then resume-task.",
+    "target, `dmctl quarantine retry {task}`, then `dmctl resume-task {task} -s {source}`.",
 )
 ROWS_FILTERED = _define(
     40070,
     "rows-stopped-by-filter",
     scope=Scope.CONFIG,
     message="source {source}: an event filter stops the task before {event} of {schema}.{table} at {position}",
-    workaround="`dmctl binlog skip` with -b and exactly this position skips the rows, which are recorded; or change "
-    "the filter with update-task so that it lets them through. Then resume-task.",
+    workaround='`dmctl binlog skip {task} -s {source} -b "{position}"` skips the rows, which are recorded; or change '
+    "the filter so that it lets them through, `dmctl update-task <file>`, and `dmctl resume-task {task} -s {source}`.",
 )
 EXPRESSION_FAILED = _define(
     40065,
@@ -332,8 +362,9 @@ EXPRESSION_FAILED = _define(
     scope=Scope.TARGET,
     message="source {source}: an expression filter of {schema}.{table} cannot be evaluated at {position}: "
     "{expression}: {reason} (errno {errno})",
-    workaround="Nothing was written for these rows. Correct the expression with update-task, then resume-task; or, "
-    "where one row's values are the cause, skip its event with `dmctl binlog skip`, -b and exactly this position.",
+    workaround="Nothing was written for these rows. Correct the expression and `dmctl update-task <file>`, then `dmctl "
+    "resume-task {task} -s {source}`; or, where one row's values are the cause, skip its event: `dmctl binlog skip "
+    "{task} -s {source} -b <position>` with exactly this position.",
 )
 TRANSFORM_FAILED = _define(
     40075,
@@ -341,9 +372,12 @@ TRANSFORM_FAILED = _define(
     scope=Scope.SOURCE,
     message="source {source}: transform {rule} of {schema}.{table} has no result for the row {key} at {position}: "
     "{reason}",
-    workaround="Nothing was written for these rows. A row of the history: correct it at the source, then resume-task. "
-    "A change: skip its event with `dmctl binlog skip`, -b and exactly this position, then resume-task. Another "
-    "transform changes all rows: stop-task, then start-task with --remove-meta and an empty target table.",
+    workaround="Nothing was written for these rows. A row of the history: correct it at the source, then `dmctl "
+    "resume-task "
+    "{task} -s {source}`. A change: skip its event, `dmctl binlog skip {task} -s {source} -b <position>` with exactly "
+    "this position. Another transform changes all rows of the table: take the table out with update-task, remove the "
+    "rows of this shard table at the target (only those, if others are merged there), and add it again with another "
+    "update-task.",
 )
 TRANSFORM_FILTER_CHANGED = _define(
     40077,
@@ -352,7 +386,8 @@ TRANSFORM_FILTER_CHANGED = _define(
     message="source {source}: {target} holds the rows of {table} that meet the filter {before} of its transform; the "
     "filter in the task file is {after}",
     workaround="Nothing was done: stop-task, then start-task with the filter as it was. For another one: take the "
-    "table out with update-task, remove its rows at the target, and add it again with another update-task.",
+    "table out with update-task, remove its rows at the target (only those of this shard table, if others are merged "
+    "there), and add it again with another update-task.",
 )
 EXPRESSIONS_UNKNOWN = _define(
     40088,

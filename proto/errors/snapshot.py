@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from shardmerge.proto.errors.copy_again import COPY_AGAIN
 from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="snapshot")
@@ -67,8 +68,7 @@ CHUNK_FORGOTTEN = _define(
     "chunk-record-missing",
     scope=Scope.TARGET,
     message="task {task}, source {source}: chunk {number} of {schema}.{table} has no record in {meta_schema}",
-    workaround="The task's records were removed while it ran. Empty the target tables and start the task again "
-    "with start-task --remove-meta.",
+    workaround=f"The task's records at the target were removed while it ran: {COPY_AGAIN}.",
 )
 RELAY_STREAM_ENDED = _define(
     30008,
@@ -147,8 +147,10 @@ COPY_KEY_CHANGED = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} ran while the history of {table} was copied. "
     "It changed the key by which its chunks are read: the rest cannot be copied",
-    workaround="Only this table waits. Copy it again: update-task with a file that leaves {table} out, delete its rows "
-    "from {target}, then update-task with the present file. The other tables keep their copies. A task with task-mode: "
+    workaround="Only this table waits. Copy it again: update-task with a file that leaves {table} out, delete the rows "
+    "of this "
+    "shard table from {target} (if other tables are merged into it, only those), then update-task with the present "
+    "file. The other tables keep their copies. A task with task-mode: "
     "full or stop-at refuses update-task: first stop-task, then start-task with task-mode: all and without stop-at.",
 )
 COPY_OF_ENDING = _define(
@@ -157,5 +159,7 @@ COPY_OF_ENDING = _define(
     scope=Scope.CONFIG,
     message="task {task}, source {source}: a statement has interrupted the copy of {tables}, and the source has passed "
     "{stop}, where the task ends: the rest would hold later changes",
-    workaround="All copied rows stay. Give a later end, or none: stop-task, then start-task with it.",
+    workaround="All copied rows stay. Give a later end, or none, in the task file: `dmctl stop-task {task} -s "
+    "{source}`, then "
+    "`dmctl start-task <file> -s {source}`, which continues from the records.",
 )

@@ -100,6 +100,14 @@ class ShardmergeError(Exception):
     def workaround(self) -> str:
         return self.spec.workaround.format_map(_Missing(self.values))
 
+    def completed(self, **values: str) -> ShardmergeError:
+        """The error with further placeholders' values; those that it has stay."""
+        missing = {key: value for key, value in values.items() if key not in self.values}
+        if not missing.keys() & self.spec.placeholders():
+            return self
+        error = ShardmergeError(self.spec, {**missing, **self.values})
+        return error.with_traceback(self.__traceback__)
+
     def __str__(self) -> str:
         return f"[{self.spec.code} {self.spec.name}] {self.message}"
 

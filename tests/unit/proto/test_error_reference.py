@@ -23,5 +23,5 @@ def test_every_error_has_a_heading() -> None:
 def test_placeholders_of_a_message_are_not_read_as_markup() -> None:
     """`<file>` would be an HTML element and vanish from the page."""
     text = page()
-    assert "binlog-schema update \\<task\\> {schema} {table} \\<file" in text
+    assert "(compare with its gtid\\_purged, on MariaDB BINLOG\\_GTID\\_POS(\\<first file\\>, 4))" in text
     assert "`dmctl binlog" in text

@@ -1,0 +1,79 @@
+"""The commands that errors name: dmctl understands each of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+
+import click
+import pytest
+
+from shardmerge.ctl.main import dmctl, run
+from shardmerge.proto.errors import CATALOGUE, ErrorSpec
+
+_COMMAND = re.compile(r"`dmctl ([^`]+)`")
+_NAME = re.compile(r"(?<![\w-])[a-z]+-(?:task|relay|source|member|leader|schema|lock|ddl-lock)(?![\w-])")
+_PLACEHOLDERS = {
+    "<file>": "merge.yaml",
+    "<source-file>": "mysql-01.yaml",
+    "<task>": "merge",
+    "<position>": "mysql-bin.000007:4711",
+    "<id>": "4711",
+    "<statement>": "ALTER TABLE a.b ADD COLUMN c INT",
+    "skip|revert": "skip",
+    "replace|inject": "replace",
+    "{task}": "merge",
+    "{source}": "mysql-01",
+    "{position}": "(mysql-bin.000007, 4711)",
+    "{lock}": "'merge-`a`.`b`'",
+}
+_SPECS = sorted(CATALOGUE.values(), key=lambda spec: spec.code)
+_KEYS = {"extract-schema", "extract-source", "meta-schema"}
+"""Configuration keys that look like commands."""
+
+
+@pytest.fixture
+def understood(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the commands that were called; they do nothing."""
+    called: list[str] = []
+
+    def replace(command: click.Command) -> None:
+        if isinstance(command, click.Group):
+            for one in command.commands.values():
+                replace(one)
+            if not command.invoke_without_command:
+                return
+        monkeypatch.setattr(command, "callback", recorder(command.name or ""))
+
+    def recorder(name: str) -> Callable[..., int]:
+        def record(**_: object) -> int:
+            called.append(name)
+            return 0
+
+        return record
+
+    for command in dmctl.commands.values():
+        replace(command)
+    return called
+
+
+def _filled(command: str) -> list[str]:
+    for name, value in _PLACEHOLDERS.items():
+        command = command.replace(name, value)
+    return shlex.split(re.sub(r"\{\w+\}|<[^>]+>", "x", command))
+
+
+@pytest.mark.parametrize("spec", [one for one in _SPECS if _COMMAND.search(one.workaround)], ids=lambda one: one.name)
+def test_each_command_is_understood(spec: ErrorSpec, understood: list[str]) -> None:
+    for command in _COMMAND.findall(spec.workaround):
+        understood.clear()
+        assert run(_filled(command)) == 0, command
+        assert understood, command
+
+
+@pytest.mark.parametrize("spec", _SPECS, ids=lambda spec: spec.name)
+def test_each_named_command_exists(spec: ErrorSpec) -> None:
+    text = f"{spec.message} {spec.workaround}"
+    unknown = {name for name in _NAME.findall(text) if name not in dmctl.commands} - _KEYS
+    assert not unknown
