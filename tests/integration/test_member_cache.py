@@ -190,7 +190,9 @@ def test_what_has_not_changed_is_not_read_again(session: Session) -> None:
 def test_records_begun_anew_are_read_anew(session: Session) -> None:
     cache = MemberCache(META, TASK)
     cache.read(session)
-    subtask_record.take_over(session, META, TASK, "mysql-01", 2, "start over")
+    assert subtask_record.take_over(session, META, TASK, "mysql-01", 2, "start over").starts_over
+    cache.read(session)
+    subtask_record.start_over(session, META, TASK, "mysql-01", 2, 3)
     found = cache.read(session)
     assert not found.sources["mysql-01"].plans
     assert found == _fresh(session)

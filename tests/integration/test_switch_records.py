@@ -96,6 +96,7 @@ def test_what_a_task_may_be_at(session: Session) -> None:
     store.forget(session, [5])
     assert passed_watermarks.read(session, *WHO) == {6} and busy_with(session, subtask) == ""
     subtask_record.take_over(session, *WHO, 2, "anew")
+    subtask_record.start_over(session, *WHO, 2, 3)
     assert passed_watermarks.read(session, *WHO) == frozenset(), "with --remove-meta"
     _run(session, _SUBTASK + "phase = 'replicate'")
     _run(session, _SUBTASK + "joining = '{}'")

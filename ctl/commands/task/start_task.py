@@ -16,7 +16,8 @@ from shardmerge.proto import master_pb2 as pb
 @click.option(
     "--remove-meta",
     is_flag=True,
-    help="delete what an earlier run of the task recorded at the target, and start from the beginning",
+    help="begin again: at the target, delete the records of an earlier run of these sources and the rows that "
+    "`partition id` shows to be theirs; refused where rows of other sources cannot be distinguished",
 )
 @start_and_stop_options
 @shared()

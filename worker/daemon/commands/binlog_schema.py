@@ -124,7 +124,9 @@ def _change(
     _read_recorded(session, config, request).find(request.database, request.table)
     epoch = epochs.acquire(request.task, request.source)
     ensure_meta(session, config.meta_schema)
-    subtask_record.take_over(session, *who, epoch, meta_token)
+    if subtask_record.take_over(session, *who, epoch, meta_token).starts_over:
+        # The next run deletes these records.
+        raise unknown_table_error(request.task, request.source, request.database, request.table)
     # Read again: from here on no other run changes it.
     recorded = _read_recorded(session, config, request)
     plan = recorded.find(request.database, request.table)

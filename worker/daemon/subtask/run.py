@@ -9,6 +9,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.subtask.begin import begin
 from shardmerge.worker.daemon.subtask.finish import finished_outcome, read_stop_search
+from shardmerge.worker.daemon.subtask.remove_earlier_rows import remove_earlier_rows
 from shardmerge.worker.daemon.subtask.replicate_phase import replicate
 from shardmerge.worker.daemon.subtask.run_resources import RunObserver, RunResources
 from shardmerge.worker.daemon.subtask.snapshot_phase import copy
@@ -17,7 +18,7 @@ from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.records.subtask_record import Phase
-from shardmerge.worker.unit.contract import Failed, Finished, Outcome
+from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
 
 
 class SubTaskRun:
@@ -37,9 +38,14 @@ class SubTaskRun:
     def run(self, stop: StopSignal) -> Outcome:
         """Run until finished, stopped or failed; raises only programming errors."""
         try:
-            return self._run(stop)
+            outcome = self._run(stop)
         except ShardmergeError as error:
-            return Failed(error)
+            outcome = Failed(error)
+        if isinstance(outcome, Failed):
+            # What finds an error in a row or in the relay log does not know the task, which the way out names.
+            config = self._resources.config
+            return Failed(outcome.error.completed(task=config.task, source=config.source_id))
+        return outcome
 
     def _run(self, stop: StopSignal) -> Outcome:
         resources = self._resources
@@ -52,6 +58,13 @@ class SubTaskRun:
             with resources.coded_target_errors():
                 ensure_meta(target, config.meta_schema)
                 row = subtask_record.take_over(target, *resources.who, epoch, self._meta_token)
+            if row.starts_over:
+                if not remove_earlier_rows(resources, target, rules, epoch, row, stop):
+                    return Stopped()
+                held, epoch = epoch, host.epochs.acquire(config.task, resources.source_id)
+                owner.epoch_acquired(epoch)
+                with resources.coded_target_errors():
+                    row = subtask_record.start_over(target, *resources.who, held, epoch)
             phase = row.phase
             if phase is Phase.FINISHED:
                 outcome = finished_outcome(resources, target, epoch)

@@ -166,6 +166,7 @@ class RestOfCopy:
 
     def _stop(self, items: Sequence[Parked], names: tuple[str, ...], error: ShardmergeError) -> None:
         """Copy no more of these tables until they are interrupted again, or until the subtask's next run."""
+        error = error.completed(task=self._context.config.task, source=self._context.config.source_id)
         self._log_failure(names, error, None)
         with self._lock:
             self._running = self._retried = None

@@ -264,6 +264,7 @@ class JoiningUnit:
             self._error = self._retry_at = None
 
     def _record_failure(self, error: ShardmergeError, failures: int, join: TableJoin) -> None:
+        error = error.completed(task=self._context.config.task, source=self._context.config.source_id)
         pause = min(_BACKOFF_FIRST_SECONDS * 2**failures, _BACKOFF_MAX_SECONDS)
         self._retry_at = time.monotonic() + pause if error.spec.retryable else None
         self._error = error

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pymysql
 from pydantic import TypeAdapter
@@ -49,6 +49,8 @@ class SubTaskRow:
     (worker/target/records/partitioning.py), "" before it was recorded; it changes together with the checkpoints,
     because the meaning of a checkpoint depends on it. ``joining``: the tables that are joining the subtask
     (worker/target/records/joining_tables.py), "" for none. ``update_token``: of the last update that was begun.
+    ``starts_over``: the records are those of an earlier run; :func:`start_over` deletes them. ``removal_begun``: an
+    earlier epoch may have removed rows of that run.
     """
 
     phase: Phase
@@ -56,7 +58,12 @@ class SubTaskRow:
     partitioning: str
     joining: str
     update_token: str
+    starts_over: bool = False
+    removal_begun: bool = False
 
+
+_REMOVING = "-"
+"""Before a ``meta_token``: rows of the earlier run may be removed, so that its records must not be continued."""
 
 _ROW = "`phase`, `start_file`, `start_pos`, `start_gtid_set`, `start_server`, `dealing`, `joining`, `update_token`"
 
@@ -64,8 +71,9 @@ _ROW = "`phase`, `start_file`, `start_pos`, `start_gtid_set`, `start_server`, `d
 def take_over(connection: Session, schema: str, task: str, source: str, epoch: int, meta_token: str) -> SubTaskRow:
     """Raise the subtask's epoch to ``epoch``; after this commit no older process can commit (I3).
 
-    A ``meta_token`` other than the recorded one drops the subtask's records first
-    (start-task --remove-meta). Raises FENCED when a newer epoch is there already.
+    A ``meta_token`` other than the recorded one (start-task --remove-meta) makes the subtask start over: until
+    :func:`start_over`, every run finds ``starts_over``, also one without a token. Raises FENCED when a newer epoch is
+    there already.
     """
     name = quote_name(schema)
     who = (task, source)
@@ -85,14 +93,13 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
         if int(found_epoch) >= epoch:
             cursor.execute("ROLLBACK")
             raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
-        if meta_token and meta_token != found_token:
-            row = SubTaskRow(Phase.NEW, None, "", "", "")
-            _forget(connection, schema, task, source)
+        found_token = str(found_token)
+        begun = found_token.startswith(_REMOVING)
+        if begun or (meta_token and meta_token != found_token):
+            row = replace(row, starts_over=True, removal_begun=begun)
             cursor.execute(
-                f"UPDATE {name}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', `dealing` = '', "
-                "`joining` = '', `update_token` = '' "
-                "WHERE `task` = %s AND `source` = %s",
-                (meta_token, *who),
+                f"UPDATE {name}.`subtask` SET `meta_token` = %s WHERE `task` = %s AND `source` = %s",
+                (_REMOVING + (meta_token or found_token.removeprefix(_REMOVING)), *who),
             )
         cursor.execute(f"UPDATE {name}.`subtask` SET `epoch` = %s WHERE `task` = %s AND `source` = %s", (epoch, *who))
         member_versions.begin_epoch(connection, schema, task, source, epoch)
@@ -103,6 +110,35 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
             )
         cursor.execute("COMMIT")
     return row
+
+
+def start_over(connection: Session, schema: str, task: str, source: str, epoch: int, next_epoch: int) -> SubTaskRow:
+    """Delete the records of the earlier run, whose rows are removed, and continue with ``next_epoch``, in one
+    transaction: a reader that keeps records of an epoch in memory must not mix them with those of the new run. Raises
+    FENCED."""
+    name = quote_name(schema)
+    who = (task, source, epoch)
+    with connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute(
+            f"SELECT `meta_token` FROM {name}.`subtask` WHERE `task` = %s AND `source` = %s AND `epoch` = %s "
+            "FOR UPDATE",
+            who,
+        )
+        found = cursor.fetchall()
+        if not found:
+            cursor.execute("ROLLBACK")
+            raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
+        _forget(connection, schema, task, source)
+        cursor.execute(
+            f"UPDATE {name}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', `dealing` = '', "
+            "`joining` = '', `update_token` = '', `epoch` = %s "
+            "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
+            (str(found[0][0]).removeprefix(_REMOVING), next_epoch, *who),
+        )
+        member_versions.begin_epoch(connection, schema, task, source, next_epoch)
+        cursor.execute("COMMIT")
+    return SubTaskRow(Phase.NEW, None, "", "", "")
 
 
 def _forget(connection: Session, schema: str, task: str, source: str) -> None:

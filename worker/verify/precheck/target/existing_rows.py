@@ -14,7 +14,10 @@ from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Session, quote_name, rows, server_info, text_of
 from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.core.table_plan import PartitionId, TablePlan
+from shardmerge.worker.core.table_plan import PartitionId, TablePlan, TargetTable
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.target.members.target_members import read_target_members
+from shardmerge.worker.target.tables.earlier_rows import EarlierRows, Removable, earlier_rows
 from shardmerge.worker.target.tables.target_table import find_target
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, passed, warned
 
@@ -66,6 +69,7 @@ def _rows(source: str, target: Session, plans: Sequence[TablePlan], start: Start
         yield passed("downstream_table_empty", source, "task-mode incremental continues from existing rows")
         return
     written = _recorded_writers(target, start)
+    earlier = EarlierRows() if start.as_recorded else _earlier_rows(target, start.subtask)
     groups: dict[tuple[str, str], list[TablePlan]] = {}
     for plan in plans:
         groups.setdefault((plan.target_schema, plan.target_table), []).append(plan)
@@ -74,8 +78,99 @@ def _rows(source: str, target: Session, plans: Sequence[TablePlan], start: Start
         if source in writers:
             continue  # from its own records
         found = find_target(target, group[0])
-        if found is not None:
-            yield from _table(source, target, found, group, bool(writers), safe_mode=start.subtask.replicate.safe_mode)
+        if writers and not start.as_recorded and (found is None or not _has_rows(target, found, "")):
+            yield from _gone(source, target, names, writers, start.subtask)
+        elif found is not None:
+            of_target = _of_target(earlier, group[0])
+            mixed = next(_mixed(source, target, found, of_target, bool(writers), start.subtask), None)
+            if mixed is not None:
+                yield mixed
+                continue
+            removed = frozenset(one.rows.condition for one in of_target.removable)
+            yield from _removed(source, target, found, of_target.removable)
+            yield from _table(
+                source,
+                target,
+                found,
+                group,
+                bool(writers),
+                removed,
+                safe_mode=start.subtask.replicate.safe_mode,
+            )
+
+
+def _earlier_rows(target: Session, subtask: config.SubTaskConfig) -> EarlierRows:
+    """The rows of the run whose records are going to be deleted."""
+    try:
+        members = read_target_members(target, subtask.meta_schema, subtask.task, subtask.source_id)
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
+            raise
+        return EarlierRows()
+    others = (*members.same_task, *members.other_tasks)
+    return earlier_rows(members.own.values(), others, Rules.from_config(subtask))
+
+
+def _of_target(earlier: EarlierRows, plan: TablePlan) -> EarlierRows:
+    return EarlierRows(
+        tuple(one for one in earlier.removable if one.plan.target == plan.target),
+        tuple(one for one in earlier.unremovable if one.plan.target == plan.target),
+    )
+
+
+def _mixed(
+    source: str, target: Session, found: Table, earlier: EarlierRows, shared: bool, subtask: config.SubTaskConfig
+) -> Iterator[pb.CheckResult]:
+    """Rows of the earlier run that would stay, and that the copy would write again."""
+    for one in earlier.unremovable:
+        if one.rows is None and not shared:
+            continue  # any row of the table is refused
+        if _has_rows(target, found, one.rows.condition if one.rows is not None else ""):
+            name = f"{found.schema}.{found.name}"
+            error = errors.check_data.EARLIER_ROWS_MIXED(task=subtask.task, source=source, target=name, why=one.why)
+            yield failed("downstream_table_empty", source, error)
+
+
+def _removed(source: str, target: Session, found: Table, removable: Sequence[Removable]) -> Iterator[pb.CheckResult]:
+    for one in removable:
+        if _has_rows(target, found, one.rows.condition):
+            error = errors.check_data.EARLIER_ROWS_REMOVED(
+                source=source,
+                target=f"{found.schema}.{found.name}",
+                count=len(removable),
+                condition=one.rows.condition,
+            )
+            yield warned("downstream_table_empty", source, error)
+            return
+
+
+def _gone(
+    source: str, target: Session, names: tuple[str, str], writers: frozenset[str], subtask: config.SubTaskConfig
+) -> Iterator[pb.CheckResult]:
+    """Rows of sources that do not start again, which the target had and no longer has."""
+    meta = quote_name(subtask.meta_schema)
+    copied = rows(
+        target,
+        f"SELECT t.`source`, SUM(c.`row_count`) FROM {meta}.`snapshot_table` t JOIN {meta}.`snapshot_chunk` c "
+        "ON c.`task` = t.`task` AND c.`source` = t.`source` AND c.`shard` = t.`shard` "
+        "WHERE t.`task` = %s AND t.`source` IN %s "
+        "AND LOWER(t.`target_schema`) = %s AND LOWER(t.`target_table`) = %s "
+        "GROUP BY t.`source` HAVING SUM(c.`row_count`) > 0 ORDER BY t.`source`",
+        (subtask.task, tuple(writers), names[0].lower(), names[1].lower()),
+    )
+    if copied:
+        error = errors.check_data.OTHER_ROWS_GONE(
+            task=subtask.task,
+            target=".".join(names),
+            count=sum(int(str(count)) for _, count in copied),
+            sources=", ".join(text_of(name) for name, _ in copied),
+        )
+        yield failed("downstream_table_empty", source, error)
+
+
+def _has_rows(target: Session, found: Table, condition: str) -> bool:
+    where = f" WHERE {condition}" if condition else ""
+    return bool(rows(target, f"SELECT 1 FROM {TargetTable(found.schema, found.name).quoted}{where} LIMIT 1"))
 
 
 def _recorded_writers(target: Session, start: StartRequest) -> Mapping[tuple[str, str], frozenset[str]]:
@@ -100,9 +195,17 @@ def _recorded_writers(target: Session, start: StartRequest) -> Mapping[tuple[str
 
 
 def _table(
-    source: str, target: Session, found: Table, group: list[TablePlan], shared: bool, *, safe_mode: bool
+    source: str,
+    target: Session,
+    found: Table,
+    group: list[TablePlan],
+    shared: bool,
+    removed: frozenset[str],
+    *,
+    safe_mode: bool,
 ) -> Iterator[pb.CheckResult]:
-    """``shared``: other sources of the task have written into it."""
+    """``shared``: other sources of the task have written into it. ``removed``: conditions of the rows that the run
+    removes before it copies."""
     name = f"{found.schema}.{found.name}"
     item = "downstream_table_empty"
     own = [_own_rows(plan, found) for plan in group]
@@ -112,15 +215,14 @@ def _table(
     if len(conditions) < len(own):
         conditions = [""]
     for condition in conditions:
-        where = f" WHERE {condition}" if condition else ""
-        if rows(target, f"SELECT 1 FROM {found.full_name}{where} LIMIT 1"):
+        if condition not in removed and _has_rows(target, found, condition):
             rest = f"where {condition}, which is for a shard table of source {source}" if condition else "any row"
             if safe_mode:
                 yield warned(item, source, errors.check_data.TARGET_ROWS_OVERWRITTEN(target=name, found=rest))
             else:
                 yield failed(item, source, errors.check_data.TARGET_NOT_EMPTY(target=name, found=rest))
             return
-    if conditions != [""] and not shared and rows(target, f"SELECT 1 FROM {found.full_name} LIMIT 1"):
+    if conditions != [""] and not (shared or removed) and _has_rows(target, found, ""):
         yield warned(item, source, errors.check_data.TARGET_ROWS_BESIDE(target=name))
 
 

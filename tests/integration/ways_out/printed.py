@@ -1,0 +1,79 @@
+"""Reads the commands that an error's way out prints, and runs them as they are printed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from tests.support.cluster import Answer, Json
+from tests.support.wait import until
+from tests.support.world import World
+
+_COMMAND = re.compile(r"`dmctl ([^`]+)`")
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """An error as an operator sees it. ``code``, ``message``, ``way_out``: as in the answer of dmctl."""
+
+    code: int
+    message: str
+    way_out: str
+
+    @staticmethod
+    def of(detail: Json) -> Printed:
+        """Return an error of query-status, or a failed check of start-task."""
+        return Printed(
+            int(detail["code"]),
+            str(detail.get("message") or detail.get("errorMsg")),
+            str(detail.get("workaround") or detail.get("instruction")),
+        )
+
+    def commands(self) -> list[str]:
+        """Return the commands in the order in which they are printed, without "dmctl"."""
+        return _COMMAND.findall(self.way_out)
+
+    def command(self, begin: str, place: int = 0) -> str:
+        """Return a printed command that begins with these words; ``place``: among several ones."""
+        found = [one for one in self.commands() if one == begin or one.startswith(f"{begin} ")]
+        assert len(found) > place, f"no `dmctl {begin} …` in: {self.way_out}"
+        return found[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Does what an error prints. ``file``: the path of the task file, which replaces `<file>`."""
+
+    world: World
+    task: str
+    file: str
+
+    def runs(self, printed: Printed, begin: str, place: int = 0, *, source_file: str = "") -> Answer:
+        """Run a printed command: nothing of it changes but `<file>`, `<source-file>` and `<task>`."""
+        command = printed.command(begin, place).replace("<source-file>", source_file)
+        command = command.replace("<file>", self.file).replace("<task>", self.task)
+        assert "{" not in command and "<" not in command, f"an operator does not know what to fill in: {command}"
+        return self.world.cluster.dmctl(*shlex.split(command))
+
+    def stopped(self, code: int, source: str = "") -> Printed:
+        """Wait until a subtask is paused by an error of this code; ``source``: only there."""
+
+        def found() -> Printed | None:
+            for one, subtask in self.world.cluster.subtasks(self.task).items():
+                if source in ("", one) and subtask.stage == "Paused":
+                    for detail in subtask.raw.get("result", {}).get("errors", []):
+                        if int(detail["code"]) == code:
+                            return Printed.of(detail)
+            return None
+
+        return until(found, f"task {self.task} is paused by error {code}", 120)
+
+    def refused(self, code: int, *words: str) -> Printed:
+        """Run a command, which must fail with a check of this code."""
+        answer = self.world.cluster.dmctl(*words, check=False)
+        assert answer.code != 0, answer.text
+        for check in answer.json.get("checkResult", []):
+            if int(check.get("code", 0)) == code:
+                return Printed.of(check)
+        raise AssertionError(answer.text)

@@ -1,0 +1,71 @@
+"""Which rows start-task --remove-meta removes: only those that the new copy surely writes again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardmerge.proto import config_pb2 as config
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.target.tables.earlier_rows import earlier_rows
+from tests.unit.worker.snapshot.shards import ID, VALUE
+
+
+def _config(instance: str = "1", target: str = "t", allowed: str = "shard_*", ids: bool = True) -> config.SubTaskConfig:
+    mapping = config.ColumnMappingRule(
+        name="m", schema_pattern="shard_*", table_pattern="t_*", source_column="id", target_column="id",
+        expression="partition id", arguments=[instance, "shard", "t", "_"],
+    )  # fmt: skip
+    return config.SubTaskConfig(
+        task="merge",
+        meta_schema="dm_meta",
+        block_allow_list=config.BlockAllowList(name="shards", do_dbs=[allowed]),
+        routes=[
+            config.RouteRule(
+                name="r", schema_pattern="shard_*", table_pattern="t_*", target_schema="merged", target_table=target
+            )
+        ],
+        column_mappings=[mapping] if ids else [],
+    )
+
+
+def _plans(rules: Rules, source: str = "s1") -> tuple[TablePlan, ...]:
+    return tuple(
+        rules.plan(number, source, Table("shard_1", f"t_{number}", (ID, VALUE), (0,), "PRIMARY", (("id",),), False, ""))
+        for number in (1, 2)
+    )
+
+
+RULES = Rules.from_config(_config())
+OWN = _plans(RULES)
+OTHERS = _plans(Rules.from_config(_config("2")), "s2")
+
+
+def test_each_shard_table_has_a_range_of_its_own() -> None:
+    found = earlier_rows(OWN, OTHERS, RULES)
+    assert not found.unremovable
+    first = (1 << 59) | (1 << 52) | (1 << 44)
+    assert [one.rows.condition for one in found.removable] == [
+        f"`id` BETWEEN {begin} AND {begin + (1 << 44) - 1}" for begin in (first, first + (1 << 44))
+    ]
+
+
+def test_rows_stay_where_another_shard_table_may_have_them() -> None:
+    for others in (OWN[:1], _plans(Rules.from_config(_config(ids=False)), "s2")):
+        found = earlier_rows(OWN, others, RULES)
+        assert not found.removable
+        assert len(found.unremovable) == 2
+
+
+def test_rows_stay_that_the_copy_would_write_elsewhere_or_not_at_all() -> None:
+    for wanted, count in ((_config("3"), 2), (_config(target="other"), 0), (_config(allowed="none"), 0)):
+        found = earlier_rows(OWN, OTHERS, Rules.from_config(wanted))
+        assert not found.removable
+        assert len(found.unremovable) == count
+
+
+def test_rows_stay_that_a_filter_may_have_kept() -> None:
+    found = earlier_rows([replace(plan, may_lack_rows=True) for plan in OWN], OTHERS, RULES)
+    assert not found.removable
+    assert "no copy brings back" in found.unremovable[0].why
