@@ -135,7 +135,8 @@ TRANSFORMED_TABLE = _define(
     "one, then "
     f"{_SKIP}; or {_REPLACE}. If an expression names the changed column: stop-task, start-task with a projection that "
     "does not use it, then binlog skip (rows that are at the target stay as they were made); or update-task with a "
-    "file that leaves the table out, remove its rows at the target, and add it again with another transform.",
+    "file that leaves the table out, remove its rows at the target (only those of this shard table, if others are "
+    "merged there), and add it again with another transform.",
 )
 RENAME_REMAPS = _define(
     50013,

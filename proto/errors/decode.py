@@ -36,7 +36,7 @@ UNSUPPORTED_EVENT = _define(
     scope=Scope.SOURCE,
     message="source {source}: event {event} ending at binlog position {position} may change rows and cannot be "
     "decoded: {reason}",
-    workaround="{way_out}",
+    workaround=f"{{way_out}} To {COPY_AGAIN}.",
 )
 MISSING_COLUMN = _define(
     21004,

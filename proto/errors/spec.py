@@ -76,8 +76,10 @@ def define(
 
 
 class _Missing(dict[str, str]):
+    """What the place that raised the error does not know is shown as in a command's help: the reader fills it in."""
+
     def __missing__(self, key: str) -> str:
-        return "{" + key + "}"
+        return f"<{key}>"
 
 
 class ShardmergeError(Exception):

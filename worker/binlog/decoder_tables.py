@@ -46,13 +46,11 @@ WITH_EXTRA = bytes([
 """1 for rows events whose header has extra data."""
 
 WAYS_OUT: dict[int, str] = {
-    _T.TRANSACTION_PAYLOAD: "Set binlog_transaction_compression=OFF at the source and start the task again with a new "
-    "snapshot.",
-    _T.START_ENCRYPTION: "Fetch the binlog from the server: its dump is not encrypted. Delete the relay directory and "
-    "resume-task.",
-    _T.INCIDENT: "The source reports that its binlog lacks changes here: start the task again with a new snapshot.",
-    _T.EXECUTE_LOAD_QUERY: "Set binlog_format=ROW at the source (LOAD DATA was logged as a statement) and start the "
-    "task again with a new snapshot.",
+    _T.TRANSACTION_PAYLOAD: "Set binlog_transaction_compression=OFF at the source.",
+    _T.START_ENCRYPTION: "Fetch the binlog from the server: its dump is not encrypted. Stop the worker, move the relay "
+    "directory away, start the worker, and resume-task. Keep the directory until the task has caught up.",
+    _T.INCIDENT: "The source reports that its binlog lacks changes here.",
+    _T.EXECUTE_LOAD_QUERY: "Set binlog_format=ROW at the source (LOAD DATA was logged as a statement).",
 }
 """Advice to the user about unsupported event types."""
 
@@ -69,7 +67,7 @@ def unsupported_event(source: str, code: int, position: int, reason: str) -> err
     """The error for an event of a type that the decoder cannot skip."""
     way_out = WAYS_OUT.get(
         code, "Use a server version and settings this version knows (binlog_format=ROW), or leave this out of the "
-        "binlog, and start the task again with a new snapshot."
+        "binlog."
     )  # fmt: skip
     return errors.decode.UNSUPPORTED_EVENT(
         source=source, event=event_name(code), position=position, reason=reason, way_out=way_out

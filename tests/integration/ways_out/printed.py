@@ -67,7 +67,7 @@ class Operator:
                             return Printed.of(detail)
             return None
 
-        return until(found, f"task {self.task} is paused by error {code}", 120)
+        return until(found, f"task {self.task} is paused by error {code}", 300)
 
     def refused(self, code: int, *words: str) -> Printed:
         """Run a command, which must fail with a check of this code."""

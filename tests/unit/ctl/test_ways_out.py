@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
 
 from shardmerge.ctl.main import dmctl, run
 from shardmerge.proto.errors import CATALOGUE, ErrorSpec
+from tests.integration.ways_out.situations import WAYS_OUT
 
 _COMMAND = re.compile(r"`dmctl ([^`]+)`")
 _NAME = re.compile(r"(?<![\w-])[a-z]+-(?:task|relay|source|member|leader|schema|lock|ddl-lock)(?![\w-])")
@@ -77,3 +79,9 @@ def test_each_named_command_exists(spec: ErrorSpec) -> None:
     text = f"{spec.message} {spec.workaround}"
     unknown = {name for name in _NAME.findall(text) if name not in dmctl.commands} - _KEYS
     assert not unknown
+
+
+def test_the_page_lists_the_ways_out_that_are_tested() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/ways-out.md").read_text(encoding="utf-8")
+    for way in WAYS_OUT:
+        assert f"| [{way.code}](errors.md#{way.code}-{CATALOGUE[way.code].name}) | {way.situation} |" in page

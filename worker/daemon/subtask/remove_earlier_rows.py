@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from shardmerge.proto import config_pb2, errors, failpoints
 from shardmerge.proto.log import get_logger
-from shardmerge.worker.core.mysql.connection import Session, execute, quote_name, rows
+from shardmerge.worker.core.mysql.connection import (
+    Session,
+    current_position,
+    execute,
+    quote_name,
+    rows,
+    server_info,
+)
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.daemon.subtask.begin import LOCATE_SECONDS
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.ddl.execute.run_once import check_epoch
 from shardmerge.worker.rules import Rules
@@ -34,6 +44,7 @@ def remove_earlier_rows(
         if row.removal_begun:
             raise errors.check_data.ROWS_HALF_REMOVED(task=config.task, source=resources.source_id)
         return True
+    _check_that_copy_can_begin(resources, stop)
     with resources.coded_target_errors():
         members = read_target_members(target, *resources.who)
         found = earlier_rows(members.own.values(), (*members.same_task, *members.other_tasks), rules)
@@ -57,6 +68,19 @@ def remove_earlier_rows(
             if at is not None and not _delete(resources, target, at, one.rows, epoch, stop):
                 return False
     return True
+
+
+def _check_that_copy_can_begin(resources: RunResources, stop: StopSignal) -> None:
+    """Raises the errors of the source and of its relay log. Without this check the target would lack the rows for as
+    long as the copy cannot begin: for example while another task still needs a binlog that the source has removed."""
+    host = resources.host
+    host.relay.start()
+    with ExitStack() as sessions:
+        source = resources.source(sessions)
+        with resources.coded_source_errors():
+            now = current_position(source, server_info(source))
+            host.relay.ensure_from(now, fresh=not host.needed_by_others(resources.config.task))
+    host.relay.locate(now, LOCATE_SECONDS, stop)
 
 
 def _has_rows(target: Session, table: TargetTable, owned: KeyRange) -> bool:

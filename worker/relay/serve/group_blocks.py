@@ -226,7 +226,7 @@ def _prepared(
             event=f"XA COMMIT {group.xid}",
             position=begin.position,
             reason="its prepared events were written by a server with another event format",
-            way_out="Start the task again with a new snapshot.",
+            way_out="Finish such transactions before a server is upgraded.",
         )
     if group.whole and group.end - group.start > LARGEST_BLOCK:
         raise _too_large(source, begin, group.end - group.start)
@@ -292,8 +292,7 @@ def _only_control(source: str, event: bytes, payload: Payload) -> None:
             event="TRANSACTION_PAYLOAD",
             position=payload.log_pos,
             reason=f"it contains a statement: {(statement or b'')[:100].decode('utf-8', 'replace')}",
-            way_out="Set binlog_format=ROW, or binlog_transaction_compression=OFF, at the source and start the task "
-            "again with a new snapshot.",
+            way_out="Set binlog_format=ROW, or binlog_transaction_compression=OFF, at the source.",
         )
 
 

@@ -230,6 +230,7 @@ def _open_target(checklist: Checklist, subtask: config.SubTaskConfig, sessions: 
     try:
         session = connect(Endpoint.from_proto(subtask.target), Side.TARGET, name="target", read_timeout=READ_SECONDS)
     except ShardmergeError as error:
+        error = error.completed(task=subtask.task, source=checklist.source)
         reason = errors.check.TARGET_CONNECTION(reason=error, way_out=error.workaround)
         checklist.results.append(failed("target_connection", checklist.source, reason))
         return None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shardmerge.proto import errors
 from shardmerge.proto.errors import CATALOGUE, ErrorSpec
 from shardmerge.proto.rpc.coded_errors import error_from_proto, error_to_proto
 
@@ -43,3 +44,12 @@ def test_an_entry_says_what_and_what_to_do(spec: ErrorSpec) -> None:
     assert str(spec.code) in str(error)
     assert pickle.loads(pickle.dumps(error)).message == error.message
     assert error_from_proto(error_to_proto(error)).message == error.message
+
+
+def test_values_that_are_not_known_are_shown_as_in_a_commands_help() -> None:
+    error = errors.replicate.DIVERGED(source="s1", schema="a", table="b", position="(f, 4)", missing=1)
+    assert "`dmctl compare <task> --repair`" in error.workaround
+    completed = error.completed(task="merge", source="another")
+    assert "`dmctl binlog skip merge -s s1 " in completed.workaround
+    assert pickle.loads(pickle.dumps(completed)).workaround == completed.workaround
+    assert completed.completed(task="other") is completed
