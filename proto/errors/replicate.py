@@ -19,7 +19,8 @@ COLLISION = _define(
     "whose it is "
     "(`dmctl decode-id <file> <id>` names the shard table of an id that `partition id` made). If no shard table has "
     "it, remove it at the target and `dmctl resume-task {task} -s {source}`. If another one has it, and this is a "
-    "change of the stream: set on-row-error: quarantine in the task file and `dmctl update-task <file>`, which holds "
+    "change of the stream: set on-row-error: quarantine under `replicate` in the task file and `dmctl update-task "
+    "<file>`, which holds "
     "the row; or `dmctl binlog skip {task} -s {source} -b <position>`, which leaves the rows of that event out and "
     "records them. To keep all keys apart, add a column mapping, and copy every source again: `dmctl stop-task "
     "{task}`, empty {target_schema}.{target_table}, `dmctl start-task <file> --remove-meta`, without -s.",
@@ -150,7 +151,8 @@ TARGET_DUPLICATE_OTHER_KEY = _define(
     workaround="The row at the target is most likely the valid row of another shard table: do not delete it. `dmctl "
     "decode-id <file> <id>` names the shard table of its id, if `partition id` made it. "
     "Set "
-    "on-row-error: quarantine in the task file and `dmctl update-task <file>`: the row is held, and all others follow. "
+    "on-row-error: quarantine under `replicate` in the task file and `dmctl update-task <file>`: the row is held, and "
+    "all others follow. "
     "Change one of the two rows at its source; when the change is at the target, `dmctl quarantine retry {task}`. Or "
     'leave the rows of this event out, which are recorded: `dmctl binlog skip {task} -s {source} -b "{position}"`. '
     "If "

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tests.integration.ways_out.printed import Operator, Printed
 from tests.support.cluster import source_yaml
 from tests.support.database import Database
+from tests.support.wait import until
 from tests.support.world import Family, World
 
 ONE, TWO = "mysql-01", "mysql-02"
@@ -109,11 +110,13 @@ def _repeat_value(merge: Merge) -> Printed:
 
 
 def _hold_and_change(merge: Merge, printed: Printed) -> None:
-    merge.file(merge.text + "on-row-error: quarantine\n")
+    merge.file(merge.text + "replicate: {on-row-error: quarantine}\n")
     merge.operator.runs(printed, "update-task")
-    merge.world.settle([merge.family.name])
+    held = f"SELECT COUNT(*) FROM dm_meta.held_change WHERE task = '{merge.family.name}'"
+    until(lambda: merge.world.target.query(held) == [(1,)], "the row is held", 120)
     merge.source(1).execute(f"UPDATE {merge.shard(1)} SET customer = 'changed' WHERE customer = 'first'")
-    merge.world.settle([merge.family.name])
+    changed = f"SELECT COUNT(*) FROM {merge.merged} WHERE customer = 'changed'"
+    until(lambda: merge.world.target.query(changed) == [(1,)], "the other row has changed", 120)
     merge.operator.runs(printed, "quarantine retry")
     merge.target(f"ALTER TABLE {merge.merged} DROP COLUMN one")
 
@@ -239,7 +242,8 @@ def _add_cascade(merge: Merge) -> Printed:
     parent = f"{merge.family.name.replace('way', 'parent')}.p"
     merge.source(1).execute(
         f"CREATE DATABASE {parent.partition('.')[0]}",
-        f"CREATE TABLE {parent} (customer VARCHAR(64) PRIMARY KEY) DEFAULT CHARSET=utf8mb4 AS SELECT DISTINCT customer FROM {merge.shard(2)}",
+        f"CREATE TABLE {parent} (customer VARCHAR(64) PRIMARY KEY) DEFAULT CHARSET=utf8mb4 "
+        f"AS SELECT DISTINCT customer FROM {merge.shard(2)}",
         f"ALTER TABLE {merge.shard(2)} ADD CONSTRAINT up FOREIGN KEY (customer) REFERENCES {parent} (customer) "
         "ON DELETE CASCADE",
         f"DELETE FROM {parent} LIMIT 3",
