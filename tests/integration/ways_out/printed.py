@@ -62,7 +62,7 @@ class Operator:
         def found() -> Printed | None:
             for one, subtask in self.world.cluster.subtasks(self.task).items():
                 if source in ("", one) and subtask.stage == "Paused":
-                    for detail in subtask.raw.get("result", {}).get("errors", []):
+                    for detail in (subtask.raw.get("result") or {}).get("errors", []):
                         if int(detail["code"]) == code:
                             return Printed.of(detail)
             return None
