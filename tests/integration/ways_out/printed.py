@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from typing import cast
 
 from tests.support.cluster import Answer, Json
 from tests.support.wait import until
 from tests.support.world import World
 
 _COMMAND = re.compile(r"`dmctl ([^`]+)`")
+
+
+def errors_of(subtask: Json) -> list[Json]:
+    """Return the errors of a subtask in query-status, those of interrupted copies included."""
+    result = cast("Json", subtask.get("result") or {})
+    copies = cast("list[Json]", subtask.get("copies") or [])
+    found = [*cast("list[Json]", result.get("errors") or []), *(cast("Json", one.get("error") or {}) for one in copies)]
+    return [error for error in found if error]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class Operator:
         def found() -> Printed | None:
             for one, subtask in self.world.cluster.subtasks(self.task).items():
                 if source in ("", one) and subtask.stage == "Paused":
-                    for detail in (subtask.raw.get("result") or {}).get("errors", []):
+                    for detail in errors_of(subtask.raw):
                         if int(detail["code"]) == code:
                             return Printed.of(detail)
             return None

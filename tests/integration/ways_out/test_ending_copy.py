@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tests.integration.ways_out.printed import Operator, Printed
+from tests.integration.ways_out.printed import Operator, Printed, errors_of
 from tests.support.wait import until
 from tests.support.world import World
 
@@ -36,10 +36,8 @@ def test_a_task_without_an_end_copies_the_rest(world: World) -> None:
 
     def failed() -> Printed | None:
         for subtask in cluster.subtasks(NAME).values():
-            errors = [one.get("error") for one in subtask.raw.get("copies", [])]
-            errors += (subtask.raw.get("result") or {}).get("errors", [])
-            for error in errors:
-                if error and int(error["code"]) == 30016:
+            for error in errors_of(subtask.raw):
+                if int(error["code"]) == 30016:
                     return Printed.of(error)
         return None
 
