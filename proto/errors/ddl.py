@@ -246,8 +246,8 @@ ADDS_REFERENCE = _define(
     "mapping: at the target its rows refer to other rows or to none: {statement}",
     workaround="The task has stopped right before the statement; the rows at the target keep their values. If the "
     "column holds ids of that table, the task needs an entry of `references` (docs/reference/rules.md) and has to "
-    "begin again: stop-task, empty its target tables, start-task --remove-meta with all sources. If nothing joins the two "
-    f"columns at the target, {_SKIP}: the foreign key has no effect there.",
+    "begin again: stop-task, empty its target tables, start-task --remove-meta with all sources. If nothing joins the "
+    f"two columns at the target, {_SKIP}: the foreign key has no effect there.",
 )
 COPIED_LATER = _define(
     50064,
