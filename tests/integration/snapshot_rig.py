@@ -168,7 +168,7 @@ class Rig:
         source, target = self.session(Side.SOURCE), self.session(Side.TARGET)
         try:
             defer = self.config.load.defer_indexes
-            self.plans = make_plans(self.rules, SOURCE, self.tables, source, target, META, defer=defer)
+            self.plans = make_plans(self.rules, SOURCE, self.tables, source, target, META, defer=defer, after_load=True)
         finally:
             source.close()
             target.close()

@@ -7,6 +7,7 @@ plans travel into Spark tasks.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from shardmerge.worker.core.table import Column, Table
@@ -121,6 +122,15 @@ class TargetTable:
         return f"`{schema}`.`{table}`"
 
 
+class AutoIncrement(enum.Enum):
+    """What becomes of the shard table's AUTO_INCREMENT in a target table that is created."""
+
+    KEEP = "keep"
+    AFTER_MAX = "after-max"
+    """Added when the table is loaded."""
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class TablePlan:
     """How the rows of one shard table are written to the target.
@@ -137,7 +147,7 @@ class TablePlan:
     ``1 << ChangeKind``. ``filters``: filters on the rows' values at the source, before mapping (they number
     ``read_columns``). ``staged``: rows are decoded for the row stage (worker/rules/stage), which converts them to the
     target's rows.
-    ``transform``: None if the table has no transform.
+    ``transform``: None if the table has no transform. ``auto_increment``: of the target table, if it is created.
     """
 
     shard: int
@@ -155,6 +165,7 @@ class TablePlan:
     filters: tuple[RowFilter, ...] = ()
     staged: bool = False
     transform: RowTransform | None = None
+    auto_increment: AutoIncrement = AutoIncrement.NONE
 
     @property
     def read_columns(self) -> tuple[ColumnPlan, ...]:

@@ -9,6 +9,13 @@ from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto.config.rules.regex import Regex, RegexError, compile_regex
 from shardmerge.proto.config.rules.selector import Ranked, Selector, ranked, selector
 from shardmerge.proto.errors import config
+from shardmerge.worker.core.table_plan import AutoIncrement
+
+_AUTO_INCREMENTS = {
+    pb.AUTO_INCREMENT_KEEP: AutoIncrement.KEEP,
+    pb.AUTO_INCREMENT_AFTER_MAX: AutoIncrement.AFTER_MAX,
+    pb.AUTO_INCREMENT_NONE: AutoIncrement.NONE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +32,14 @@ class Route:
 
     ``extracts``: columns that are added to them (DM docs: "Extract table, schema, and source information and write into
     the merged table"). Their text is the concatenation of the groups that the rule's regular expression matches, "" if
-    it does not match (tidb pkg/util/table-router/router.go, ``extractVal``).
+    it does not match (tidb pkg/util/table-router/router.go, ``extractVal``). ``auto_increment``: of the target, if it
+    is created.
     """
 
     target_schema: str
     target_table: str
     extracts: tuple[Extracted, ...] = ()
+    auto_increment: AutoIncrement = AutoIncrement.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ class RouteRule:
     target_schema: str
     target_table: str
     extracts: tuple[ExtractRule, ...] = ()
+    auto_increment: AutoIncrement = AutoIncrement.NONE
 
     def may_lead_to(self, target_schema: str, target_table: str) -> bool:
         return self.target_schema == target_schema and self.target_table in ("", target_table)
@@ -61,7 +71,7 @@ class RouteRule:
     def route(self, source: str, schema: str, table: str) -> Route:
         names = {"source": source, "schema": schema, "table": table}
         extracts = tuple(rule.extracted(names) for rule in self.extracts)
-        return Route(self.target_schema, self.target_table or table, extracts)
+        return Route(self.target_schema, self.target_table or table, extracts, self.auto_increment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +84,16 @@ class ChosenRoute:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Pure. ``source``: the id of the source."""
+    """Pure. ``source``: the id of the source. ``auto_increment``: of targets that no rule decides."""
 
     source: str
     rules: tuple[RouteRule, ...]
+    auto_increment: AutoIncrement = AutoIncrement.NONE
 
     @staticmethod
     def from_config(subtask: pb.SubTaskConfig) -> Router:
         """Compile the routes; raises ``config.PATTERN``."""
+        default = _AUTO_INCREMENTS.get(subtask.auto_increment, AutoIncrement.NONE)
         return Router(
             subtask.source_id,
             tuple(
@@ -97,9 +109,11 @@ class Router:
                     rule.target_schema,
                     rule.target_table,
                     tuple(_extracts(subtask.task, rule)),
+                    _AUTO_INCREMENTS.get(rule.auto_increment, default),
                 )
                 for rule in subtask.routes
             ),
+            default,
         )
 
     def route(self, schema: str, table: str) -> Route:
@@ -134,7 +148,7 @@ class Router:
         rules = ranked(self.rules, schema, table)
         routes = {rule.route(self.source, schema, table) for rule in rules.best}
         if not routes:
-            return ChosenRoute(Route(schema, table), rules)
+            return ChosenRoute(Route(schema, table, auto_increment=self.auto_increment), rules)
         if len(routes) > 1:
             names = ", ".join(sorted(rule.name for rule in rules.best))
             raise config.AMBIGUOUS_ROUTE(source=self.source, schema=schema, table=table, rules=names)

@@ -117,6 +117,7 @@ class Rules:
             stop_kinds=rows.stop_kinds,
             filters=filters,
             transform=transformed[0] if transformed is not None else None,
+            auto_increment=route.auto_increment,
         )
 
     def mappings(self, table: Table, route: Route) -> dict[int, Mapping]:

@@ -21,6 +21,12 @@ from shardmerge.proto.config.rules.pattern_text import (
 )
 from shardmerge.proto.config.rules.transform import Refused, check_condition, split_items
 
+AUTO_INCREMENTS = {
+    "keep": pb.AUTO_INCREMENT_KEEP,
+    "after-max": pb.AUTO_INCREMENT_AFTER_MAX,
+    "none": pb.AUTO_INCREMENT_NONE,
+}
+
 
 class TablePattern(FileModel):
     """Tables of a block-allow list."""
@@ -90,6 +96,13 @@ class Route(FileModel):
     target_table: Annotated[
         str, Field(max_length=64), Key("The target's table.", default="each table keeps its name", sample="orders")
     ] = ""
+    auto_increment: Annotated[
+        Literal["", "keep", "after-max", "none"],
+        Key(
+            "Our own: as the task's auto-increment, for the targets of this route.",
+            default="the task's auto-increment",
+        ),
+    ] = ""
     extract_table: Annotated[ExtractTable | None, Key("Write (a part of) the table's name into a column.")] = None
     extract_schema: Annotated[ExtractSchema | None, Key("Write (a part of) the schema's name into a column.")] = None
     extract_source: Annotated[ExtractSource | None, Key("Write (a part of) the source-id into a column.")] = None
@@ -101,6 +114,7 @@ class Route(FileModel):
             table_pattern=self.table_pattern,
             target_schema=self.target_schema,
             target_table=self.target_table,
+            auto_increment=AUTO_INCREMENTS.get(self.auto_increment, pb.AUTO_INCREMENT_UNSPECIFIED),
             extract_table=self.extract_table and self.extract_table.to_proto(),
             extract_schema=self.extract_schema and self.extract_schema.to_proto(),
             extract_source=self.extract_source and self.extract_source.to_proto(),

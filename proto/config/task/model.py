@@ -73,6 +73,18 @@ class TaskModel(FileModel):
     ignore_checking_items: Annotated[
         Names, Key("Names of pre-checks that are skipped; `all`: all of them.", live=True)
     ] = ()
+    auto_increment: Annotated[
+        Literal["keep", "after-max", "none"],
+        Key(
+            "Our own: AUTO_INCREMENT of target tables that the task creates. `keep`: as at the sources, and the server "
+            "raises the next id with every replicated row, mapped or not, so that it is above all of them at a "
+            "cut-over; `after-max`: added when the table is loaded, which rebuilds the table while writes to it wait; "
+            "`none`: without, and an INSERT that names no id fails. Replicated ids never change. A route may have "
+            "its own value. Until the cut-over no other program may insert rows: an id that the target generates may "
+            "be a later id of a source.",
+            sample="keep",
+        ),
+    ] = "keep"
     meta_schema: Annotated[
         Identifier, Key("Schema at the target that holds checkpoints and chunk states.", sample="dm_meta")
     ] = defaults.META_SCHEMA

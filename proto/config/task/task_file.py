@@ -16,6 +16,7 @@ from shardmerge.proto.config.document.repair import Repaired, repaired
 from shardmerge.proto.config.document.yaml_file import Document, read
 from shardmerge.proto.config.finding import ConfigFinding, error_of
 from shardmerge.proto.config.position import start_at, stop_at
+from shardmerge.proto.config.rules.rule_model import AUTO_INCREMENTS
 from shardmerge.proto.config.secrets.stored_text import OF_TASK, stored_text
 from shardmerge.proto.config.task.blocks import Mydumper, Syncer
 from shardmerge.proto.config.task.cross_checks import check_task
@@ -89,6 +90,7 @@ class TaskFile:
             ignore_checking_items=task.ignore_checking_items,
             shard_mode=_SHARD_MODES[task.shard_mode or ("pessimistic" if task.is_sharding else "")],
             online_ddl=_online_ddl(task),
+            auto_increment=AUTO_INCREMENTS[task.auto_increment],
         )
         if list_name:
             subtask.block_allow_list.CopyFrom(task.block_allow_lists()[list_name].to_proto(list_name))

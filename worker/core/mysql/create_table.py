@@ -8,8 +8,8 @@ What is not named below stays as the server printed it.
 * Foreign keys are removed: the target holds other tables, and rows arrive in another order than at the source.
 * Names of CHECK constraints are removed: on MySQL they are unique per schema, and a target schema has many tables.
 * Texts that routes extract from names become columns of their own.
-* AUTO_INCREMENT is removed: ids come from the sources. A `partition id` column becomes BIGINT; a CHAR or VARCHAR
-  column with a prefix or suffix becomes longer by it.
+* AUTO_INCREMENT is removed, or kept for an integer column with which an index begins (:func:`numbered_column`). A
+  `partition id` column becomes BIGINT; a CHAR or VARCHAR column with a prefix or suffix becomes longer by it.
 * For a table with a transform only the columns that the transform keeps remain: keys, checks and generated columns
   that name another column are removed. Computed columns come last.
 * Collations are written out: a charset's default collation differs between servers and versions. A collation that the
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from shardmerge.worker.core.mysql.connection import quote_name
-from shardmerge.worker.core.table import Column
+from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, ColumnPlan, Computed, Constant, PartitionId
 
 _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
@@ -35,6 +35,8 @@ _IDENTIFIER = re.compile(r"`((?:[^`]|``)*)`")
 _FOREIGN_KEY = re.compile(r"\s*(CONSTRAINT\s+\S+\s+)?FOREIGN\s+KEY\b", re.IGNORECASE)
 _CHECK = re.compile(r"\s*CONSTRAINT\s+\S+\s+(?=CHECK\b)", re.IGNORECASE)
 _INDEX = re.compile(r"(?:[A-Z]+\s+)?KEY\s+`", re.IGNORECASE)
+_LEADING = re.compile(r"(?:PRIMARY\s+KEY|(?:UNIQUE\s+)?KEY\s+`[^`]*`)[^(]*\(`", re.IGNORECASE)
+_NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 _PREFIX_LENGTH = re.compile(r"\(\d+\)")
 _AUTO_INCREMENT = re.compile(r"\s+AUTO_INCREMENT\b", re.IGNORECASE)
 _CHARSET = re.compile(r"\bCHARACTER\s+SET\s+\w+(?!\s+COLLATE|\w)", re.IGNORECASE)
@@ -143,12 +145,13 @@ def merged_create_table(
     replaced: Mapping[str, str] = MappingProxyType({}),
     *,
     transformed: bool = False,
+    keep_auto_increment: bool = False,
 ) -> str:
     """The statement that makes the target table unless it exists.
 
     ``columns``: of the shard table; ``written``: its plan's; ``target``: quoted name; ``collation``: the shard
     table's default; ``replaced``: collations that the target lacks, each with its replacement; ``transformed``: a
-    transform may drop columns of the shard table.
+    transform may drop columns of the shard table. ``keep_auto_increment``: where the target can have it.
 
     Raises :class:`UnreadableCreateTable`.
     """
@@ -172,12 +175,61 @@ def merged_create_table(
         items.append(_rename(text, renamed) if renamed else text)
     items += (_computed_item(plan) for plan in written if plan.is_computed)
     items += (f"{quote_name(plan.target_name)} {CONSTANT_TYPE} NOT NULL" for plan in written if plan.is_constant)
+    numbered = next((each for each in columns if each.auto_increment and each.kind is ValueKind.INTEGER), None)
+    if keep_auto_increment and numbered is not None:
+        name = renamed.get(numbered.name, numbered.name)
+        items = [_numbered(item, name) for item in items] if _leads_an_index(items, name) else items
     default = replaced.get(collation, collation)
     options = f"ENGINE=InnoDB DEFAULT CHARSET={default.split('_', 1)[0]} COLLATE={default}"
     if parsed.comment:
         options += f" COMMENT={parsed.comment}"
     body = ",\n  ".join(items)
     return f"CREATE TABLE IF NOT EXISTS {target} (\n  {body}\n) {options}"
+
+
+def numbered_column(statement: str) -> str:
+    """The name of the column with AUTO_INCREMENT, "" for none. Raises :class:`UnreadableCreateTable`."""
+    for item in parse_create_table(statement).items:
+        own = _IDENTIFIER.match(item)
+        if own is not None and _AUTO_INCREMENT.search(_masked(item)):
+            return _unquoted(own)
+    return ""
+
+
+def column_item(statement: str, name: str, *, numbered: bool) -> str:
+    """The definition of a column, with its name: with AUTO_INCREMENT if ``numbered``, else without; "" if there is no
+    such column. Raises :class:`UnreadableCreateTable`."""
+    for item in parse_create_table(statement).items:
+        own = _IDENTIFIER.match(item)
+        if own is not None and _unquoted(own).lower() == name.lower():
+            return _numbered(item, _unquoted(own)) if numbered else _not_numbered(item)
+    return ""
+
+
+def _numbered(item: str, name: str) -> str:
+    """A column's item with AUTO_INCREMENT if it is of the column ``name``; such a column is always NOT NULL."""
+    own = _IDENTIFIER.match(item)
+    if own is None or _unquoted(own) != name or _AUTO_INCREMENT.search(_masked(item)):
+        return item
+    found = _NOT_NULL.search(_masked(item), own.end())
+    if found is None:
+        raise UnreadableCreateTable(f"column {name} with AUTO_INCREMENT is not NOT NULL")
+    return f"{item[: found.end()]} AUTO_INCREMENT{item[found.end() :]}"
+
+
+def _not_numbered(item: str) -> str:
+    found = _AUTO_INCREMENT.search(_masked(item))
+    return item if found is None else item[: found.start()] + item[found.end() :]
+
+
+def _leads_an_index(items: Collection[str], name: str) -> bool:
+    """Whether an index begins with the whole column: InnoDB requires it of a column with AUTO_INCREMENT."""
+    for item in items:
+        found = _LEADING.match(_masked(item))
+        first = None if found is None else _IDENTIFIER.match(item, found.end() - 1)
+        if first is not None and _unquoted(first) == name:
+            return True
+    return False
 
 
 def widened_type(plan: ColumnPlan) -> str:
@@ -225,9 +277,7 @@ def _column_item(item: str, at: int, column: Column, plan: ColumnPlan | None, re
         item = item[:at] + " " + widened_type(plan) + item[at + len(old) :]
     if item.startswith(_MYSQL_COLLECTION, at):
         item = item[:at] + _COLLECTION + item[at + len(_MYSQL_COLLECTION) :]
-    found = _AUTO_INCREMENT.search(_masked(item))
-    if found is not None:
-        item = item[: found.start()] + item[found.end() :]
+    item = _not_numbered(item)
     found = _CHARSET.search(_masked(item))
     if found is not None and column.collation:
         item = f"{item[: found.end()]} COLLATE {column.collation}{item[found.end() :]}"

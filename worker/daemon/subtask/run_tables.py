@@ -9,7 +9,7 @@ from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import AutoIncrement, TablePlan
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.snapshot.chunk_store import read_handover
@@ -28,12 +28,14 @@ def plans_of(
     shards: frozenset[int] | None,
     *,
     defer: bool = False,
+    after_load: bool = False,
     widen: Callable[[TablePlan], None] | None = None,
     recorded: Mapping[int, CreateStatement] = MappingProxyType({}),
 ) -> tuple[TablePlan, ...]:
     """See :func:`shardmerge.worker.target.tables.make_targets.make_plans`; errors of the source become coded errors.
 
-    ``defer``: the tables' rows are loaded now, so indexes may be added later; without a load they exist from the start.
+    ``defer``: indexes may be added after the load; ``after_load``: the tables' rows are loaded now. Without a load
+    everything exists from the start.
     """
     with resources.coded_source_errors():
         return make_plans(
@@ -45,6 +47,7 @@ def plans_of(
             resources.config.meta_schema,
             shards,
             defer=defer,
+            after_load=after_load,
             widen=widen,
             recorded=recorded,
         )
@@ -76,8 +79,7 @@ def handover_of(
 def adder_of(resources: RunResources, plans: tuple[TablePlan, ...]) -> IndexAdder:
     """Adds the secondary indexes that the target tables still lack after their load."""
     config = resources.config
-    adder = IndexAdder(
-        resources.target_endpoint, config.meta_schema, config.task, plans, patient=config.load.defer_indexes
-    )
+    patient = config.load.defer_indexes or any(plan.auto_increment is AutoIncrement.AFTER_MAX for plan in plans)
+    adder = IndexAdder(resources.target_endpoint, config.meta_schema, config.task, plans, patient=patient)
     resources.owner.background_activity(adder.activity)
     return adder

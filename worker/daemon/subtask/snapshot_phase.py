@@ -47,7 +47,18 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
         shards = partitioning.shards if partitioning is not None else None
         widen = _widening(resources, target, creations, epoch, stop)
         defer = config.load.defer_indexes
-        plans = plans_of(resources, rules, tables, source, target, shards, defer=defer, widen=widen, recorded=creations)
+        plans = plans_of(
+            resources,
+            rules,
+            tables,
+            source,
+            target,
+            shards,
+            defer=defer,
+            after_load=True,
+            widen=widen,
+            recorded=creations,
+        )
         if partitioning is None:
             # Before the first chunk: its rows are at the target under these rules, even if the task file changes later.
             partitioning = partitioning_for(config, resources.lanes, plans)

@@ -402,6 +402,7 @@ def joining_plans(
             config.meta_schema,
             numbers,
             defer=config.load.defer_indexes,
+            after_load=True,
             recorded=creations,
         )
 

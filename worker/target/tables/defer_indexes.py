@@ -1,4 +1,5 @@
-"""Drops the secondary indexes of a target table that was just created, while it is empty."""
+"""Drops what a target table that was just created gets after its load, while it is empty: secondary indexes, and
+AUTO_INCREMENT if the task requires it."""
 
 from __future__ import annotations
 
@@ -9,30 +10,48 @@ import pymysql
 from shardmerge.proto import failpoints
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session, execute, quote_name
+from shardmerge.worker.core.mysql.create_table import column_item, numbered_column
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.target.tables import deferred_index_store
-from shardmerge.worker.target.tables.deferred_index import deferrable, worth_deferring
+from shardmerge.worker.target.tables.deferred_index import DeferredIndex, deferrable, worth_deferring
 
 log = get_logger()
 
 
-def defer_indexes(session: Session, meta_schema: str, plans: Sequence[TablePlan], creation: str) -> None:
-    """Drop the deferrable indexes of the table that ``creation`` has just created, if its load is large enough.
+def defer_indexes(
+    session: Session,
+    meta_schema: str,
+    plans: Sequence[TablePlan],
+    creation: str,
+    *,
+    indexes: bool,
+    numbering: bool,
+) -> None:
+    """Drop what the table that ``creation`` has just created gets after its load. ``indexes``: its deferrable indexes,
+    if its load is large enough; ``numbering``: its AUTO_INCREMENT.
 
     ``plans``: of the shard tables at this source that are merged into it. The table was created with all indexes
     first, so a target that refuses an index does so now and not after the load. Raises ``pymysql.MySQLError``.
     """
     target = plans[0].target
-    if not worth_deferring(plan.table.row_estimate for plan in plans):
-        return
-    generated = frozenset(column.name.lower() for column in plans[0].table.columns if column.generated)
-    owed = deferrable(creation, generated)
+    owed: tuple[DeferredIndex, ...] = ()
+    if indexes and worth_deferring(plan.table.row_estimate for plan in plans):
+        generated = frozenset(column.name.lower() for column in plans[0].table.columns if column.generated)
+        owed = deferrable(creation, generated)
+    numbered = numbered_column(creation) if numbering else ""
+    if numbered:
+        owed += (DeferredIndex("", numbered),)
     if not owed:
         return
     deferred_index_store.record(session, meta_schema, target, owed)
     failpoints.hit("deferred.recorded")
-    drops = ", ".join(f"DROP INDEX {quote_name(index.name)}" for index in owed)
+    drops = ", ".join(
+        f"MODIFY COLUMN {column_item(creation, index.definition, numbered=False)}"
+        if index.is_auto_increment
+        else f"DROP INDEX {quote_name(index.name)}"
+        for index in owed
+    )
     try:
         execute(session, f"ALTER TABLE {target.quoted} {drops}")
     except pymysql.MySQLError as error:
@@ -41,4 +60,4 @@ def defer_indexes(session: Session, meta_schema: str, plans: Sequence[TablePlan]
         deferred_index_store.delete(session, meta_schema, target)
         log.warning("indexes cannot be deferred", table=target.quoted, reason=reason_of(error))
         return
-    log.info("indexes are deferred", table=target.quoted, indexes=[index.name for index in owed])
+    log.info("indexes are deferred", table=target.quoted, indexes=[index.shown for index in owed])

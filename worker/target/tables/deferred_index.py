@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shardmerge.worker.core.mysql.create_table import index_parts
+from shardmerge.worker.core.mysql.create_table import index_parts, numbered_column
 
 DEFER_FROM_ROWS = 20_000
 """Smaller tables keep their indexes: an ALTER costs about as much as it saves for this many rows."""
@@ -21,10 +21,22 @@ _PLAIN = re.compile(r"KEY\s+`", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class DeferredIndex:
-    """``definition``: as in CREATE TABLE."""
+    """``definition``: as in CREATE TABLE.
+
+    ``name`` "" is no index: the column ``definition`` lacks its AUTO_INCREMENT, which is added at the same time.
+    """
 
     name: str
     definition: str
+
+    @property
+    def is_auto_increment(self) -> bool:
+        return not self.name
+
+    @property
+    def shown(self) -> str:
+        """For people."""
+        return f"AUTO_INCREMENT of {self.definition}" if self.is_auto_increment else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +70,15 @@ Step = Complete | WaitForLoads | AddIndexes
 def deferrable(creation: str, generated: frozenset[str]) -> tuple[DeferredIndex, ...]:
     """The deferrable indexes of a CREATE TABLE. ``generated``: names of generated columns, in lower case.
 
+    An index that begins with the column with AUTO_INCREMENT stays: a server requires one.
     Raises :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`.
     """
     found: list[DeferredIndex] = []
+    numbered = numbered_column(creation)
     for item in index_parts(creation):
         plain = _PLAIN.match(item.text) is not None
+        if numbered and item.columns[:1] == (numbered,):
+            continue
         if plain and not item.has_expressions and not generated & {name.lower() for name in item.columns}:
             found.append(DeferredIndex(item.name, item.text))
     return tuple(found)
@@ -78,10 +94,10 @@ def next_step(
 ) -> Step:
     """The next step for one target table.
 
-    ``owed``: the recorded deferred indexes. ``present``: names of the indexes that the table has, in lower case; None:
-    the table does not exist. An existing index of that name counts as the deferred one, also when another session
-    added it: nothing of the table is ever replaced. ``patient``: wait for the sources that have begun their snapshot;
-    a source that begins later finds the indexes there.
+    ``owed``: the recorded deferred indexes. ``present``: names of the indexes that the table has, in lower case, and ""
+    if a column has AUTO_INCREMENT; None: the table does not exist. An existing index of that name counts as the
+    deferred one, also when another session added it: nothing of the table is ever replaced. ``patient``: wait for the
+    sources that have begun their snapshot; a source that begins later finds the indexes there.
     """
     missing = tuple(index for index in owed if present is not None and index.name.lower() not in present)
     if not missing:

@@ -55,14 +55,17 @@ def read_owed(session: Session, meta_schema: str, target: TargetTable) -> tuple[
 
 
 def read_present(session: Session, target: TargetTable) -> frozenset[str] | None:
-    """The names of the table's indexes, in lower case; None without the table."""
+    """The names of the table's indexes, in lower case, and "" if a column has AUTO_INCREMENT; None without the
+    table."""
     try:
         found = rows(session, f"SHOW INDEX FROM {target.quoted}")
+        columns = rows(session, f"SHOW COLUMNS FROM {target.quoted}")
     except pymysql.MySQLError as error:
         if errno_of(error) not in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
             raise
         return None
-    return frozenset(text_of(row[2]).lower() for row in found)
+    numbered = {"" for row in columns if "auto_increment" in text_of(row[5]).lower()}
+    return frozenset({text_of(row[2]).lower() for row in found} | numbered)
 
 
 def read_loads(session: Session, meta_schema: str, task: str, target: TargetTable) -> tuple[Load, ...]:

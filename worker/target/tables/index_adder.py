@@ -1,4 +1,5 @@
-"""Adds the deferred indexes of one subtask's target tables: all indexes of a table with one ALTER TABLE.
+"""Adds the deferred indexes of one subtask's target tables: all indexes of a table with one ALTER TABLE. A deferred
+AUTO_INCREMENT is added before them.
 
 Every subtask checks when its own snapshot has ended, and regularly while it replicates. It adds the indexes of tables
 that no other source of the task is still loading, so the last source adds them. A server lock lets one session per
@@ -20,7 +21,9 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, execute, rows
+from shardmerge.worker.core.mysql.create_table import column_item
 from shardmerge.worker.core.mysql.server_errors import errno_of, reason_of
+from shardmerge.worker.core.mysql.show_create import read_create_statement
 from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.target.tables import deferred_index_store
@@ -154,13 +157,18 @@ class IndexAdder:
                 execute(session, "DO RELEASE_LOCK(%s)", (name,))
 
     def _alter(self, session: Session, target: TargetTable, indexes: tuple[DeferredIndex, ...]) -> None:
-        names = ", ".join(index.name for index in indexes)
+        names = ", ".join(index.shown for index in indexes)
         self._set_activity(target, f"adding indexes of {target.quoted}: {names}")
         log.info("adding indexes", table=target.quoted, indexes=names)
         failpoints.hit("deferred.before_alter")
-        additions = ", ".join(f"ADD {index.definition}" for index in indexes)
+        additions = ", ".join(f"ADD {index.definition}" for index in indexes if not index.is_auto_increment)
         try:
-            execute(session, f"ALTER TABLE {target.quoted} {additions}")
+            # First: it copies the table, which costs less without the indexes. Indexes are added while others write.
+            for index in indexes:
+                if index.is_auto_increment:
+                    _add_auto_increment(session, target, index.definition)
+            if additions:
+                execute(session, f"ALTER TABLE {target.quoted} {additions}")
         except pymysql.MySQLError as error:
             raise errors.snapshot.INDEXES_NOT_ADDED(
                 target_schema=target.schema,
@@ -184,6 +192,18 @@ class IndexAdder:
         """Replace all activities by one sentence: an error that names its table."""
         with self._lock:
             self._activity = {self._left[0]: what}
+
+
+def _add_auto_increment(session: Session, target: TargetTable, column: str) -> None:
+    """Give the column AUTO_INCREMENT, as the target has the column now; the next id is then above the highest one.
+
+    The session's sql_mode has NO_AUTO_VALUE_ON_ZERO, without which the server would replace an id 0.
+    """
+    item = column_item(read_create_statement(session, *target.names).text, column, numbered=True)
+    if not item:
+        log.warning("the column that lacks AUTO_INCREMENT is gone", table=target.quoted, column=column)
+        return
+    execute(session, f"ALTER TABLE {target.quoted} MODIFY COLUMN {item}")
 
 
 def _lock_name(target: TargetTable) -> str:

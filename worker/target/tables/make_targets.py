@@ -93,12 +93,13 @@ def make_plans(
     shards: frozenset[int] | None = None,
     *,
     defer: bool = False,
+    after_load: bool = False,
     widen: Callable[[TablePlan], None] | None = None,
     recorded: Mapping[int, CreateStatement] = MappingProxyType({}),
 ) -> tuple[TablePlan, ...]:
-    """As :func:`plans_for`, with every target created or checked. ``defer``: see :func:`ensure_target`. ``widen``: may
-    change a target so that it fits. ``recorded``: by number, the CREATE TABLE from which a missing target is created;
-    for other tables, the source's current one.
+    """As :func:`plans_for`, with every target created or checked. ``defer``, ``after_load``: see
+    :func:`ensure_target`. ``widen``: may change a target so that it fits. ``recorded``: by number, the CREATE TABLE
+    from which a missing target is created; for other tables, the source's current one.
 
     Raises the rules' and the target's coded errors, and what ``widen`` raises."""
     plans = plans_for(rules, source_id, tables, shards)
@@ -108,12 +109,16 @@ def make_plans(
         merged = list(group)
         first = recorded.get(merged[0].shard)
         try:
-            facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer, recorded=first)
+            facts = ensure_target(
+                source, target, merged, meta_schema=meta_schema, defer=defer, after_load=after_load, recorded=first
+            )
         except ShardmergeError as error:
             if widen is None or error.spec is not errors.replicate.TARGET_TABLE_DIFFERS:
                 raise
             for plan in merged:
                 widen(plan)
-            facts = ensure_target(source, target, merged, meta_schema=meta_schema, defer=defer, recorded=first)
+            facts = ensure_target(
+                source, target, merged, meta_schema=meta_schema, defer=defer, after_load=after_load, recorded=first
+            )
         made.extend(replace(plan, one_lane=facts.one_lane) for plan in merged)
     return tuple(sorted(made, key=lambda plan: plan.shard))

@@ -24,13 +24,18 @@ from shardmerge.worker.core.mysql.connection import (
     text_of,
     to_coded,
 )
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, fallback_collations, merged_create_table
+from shardmerge.worker.core.mysql.create_table import (
+    UnreadableCreateTable,
+    fallback_collations,
+    merged_create_table,
+    numbered_column,
+)
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
 from shardmerge.worker.core.table import EXACT_KINDS, Column, Table
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import AutoIncrement, TablePlan
 from shardmerge.worker.target.tables.column_fit import incompatibility
 from shardmerge.worker.target.tables.defer_indexes import defer_indexes
 
@@ -73,12 +78,15 @@ def ensure_target(
     *,
     meta_schema: str,
     defer: bool = False,
+    after_load: bool = False,
     recorded: CreateStatement | None = None,
 ) -> TargetFacts:
     """Create the target table of ``plans`` (one or more plans with the same target) unless it exists, and check it.
 
     ``recorded``: the first plan's CREATE TABLE, from which it is created; None: the source's current one. ``defer``: a
-    table created here may get its secondary indexes after its load. An existing table is never altered or dropped.
+    table created here may get its secondary indexes after its load. ``after_load``: a load follows, so the
+    AUTO_INCREMENT of such a table waits for its end if the plans require it; without, it exists from the start. An
+    existing table is never altered or dropped.
     Raises errors.replicate.TARGET_TABLE_DIFFERS with every difference, TARGET_NOT_TRANSACTIONAL, TARGET_CREATE_REFUSED,
     TARGET_IS_META, SOURCE_TABLE_GONE, or what :func:`shardmerge.worker.core.mysql.server_errors.to_coded` returns for a
     server's error. ``target`` must not be inside a transaction.
@@ -96,9 +104,11 @@ def ensure_target(
         if found is None:
             raise _differs(first, ["it cannot be found under this name after its creation"])
         facts = _check(target, plans, found, created)
-        # Without one key for all rows, the stream may need another index to find them.
-        if defer and creation and facts.key and not found.key_hidden:
-            defer_indexes(target, meta_schema, plans, creation)
+        if creation:
+            numbering = after_load and first.auto_increment is AutoIncrement.AFTER_MAX
+            # Without one key for all rows, the stream may need another index to find them.
+            indexes = defer and bool(facts.key) and not found.key_hidden
+            defer_indexes(target, meta_schema, plans, creation, indexes=indexes, numbering=numbering)
         return facts
 
 
@@ -189,9 +199,17 @@ def _create(target: Session, plan: TablePlan, described: CreateStatement) -> str
             collation,
             replaced,
             transformed=plan.transform is not None,
+            keep_auto_increment=plan.auto_increment is not AutoIncrement.NONE,
         )
+        numbered = numbered_column(creation)
     except UnreadableCreateTable as error:
         raise _refused(plan, str(error), 0, statement) from error
+    lost = next((column for column in plan.table.columns if column.auto_increment), None)
+    if plan.auto_increment is not AutoIncrement.NONE and lost is not None and not numbered:
+        get_logger(source=plan.source, table=_quoted(plan)).warning(
+            "the new table has no AUTO_INCREMENT: the column is no integer, or no index of the table begins with it",
+            column=lost.name,
+        )
     ensure_schema(target, plan.target_schema)
     try:
         execute(target, creation)

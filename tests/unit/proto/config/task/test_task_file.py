@@ -66,6 +66,7 @@ def test_every_field_of_the_subtasks() -> None:
         load=pb.LoadConfig(defer_indexes=True),
         replicate=pb.ReplicateConfig(lanes=4, batch_rows=500, batch_bytes=8388608),
         online_ddl=pb.OnlineDdl(shadow_tables=["^_(.+)_(?:new|gho)$"], trash_tables=["^_(.+)_(?:ghc|del|old)$"]),
+        auto_increment=pb.AUTO_INCREMENT_KEEP,
     )
     assert list(two.routes) == [route]
     assert not two.column_mappings

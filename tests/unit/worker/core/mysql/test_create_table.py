@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.worker.core.mysql.create_table import (
     UnreadableCreateTable,
+    column_item,
     fallback_collations,
     merged_create_table,
+    numbered_column,
     parse_create_table,
 )
 from shardmerge.worker.core.mysql.information_schema import parse_labels
@@ -58,6 +62,37 @@ def test_what_mysql_57_prints() -> None:
   CHECK ((`id` <> 3))
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci COMMENT='it''s; COMMENT=''x'''"""
     )
+
+
+NUMBERED = Column("id", ValueKind.INTEGER, "int(11) unsigned", False, unsigned=True, auto_increment=True)
+
+
+@pytest.mark.parametrize(
+    ("items", "kind", "made"),
+    [
+        ("`id` int(11) unsigned NOT NULL AUTO_INCREMENT, PRIMARY KEY (`id`)", ValueKind.INTEGER, True),
+        # After a statement of the source, the recorded structure lacks it.
+        ("`id` int(11) unsigned NOT NULL COMMENT 'NOT NULL', KEY `a(` (`id`,`b`)", ValueKind.INTEGER, True),
+        ("`id` int(11) unsigned NOT NULL AUTO_INCREMENT, KEY `id` (`b`,`id`)", ValueKind.INTEGER, False),
+        ("`id` float unsigned NOT NULL AUTO_INCREMENT, PRIMARY KEY (`id`)", ValueKind.FLOAT, False),
+    ],
+)
+def test_auto_increment_is_kept_where_the_target_can_have_it(items: str, kind: ValueKind, made: bool) -> None:
+    column = replace(NUMBERED, kind=kind)
+    text = merged_create_table(
+        f"CREATE TABLE `t` ({items}) ENGINE=InnoDB AUTO_INCREMENT=9",
+        (column,),
+        (ColumnPlan(0, column, "no"),),
+        "`m`.`t`",
+        "latin1_bin",
+        keep_auto_increment=True,
+    )
+    assert numbered_column(text) == ("no" if made else "")
+    assert ("NOT NULL AUTO_INCREMENT" in text) == made
+    assert "AUTO_INCREMENT=9" not in text
+    if made:
+        assert "AUTO_INCREMENT" not in column_item(text, "NO", numbered=False)
+        assert column_item(text, "NO", numbered=True).count("AUTO_INCREMENT") == 1
 
 
 def test_version_comments_of_mysql_8_pass_through() -> None:
