@@ -30,6 +30,7 @@ from shardmerge.ctl.commands.task.operate_task import pause_task, resume_task, s
 from shardmerge.ctl.commands.task.quarantine import quarantine
 from shardmerge.ctl.commands.task.query_status import query_status
 from shardmerge.ctl.commands.task.rules import rules
+from shardmerge.ctl.commands.task.schema import schema
 from shardmerge.ctl.commands.task.shard_ddl import shard_ddl
 from shardmerge.ctl.commands.task.shard_ddl_lock import shard_ddl_lock, show_ddl_locks, unlock_ddl_lock
 from shardmerge.ctl.commands.task.start_task import start_task
@@ -117,6 +118,7 @@ for _command in (
     transfer_source,
     check_task,
     rules,
+    schema,
     check_config,
     encrypt,
     tls,

@@ -32,6 +32,7 @@ Answer = (
     | pb.OperateSchemaResponse
     | pb.QuarantineResponse
     | pb.ExplainRulesResponse
+    | pb.ShowTargetsResponse
     | pb.TransferSourceResponse
     | pb.OperateRelayResponse
 )
@@ -59,6 +60,7 @@ def source_failures(answer: Answer) -> tuple[SourceFailure, ...]:
             | pb.OperateSchemaResponse()
             | pb.QuarantineResponse()
             | pb.ExplainRulesResponse()
+            | pb.ShowTargetsResponse()
             | pb.TransferSourceResponse()
             | pb.OperateRelayResponse()
         ):

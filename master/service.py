@@ -128,6 +128,9 @@ class Service(MasterServicer):
     def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ExplainRulesResponse:
         return self._explanations.explain(request)
 
+    def ShowTargets(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ShowTargetsResponse:
+        return self._explanations.show_targets(request)
+
     def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
         return self._previews.preview(request)
 

@@ -122,6 +122,11 @@ class Workers:
     ) -> pb.WorkerExplainRulesResponse:
         return self._ask(worker, lambda stub: stub.ExplainRules(request, timeout=seconds))
 
+    def show_targets(
+        self, worker: state.WorkerRecord, request: pb.WorkerExplainRulesRequest, seconds: float
+    ) -> pb.WorkerShowTargetsResponse:
+        return self._ask(worker, lambda stub: stub.ShowTargets(request, timeout=seconds))
+
     def preview_ddl(
         self, worker: state.WorkerRecord, request: pb.WorkerPreviewDDLRequest, seconds: float
     ) -> pb.WorkerPreviewDDLResponse:

@@ -74,6 +74,7 @@ MASTER = ServerLimits(
                 "/shardmerge.v1.Master/CheckTask",
                 "/shardmerge.v1.Master/GetConfig",  # with files to compare
                 "/shardmerge.v1.Master/ExplainRules",
+                "/shardmerge.v1.Master/ShowTargets",
                 "/shardmerge.v1.Master/HandleBinlog",
                 "/shardmerge.v1.Master/PreviewDDL",
                 "/shardmerge.v1.Master/OperateSchema",
@@ -115,6 +116,7 @@ WORKER = ServerLimits(
         "/shardmerge.v1.Worker/CheckSubTask": _WIDE,  # with the configurations of all sources
         "/shardmerge.v1.Worker/CheckSwitch": _WIDE,
         "/shardmerge.v1.Worker/ExplainRules": _WIDE,
+        "/shardmerge.v1.Worker/ShowTargets": _WIDE,
         "/shardmerge.v1.WorkerCompare/CompareSubTask": MethodLimit(64, 64, _MIB),
     },
 )

@@ -172,6 +172,11 @@ class FakeWorker(WorkerServicer):
         ]
         return pb.WorkerExplainRulesResponse(tables=tables)
 
+    def ShowTargets(
+        self, request: pb.WorkerExplainRulesRequest, context: grpc.ServicerContext
+    ) -> pb.WorkerShowTargetsResponse:
+        raise NotImplementedError
+
     def PreviewDDL(
         self, request: pb.WorkerPreviewDDLRequest, context: grpc.ServicerContext
     ) -> pb.WorkerPreviewDDLResponse:

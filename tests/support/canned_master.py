@@ -108,6 +108,9 @@ class CannedMaster(MasterServicer):
     def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> Any:
         return self._next("ExplainRules", request)
 
+    def ShowTargets(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> Any:
+        return self._next("ShowTargets", request)
+
     def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> Any:
         return self._next("PreviewDDL", request)
 

@@ -19,6 +19,7 @@ from shardmerge.worker.daemon.commands.explain_rules import explain_rules
 from shardmerge.worker.daemon.commands.preview_ddl import preview_ddl
 from shardmerge.worker.daemon.commands.preview_update import preview_update
 from shardmerge.worker.daemon.commands.quarantine import KeySelection
+from shardmerge.worker.daemon.commands.show_targets import show_targets
 from shardmerge.worker.relay.fetch.server_change import check_reach
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.quarantine import skipped_store
@@ -126,6 +127,12 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     ) -> worker_pb2.WorkerExplainRulesResponse:
         _check_configs(request)
         return explain_rules(request)
+
+    def ShowTargets(
+        self, request: worker_pb2.WorkerExplainRulesRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerShowTargetsResponse:
+        _check_configs(request)
+        return show_targets(request)
 
     def PreviewDDL(
         self, request: worker_pb2.WorkerPreviewDDLRequest, context: grpc.ServicerContext

@@ -1,4 +1,5 @@
-"""rules: asks workers how a task's rules apply to the tables of its sources. Nothing is decided or stored."""
+"""rules, schema: asks workers how a task's rules apply to the tables of its sources, and which target tables result.
+Nothing is decided or stored."""
 
 from __future__ import annotations
 
@@ -60,6 +61,44 @@ class RulesCommand:
         if refused:
             part.result, part.msg = False, refused[0].message
             part.error.CopyFrom(refused[0])
+        return part
+
+    def show_targets(self, request: pb.ExplainRulesRequest) -> pb.ShowTargetsResponse:
+        """The target tables of each source's shard tables; each source succeeds or fails by itself. Raises what
+        :func:`wanted_subtasks` raises."""
+        state = self.store.read()
+        parts = self.workers.for_each(
+            wanted_subtasks(request, state), lambda subtask: self._targets(subtask, request, state)
+        )
+        bad = next((one.msg for one in parts if not one.result), "")
+        return pb.ShowTargetsResponse(result=not bad, msg=bad, sources=parts)
+
+    def _targets(
+        self, subtask: config.SubTaskConfig, request: pb.ExplainRulesRequest, state: State
+    ) -> pb.SourceTargets:
+        source = subtask.source_id
+        part = pb.SourceTargets(result=True, source=source)
+        try:
+            if source not in state.sources:
+                raise errors.master.SOURCE_UNKNOWN(source=source)
+            worker = pick_worker(source, state)
+            part.worker = worker.name
+            answer = self.workers.show_targets(
+                worker,
+                worker_pb2.WorkerExplainRulesRequest(
+                    source=state.sources[source].value.config, subtask=subtask, tables=request.tables
+                ),
+                self.seconds,
+            )
+        except ShardmergeError as error:
+            part.result, part.msg = False, str(error)
+            part.error.CopyFrom(error_to_proto(error))
+            return part
+        part.targets.extend(answer.targets)
+        refused = next((target.error for target in answer.targets if target.HasField("error")), None)
+        if refused is not None:
+            part.result, part.msg = False, refused.message
+            part.error.CopyFrom(refused)
         return part
 
 

@@ -36,6 +36,7 @@ _FOREIGN_KEY = re.compile(r"\s*(CONSTRAINT\s+\S+\s+)?FOREIGN\s+KEY\b", re.IGNORE
 _CHECK = re.compile(r"\s*CONSTRAINT\s+\S+\s+(?=CHECK\b)", re.IGNORECASE)
 _INDEX = re.compile(r"(?:[A-Z]+\s+)?KEY\s+`", re.IGNORECASE)
 _LEADING = re.compile(r"(?:PRIMARY\s+KEY|(?:UNIQUE\s+)?KEY\s+`[^`]*`)[^(]*\(`", re.IGNORECASE)
+_PARTITIONS = re.compile(r"\bPARTITION\s+BY\b", re.IGNORECASE)
 _NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 _PREFIX_LENGTH = re.compile(r"\(\d+\)")
 _AUTO_INCREMENT = re.compile(r"\s+AUTO_INCREMENT\b", re.IGNORECASE)
@@ -194,6 +195,13 @@ def numbered_column(statement: str) -> str:
         if own is not None and _AUTO_INCREMENT.search(_masked(item)):
             return _unquoted(own)
     return ""
+
+
+def partition_clause(statement: str) -> str:
+    """PARTITION BY … of a table, on one line; "" for none."""
+    masked = _masked(statement)
+    found = _PARTITIONS.search(masked, masked.rfind("\n)"))
+    return "" if found is None else " ".join(statement[found.start() :].removesuffix("*/").split())
 
 
 def column_item(statement: str, name: str, *, numbered: bool) -> str:

@@ -186,12 +186,13 @@ def _quoted(plan: TablePlan) -> str:
     return f"{quote_name(plan.target_schema)}.{quote_name(plan.target_table)}"
 
 
-def _create(target: Session, plan: TablePlan, described: CreateStatement) -> str:
-    """The statement that created the table, "" when another session created it first."""
+def creation_of(target: Session, plan: TablePlan, described: CreateStatement) -> str:
+    """The CREATE TABLE of the plan's target from the shard table's own. Raises TARGET_CREATE_REFUSED and
+    ``pymysql.MySQLError``."""
     statement, collation = described.text, described.collation
     replaced = _replaced_collations(target, plan, collation)
     try:
-        creation = merged_create_table(
+        return merged_create_table(
             statement,
             plan.table.columns,
             plan.columns,
@@ -201,9 +202,14 @@ def _create(target: Session, plan: TablePlan, described: CreateStatement) -> str
             transformed=plan.transform is not None,
             keep_auto_increment=plan.auto_increment is not AutoIncrement.NONE,
         )
-        numbered = numbered_column(creation)
     except UnreadableCreateTable as error:
         raise _refused(plan, str(error), 0, statement) from error
+
+
+def _create(target: Session, plan: TablePlan, described: CreateStatement) -> str:
+    """The statement that created the table, "" when another session created it first."""
+    creation = creation_of(target, plan, described)
+    numbered = numbered_column(creation)
     lost = next((column for column in plan.table.columns if column.auto_increment), None)
     if plan.auto_increment is not AutoIncrement.NONE and lost is not None and not numbered:
         get_logger(source=plan.source, table=_quoted(plan)).warning(

@@ -72,6 +72,9 @@ class _Master(MasterServicer):
     def ExplainRules(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ExplainRulesResponse:
         raise NotImplementedError
 
+    def ShowTargets(self, request: pb.ExplainRulesRequest, context: grpc.ServicerContext) -> pb.ShowTargetsResponse:
+        raise NotImplementedError
+
     def PreviewDDL(self, request: pb.PreviewDDLRequest, context: grpc.ServicerContext) -> pb.PreviewDDLResponse:
         raise NotImplementedError
 
