@@ -150,3 +150,30 @@ ROWS_HALF_REMOVED = _define(
     workaround="Nothing was changed. `dmctl stop-task {task} -s {source}`, then `dmctl start-task <file> -s {source}` "
     "with task-mode: all, which copies the rows again.",
 )
+SOURCE_TRIGGERS = _define(
+    12090,
+    "source-triggers",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: triggers on shard tables, which a target does not get: {triggers}",
+    workaround="Nothing to do for the task: the rows that the triggers write are in the binlog, and are replicated if "
+    "their tables take part. Create what the applications need at the target at the cut-over, not before.",
+)
+TARGET_TRIGGERS = _define(
+    12091,
+    "target-triggers",
+    scope=Scope.TARGET,
+    message="{target} has triggers, which run for every replicated row: {triggers}",
+    workaround="They would change replicated rows, or write what the sources' triggers have written already. Drop them "
+    "until the cut-over. If they may run for replicated rows: ignore-checking-items: [triggers].",
+)
+TRIGGERS_UNSEEN = _define(
+    12092,
+    "target-triggers-unseen",
+    scope=Scope.TARGET,
+    level=Level.MEDIUM,
+    message="it is unknown whether existing target tables have triggers: {user} lacks the privilege TRIGGER on "
+    "{tables}",
+    workaround="Triggers at the target run for every replicated row. Look for them with another account (SHOW "
+    "TRIGGERS), or grant the privilege: {grant}",
+)

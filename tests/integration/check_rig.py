@@ -39,6 +39,7 @@ SUBTASK_ITEMS = [
     "target_privilege",
     "schema_of_shard_tables",
     "downstream_table_empty",
+    "triggers",
     "collation",
     "sql_mode",
     "free_space",

@@ -442,6 +442,40 @@ def test_a_table_without_a_key(ends: Ends) -> None:
     assert "shard_1.t_1, shard_2.t_2" in result.error_msg
 
 
+def test_triggers(ends: Ends) -> None:
+    """A trigger at the target fails; one at a source is named; one that the account may not see is a warning."""
+    ends.passes("triggers")
+    ends.source.execute("CREATE TRIGGER shard_1.mine BEFORE INSERT ON shard_1.t_1 FOR EACH ROW SET NEW.v = 1")
+    result = ends.only("triggers")
+    assert _with(result) == (12090, False)
+    assert "mine on shard_1.t_1" in result.error_msg
+    ends.source.execute("DROP TRIGGER shard_1.mine")
+    ends.target.execute(
+        "CREATE DATABASE merged",
+        "CREATE TABLE merged.t (id bigint PRIMARY KEY, v int)",
+        "CREATE TABLE merged.other (id bigint PRIMARY KEY)",
+        "CREATE TRIGGER merged.stranger BEFORE INSERT ON merged.other FOR EACH ROW SET NEW.id = 1",
+    )
+    ends.passes("triggers")
+    ends.target.execute("CREATE TRIGGER merged.twice BEFORE INSERT ON merged.t FOR EACH ROW SET NEW.v = 2")
+    result = ends.only("triggers")
+    assert _with(result) == (12091, True)
+    assert "merged.t has triggers" in result.error_msg
+    assert "twice" in result.error_msg
+    ends.target.execute(
+        "DROP TRIGGER merged.twice",
+        "CREATE USER poor@'%' IDENTIFIED BY ''",
+        "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX ON *.* TO poor@'%'",
+    )
+    try:
+        ends.subtask.target.user = "poor"
+        result = ends.only("triggers")
+    finally:
+        ends.target.execute("DROP USER poor@'%'")
+    assert _with(result) == (12092, False)
+    assert "GRANT TRIGGER ON `merged`.* TO 'poor'@'%';" in result.instruction
+
+
 def test_every_item_can_be_left_out(ends: Ends, tmp_path: Path) -> None:
     question = _worker(tmp_path, 1, 1)
     names = {one.name for one in check_subtask(ends.config, ends.subtask, question)}

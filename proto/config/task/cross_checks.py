@@ -57,6 +57,7 @@ CHECKING_ITEMS = frozenset(
         "local_infile",
         "relay_disk",
         "spark",
+        "triggers",
         "sql_mode",
     }
 )

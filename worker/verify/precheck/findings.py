@@ -44,6 +44,7 @@ DESCRIPTIONS = {
     "target_privilege": "the target's user may do what the task does",
     "schema_of_shard_tables": "target tables hold their shard tables",
     "downstream_table_empty": "target tables hold no rows but the task's own",
+    "triggers": "no trigger at the target runs for replicated rows",
     "collation": "keys that are different at a source are different at the target",
     "sql_mode": "statements mean the same at source and target",
     "free_space": "the target has room for the tables",

@@ -49,6 +49,7 @@ from shardmerge.worker.verify.precheck.start_and_stop import check_ends
 from shardmerge.worker.verify.precheck.tables import TablesView, check_tables, read_view
 from shardmerge.worker.verify.precheck.target.existing_rows import StartRequest, check_rows, check_version
 from shardmerge.worker.verify.precheck.target.server import check_target_server
+from shardmerge.worker.verify.precheck.target.triggers import check_triggers
 from shardmerge.worker.verify.precheck.worker_capacity import WorkerView, check_clocks, check_relay_disk, check_spark
 
 log = get_logger()
@@ -179,6 +180,7 @@ class _SubTaskCheck:
         fitting = _as_recorded(target, subtask, plans) if request.as_recorded else plans
         check_target_server(checklist, target, fitting, subtask)
         check_rows(checklist, target, plans, StartRequest(subtask, request.as_recorded, request.together))
+        check_triggers(checklist, view, target, plans)
         check_collations(checklist, target, fitting)
         if view is not None:
             check_sql_mode(checklist, view, target)

@@ -1,1 +1,1 @@
-"""Pre-checks of the target: ``server`` (with ``expressions``) and ``existing_rows``."""
+"""Pre-checks of the target: ``server`` (with ``expressions``) ``existing_rows`` and ``triggers``."""
