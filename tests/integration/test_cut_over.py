@@ -1,0 +1,136 @@
+"""Runs the statements and commands of docs/how-to/cut-over.md in their order, on both kinds of server."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster
+from tests.support.database import Database
+from tests.support.pair import KINDS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "cut-over.md"
+_BLOCK = re.compile(r"```(sql|bash)\n(.*?)```", re.DOTALL)
+_FOR_NONE = "MODIFY id BIGINT"
+"""In the block for a target without AUTO_INCREMENT."""
+
+TASK = """\
+name: orders
+task-mode: all
+auto-increment: {auto_increment}
+target-database: {login}
+mysql-instances:
+  - source-id: s1
+    block-allow-list: shop
+    route-rules: [orders, items]
+block-allow-list:
+  shop:
+    do-dbs: ["shop_1"]
+routes:
+  orders: {{schema-pattern: "shop_1", table-pattern: "orders_*", target-schema: shop, target-table: orders}}
+  items: {{schema-pattern: "shop_1", table-pattern: "items_*", target-schema: shop, target-table: items}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    cluster: Cluster
+    source: Database
+    target: Database
+
+    def run(self, kind: str, text: str) -> list[list[tuple[object, ...]]]:
+        """Run one block of the page; return the rows of its statements."""
+        if kind == "bash":
+            for line in text.splitlines():
+                program, *words = line.split()
+                assert program == "dmctl"
+                words = [str(self.cluster.directory / word) if word.endswith(".yaml") else word for word in words]
+                answer = self.cluster.dmctl(*words, check=False)
+                assert answer.code == 0, answer.text
+            return []
+        where, _, statements = text.partition("\n")
+        server = {"-- at the target": self.target, "-- at each source": self.source}[where]
+        each = list(filter(str.strip, statements.split(";\n")))
+        if each[0].startswith(("SELECT", "SHOW")):
+            return [list(server.query(statement)) for statement in each]
+        server.execute(*each)  # in one session
+        return []
+
+
+def blocks(section: str) -> list[tuple[str, str]]:
+    """Return the blocks of the sections whose headings begin with ``section``."""
+    parts = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    [part] = [part for part in parts if part.startswith(section)]
+    return [(found.group(1), found.group(2)) for found in _BLOCK.finditer(part)]
+
+
+@pytest.fixture(params=list(KINDS))
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    kind = KINDS[request.param]
+    source, target = kind(tmp_path / "source", 101).start(), kind(tmp_path / "target", 102).start()
+    cluster = Cluster(tmp_path / "cluster", workers=1).start()
+    try:
+        cluster.create_source("s1", source)
+        yield Place(cluster, source, target)
+    finally:
+        cluster.stop()
+        target.stop()
+        source.stop()
+
+
+def ids(place: Place) -> list[object]:
+    return [row[0] for row in place.target.query("SELECT id FROM shop.orders ORDER BY id")]
+
+
+@pytest.mark.parametrize("auto_increment", ["keep", "none"])
+def test_the_page(place: Place, auto_increment: str) -> None:
+    """The way back works before the applications move; then they move, and their first row gets the next id."""
+    definition = "(id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, v VARCHAR(40))"
+    place.source.execute(
+        "CREATE DATABASE shop_1",
+        f"CREATE TABLE shop_1.orders_1 {definition}",
+        "CREATE TABLE shop_1.items_1 (id BIGINT PRIMARY KEY, order_id BIGINT, KEY (order_id))",
+        "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO'",
+        "INSERT INTO shop_1.orders_1 VALUES (0, 'zero'), (7, 'seven')",
+        "INSERT INTO shop_1.items_1 VALUES (1, 7), (2, 0), (3, NULL)",
+    )
+    login = f"{{host: {place.target.host}, port: {place.target.port}, user: root}}"
+    place.cluster.write("orders.yaml", TASK.format(login=login, auto_increment=auto_increment))
+    file = str(place.cluster.directory / "orders.yaml")
+    before = place.cluster.dmctl("schema", file).json["sources"]
+    place.cluster.dmctl("start-task", file)
+
+    def until_ready() -> None:
+        for section in ("1.", "2.", "3."):
+            for kind, text in blocks(section):
+                place.run(kind, text)
+        for kind, text in blocks("4."):
+            if "ALTER TABLE shop.orders AUTO_INCREMENT" in text and auto_increment == "none":
+                continue
+            if _FOR_NONE in text and numbered:
+                continue
+            answer = place.run(kind, text)
+            if "EXTRA LIKE" in text:
+                assert bool(answer[0]) == numbered
+            if "COUNT(*)" in text:
+                assert answer == [[(0,)]]
+
+    numbered = auto_increment == "keep"
+    assert ('"exists": true' in json.dumps(before), "AUTO_INCREMENT" in json.dumps(before)) == (False, True)
+    until_ready()
+    assert '"exists": true' in json.dumps(place.cluster.dmctl("schema", file).json["sources"])
+    for kind, text in blocks("The way back"):
+        place.run(kind, text)
+    assert ids(place) == [0, 7]
+    place.source.execute("INSERT INTO shop_1.orders_1 VALUES (90, 'after the way back')")
+
+    numbered = True
+    until_ready()
+    for kind, text in blocks("5."):
+        place.run(kind, text)
+    assert ids(place) == [0, 7, 90, 91]
