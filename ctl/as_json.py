@@ -74,4 +74,30 @@ def query_status(response: pb.QueryStatusResponse, *, detail: bool) -> dict[str,
     """DM's two shapes: ``{result, msg, tasks}`` without a task name, else ``{result, msg, sources}``."""
     value = to_value(response)
     del value["tasks" if detail else "sources"]
+    _clear_unknown(value)
     return value
+
+
+NOT_RUNNING = "it does not run"
+"""Why it is not known how far a subtask is behind, if its worker gives no reason."""
+
+_NEEDS_KNOWN = ("bytesBehind", "lagMs", "oldestMs", "secondsBehindMaster")
+
+
+def _clear_unknown(value: Json) -> None:
+    """Make the figures ``null`` that are not known: those of every object with a reason in ``unknown``, and of a
+    subtask that does not run (a worker of the previous version gives no reason)."""
+    match value:
+        case dict():
+            sync = value.get("sync")
+            if isinstance(sync, dict) and value.get("stage") in ("Paused", "Stopped"):
+                sync.update(unknown=sync.get("unknown") or NOT_RUNNING, synced=False)
+            if value.get("unknown"):
+                value.update({name: None for name in _NEEDS_KNOWN if name in value})
+            for part in value.values():
+                _clear_unknown(part)
+        case list():
+            for part in value:
+                _clear_unknown(part)
+        case _:
+            pass

@@ -33,12 +33,41 @@ def start(master: MasterStub, path: Path) -> list[str]:
     return failures
 
 
-def follow(master: MasterStub, task: str, seconds: float = 1.0) -> Iterator[list[SubTaskStatus]]:
-    """The subtasks of the task, again and again."""
+def follow(master: MasterStub, task: str, seconds: float = 1.0) -> Iterator[pb.QueryStatusResponse]:
+    """The status of the task, again and again."""
     while True:
-        answer = master.QueryStatus(pb.QueryStatusRequest(name=task), timeout=30)
-        yield [subtask for source in answer.sources for subtask in source.sub_task_status]
+        yield master.QueryStatus(pb.QueryStatusRequest(name=task), timeout=30)
         time.sleep(seconds)
+
+
+def is_in_sync(answer: pb.QueryStatusResponse) -> bool:
+    """Whether every source has answered without an error, and every subtask runs and is in sync, or has finished."""
+    subtasks = [subtask for source in answer.sources for subtask in source.sub_task_status]
+    return (
+        answer.result
+        and bool(subtasks)
+        and all(source.result and not source.source_status.relay_status.HasField("result") for source in answer.sources)
+        and all(_is_subtask_in_sync(subtask) for subtask in subtasks)
+    )
+
+
+def _is_subtask_in_sync(subtask: SubTaskStatus) -> bool:
+    if subtask.stage == common_pb2.STAGE_FINISHED:  # the task ends by itself, e.g. task-mode full
+        return not subtask.result.errors
+    running = subtask.stage == common_pb2.STAGE_RUNNING and not subtask.result.errors
+    return running and subtask.HasField("sync") and subtask.sync.synced and not subtask.sync.unknown
+
+
+def describe(subtask: SubTaskStatus) -> str:
+    """One line: what the subtask has done, or why that is not known."""
+    stage = common_pb2.Stage.Name(subtask.stage).removeprefix("STAGE_").lower()
+    if subtask.HasField("load"):
+        return f"{subtask.name}: {stage}, snapshot {subtask.load.finished_rows} of {subtask.load.total_rows} rows"
+    if not subtask.HasField("sync"):
+        return f"{subtask.name}: {stage}"
+    if subtask.sync.unknown or subtask.stage != common_pb2.STAGE_RUNNING:
+        return f"{subtask.name}: {stage}, progress unknown: {subtask.sync.unknown or 'it does not run'}"
+    return f"{subtask.name}: replicating, {subtask.sync.bytes_behind} bytes behind"
 
 
 def main(address: str, path: Path, task: str) -> int:
@@ -50,19 +79,17 @@ def main(address: str, path: Path, task: str) -> int:
             if failures:
                 print("not started:", *failures, sep="\n  ")
                 return 1
-            for subtasks in follow(master, task):
-                for subtask in subtasks:
-                    if subtask.HasField("load"):
-                        print(
-                            f"{subtask.name}: snapshot {subtask.load.finished_rows} of {subtask.load.total_rows} rows"
-                        )
-                    elif subtask.HasField("sync"):
-                        print(f"{subtask.name}: replicating, {subtask.sync.bytes_behind} bytes behind")
-                    for error in subtask.result.errors:
-                        if subtask.stage == common_pb2.STAGE_PAUSED and not error.retryable:
-                            print(f"{subtask.name}: [{error.code} {error.name}] {error.message}\n  {error.workaround}")
-                            return 1
-                if subtasks and all(subtask.sync.synced for subtask in subtasks):
+            for answer in follow(master, task):
+                for source in answer.sources:
+                    if not source.result:
+                        print(f"{source.source_status.source}: not known: {source.error.message or source.msg}")
+                    for subtask in source.sub_task_status:
+                        print(describe(subtask))
+                        for error in subtask.result.errors:
+                            print(f"  [{error.code} {error.name}] {error.message}\n  {error.workaround}")
+                            if subtask.stage == common_pb2.STAGE_PAUSED and not error.retryable:
+                                return 1
+                if is_in_sync(answer):
                     print("in sync")
                     return 0
         except grpc.RpcError as failure:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardmerge.ctl.as_json import NOT_RUNNING
 from shardmerge.ctl.dm_words import stage_word
 from shardmerge.ctl.error_report import Report
 from shardmerge.ctl.render import format
@@ -72,30 +73,33 @@ class SnapshotPart:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One lane: ``lag`` in seconds, ``rate`` in rows/s; ``waiting_for``: one phrase, "" while it works."""
+    """One lane: ``lag`` in seconds, ``rate`` in rows/s; ``waiting_for``: one phrase, "" while it works. ``lag`` and
+    ``bytes_behind``: None when they are not known."""
 
     number: int
     phase: str
     rows: int
     rate: float
-    lag: float
-    bytes_behind: int
+    lag: float | None
+    bytes_behind: int | None
     waiting_for: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicatePart:
-    """A subtask that follows its source. ``lag`` in seconds, ``rates``: rows/s at the last refreshes."""
+    """A subtask that follows its source. ``lag`` in seconds, ``rates``: rows/s at the last refreshes. ``unknown``: why
+    ``lag`` and ``bytes_behind`` are not known (then None), "": they are."""
 
     task: str
     source: str
     stage: str
     failed: bool
     synced: bool
-    lag: float
+    unknown: str
+    lag: float | None
     rate: float
     rates: tuple[float, ...]
-    bytes_behind: int
+    bytes_behind: int | None
     total_rows: int
     position: str
     source_position: str
@@ -228,16 +232,18 @@ def _table_rows(
 
 
 def _replicate(source: str, status: SubTaskStatus, sync: SyncStatus, memory: RateMemory) -> ReplicatePart:
+    unknown = unknown_progress(status)
     return ReplicatePart(
         task=status.name,
         source=source,
         stage=stage_word(status.stage),
         failed=_is_failed(status),
-        synced=sync.synced,
-        lag=lag_seconds(sync),
+        synced=sync.synced and not unknown,
+        unknown=unknown,
+        lag=None if unknown else lag_seconds(sync),
         rate=float(sync.recent_rps),
         rates=memory.history((status.name, source), float(sync.recent_rps)),
-        bytes_behind=sync.bytes_behind,
+        bytes_behind=None if unknown else sync.bytes_behind,
         total_rows=sync.total_rows,
         position=sync.syncer_binlog,
         source_position=sync.master_binlog,
@@ -248,8 +254,8 @@ def _replicate(source: str, status: SubTaskStatus, sync: SyncStatus, memory: Rat
                 phase=lane.phase,
                 rows=lane.rows,
                 rate=float(lane.recent_rps),
-                lag=lag_seconds(lane),
-                bytes_behind=lane.bytes_behind,
+                lag=None if lane.unknown else lag_seconds(lane),
+                bytes_behind=None if lane.unknown else lane.bytes_behind,
                 waiting_for=lane.waits_for,
             )
             for lane in sync.lanes
@@ -260,6 +266,13 @@ def _replicate(source: str, status: SubTaskStatus, sync: SyncStatus, memory: Rat
 def lag_seconds(of: SyncStatus | LaneStatus) -> float:
     """The lag of the last applied transaction, or the age of the oldest that is not applied: whichever is greater."""
     return max(of.lag_ms, of.oldest_ms) / 1000
+
+
+def unknown_progress(status: SubTaskStatus) -> str:
+    """Why it is not known how far the subtask is behind; "": it is known. A worker of the previous version gives no
+    reason for a subtask that does not run."""
+    idle = status.stage in (common_pb2.STAGE_PAUSED, common_pb2.STAGE_STOPPED)
+    return status.sync.unknown or (NOT_RUNNING if idle else "")
 
 
 def _is_failed(status: SubTaskStatus) -> bool:
@@ -296,6 +309,7 @@ def _is_synced(status: SubTaskStatus, until: Until) -> bool:
         and status.stage == common_pb2.STAGE_RUNNING
         and status.HasField("sync")
         and status.sync.synced
+        and not status.sync.unknown
     )
 
 

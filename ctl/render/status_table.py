@@ -7,7 +7,7 @@ from rich.text import Text
 
 from shardmerge.ctl.dm_words import stage_word, unit_word
 from shardmerge.ctl.render import format, style
-from shardmerge.ctl.render.progress import lag_seconds, problems
+from shardmerge.ctl.render.progress import lag_seconds, problems, unknown_progress
 from shardmerge.proto import common_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.worker_pb2 import JoinStatus, LoadStatus, RelayStatus, SubTaskStatus, SyncStatus
@@ -70,7 +70,8 @@ def _join(source: str, task: str, join: JoinStatus) -> list[RenderableType]:
             if load.eta_seconds:
                 progress_text += f", {format.duration(load.eta_seconds)} left"
         case "following":
-            progress_text = f"copied, {format.size(join.bytes_behind)} behind"
+            behind = f"unknown: {join.unknown}" if join.unknown else f"{format.size(join.bytes_behind)} behind"
+            progress_text = f"copied, {behind}"
         case "failed":
             again = f"; tried again in {format.duration(join.retry_seconds)}" if join.retry_seconds else ""
             progress_text = f"failed: [{join.error.code} {join.error.name}] {join.error.message}{again}"
@@ -108,18 +109,21 @@ def _figures(status: SubTaskStatus) -> tuple[Text, ...]:
         sync = status.sync
         return (
             unit,
-            _reached(status.stage, sync),
+            _reached(status, sync),
             style.cell(format.rows(sync.total_rows)),
             style.cell(format.rate(sync.recent_rps)),
-            style.cell(format.duration(lag_seconds(sync))),
+            style.cell("–" if unknown_progress(status) else format.duration(lag_seconds(sync))),
             activity,
         )
     return (unit, style.cell("–"), style.cell("–"), style.cell("–"), style.cell("–"), activity)
 
 
-def _reached(stage: common_pb2.Stage, sync: SyncStatus) -> Text:
-    if stage == common_pb2.STAGE_FINISHED:
+def _reached(status: SubTaskStatus, sync: SyncStatus) -> Text:
+    if status.stage == common_pb2.STAGE_FINISHED:
         return Text(f"✓ ended at {sync.syncer_binlog}", style="green")
+    unknown = unknown_progress(status)
+    if unknown:
+        return style.cell(f"unknown: {unknown}", "yellow")
     if sync.synced:
         return Text("✓ synced", style="green")
     if sync.held_keys and not sync.bytes_behind:
@@ -166,10 +170,16 @@ def _relay(relay: RelayStatus) -> RenderableType:
         style.stage(stage_word(relay.stage), failed=relay.HasField("result")),
         style.cell(relay.master_binlog_gtid or relay.master_binlog),
         style.cell(relay.relay_binlog_gtid or relay.relay_binlog),
-        Text("yes", style="green") if relay.relay_catch_up_master else Text("not yet", style="yellow"),
+        _caught_up(relay),
         style.cell(format.size(relay.bytes_on_disk)),
     )
     return made
+
+
+def _caught_up(relay: RelayStatus) -> Text:
+    if relay.unknown:
+        return style.cell(f"unknown: {relay.unknown}", "yellow")
+    return Text("yes", style="green") if relay.relay_catch_up_master else Text("not yet", style="yellow")
 
 
 def _tables(load: LoadStatus) -> RenderableType:
@@ -207,9 +217,9 @@ def _sync(sync: SyncStatus) -> list[RenderableType]:
             style.cell(format.duration(lane.phase_seconds)),
             style.cell(format.rows(lane.rows)),
             style.cell(format.rate(lane.recent_rps)),
-            style.cell(format.duration(lane.lag_ms / 1000)),
+            style.cell("–" if lane.unknown else format.duration(lane.lag_ms / 1000)),
             style.cell(format.duration(lane.oldest_ms / 1000) if lane.oldest_ms else "–"),
-            style.cell(format.size(lane.bytes_behind)),
+            style.cell("unknown" if lane.unknown else format.size(lane.bytes_behind)),
             style.cell(lane.waits_for, "yellow" if lane.HasField("error") else "dim"),
         )
     retried = [

@@ -86,6 +86,8 @@ def _state(progress: Progress) -> Text:
     if progress.replicates:
         if all(part.stage == "Paused" for part in progress.replicates):
             return Text("paused", style="yellow")
+        if any(part.unknown for part in progress.replicates):
+            return Text("progress unknown", style="yellow")
         if all(part.synced for part in progress.replicates):
             return Text("in sync", style="bold green")
         return Text("catching up", style="green")
@@ -224,6 +226,8 @@ def _replicates(parts: tuple[ReplicatePart, ...], frame: Frame) -> RenderableTyp
     grid.add_row(Text("Replicate", style="bold"), *(Text(name, style="dim") for name in headers))
     for part in parts:
         state = Text("✓ synced", style="green") if part.synced else Text("… behind", style="yellow")
+        if part.unknown:
+            state = look.cell(f"unknown: {part.unknown}", "yellow")
         if part.stage != "Running" or part.failed:
             state = look.stage(part.stage, failed=part.failed)
         name = Text.assemble((look.flat(part.source), "bold"), "  ", state)
@@ -232,7 +236,7 @@ def _replicates(parts: tuple[ReplicatePart, ...], frame: Frame) -> RenderableTyp
         grid.add_row(
             name,
             Text(_lag(part.lag), style=_lag_style(part.lag)),
-            Text(format.size(part.bytes_behind)),
+            _behind(part.bytes_behind),
             Text(format.rows(part.total_rows)),
             Text(format.rate(part.rate), style="green" if part.rate else "dim"),
             Text(format.sparkline(part.rates), style="green"),
@@ -246,7 +250,7 @@ def _replicates(parts: tuple[ReplicatePart, ...], frame: Frame) -> RenderableTyp
                         "  ", (f"lane {lane.number}  ", "dim"), (look.flat(lane.phase), _phase(lane)), (waits, "dim")
                     ),
                     Text(_lag(lane.lag), style=_lag_style(lane.lag)),
-                    Text(format.size(lane.bytes_behind)),
+                    _behind(lane.bytes_behind),
                     Text(format.rows(lane.rows)),
                     Text(format.rate(lane.rate), style="dim"),
                     "",
@@ -255,11 +259,17 @@ def _replicates(parts: tuple[ReplicatePart, ...], frame: Frame) -> RenderableTyp
     return grid
 
 
-def _lag(seconds: float) -> str:
-    return format.duration(seconds)
+def _behind(count: int | None) -> Text:
+    return Text("–", style="dim") if count is None else Text(format.size(count))
 
 
-def _lag_style(seconds: float) -> str:
+def _lag(seconds: float | None) -> str:
+    return "–" if seconds is None else format.duration(seconds)
+
+
+def _lag_style(seconds: float | None) -> str:
+    if seconds is None:
+        return "dim"
     return "green" if 0 <= seconds < 1 else "yellow" if seconds < 60 else "red"
 
 

@@ -233,6 +233,10 @@ class LaneRig(Rig):
         finally:
             session.close()
 
+    def unknown(self) -> str:
+        """Implement SourceClock."""
+        return "" if self._position.file else "the end of the source's binlog has not been read yet"
+
     def acquire(self, task: str, source: str) -> int:
         """Implement Epochs."""
         self.epoch = next(self._epochs)

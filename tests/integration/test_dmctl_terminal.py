@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shardmerge.proto import errors
+from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import master_pb2 as pb
 from tests.integration.dmctl_rig import BROKEN, LOADING, OK, SYNCED, Terminal, dmctl, master, no_error, task_file
+from tests.support import canned_master as canned
 from tests.support.canned_master import CannedMaster
 
 __all__ = ["master", "task_file"]
@@ -56,13 +57,33 @@ def test_the_example_client(master: CannedMaster, task_file: Path) -> None:
     done = _example(master.address, task_file)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "in sync"
-    assert "merge: snapshot 399999 of 1000000 rows" in done.stdout or "snapshot 400000 of 1000000" in done.stdout
+    assert (
+        "merge: running, snapshot 399999 of 1000000 rows" in done.stdout or "snapshot 400000 of 1000000" in done.stdout
+    )
     master.answer("QueryStatus", BROKEN)
     done = _example(master.address, task_file)
     assert done.returncode == 1
     assert "[40001 key-collision]" in done.stdout
     master.answer("StartTask", errors.master.TASK_EXISTS(task="merge", sources="mysql-01"))
     assert "[60301 task-exists]" in _example(master.address, task_file).stdout
+
+
+def test_the_example_client_waits_while_the_progress_is_unknown(master: CannedMaster, task_file: Path) -> None:
+    unknown = canned.status(canned.subtask(canned.unknown_progress("lane 1 has not reported for 8 s")))
+    retried = canned.status(
+        canned.subtask(
+            canned.syncing(synced=True), stage=common_pb2.STAGE_PAUSED, errors=(canned.detail(retryable=True),)
+        )
+    )
+    master.answer("StartTask", pb.StartTaskResponse(result=True, sources=[OK]))
+    master.answer("QueryStatus", unknown, retried, SYNCED)
+    done = _example(master.address, task_file)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "merge: running, progress unknown: lane 1 has not reported for 8 s"
+    assert lines[1] == "merge: paused, progress unknown: it does not run"
+    assert lines[-1] == "in sync"
+    assert "0 bytes behind" not in lines[:-2]
 
 
 def _example(address: str, task_file: Path) -> subprocess.CompletedProcess[str]:

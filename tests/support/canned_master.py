@@ -178,6 +178,19 @@ def loading(
     )
 
 
+def unknown_progress(why: str) -> SyncStatus:
+    """Return the status of a subtask of which it is not known how far it is behind."""
+    status = syncing(synced=False)
+    status.unknown = why
+    for name in ("bytes_behind", "lag_ms", "oldest_ms", "seconds_behind_master"):
+        status.ClearField(name)
+    lane = status.lanes[1]
+    lane.unknown = "has not reported for 8 s"
+    for name in ("bytes_behind", "lag_ms", "oldest_ms"):
+        lane.ClearField(name)
+    return status
+
+
 def syncing(*, synced: bool, behind: int = 0, rps: int = 1200, lanes: int = 2) -> SyncStatus:
     phases = ("reading", "applying", "committing", "barrier", "starting", "retrying")
     return SyncStatus(

@@ -103,6 +103,16 @@ class Relay(LogReader):
         """The error that stopped the relay until :meth:`start` is called again; None while it runs or retries."""
         return self._fetcher_state.failed
 
+    def unknown(self) -> str:
+        """Why the log may lack newer events of the source, for which it does not wait at present; "": it fetches."""
+        if self._paused:
+            return "the relay is paused"
+        state = self._fetcher_state
+        error = state.error or self._retention.sync_error
+        if error is not None:
+            return f"the source's binlog is not fetched: {error}"
+        return "" if state.stage == Stage.STAGE_RUNNING else "the source's binlog is not fetched"
+
     @property
     def _fetcher_state(self) -> FetcherState:
         reader = self._fetcher

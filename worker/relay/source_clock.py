@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +29,7 @@ log = get_logger()
 
 _CLOCK_SECONDS = 1.0
 _CLOCK_ANSWER_SECONDS = 10.0
+_OLD_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ class SourceClock(Protocol):
         """The last end that was read; NO_END before the first read."""
         ...
 
+    def unknown(self) -> str:
+        """Why the last end that was read may be out of date; "": it is not."""
+        ...
+
 
 class PollingClock:
     """Reads the end of the source's binlog once a second; see
@@ -62,6 +68,8 @@ class PollingClock:
         self._endpoint = endpoint
         self._source_id = source_id
         self._end = NO_END
+        self._read_at = time.monotonic()
+        self._error: ShardmergeError | None = None
         self._stop = StopSignal()
         self._thread = threading.Thread(target=self._run, name="source-clock", daemon=True)
         self._thread.start()
@@ -71,6 +79,14 @@ class PollingClock:
 
     def end(self) -> SourceEnd:
         return self._end
+
+    def unknown(self) -> str:
+        error, silence = self._error, time.monotonic() - self._read_at
+        if error is not None:
+            return f"the end of the source's binlog cannot be read: {error}"
+        if silence > _OLD_SECONDS:
+            return f"the source has not answered for {silence:.0f} s"
+        return "" if self._end.position.file else "the end of the source's binlog has not been read yet"
 
     def stop(self) -> None:
         self._stop.set()
@@ -88,13 +104,17 @@ class PollingClock:
                     info = server_info(session)
                 since = server_clock.now(session)
                 self._end = SourceEnd(current_position(session, info), since)
+                self._read_at, self._error = time.monotonic(), None
             except pymysql.MySQLError as error:
-                reason = str(to_coded(error, self._endpoint, Side.SOURCE, self._source_id))
-                log.warning("cannot read the source's binlog position", source=self._source_id, error=reason)
+                self._failed(to_coded(error, self._endpoint, Side.SOURCE, self._source_id))
                 session = None
             except ShardmergeError as error:
-                log.warning("cannot read the source's binlog position", source=self._source_id, error=str(error))
+                self._failed(error)
                 session = None
             self._stop.wait(_CLOCK_SECONDS if session is not None else 5 * _CLOCK_SECONDS)
         if session is not None:
             session.close()
+
+    def _failed(self, error: ShardmergeError) -> None:
+        self._error = error
+        log.warning("cannot read the source's binlog position", source=self._source_id, error=str(error))

@@ -58,7 +58,8 @@ class LaneView:
     """The state of a lane as the driver knows it now.
 
     ``report``: its last one, None before the first. ``silent_seconds``: since then. ``recent_rps``: rows/s over the
-    last seconds. ``barrier``: where it waits, None while it does not.
+    last seconds. ``barrier``: where it waits, None while it does not. ``applied_seconds``: since a report with a newer
+    transaction arrived; measured here, because the lane's clock may be another one.
     """
 
     lane: int
@@ -66,17 +67,22 @@ class LaneView:
     silent_seconds: float
     recent_rps: float
     barrier: BarrierPlace | None
+    applied_seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class _LaneReports:
-    """The last report of a lane. ``recent``: (time, rows applied by then), of the last seconds."""
+    """The last report of a lane. ``recent``: (time, rows applied by then), of the last seconds. ``applied_at``: when
+    the first report with the last applied transaction arrived."""
 
     at: float
     report: relay_pb2.LaneReport | None = None
+    applied_at: float = 0.0
     recent: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
 
     def add(self, report: relay_pb2.LaneReport, at: float) -> None:
+        if self.report is None or report.applied_time != self.report.applied_time:
+            self.applied_at = at
         self.at, self.report = at, report
         self.recent.append((at, report.rows))
         # One sample older than the window stays: the rate is measured from it.
@@ -247,6 +253,7 @@ class LaneCoordinator:
                     now - heard.at,
                     heard.rate(now),
                     self._places.get(heard.report.barrier) if heard.report is not None else None,
+                    now - heard.applied_at,
                 )
                 for lane, heard in sorted(self._reports.items())
             )

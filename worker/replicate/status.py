@@ -15,6 +15,7 @@ from shardmerge.worker.replicate.lane.reporter import LanePhase
 from shardmerge.worker.replicate.lane_coordinator import LaneView, committed
 
 _SILENCE_SHOWN_SECONDS = 5.0
+_RECENT_SECONDS = 10.0
 _LONG_SECONDS = 2.0
 _SHOWN_CHARACTERS = 80
 
@@ -25,7 +26,9 @@ class StatusInputs:
 
     ``source_end``: the end of the source's binlog, as last seen. ``unfetched_since``: Unix time at which an end after
     ``head`` was first seen there, None: there is none. ``bytes_behind`` and ``next_commit_time``: of the relay log,
-    from an offset on (see Relay.bytes_between and Relay.next_commit_time).
+    from an offset on (see Relay.bytes_between and Relay.next_commit_time). ``source_unknown``: why ``head`` and
+    ``source_end`` may be out of date, "": they are not. ``target_waits``: what a lane's statement at the target waits
+    for, "": not known.
     """
 
     now: float
@@ -35,11 +38,14 @@ class StatusInputs:
     unfetched_since: float | None
     bytes_behind: Callable[[RelayOffset], int]
     next_commit_time: Callable[[RelayOffset], float | None]
+    source_unknown: str = ""
+    target_waits: Callable[[int], str] = lambda lane: ""
 
 
 def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int = 0) -> worker_pb2.SyncStatus:
     """The replicate unit's status. ``held_keys``: the number of keys whose changes wait in the quarantine."""
     made = [_lane(view, around) for view in lanes]
+    unknown = around.source_unknown or _unknown_lanes(made)
     reports = [view.report for view in lanes if view.report is not None]
     places = [(at, report) for report in reports if (at := committed(report)) is not None]
     drained = len(places) == len(lanes) and all(at >= around.head.offset for at, _ in places)
@@ -55,16 +61,23 @@ def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int 
         recent_rps=round(sum(view.recent_rps for view in lanes)),
         master_binlog=str(around.source_end),
         master_binlog_gtid=around.source_end.gtid_set,
-        synced=drained and caught_up and not held_keys,
+        synced=drained and caught_up and not held_keys and not unknown,
         held_keys=held_keys,
         binlog_type="relay",
-        bytes_behind=max((lane.bytes_behind for lane in made), default=0)
-        + unfetched_bytes(around.head.position, around.source_end),
-        lag_ms=worst_lag_ms(Applied(report.commit_time, report.applied_time) for report in reports),
-        oldest_ms=oldest,
-        seconds_behind_master=oldest / 1000,
+        unknown=unknown,
         lanes=made,
     )
+    if not unknown:
+        status.bytes_behind = max((lane.bytes_behind for lane in made), default=0) + unfetched_bytes(
+            around.head.position, around.source_end
+        )
+        status.lag_ms = worst_lag_ms(
+            Applied(view.report.commit_time, view.report.applied_time)
+            for view in lanes
+            if view.report is not None and _is_recent(view)
+        )
+        status.oldest_ms = oldest
+        status.seconds_behind_master = oldest / 1000
     if places:
         _, slowest = min(places, key=lambda place: place[0])
         status.syncer_binlog = str(SourcePosition.from_proto(slowest.position))
@@ -72,18 +85,43 @@ def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int 
     return status
 
 
-def lanes_activity(lanes: Sequence[LaneView]) -> str:
+def without_progress(status: worker_pb2.SyncStatus, why: str) -> worker_pb2.SyncStatus:
+    """``status`` as it is when nobody applies changes: it is not known any more how far the subtask is behind."""
+    status.unknown = why
+    status.synced = False
+    for name in ("bytes_behind", "lag_ms", "oldest_ms", "seconds_behind_master", "recent_rps"):
+        status.ClearField(name)
+    del status.lanes[:]
+    return status
+
+
+def _unknown_lanes(lanes: Sequence[worker_pb2.LaneStatus]) -> str:
+    if not lanes:
+        return "its lanes have not started"
+    return next((f"lane {lane.lane} {lane.unknown}" for lane in lanes if lane.unknown), "")
+
+
+def _is_recent(view: LaneView) -> bool:
+    """Whether its last transaction was applied in the last seconds. An older lag is no longer the present one: what
+    the lane has not applied since then has an age."""
+    return view.applied_seconds <= _RECENT_SECONDS
+
+
+def lanes_activity(lanes: Sequence[LaneView], target_waits: Callable[[int], str] = lambda lane: "") -> str:
     """One phrase for all lanes, about the one with the most severe problem; "" while they work or wait for events."""
+    for view in lanes:
+        if view.silent_seconds > _SILENCE_SHOWN_SECONDS:
+            return f"lane {view.lane}: {waiting_for(view)}"
     for phase in (LanePhase.RETRYING, LanePhase.BARRIER, LanePhase.COMMITTING, LanePhase.STARTING):
         for view in lanes:
-            phrase = waiting_for(view)
+            phrase = waiting_for(view, target_waits)
             if phrase and _phase(view) == phase and (phase is not LanePhase.COMMITTING or _long(view)):
                 return f"lane {view.lane}: {phrase}"
     return ""
 
 
-def waiting_for(view: LaneView) -> str:
-    """What a lane waits for, in one phrase; "" while it works."""
+def waiting_for(view: LaneView, target_waits: Callable[[int], str] = lambda lane: "") -> str:
+    """What a lane waits for, in one phrase; "" while it works. ``target_waits``: see StatusInputs."""
     report = view.report
     if report is None:
         return "its Spark task to start"
@@ -95,11 +133,16 @@ def waiting_for(view: LaneView) -> str:
         case LanePhase.READING:
             return "events"
         case LanePhase.COMMITTING:
-            return f"the target, which has been committing for {report.phase_seconds:.0f} s{_held_back(report)}"
+            found = target_waits(view.lane)
+            blocked = f" and waits for {found}" if found else ""
+            seconds = f"{report.phase_seconds:.0f}"
+            return f"the target, which has been committing for {seconds} s{blocked}{_held_back(report)}"
         case LanePhase.RETRYING:
             errno = report.retrying.args.get("errno", "")
             number = f"errno {errno}" if errno else f"error {report.retrying.code}"
-            return f"attempt {report.attempt} after {number}, {report.retrying.name}{_held_back(report)}"
+            found = target_waits(view.lane)
+            blocked = f"; it waits for {found}" if found else ""
+            return f"attempt {report.attempt} after {number}, {report.retrying.name}{blocked}{_held_back(report)}"
         case LanePhase.BARRIER:
             if not isinstance(view.barrier, Statement):
                 return "every lane to reach the barrier"
@@ -122,21 +165,35 @@ def _phase(view: LaneView) -> str:
 
 def _lane(view: LaneView, around: StatusInputs) -> worker_pb2.LaneStatus:
     report = view.report
-    status = worker_pb2.LaneStatus(lane=view.lane, phase=_phase(view), waits_for=waiting_for(view))
+    status = worker_pb2.LaneStatus(
+        lane=view.lane, phase=_phase(view), waits_for=waiting_for(view, around.target_waits), unknown=_unknown(view)
+    )
     if report is None:
         status.phase_seconds = view.silent_seconds
         return status
     at = committed(report)
     status.rows = report.rows
     status.recent_rps = round(view.recent_rps)
-    status.lag_ms = Applied(report.commit_time, report.applied_time).lag_ms
+    if _is_recent(view) and not status.unknown:
+        status.lag_ms = Applied(report.commit_time, report.applied_time).lag_ms
     status.phase_seconds = report.phase_seconds + view.silent_seconds
     if at is not None:
         status.committed.CopyFrom(at.to_proto())
-        if at < around.head.offset:
+        if at < around.head.offset and not status.unknown:
             status.bytes_behind = around.bytes_behind(at)
             status.oldest_ms = age_ms(around.now, around.next_commit_time(at), report.position_time)
     if report.HasField("retrying"):
         status.attempt = report.attempt
         status.error.CopyFrom(report.retrying)
     return status
+
+
+def _unknown(view: LaneView) -> str:
+    """Why it is not known how far the lane is; "": it is known."""
+    if view.report is None:
+        return "has not started"
+    if view.silent_seconds > _SILENCE_SHOWN_SECONDS:
+        return f"has not reported for {view.silent_seconds:.0f} s"
+    if committed(view.report) is None:
+        return "has not read its checkpoint at the target"
+    return ""

@@ -121,13 +121,16 @@ class ReplicateUnit:
         start_state: StartState,
         driver: StatementDriver,
         role: StreamRole = MAIN_ROLE,
+        source_unknown: Callable[[], str] = str,
     ) -> None:
+        """``source_unknown``: why ``source_position`` may be out of date, "": it is not."""
         self._context = context
         self._registry = registry
         self._plans = plans
         self._handover = handover
         self._watermarks = WatermarkRecorder(context, handover)
         self._source_position = source_position
+        self._source_unknown = source_unknown
         self._start_state = start_state
         self._driver = driver
         self._recorded_plans = driver.tables.recorded_plans
@@ -259,7 +262,12 @@ class ReplicateUnit:
     def status(self) -> worker_pb2.SyncStatus:
         end, coordinator = self._source_position(), self._coordinator
         if coordinator is None:
-            return worker_pb2.SyncStatus(master_binlog=str(end), binlog_type="relay", stop_at=self._stop_at)
+            return worker_pb2.SyncStatus(
+                master_binlog=str(end),
+                binlog_type="relay",
+                stop_at=self._stop_at,
+                unknown="its lanes have not started",
+            )
         relay = self._context.relay
         head = relay.head()
         around = StatusInputs(
@@ -270,6 +278,7 @@ class ReplicateUnit:
             unfetched_since=self._unfetched_since(),
             bytes_behind=lambda offset: relay.bytes_between(offset, head.offset),
             next_commit_time=relay.next_commit_time,
+            source_unknown=relay.unknown() or self._source_unknown(),
         )
         status = sync_status(coordinator.views(), around, self._held_count.keys)
         status.stop_at = self._stop_at

@@ -47,6 +47,24 @@ def test_detail_of_a_replicating_subtask() -> None:
     assert "load" not in subtask
 
 
+def test_what_is_not_known_is_null() -> None:
+    answer = canned.status(canned.subtask(canned.unknown_progress("lane 1 has not reported for 8 s")))
+    value = json.loads(as_json.to_text(as_json.query_status(answer, detail=True)))
+    sync = value["sources"][0]["subTaskStatus"][0]["sync"]
+    assert sync["unknown"] == "lane 1 has not reported for 8 s"
+    assert sync["synced"] is False
+    assert [sync[name] for name in ("bytesBehind", "lagMs", "oldestMs", "secondsBehindMaster")] == [None] * 4
+    assert [lane["bytesBehind"] for lane in sync["lanes"]] == ["0", None]
+
+
+def test_a_subtask_that_does_not_run_is_not_in_sync() -> None:
+    """A worker of the previous version reports the last known figures."""
+    paused = canned.subtask(canned.syncing(synced=True), stage=common_pb2.STAGE_PAUSED)
+    value = json.loads(as_json.to_text(as_json.query_status(canned.status(paused), detail=True)))
+    sync = value["sources"][0]["subTaskStatus"][0]["sync"]
+    assert (sync["synced"], sync["bytesBehind"], sync["unknown"]) == (False, None, "it does not run")
+
+
 def test_a_snapshot_is_the_unit_load_and_its_defaults_are_printed() -> None:
     value = as_json.to_value(canned.subtask(canned.loading(0.0, rate=0)))
     assert value["unit"] == "Load"

@@ -219,17 +219,19 @@ class SourceRunner:
         state = self.relay.status()
         source = self._clock.position()
         head = state.head
+        unknown = self.relay.unknown() or self._clock.unknown()
         status = worker_pb2.RelayStatus(
             master_binlog=str(source),
             master_binlog_gtid=source.gtid_set,
             relay_binlog=str(head.position),
             relay_binlog_gtid=head.position.gtid_set,
-            relay_catch_up_master=head.position.reaches(source),
+            relay_catch_up_master=head.position.reaches(source) and not unknown,
             stage=state.stage,
             head=head.offset.to_proto(),
             bytes_on_disk=state.bytes_on_disk,
             relay_sub_dir=state.relay_id,
             paused=self.relay.is_paused,
+            unknown=unknown,
         )
         if state.error is not None:
             status.result.CopyFrom(error_to_proto(state.error))

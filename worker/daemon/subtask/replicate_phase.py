@@ -122,7 +122,15 @@ def replicate(
     alignment = StreamAlignment(lambda: host.relay.head().offset, host.relay.wake)
     role = StreamRole(Stream.MAIN, alignment)
     lanes = ReplicateUnit(
-        context, host.service, begin.plans_in_order, handover, host.clock.position, start_state, driver, role
+        context,
+        host.service,
+        begin.plans_in_order,
+        handover,
+        host.clock.position,
+        start_state,
+        driver,
+        role,
+        host.clock.unknown,
     )
     if queue is not None:
         queue.is_executed_by_main = lambda statement: driver.has_executed(statement) or _is_past(lanes, statement)

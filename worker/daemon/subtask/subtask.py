@@ -28,6 +28,7 @@ from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldN
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.replicate.join.unit import JoiningUnit
+from shardmerge.worker.replicate.status import without_progress
 from shardmerge.worker.replicate.unit import ReplicateUnit
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUnit, Stopped
 
@@ -77,6 +78,12 @@ def _same_config(one: config_pb2.SubTaskConfig, other: config_pb2.SubTaskConfig)
 
 def _same_request(one: Decision, other: Decision) -> bool:
     return (one.expected, one.binlog_ops) == (other.expected, other.binlog_ops)
+
+
+def _why_idle(stage: pb.Stage, error: ShardmergeError | None) -> str:
+    if error is not None:
+        return f"error {error.spec.code} {error.spec.name} has stopped it"
+    return "it is paused" if stage == pb.STAGE_PAUSED else "it is stopped"
 
 
 class SubTask:
@@ -227,6 +234,8 @@ class SubTask:
                 status.load.CopyFrom(load)
             case worker_pb2.SyncStatus() as sync:
                 status.unit = pb.UNIT_REPLICATE
+                if stage in (pb.STAGE_PAUSED, pb.STAGE_STOPPED):
+                    sync = without_progress(sync, _why_idle(stage, error))
                 status.sync.CopyFrom(sync)
             case None:
                 pass

@@ -219,7 +219,7 @@ class TableJoin:
             case worker_pb2.LoadStatus() as load:
                 status.load.CopyFrom(load)
             case worker_pb2.SyncStatus() as sync:
-                status.bytes_behind = sync.bytes_behind
+                status.bytes_behind, status.unknown = sync.bytes_behind, sync.unknown
             case None:
                 pass
         return status

@@ -53,6 +53,15 @@ def test_lanes_on_demand() -> None:
     assert "lane 1  applying" in text
 
 
+def test_what_is_not_known_is_not_shown_as_0() -> None:
+    answer = canned.status(canned.subtask(canned.unknown_progress("lane 1 has not reported for 8 s")))
+    text = _draw(answer, replace(FRAME, lanes=True, width=160))
+    assert "progress unknown" in text
+    assert "unknown: lane 1 has not reported for 8 s" in text
+    for word in ("synced", "… behind", "in sync", "catching up"):
+        assert word not in text
+
+
 def test_a_lane_that_repeats_says_so() -> None:
     text = _draw(canned.status(canned.subtask(canned.retrying())), replace(FRAME, lanes=True))
     assert "lane 0  retrying  attempt 3 after errno 1213" in text

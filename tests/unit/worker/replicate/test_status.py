@@ -13,7 +13,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.relay.model import Head, Statement
 from shardmerge.worker.replicate.lane.reporter import LanePhase
 from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneView, Refused
-from shardmerge.worker.replicate.status import StatusInputs, lanes_activity, sync_status, waiting_for
+from shardmerge.worker.replicate.status import StatusInputs, lanes_activity, sync_status, waiting_for, without_progress
 
 END = SourcePosition("bin.000001", 1000)
 DEADLOCK = errors.replicate.TARGET_CONFLICT(host="h", port=3306, reason="Deadlock found", errno=1213)
@@ -101,6 +101,40 @@ def test_nothing_is_in_sync_before_source_and_lanes_have_answered() -> None:
     assert not status.synced
     assert status.bytes_behind == 0
     assert not status.syncer_binlog
+
+
+def test_a_lane_that_does_not_report_makes_the_progress_unknown() -> None:
+    status = sync_status([view(report(0)), view(report(1), silent=6.4)], AROUND)
+    assert not status.synced
+    assert status.unknown == "lane 1 has not reported for 6 s"
+    assert (status.bytes_behind, status.lag_ms, status.oldest_ms) == (0, 0, 0)
+    assert [lane.unknown for lane in status.lanes] == ["", "has not reported for 6 s"]
+    assert lanes_activity([view(report(0)), view(report(1), silent=6.4)]) == "lane 1: a sign of life, for 6 s"
+    assert sync_status([view(report(0)), view(None)], AROUND).unknown == "lane 0 has not started"
+    assert sync_status([], AROUND).unknown == "its lanes have not started"
+
+
+def test_a_source_that_cannot_be_read_makes_the_progress_unknown() -> None:
+    status = sync_status([view(report(0))], replace(AROUND, source_unknown="the source has not answered for 20 s"))
+    assert not status.synced
+    assert status.unknown == "the source has not answered for 20 s"
+    assert (status.bytes_behind, status.lag_ms) == (0, 0)
+
+
+def test_the_lag_of_a_transaction_of_long_ago_is_not_the_present_one() -> None:
+    old = replace(view(report(0)), applied_seconds=10.5)
+    status = sync_status([old], AROUND)
+    assert status.synced
+    assert (status.lag_ms, status.lanes[0].lag_ms) == (0, 0)
+    status = sync_status([old, view(report(1))], AROUND)
+    assert (status.lag_ms, status.lanes[0].lag_ms) == (pytest.approx(500), 0)
+
+
+def test_a_subtask_that_has_stopped_has_no_progress() -> None:
+    status = without_progress(sync_status([view(report(0, 400))], AROUND), "it is paused")
+    assert (status.synced, status.unknown) == (False, "it is paused")
+    assert (status.bytes_behind, status.oldest_ms, status.seconds_behind_master, list(status.lanes)) == (0, 0, 0, [])
+    assert status.total_rows == 10
 
 
 def test_what_a_lane_waits_for() -> None:
