@@ -33,17 +33,27 @@ class Outcome:
     progress: dict[str, pb.CompareProgress] = field(default_factory=dict[str, pb.CompareProgress])
     tables: list[pb.ComparedTable] = field(default_factory=list[pb.ComparedTable])
     failures: list[tuple[str, ErrorDetail]] = field(default_factory=list[tuple[str, ErrorDetail]])
+    seen: set[str] = field(default_factory=set[str])
+    ended: set[str] = field(default_factory=set[str])
 
     def take(self, frame: pb.CompareFrame) -> None:
+        self.seen.add(frame.source)
         match frame.WhichOneof("frame"):
             case "progress":
                 self.progress[frame.source] = frame.progress
             case "end":
+                self.ended.add(frame.source)
                 self.tables.extend(frame.end.tables)
                 if frame.end.HasField("error"):
                     self.failures.append((frame.source, frame.end.error))
             case _:
                 pass
+
+    def missing_results(self) -> str:
+        """The sources whose result has not arrived; "" when all have. A master that stops cuts the frames off."""
+        if not self.ended and not self.seen:
+            return "every source"
+        return ", ".join(sorted(self.seen - self.ended))
 
     def line(self) -> str:
         """The progress of all sources together, as one line of text."""
@@ -77,7 +87,10 @@ def unknown_names(names: Iterable[str], tables: Sequence[pb.ComparedTable]) -> l
 
 def conclude(outcome: Outcome, names: Sequence[str], task: str) -> tuple[int, Report | None]:
     """(exit code, report for stderr)."""
-    code = exit_code(outcome.tables, outcome.failures)
+    missing = outcome.missing_results()
+    code = exit_code(outcome.tables, [*outcome.failures, *([missing] if missing else [])])
+    if missing:
+        return code, Report.of(errors.compare.INTERRUPTED(task=task, sources=missing))
     if outcome.failures:
         source, error = outcome.failures[0]
         return (code, Report.of_detail(error, source))
@@ -87,14 +100,19 @@ def conclude(outcome: Outcome, names: Sequence[str], task: str) -> tuple[int, Re
     return code, None
 
 
-def answer(outcome: Outcome, code: int, report: str, seconds: float) -> pb.CompareAnswer:
-    texts = {
-        SAME: "no differences",
-        DIFFERENT: f"{sum(unrepaired(table) for table in outcome.tables)} differences",
-        UNKNOWN: "not everything could be judged",
-    }
+def answer(
+    outcome: Outcome, code: int, report: str, seconds: float, *, repair: bool = False, is_whole: bool = True
+) -> pb.CompareAnswer:
+    """``is_whole``: whether everything was compared that was requested."""
+    left = sum(unrepaired(table) for table in outcome.tables)
+    fixed = sum(table.repaired for table in outcome.tables)
+    text = f"{left} differences" if left else "no differences" if code == SAME else ""
+    if repair and left + fixed:
+        text = f"{left + fixed} differences found, {fixed} repaired, {left} left"
+    if code == UNKNOWN or not is_whole:
+        text += f"{'; ' if text else ''}not everything could be judged"
     tables = sorted(outcome.tables, key=lambda table: (table.source, table.source_table))
-    return pb.CompareAnswer(result=code == SAME, msg=texts[code], tables=tables, report=report, seconds=seconds)
+    return pb.CompareAnswer(result=code == SAME, msg=text, tables=tables, report=report, seconds=seconds)
 
 
 class ReportFile:

@@ -60,3 +60,11 @@ STREAM_ENDED = _define(
     workaround="Compare again; look at the worker's log if it repeats.",
     retryable=True,
 )
+INTERRUPTED = _define(
+    45010,
+    "compare-interrupted",
+    scope=Scope.INTERNAL,
+    message="task {task}: the comparison ended before the result of {sources} arrived",
+    workaround="Compare again. The master that ran it has stopped; its log shows why.",
+    retryable=True,
+)

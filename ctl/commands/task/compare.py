@@ -16,7 +16,16 @@ from shardmerge.ctl.error_report import Report
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.render import compare_table
-from shardmerge.ctl.render.compare_result import UNKNOWN, Outcome, ReportFile, answer, conclude
+from shardmerge.ctl.render.compare_result import (
+    SAME,
+    UNKNOWN,
+    Outcome,
+    ReportFile,
+    answer,
+    conclude,
+    exit_code,
+    unrepaired,
+)
 from shardmerge.ctl.session import Session, print_report
 from shardmerge.proto import compare_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
@@ -83,7 +92,10 @@ def _run(session: Session, request: pb.CompareRequest, path: Path) -> int:
     finally:
         kept = file.close()
     code, report = conclude(outcome, list(request.tables), request.task)
-    summary = answer(outcome, code, kept, time.monotonic() - began)
+    is_whole = (
+        exit_code([table for table in outcome.tables if not unrepaired(table)], [report] if report else []) == SAME
+    )
+    summary = answer(outcome, code, kept, time.monotonic() - began, repair=request.repair, is_whole=is_whole)
     if session.is_json:
         print(as_json.to_text(as_json.to_value(summary)), flush=True)
     else:

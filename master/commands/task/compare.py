@@ -31,7 +31,7 @@ class CompareService(compare_pb2_grpc.CompareServicer):
         self._ending = ending
 
     def Compare(self, request: pb.CompareRequest, context: grpc.ServicerContext) -> Iterator[pb.CompareFrame]:
-        """Raises TASK_UNKNOWN, SUBTASK_UNKNOWN; the last frame of a source holds its error."""
+        """Raises TASK_UNKNOWN, SUBTASK_UNKNOWN, INTERRUPTED; the last frame of a source holds its error."""
         known = self._store.read()
         present = known.sources_of(request.task)
         if not present:
@@ -51,13 +51,16 @@ class CompareService(compare_pb2_grpc.CompareServicer):
         try:
             for part in parts:
                 part.start()
-            left = len(parts)
-            while left and not over.is_set() and not self._ending.is_set():
+            left = {part.source for part in parts}
+            while left and not over.is_set():
+                if self._ending.is_set():
+                    raise errors.compare.INTERRUPTED(task=request.task, sources=", ".join(sorted(left)))
                 try:
                     frame = frames.get(timeout=_POLL_SECONDS)
                 except queue.Empty:
                     continue
-                left -= frame.HasField("end")
+                if frame.HasField("end"):
+                    left.discard(frame.source)
                 yield frame
         finally:
             over.set()
@@ -82,7 +85,8 @@ class _Part(threading.Thread):
         over: threading.Event,
     ) -> None:
         super().__init__(name=f"compare-{source}", daemon=True)
-        self._source, self._worker, self._frames, self._over = source, worker, frames, over
+        self.source = source
+        self._worker, self._frames, self._over = worker, frames, over
         self._request = pb.CompareRequest()
         self._request.CopyFrom(request)
         self._request.sources[:] = [source]
@@ -97,18 +101,18 @@ class _Part(threading.Thread):
         ended = False
         try:
             for frame in self._call_worker():
-                frame.source = self._source
+                frame.source = self.source
                 ended = ended or frame.HasField("end")
                 if not self._put(frame):
                     return
             if not ended:
-                raise errors.compare.STREAM_ENDED(task=self._request.task, source=self._source)
+                raise errors.compare.STREAM_ENDED(task=self._request.task, source=self.source)
         except ShardmergeError as error:
-            self._put(pb.CompareFrame(source=self._source, end=pb.CompareEnd(error=error_to_proto(error))))
+            self._put(pb.CompareFrame(source=self.source, end=pb.CompareEnd(error=error_to_proto(error))))
 
     def _call_worker(self) -> Iterator[pb.CompareFrame]:
         if self._worker is None:
-            raise errors.master.SOURCE_UNBOUND(source=self._source)
+            raise errors.master.SOURCE_UNBOUND(source=self.source)
         with client.channel(self._worker.address) as channel:
             stream = compare_pb2_grpc.WorkerCompareStub(channel).CompareSubTask(self._request)
             self._call = _Call(stream.cancel)

@@ -61,6 +61,29 @@ def test_an_error_of_one_source_is_said_and_leaves_the_others_result() -> None:
     assert said.code == errors.compare.ALREADY_RUNNING.code
 
 
+def test_a_result_that_has_not_arrived_is_not_taken_as_equal() -> None:
+    """A master that stops in the middle of a comparison ends the frames."""
+    nothing = Outcome()
+    code, said = conclude(nothing, [], "t")
+    assert (code, said.code if said else 0) == (UNKNOWN, errors.compare.INTERRUPTED.code)
+    one = ended(table())
+    one.take(pb.CompareFrame(source="s2", progress=pb.CompareProgress(rows=5)))
+    code, said = conclude(one, [], "t")
+    assert code == UNKNOWN
+    assert said is not None
+    assert "the result of s2" in said.message
+
+
+def test_a_repair_says_what_was_found_and_what_is_left() -> None:
+    repaired = ended(table(missing=1, extra=1, repaired=2), table())
+    assert answer(repaired, SAME, "", 1.0, repair=True).msg == "2 differences found, 2 repaired, 0 left"
+    part = ended(table(missing=2, repaired=1), table(not_compared="no key"))
+    told = answer(part, DIFFERENT, "", 1.0, repair=True, is_whole=False)
+    assert told.msg == "2 differences found, 1 repaired, 1 left; not everything could be judged"
+    assert answer(ended(table()), SAME, "", 1.0, repair=True).msg == "no differences"
+    assert answer(ended(table(unjudged=1)), UNKNOWN, "", 1.0).msg == "not everything could be judged"
+
+
 def test_a_table_that_is_none_is_said() -> None:
     outcome = ended(table())
     assert conclude(outcome, ["shop.orders", "shop_1.order_1"], "t") == (SAME, None)
