@@ -81,7 +81,7 @@ def exit_code(tables: Sequence[pb.ComparedTable], failures: Sequence[object]) ->
 
 def unknown_names(names: Iterable[str], tables: Sequence[pb.ComparedTable]) -> list[str]:
     """Names of ``--table`` that are no table of the task."""
-    known = {name for table in tables for name in (table.source_table, table.target_table)}
+    known = {name for table in tables for name in (*table.source_table.split(", "), table.target_table)}
     return [name for name in names if name not in known]
 
 

@@ -17,14 +17,15 @@ def compared(answer: pb.CompareAnswer) -> RenderableType:
     made = style.table("source", "table", "target", *_NUMBERS, "remark", right=_NUMBERS)
     for table in answer.tables:
         counts = (table.missing, table.extra, table.different, table.unjudged, table.repaired)
-        remark = f"not compared: {table.not_compared}" if table.not_compared else ""
+        remark = f"not compared: {table.not_compared}" if table.not_compared else table.remark
+        first, *others = table.source_table.split(", ")
         if table.held_keys:
             remark = f"{table.held_keys} key(s) held in the quarantine differ until `quarantine retry`"
         elif table.extra_unsought:
             remark = f"extra rows not searched for: {table.extra_unsought}"
         made.add_row(
             style.cell(table.source, "bold"),
-            style.cell(table.source_table),
+            style.cell(f"{first} and {len(others)} more" if others else first),
             style.cell(table.target_table),
             "–" if table.not_compared else format.rows(table.rows),
             *(Text(format.rows(count), style="bold red" if count and unrepaired(table) else "") for count in counts),

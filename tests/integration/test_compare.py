@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -289,6 +290,85 @@ def comparing(world: World, task: str) -> Generator[subprocess.Popen[str]]:
             yield running
         finally:
             running.kill()
+
+
+def test_tables_without_a_key_are_compared_as_a_whole(world: World) -> None:
+    """Equal rows count as often as they are there, those of both sources together."""
+    family = world.family("cmp_nokey", tables=2)
+    for number, (_, server) in enumerate(world.sources):
+        server.execute(
+            "CREATE DATABASE cmp_nokey_01",
+            *(
+                statement
+                for table in ("order_01", "order_02")
+                for statement in (
+                    f"CREATE TABLE cmp_nokey_01.{table} (n INT NULL, f DOUBLE NULL, note VARCHAR(40) NULL)",
+                    f"INSERT INTO cmp_nokey_01.{table} VALUES (1, 0.1, 'same'), (1, 0.1, 'same'), (NULL, NULL, NULL), "
+                    f"({number + 5}, -2.5, '{table}')",
+                )
+            ),
+        )
+    lines = family.task().splitlines()
+    text = "\n".join(line for line in lines[: lines.index("column-mappings:")] if "column-mapping" not in line) + "\n"
+    world.cluster.start_task(text)
+    world.cluster.wait_replicating(family.name)
+    world.settle([family.name])
+    for _, server in world.sources:
+        server.execute("INSERT INTO cmp_nokey_01.order_01 VALUES (9, 9.5, 'later')")
+    done = compare(world, family.name)
+    assert done.answer.code == 0, done.answer.text
+    assert done.rows == 18
+    assert {table["notCompared"] for table in done.answer.json["tables"]} == {""}
+    done = compare(world, family.name, "--table", "cmp_nokey_01.order_01")
+    assert done.answer.code == 2, done.answer.text
+    assert "2 of the target's 4 shard tables were read" in done.answer.text
+
+    changes = (
+        ("UPDATE cmp_nokey.orders SET note = 'SAME' WHERE note = 'same' LIMIT 1", (0, 0, 1)),
+        ("DELETE FROM cmp_nokey.orders WHERE n IS NULL LIMIT 1", (1, 0, 0)),
+        ("INSERT INTO cmp_nokey.orders VALUES (1, 0.1, 'same'), (1, 0.1, 'same')", (0, 1, 0)),
+    )
+    for change, counts in changes:
+        world.target.execute(change)
+        done = compare(world, family.name)
+        assert done.answer.code == 1, done.answer.text
+        assert tuple(map(done.total, ("missing", "extra", "different"))) == counts, done.answer.text
+    assert "18 rows in the shard tables, 19 at the target; rows differ" in done.answer.text
+    world.cluster.dmctl("stop-task", family.name)
+
+
+def test_tables_without_a_key_that_change_all_the_time_are_unjudged(world: World) -> None:
+    family = world.family("cmp_nokey_live", tables=1)
+    for _, server in world.sources:
+        server.execute("CREATE DATABASE cmp_nokey_live_01", "CREATE TABLE cmp_nokey_live_01.order_01 (n INT)")
+    lines = family.task().splitlines()
+    text = "\n".join(line for line in lines[: lines.index("column-mappings:")] if "column-mapping" not in line) + "\n"
+    world.cluster.start_task(text)
+    world.cluster.wait_replicating(family.name)
+    over = threading.Event()
+    server = world.sources[0][1]
+
+    def write() -> None:
+        connection = server.connect()
+        with connection.cursor() as cursor:
+            while not over.wait(0.005):
+                cursor.execute("INSERT INTO cmp_nokey_live_01.order_01 VALUES (1)")
+                connection.commit()
+        connection.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        done = compare(world, family.name)
+    finally:
+        over.set()
+        writer.join()
+    assert done.answer.code == 2, done.answer.text
+    assert done.total("unjudged") == 1, done.answer.text
+    world.settle([family.name])
+    done = compare(world, family.name)
+    assert done.answer.code == 0, done.answer.text
+    world.cluster.dmctl("stop-task", family.name)
 
 
 def test_lanes_that_are_behind_are_waited_for(world: World) -> None:

@@ -16,6 +16,7 @@ from shardmerge.ctl.error_report import Report
 from shardmerge.ctl.files import task_name
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.render import compare_table
+from shardmerge.ctl.render.compare_multisets import judge_multisets
 from shardmerge.ctl.render.compare_result import (
     SAME,
     UNKNOWN,
@@ -86,6 +87,7 @@ def _run(session: Session, request: pb.CompareRequest, path: Path) -> int:
                     file.add(frame.source, frame.row)
                 outcome.take(frame)
                 progress.show(outcome)
+        judge_multisets(outcome.tables)
         for table in outcome.tables:
             if table.unnamed:
                 file.cut(table)

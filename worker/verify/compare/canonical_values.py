@@ -214,6 +214,14 @@ def hash_sum(columns: Sequence[ComparedColumn], *, at_source: bool) -> str:
     return f"COUNT(*),COALESCE(SUM(CAST(COALESCE({digits},FLOOR(1+RAND()*1e15)) AS UNSIGNED)),0)"
 
 
+def multiset_sums(columns: Sequence[ComparedColumn], *, at_source: bool) -> str:
+    """COUNT(*), the number of rows with a checksum, and the sums of the first and second 64 bits of their checksums:
+    the same for the same rows, each as often, in any order."""
+    checksum = row_hash(columns, at_source=at_source)
+    sums = [f"COALESCE(SUM(CAST(CONV(SUBSTR({checksum},{start},16),16,10) AS UNSIGNED)),0)" for start in (1, 17)]
+    return f"COUNT(*),COUNT({checksum}),{','.join(sums)}"
+
+
 def same_value(kind: ValueKind, one: bytes | None, other: bytes | None) -> bool:
     """Whether two texts of this form are the same value."""
     if one == other:

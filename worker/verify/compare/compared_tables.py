@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from shardmerge.worker.verify.compare.canonical_values import (
     NotComparable,
     compared_column,
     hash_sum,
+    multiset_sums,
     row_hash,
 )
 from shardmerge.worker.verify.compare.keys import Key, KeyReader
@@ -55,6 +57,33 @@ class ComparedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class UnkeyedTables:
+    """Shard tables of one source and one target without a key, which are compared as a multiset of rows; pickled into
+    the Spark tasks. ``columns``: of each plan. ``shard_tables``: how many shard tables the target has in all."""
+
+    plans: tuple[TablePlan, ...]
+    columns: tuple[tuple[ComparedColumn, ...], ...]
+    shard_tables: int
+
+    @property
+    def target_name(self) -> str:
+        return self.plans[0].target_name
+
+    @property
+    def form(self) -> str:
+        """Equal for tables whose checksums are computed alike."""
+        return hashlib.sha256(self.target_sums()).hexdigest()
+
+    def source_sums(self) -> Iterator[bytes]:
+        """A statement for each shard table."""
+        for plan, columns in zip(self.plans, self.columns, strict=True):
+            yield f"SELECT {multiset_sums(columns, at_source=True)} FROM {_full_name(plan.table)}".encode()
+
+    def target_sums(self) -> bytes:
+        return f"SELECT {multiset_sums(self.columns[0], at_source=False)} FROM {self.target_name}".encode()
+
+
+@dataclass(frozen=True, slots=True)
 class NotCompared:
     """A shard table that cannot be compared, and the reason."""
 
@@ -69,6 +98,39 @@ def compared_table(
     comparison is the one that looks for stray rows of the target."""
     if not plan.key:
         return NotCompared(plan, "it has no key")
+    columns = _columns(plan, target)
+    if isinstance(columns, NotCompared) or target is None:
+        return columns if isinstance(columns, NotCompared) else NotCompared(plan, "the target table does not exist")
+    try:
+        KeyReader(plan, target)
+    except NotComparable as reason:
+        return NotCompared(plan, str(reason))
+    by_name = {column.name.lower(): column for column in target.columns}
+    owned = NotSeparable(all_plans) if isinstance(all_plans, str) else owned_rows(plan, all_plans)
+    stray = "" if isinstance(all_plans, str) or not strays else stray_condition(plan, all_plans) or ""
+    return ComparedTable(plan, target, columns, owned, _by_range(plan, by_name, owned), stray)
+
+
+def unkeyed_tables(
+    plans: Sequence[TablePlan], target: Table | None, all_plans: Sequence[TablePlan] | str
+) -> UnkeyedTables | list[NotCompared]:
+    """``plans``: the source's shard tables of one target, without a key. ``all_plans``: as in compared_table."""
+    if isinstance(all_plans, str):
+        return [NotCompared(plan, f"it has no key, and {all_plans}") for plan in plans]
+    found = [_columns(plan, target) for plan in plans]
+    refused = [item for item in found if isinstance(item, NotCompared)]
+    if refused:
+        why = f"it has no key, and of {refused[0].plan.table.name}: {refused[0].why}"
+        return [next((item for item in refused if item.plan is plan), NotCompared(plan, why)) for plan in plans]
+    columns = tuple(item for item in found if not isinstance(item, NotCompared))
+    if len({multiset_sums(item, at_source=False) for item in columns}) > 1:
+        return [NotCompared(plan, "it has no key, and the target's shard tables have other columns") for plan in plans]
+    members = [other for other in all_plans if other.target_name == plans[0].target_name]
+    return UnkeyedTables(tuple(plans), columns, len(members))
+
+
+def _columns(plan: TablePlan, target: Table | None) -> tuple[ComparedColumn, ...] | NotCompared:
+    """The compared columns; or why the table cannot be compared, with or without a key."""
     if plan.filters:
         rules = ", ".join(rule.rule for rule in plan.filters)
         return NotCompared(plan, f"expression filters drop rows by their values at that time ({rules})")
@@ -86,12 +148,9 @@ def compared_table(
             if column is None:
                 return NotCompared(plan, f"column {item.target_name} is missing at the target")
             columns.append(compared_column(item, column))
-        KeyReader(plan, target)
     except NotComparable as reason:
         return NotCompared(plan, str(reason))
-    owned = NotSeparable(all_plans) if isinstance(all_plans, str) else owned_rows(plan, all_plans)
-    stray = "" if isinstance(all_plans, str) or not strays else stray_condition(plan, all_plans) or ""
-    return ComparedTable(plan, target, tuple(columns), owned, _by_range(plan, by_name, owned), stray)
+    return tuple(columns)
 
 
 def _by_range(plan: TablePlan, target: Mapping[str, Column], owned: Owned) -> bool:

@@ -8,6 +8,8 @@ For every shard table the first of these methods that is possible is used:
   table's, each of their keys is looked up in the shard table. If it is not known, extra rows are not searched for, and
   the report states that.
 
+Shard tables without a key are compared as a multiset of rows (unkeyed.py).
+
 Rows of the target that lie in no shard's range of `partition id` are searched for once, by the first of the task's
 sources.
 """
@@ -43,7 +45,13 @@ from shardmerge.worker.target.quarantine.held_store import count_keys
 from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.tables.row_ownership import NotSeparable
 from shardmerge.worker.unit.run_context import RunContext, RunningSnapshot
-from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared, compared_table
+from shardmerge.worker.verify.compare.compared_tables import (
+    ComparedTable,
+    NotCompared,
+    UnkeyedTables,
+    compared_table,
+    unkeyed_tables,
+)
 from shardmerge.worker.verify.compare.sides import SubtaskId
 from shardmerge.worker.verify.compare.task import CompareSpec, CompareTask
 from shardmerge.worker.verify.compare.work_queue import NoChunks, Work, WorkQueue, skipped_table
@@ -84,7 +92,7 @@ class Comparison:
         self.tasks = request.threads or _DEFAULT_THREADS
         """Number of Spark tasks that work on the comparison; they are numbered from 0."""
         self.queue: WorkQueue | None = None
-        self._compared: tuple[ComparedTable, ...] = ()
+        self._compared: tuple[ComparedTable | UnkeyedTables, ...] = ()
         self._over = threading.Event()
 
     def frames(self) -> Iterator[pb.CompareFrame]:
@@ -94,7 +102,7 @@ class Comparison:
         try:
             found = self._tables()
             skipped = [skipped_table(table) for table in found if isinstance(table, NotCompared)]
-            self._compared = tuple(table for table in found if isinstance(table, ComparedTable))
+            self._compared = tuple(table for table in found if not isinstance(table, NotCompared))
             queue = self.queue = WorkQueue(self._compared, self._request.most_rows or _DEFAULT_ROWS, self._stop)
             yield from self._run(queue)
             if queue.failure is not None:
@@ -200,24 +208,32 @@ class Comparison:
 
     # --- the compared tables
 
-    def _tables(self) -> list[ComparedTable | NotCompared]:
+    def _tables(self) -> list[ComparedTable | UnkeyedTables | NotCompared]:
         """Raises ``pymysql.MySQLError`` as coded errors."""
         wanted = [plan for plan in self._plans if _is_wanted(plan, self._request.tables)]
         with cancellable_session(self._stop, self._context.target_endpoint, Side.TARGET, name="target") as session:
             away, everyone = self._read_all_plans(session)
             partial = interrupted_copies.read(session, *self._context.who)
             first = min(self._request.task_sources, default="") == self._context.source.source_id
-            found: list[ComparedTable | NotCompared] = []
+            found: list[ComparedTable | UnkeyedTables | NotCompared] = []
+            unkeyed: dict[str, list[TablePlan]] = {}
             searched: set[str] = set()
             for plan in wanted:
                 if plan.shard in partial:
                     found.append(NotCompared(plan, _PARTIAL))
+                    continue
+                if not plan.key:
+                    unkeyed.setdefault(plan.target_name, []).append(plan)
                     continue
                 target = read_table(session, plan.target_schema, plan.target_table, source="target")
                 strays = first and plan.target_name not in searched
                 found.append(compared_table(plan, target, everyone, strays=strays))
                 if isinstance(found[-1], ComparedTable):
                     searched.add(plan.target_name)
+            for plans in unkeyed.values():
+                target = read_table(session, plans[0].target_schema, plans[0].target_table, source="target")
+                tables = unkeyed_tables(plans, target, everyone)
+                found += [tables] if isinstance(tables, UnkeyedTables) else tables
             found += (NotCompared(plan, _AWAY) for plan in away if _is_wanted(plan, self._request.tables))
             return found
 
@@ -227,6 +243,8 @@ class Comparison:
 
         def count(session: Session) -> None:
             for table, answer in zip(self._compared, reports, strict=True):
+                if isinstance(table, UnkeyedTables):  # only rows with a key are held
+                    continue
                 answer.held_keys = count_keys(session, context.who, (table.plan.shard,))
 
         # This session does not end with ``stop``: that is set by now.
@@ -260,7 +278,10 @@ class Comparison:
             ) as target,
         ):
             for number, table in enumerate(self._compared):
-                self._plan(queue, number, table, source, target)
+                if isinstance(table, UnkeyedTables):
+                    queue.put(pb.CompareWork(kind=Work.KIND_MULTISET, table=number))
+                else:
+                    self._plan(queue, number, table, source, target)
             queue.complete()
 
     def _plan(self, queue: WorkQueue, number: int, table: ComparedTable, source: Session, target: Session) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -160,6 +160,16 @@ class RelayPlaces:
         decoder = BlockDecoder(only_table(plan), source=plan.source)
         changes = changes_between(self._link, decoder, start, end, changed=self.changed, ended=self._ended)
         return {key_of(plan, image) for change in changes for image in (change.before, change.after) if image}
+
+    def is_any_touched(self, plans: Sequence[TablePlan], start: RelayOffset, end: Located) -> bool:
+        """Whether an event changes a row of one of the shard tables, from ``start`` up to ``end``."""
+        if end.offset <= start:
+            return False
+        by_name = {(plan.table.schema, plan.table.name): plan for plan in plans}
+        decoder = BlockDecoder(lambda schema, name: by_name.get((schema, name)), source=plans[0].source)
+        changes = changes_between(self._link, decoder, start, end, changed=self.changed, ended=self._ended)
+        # To its end: the caller's next call needs the stream to be over.
+        return sum(1 for _ in changes) > 0
 
     def changed(self) -> ShardmergeError:
         return errors.compare.RELAY_CHANGED(task=self._subtask.task, source=self._subtask.source)

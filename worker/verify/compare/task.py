@@ -26,12 +26,13 @@ from shardmerge.worker.core.spark.runner import TaskBody, TaskDone, TaskOutcome,
 from shardmerge.worker.core.spark.task_credentials import fetch_credentials
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Located
-from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries
+from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries, UnkeyedTables
 from shardmerge.worker.verify.compare.judge import Finding, candidates, diff_rows
 from shardmerge.worker.verify.compare.keys import Key
 from shardmerge.worker.verify.compare.messages import fill_report
 from shardmerge.worker.verify.compare.repair import KEYS_PER_TRANSACTION, Repaired, repair
 from shardmerge.worker.verify.compare.sides import RelayPlaces, SourceSide, SubtaskId, TargetSide, read_rows
+from shardmerge.worker.verify.compare.unkeyed import unkeyed_report
 
 log = get_logger()
 
@@ -58,7 +59,7 @@ class CompareSpec:
     subtask: SubtaskId
     source: Endpoint
     target: Endpoint
-    tables: tuple[ComparedTable, ...]
+    tables: tuple[ComparedTable | UnkeyedTables, ...]
     repair: bool
     most_rows: int
 
@@ -195,6 +196,8 @@ class _Comparer:
 
     def _compare(self, work: pb.CompareWork) -> pb.WorkReport:
         table = self._spec.tables[work.table]
+        if isinstance(table, UnkeyedTables):
+            return unkeyed_report(work, table, self._source, self._target, self._places)
         reads = self._reads.get(work.table)
         if reads is None:
             reads = self._reads[work.table] = TableQueries(table, table.keys())

@@ -13,18 +13,20 @@ from shardmerge.proto.rpc.coded_errors import error_from_proto
 from shardmerge.worker.core.position import Located, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.target.tables.row_ownership import NotSeparable
-from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared
+from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared, UnkeyedTables
 
 _WAIT_SECONDS = 1.0
 _MOST_WAITING = 1000
 
 Work = pb.CompareWork
 
+NO_KEY = "it has no key: only the sums of its rows were read"
+
 
 class WorkQueue:
     """``most_rows``: how many rows are named per shard table. ``stop``: ends the planner and all tasks."""
 
-    def __init__(self, tables: Sequence[ComparedTable], most_rows: int, stop: StopSignal) -> None:
+    def __init__(self, tables: Sequence[ComparedTable | UnkeyedTables], most_rows: int, stop: StopSignal) -> None:
         self.stop = stop
         self._most_rows = most_rows
         self._tables = [empty_report(table) for table in tables]
@@ -102,6 +104,8 @@ class WorkQueue:
         table.different += report.different
         table.unjudged += report.unjudged
         table.repaired += report.repaired
+        if report.HasField("multiset"):
+            table.multiset.CopyFrom(report.multiset)
         room = max(0, self._most_rows - self._named.get(at, 0))
         named = list(report.differences[:room])
         self._named[at] = self._named.get(at, 0) + len(named)
@@ -140,7 +144,15 @@ class WorkQueue:
             return list(self._tables)
 
 
-def empty_report(table: ComparedTable) -> pb.ComparedTable:
+def empty_report(table: ComparedTable | UnkeyedTables) -> pb.ComparedTable:
+    if isinstance(table, UnkeyedTables):
+        first = table.plans[0]
+        return pb.ComparedTable(
+            source=first.source,
+            source_table=", ".join(f"{plan.table.schema}.{plan.table.name}" for plan in table.plans),
+            target_table=f"{first.target_schema}.{first.target_table}",
+            not_compared=NO_KEY,
+        )
     plan = table.plan
     return pb.ComparedTable(
         source=plan.source,
