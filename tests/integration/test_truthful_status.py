@@ -47,6 +47,7 @@ def test_what_is_not_known_is_not_shown_as_in_sync(
     assert (known["synced"], known["bytesBehind"], known["unknown"]) == (True, "0", "")
 
     _lag_of_long_ago(cluster, source, target)
+    _row_lock(cluster, source, target)
     _frozen_executors(cluster)
     cluster.wait_caught_up("truth", {"mysql-01": source})
     cluster.dmctl("pause-task", "truth")
@@ -63,14 +64,46 @@ def _lag_of_long_ago(cluster: Cluster, source: MariaDB, target: MariaDB) -> None
     """A transaction waits for three seconds at the target; some seconds later that is no longer the present lag."""
     connection = target.connect()
     with connection.cursor() as cursor:
+        number = _number(cursor)
         cursor.execute("LOCK TABLES truth.orders READ")
         source.execute(f"INSERT INTO truth_01.order_01 {COLUMNS} VALUES (9001, 'one', 1, 'new', '', '2024-01-01')")
         until(lambda: (_only(cluster, "truth")["oldestMs"] or 0) > 3000, "the row is late")
+        shown = "a metadata lock of `truth`.`orders`"
+        until(lambda: shown in _waits(cluster), "the lock and its table are named")
+        assert "INSTALL SONAME 'metadata_lock_info'" in _waits(cluster)
+        target.execute("INSTALL SONAME 'metadata_lock_info'")
+        holder = f"{shown}, which connection {number} of the target may hold"
+        until(lambda: holder in _waits(cluster), "its holder is named")
         cursor.execute("UNLOCK TABLES")
     connection.close()
     until(lambda: _only(cluster, "truth")["lagMs"] > 3000, "the lag of the row is shown")
     until(lambda: _only(cluster, "truth")["lagMs"] == 0.0, "the lag is the present one", 60)
     assert _only(cluster, "truth")["synced"] is True
+
+
+def _waits(cluster: Cluster) -> str:
+    [subtask] = cluster.subtasks("truth").values()
+    return str(subtask.raw["waitingFor"])
+
+
+def _number(cursor: Any) -> int:
+    """Return the number of the cursor's connection at the server."""
+    cursor.execute("SELECT CONNECTION_ID()")
+    return int(cursor.fetchone()[0])
+
+
+def _row_lock(cluster: Cluster, source: MariaDB, target: MariaDB) -> None:
+    connection = target.connect()
+    with connection.cursor() as cursor:
+        number = _number(cursor)
+        cursor.execute("BEGIN")
+        cursor.execute("UPDATE truth.orders SET amount = 3 WHERE customer = 'one'")
+        source.execute("UPDATE truth_01.order_01 SET amount = 5 WHERE id = 9001")
+        shown = f"a row lock of `truth`.`orders`, which connection {number} of the target may hold"
+        until(lambda: shown in _waits(cluster), "the lock, its table and its holder are named")
+        cursor.execute("ROLLBACK")
+    connection.close()
+    until(lambda: not _waits(cluster), "nothing is waited for")
 
 
 def _frozen_executors(cluster: Cluster) -> None:

@@ -28,7 +28,8 @@ from shardmerge.worker.replicate.alignment import MAIN_ROLE, AlignedLanes, Strea
 from shardmerge.worker.replicate.held_count import HeldCount
 from shardmerge.worker.replicate.lag import SourceProgress
 from shardmerge.worker.replicate.lane.lane_change import LaterPlan
-from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator
+from shardmerge.worker.replicate.lane.target_waits import TargetWaits
+from shardmerge.worker.replicate.lane_coordinator import LaneCoordinator, LaneView
 from shardmerge.worker.replicate.lane_job import LaneGroup, LaneJob, later_plans
 from shardmerge.worker.replicate.running import LaneRegistry
 from shardmerge.worker.replicate.status import StatusInputs, lanes_activity, sync_status
@@ -142,11 +143,13 @@ class ReplicateUnit:
         self._has_wanted_plans = False
         self._held_count = HeldCount(context, self._newly_held)
         self._aligned = AlignedLanes()
+        self._target_waits = TargetWaits(lambda: self._context, self._views, self._target_names)
 
     def run(self, stop: StopSignal) -> Outcome:
         inner = stop.child()
         threading.Thread(target=self._watch_source, args=(inner,), name="source-trail", daemon=True).start()
         threading.Thread(target=self._held_count.follow, args=(inner,), name="held-count", daemon=True).start()
+        threading.Thread(target=self._target_waits.follow, args=(inner,), name="target-waits", daemon=True).start()
         try:
             return self._run(stop, inner)
         except ShardmergeError as error:
@@ -279,6 +282,7 @@ class ReplicateUnit:
             bytes_behind=lambda offset: relay.bytes_between(offset, head.offset),
             next_commit_time=relay.next_commit_time,
             source_unknown=relay.unknown() or self._source_unknown(),
+            target_waits=self._target_waits.of_lane,
         )
         status = sync_status(coordinator.views(), around, self._held_count.keys)
         status.stop_at = self._stop_at
@@ -298,8 +302,16 @@ class ReplicateUnit:
     def activity(self) -> str:
         """What its lanes wait for, unless it is only events; "" otherwise."""
         return self._driver.activity() or (
-            lanes_activity(self._coordinator.views()) if self._coordinator is not None else ""
+            lanes_activity(self._coordinator.views(), self._target_waits.of_lane)
+            if self._coordinator is not None
+            else ""
         )
+
+    def _views(self) -> tuple[LaneView, ...]:
+        return self._coordinator.views() if self._coordinator is not None else ()
+
+    def _target_names(self) -> tuple[str, ...]:
+        return tuple(sorted({plan.target_name for plan in self._plans}))
 
     def _unfetched_since(self) -> float | None:
         with self._progress_lock:

@@ -14,7 +14,7 @@ from shardmerge.worker.replicate.lane.lane_change import LaneChange
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec
 from shardmerge.worker.replicate.lane.row_collector import RowCollector
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
-from shardmerge.worker.target.apply.target_session import OnRetry
+from shardmerge.worker.target.apply.target_session import OnConnect, OnRetry
 from shardmerge.worker.target.quarantine.skipped_events import SkippedRow
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 
@@ -41,10 +41,10 @@ class BlockApplier:
     :meth:`is_commit_due` or because its stream has reached a barrier or its end, calls :meth:`commit`.
     """
 
-    def __init__(self, spec: LaneSpec, lane: int, on_retry: OnRetry) -> None:
+    def __init__(self, spec: LaneSpec, lane: int, on_retry: OnRetry, on_connect: OnConnect) -> None:
         self._spec = spec
         self._lane = lane
-        self._writer = TargetWriter(spec.apply, lane, spec.epoch, on_retry)
+        self._writer = TargetWriter(spec.apply, lane, spec.epoch, on_retry, on_connect)
         self._rows = RowCollector(spec, lane, lambda: self._next.position)
         # From :meth:`begin` on:
         self._committed: Checkpoint

@@ -75,7 +75,7 @@ class _Lane:
         self._frames = FrameQueue()
         self._log = LocalLog(Path(spec.relay_directory), spec.relay_id, spec.apply.source)
         self._reporter = Reporter(self._stub, self._identity, self._frames.full)
-        self._applier = BlockApplier(spec, index, self._reporter.retrying)
+        self._applier = BlockApplier(spec, index, self._reporter.retrying, self._reporter.connected)
         self._call: grpc.Call | None = None
 
     def run(self) -> None:

@@ -75,6 +75,11 @@ class Reporter:
                 self._report.ClearField("attempt")
                 self._report.ClearField("retrying")
 
+    def connected(self, number: int) -> None:
+        """The lane has a new connection to the target, which has this number there."""
+        with self._lock:
+            self._report.connection_id = number
+
     def began(self, at: Checkpoint) -> None:
         """The lane has read its checkpoint."""
         with self._lock:

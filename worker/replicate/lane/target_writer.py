@@ -18,7 +18,13 @@ from shardmerge.worker.target.apply.affected_rows import CountAmbiguous, RowRefu
 from shardmerge.worker.target.apply.dml import Statement, unkeyed_statements
 from shardmerge.worker.target.apply.row_bisect import Group, RefusedRow, find_refused_rows, statements_of
 from shardmerge.worker.target.apply.row_lookup import find_existing
-from shardmerge.worker.target.apply.target_session import ApplySettings, OnRetry, TargetSession, send_batch
+from shardmerge.worker.target.apply.target_session import (
+    ApplySettings,
+    OnConnect,
+    OnRetry,
+    TargetSession,
+    send_batch,
+)
 from shardmerge.worker.target.apply.upserts import as_plain, needs_lookup, resolve_upserts
 from shardmerge.worker.target.quarantine import held_store
 from shardmerge.worker.target.quarantine import skipped_store as skipped_records
@@ -80,9 +86,10 @@ class TargetWriter:
         lane: int,
         epoch: int,
         on_retry: OnRetry = lambda attempt, error: None,
+        on_connect: OnConnect = lambda number: None,
     ) -> None:
         self._settings = settings
-        self._target = TargetSession(settings, on_retry)
+        self._target = TargetSession(settings, on_retry, on_connect)
         self._lane = lane
         self._epoch = epoch
         self._exact_for = 0

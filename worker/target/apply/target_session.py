@@ -13,6 +13,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_e
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, errno_of, send, to_coded
+from shardmerge.worker.core.mysql.lock_waits import connection_number
 from shardmerge.worker.core.stream import Stream
 
 log = get_logger()
@@ -27,6 +28,9 @@ _Answer = TypeVar("_Answer")
 
 OnRetry = Callable[[int, ShardmergeError], None]
 """Called before an attempt is repeated, with its number (the first repetition is 2) and the error before it."""
+
+OnConnect = Callable[[int], None]
+"""Called with the number that a new connection has at the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,10 @@ class ApplySettings:
 class TargetSession:
     """Not shared between threads."""
 
-    def __init__(self, settings: ApplySettings, on_retry: OnRetry) -> None:
+    def __init__(self, settings: ApplySettings, on_retry: OnRetry, on_connect: OnConnect = lambda number: None) -> None:
         self._settings = settings
         self._on_retry = on_retry
+        self._on_connect = on_connect
         self._session: Session | None = None
         self._used_at = 0.0
 
@@ -73,6 +78,7 @@ class TargetSession:
                 read_timeout=_ANSWER_SECONDS,
                 together=True,
             )
+            self._on_connect(connection_number(self._session))
             send(self._session, f"SET SESSION wait_timeout = {_SILENCE_SECONDS}".encode())
         self._used_at = time.monotonic()
         return self._session

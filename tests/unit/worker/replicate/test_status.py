@@ -230,3 +230,13 @@ def test_a_lane_that_has_not_read_its_checkpoint_keeps_everything() -> None:
     board.report(report(0, 800))
     board.report(relay_pb2.LaneReport(who=relay_pb2.TaskIdentity(index=1), phase=LanePhase.STARTING))
     assert board.lowest() is None
+
+
+def test_the_lock_that_a_lane_waits_for_is_shown() -> None:
+    lock = "a row lock of `shop`.`orders`, which connection 7 of the target may hold"
+    committing = view(report(phase=LanePhase.COMMITTING, seconds=12.4))
+    expected = f"the target, which has been committing for 12 s and waits for {lock}"
+    assert waiting_for(committing, lambda lane: lock) == expected
+    assert lanes_activity([committing], lambda lane: lock) == f"lane 0: {expected}"
+    [lane] = sync_status([committing], replace(AROUND, target_waits=lambda lane: lock)).lanes
+    assert lane.waits_for == expected

@@ -1,0 +1,82 @@
+"""Finds out which locks of the target its lanes wait for, for `query-status`, without a query for each status."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pymysql
+
+from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.mysql.lock_waits import read_lock_wait
+from shardmerge.worker.core.mysql.server_errors import errno_of
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.replicate.lane.reporter import LanePhase
+from shardmerge.worker.replicate.lane_coordinator import LaneView
+from shardmerge.worker.unit.run_context import RunContext
+
+log = get_logger()
+
+_LOOK_SECONDS = 2.0
+_LONG_SECONDS = 2.0
+
+
+class TargetWaits:
+    """Queries the target every two seconds while a lane has been committing for longer than that; otherwise never.
+
+    ``views``: the lanes now. ``tables``: quoted names of the target tables.
+    """
+
+    def __init__(
+        self,
+        context: Callable[[], RunContext],
+        views: Callable[[], Sequence[LaneView]],
+        tables: Callable[[], Sequence[str]],
+    ) -> None:
+        self._context, self._views, self._tables = context, views, tables
+        self._lock = threading.Lock()
+        self._shown: dict[int, str] = {}
+
+    def of_lane(self, lane: int) -> str:
+        """What the lane's statement waits for, one phrase; "": not known, or for no lock."""
+        with self._lock:
+            return self._shown.get(lane, "")
+
+    def follow(self, stop: StopSignal) -> None:
+        """Look until ``stop``, in a thread of its own."""
+        while not stop.wait(_LOOK_SECONDS):
+            waiting = {
+                view.lane: view.report.connection_id
+                for view in self._views()
+                if view.report is not None and _is_waiting(view)
+            }
+            shown = self._read(waiting) if waiting else {}
+            with self._lock:
+                self._shown = shown
+
+    def _read(self, waiting: dict[int, int]) -> dict[int, str]:
+        tables = self._tables()
+
+        def read(session: Session) -> dict[int, str]:
+            found = {lane: read_lock_wait(session, number, tables) for lane, number in waiting.items()}
+            return {lane: wait.shown for lane, wait in found.items() if wait is not None}
+
+        try:
+            return self._context().at_target(read)
+        except ShardmergeError as error:
+            log.debug("lock waits not read", error=str(error))
+        except pymysql.MySQLError as error:
+            log.debug("lock waits not read", errno=errno_of(error))
+        return {}
+
+
+def _is_waiting(view: LaneView) -> bool:
+    report = view.report
+    return (
+        report is not None
+        and report.connection_id > 0
+        and report.phase in (LanePhase.COMMITTING, LanePhase.RETRYING, LanePhase.STARTING)
+        and report.phase_seconds + view.silent_seconds >= _LONG_SECONDS
+    )
