@@ -12,6 +12,8 @@ from shardmerge.worker.core.mysql.connection import Side, connect, rows, send
 from shardmerge.worker.core.mysql.lock_waits import LockWait, connection_number, read_lock_wait
 from tests.integration.snapshot_rig import endpoint
 from tests.support.database import Database
+from tests.support.mariadb import MariaDB
+from tests.support.mysql import MySQL
 from tests.support.pair import KINDS
 from tests.support.wait import until
 
@@ -20,8 +22,10 @@ TABLE = "`waits`.`t`"
 
 @pytest.fixture(params=sorted(KINDS), scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    folder: Path = tmp_path_factory.mktemp(str(request.param))
-    made = KINDS[request.param](folder / "server", 43, ("--performance-schema=ON",) if request.param == "mysql" else ())
+    folder: Path = tmp_path_factory.mktemp("locks")
+    path = folder / "server"
+    # The other tests' servers run without it.
+    made = MySQL(path, 43, ("--performance-schema=ON",)) if request.param == "mysql" else MariaDB(path, 43)
     made.start()
     made.execute(
         "CREATE DATABASE waits", "CREATE TABLE waits.t (id INT PRIMARY KEY, v INT)", "INSERT INTO waits.t VALUES (1, 1)"
@@ -64,7 +68,7 @@ def test_a_metadata_lock(server: Database) -> None:
     locking = (f"LOCK TABLES {TABLE} READ",)
     wait, holder = _wait_of(server, locking)
     assert (wait.kind, wait.table) == ("metadata lock", TABLE)
-    if type(server) is KINDS["mariadb"]:
+    if isinstance(server, MariaDB):
         assert "metadata_lock_info" in wait.hint
         server.execute("INSTALL SONAME 'metadata_lock_info'")
         wait, holder = _wait_of(server, locking)

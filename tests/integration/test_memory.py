@@ -127,7 +127,7 @@ def test_a_backlog_in_front_of_a_stalled_target(cluster: Cluster, source: MariaD
             sync: dict[str, Any] = sub.raw.get("sync") or {}
             lanes: list[Any] = sync.get("lanes", [])
             return (
-                int(sync.get("bytesBehind", 0)) >= BACKLOG
+                int(sync.get("bytesBehind") or 0) >= BACKLOG
                 and not sub.raw["sync"]["synced"]
                 and len(lanes) == 2
                 and all("held back" in lane["waitsFor"] for lane in lanes)

@@ -102,7 +102,7 @@ def _until_all_applied(run: Run) -> None:
     def applied() -> bool:
         status = run.status()
         told = bool(status.lanes) and all(lane.HasField("committed") for lane in status.lanes)
-        return told and status.bytes_behind == 0 and not status.oldest_ms
+        return told and not status.unknown and status.bytes_behind == 0 and not status.oldest_ms
 
     until(lambda: applied() or run.ended, "all is applied")
     assert not run.ended, run.join()
