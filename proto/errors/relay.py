@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardmerge.proto.errors.copy_again import COPY_SOURCE_AGAIN
+from shardmerge.proto.errors.snapshot import COPY_SOURCE_AGAIN
 from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="relay")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -236,7 +237,11 @@ def test_the_lock_that_a_lane_waits_for_is_shown() -> None:
     lock = "a row lock of `shop`.`orders`, which connection 7 of the target may hold"
     committing = view(report(phase=LanePhase.COMMITTING, seconds=12.4))
     expected = f"the target, which has been committing for 12 s and waits for {lock}"
-    assert waiting_for(committing, lambda lane: lock) == expected
-    assert lanes_activity([committing], lambda lane: lock) == f"lane 0: {expected}"
-    [lane] = sync_status([committing], replace(AROUND, target_waits=lambda lane: lock)).lanes
+    assert waiting_for(committing, _always(lock)) == expected
+    assert lanes_activity([committing], _always(lock)) == f"lane 0: {expected}"
+    [lane] = sync_status([committing], replace(AROUND, target_waits=_always(lock))).lanes
     assert lane.waits_for == expected
+
+
+def _always(lock: str) -> Callable[[int], str]:
+    return lambda _: lock
