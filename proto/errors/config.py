@@ -264,7 +264,7 @@ REFERENCE_SHARD = _define(
     message="source {source}: reference {reference}: {schema}.{table}: {reason}",
     workaround="Name the shard table to which this one refers: add shard-table (for example users_*, where * stands "
     "for the digits at the end of this table's name), and shard-schema if it is in another schema, to the entry of "
-    "`references`; or correct `to`. `dmctl rules` shows the result for each table.",
+    "`references`; or correct `to`. `dmctl rules <file>` shows the result for each table.",
 )
 REFERENCE_CLASH = _define(
     11015,

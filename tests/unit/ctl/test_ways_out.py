@@ -31,7 +31,7 @@ _PLACEHOLDERS = {
     "{lock}": "'merge-`a`.`b`'",
 }
 _SPECS = sorted(CATALOGUE.values(), key=lambda spec: spec.code)
-_KEYS = {"extract-schema", "extract-source", "meta-schema"}
+_KEYS = {"extract-schema", "extract-source", "meta-schema", "shard-schema"}
 """Configuration keys that look like commands."""
 
 

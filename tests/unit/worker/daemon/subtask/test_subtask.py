@@ -132,7 +132,8 @@ def test_what_a_run_has_come_to_is_not_told_of_the_next_one(start: Callable[[Scr
     until(lambda: subtask.status().sync.synced, "it replicates again")
     subtask.decide(decision(3, pb.STAGE_PAUSED, update="u"))
     until(lambda: stage(subtask) == pb.STAGE_PAUSED, "it is paused")
-    assert subtask.status().sync.synced, "it stands where it was"
+    paused = subtask.status().sync
+    assert (paused.synced, paused.unknown) == (False, "it is paused")
     subtask.end()
 
 
