@@ -71,7 +71,8 @@ def earlier_rows(own: Iterable[TablePlan], others: Sequence[TablePlan], rules: R
 
 def _range(plan: TablePlan) -> KeyRange | None:
     for item in plan.columns:
-        if isinstance(item.mapping, PartitionId):
+        # A NULL is in no range. Columns of several shard tables may refer to ids of one range.
+        if isinstance(item.mapping, PartitionId) and not item.mapping.is_shared and not item.column.nullable:
             first = item.mapping.prefix
             return KeyRange(item.target_name, first, first + (1 << item.mapping.bits) - 1)
     return None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from shardmerge.proto import config_pb2 as config
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import PartitionId, TablePlan
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.tables.earlier_rows import earlier_rows
 from tests.unit.worker.snapshot.shards import ID, VALUE
@@ -49,6 +49,14 @@ def test_each_shard_table_has_a_range_of_its_own() -> None:
     assert [one.rows.condition for one in found.removable] == [
         f"`id` BETWEEN {begin} AND {begin + (1 << 44) - 1}" for begin in (first, first + (1 << 44))
     ]
+
+
+def test_a_column_that_refers_to_another_table_or_holds_null_identifies_no_rows() -> None:
+    for change in ({"mapping": PartitionId(1 << 59, 44, is_shared=True)}, {"column": replace(ID, nullable=True)}):
+        own = tuple(replace(plan, columns=(replace(plan.columns[0], **change), plan.columns[1])) for plan in OWN[:1])
+        found = earlier_rows(own, (), RULES)
+        assert not found.removable
+        assert [one.rows for one in found.unremovable] == [None]
 
 
 def test_rows_stay_where_another_shard_table_may_have_them() -> None:
