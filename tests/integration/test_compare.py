@@ -340,7 +340,13 @@ def test_tables_without_a_key_are_compared_as_a_whole(world: World) -> None:
 def test_tables_without_a_key_that_change_all_the_time_are_unjudged(world: World) -> None:
     family = world.family("cmp_nokey_live", tables=1)
     for _, server in world.sources:
-        server.execute("CREATE DATABASE cmp_nokey_live_01", "CREATE TABLE cmp_nokey_live_01.order_01 (n INT)")
+        # Reading the sums takes many times as long as the pause between two changes.
+        server.execute(
+            "CREATE DATABASE cmp_nokey_live_01",
+            "USE cmp_nokey_live_01",
+            "CREATE TABLE order_01 (n INT, filler CHAR(200))",
+            "INSERT INTO order_01 SELECT seq, 'x' FROM seq_1_to_100000",
+        )
     lines = family.task().splitlines()
     text = "\n".join(line for line in lines[: lines.index("column-mappings:")] if "column-mapping" not in line) + "\n"
     world.cluster.start_task(text)
@@ -352,7 +358,7 @@ def test_tables_without_a_key_that_change_all_the_time_are_unjudged(world: World
         connection = server.connect()
         with connection.cursor() as cursor:
             while not over.wait(0.005):
-                cursor.execute("INSERT INTO cmp_nokey_live_01.order_01 VALUES (1)")
+                cursor.execute("INSERT INTO cmp_nokey_live_01.order_01 VALUES (1, 'y')")
                 connection.commit()
         connection.close()
 
