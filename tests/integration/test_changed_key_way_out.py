@@ -64,7 +64,7 @@ def test_a_table_whose_key_has_changed_is_copied_again(world: World, mode: str) 
         until(lambda: _failures(world, task), "the table waits again", 120)
     cluster.dmctl("update-task", cluster.write(f"{task}.less.yaml", _file(world, task, without="t")))
     cluster.wait_joined(task)
-    found = re.search(r"delete its rows from (\S+),", failure["workaround"])
+    found = re.search(r"delete the rows of this shard table from (\S+) \(", failure["workaround"])
     assert found is not None, failure
     world.target.execute(f"DELETE FROM {found[1]}")
     world.sources[0][1].execute(f"UPDATE {task}.t SET v = v + 1 WHERE id % 3 = 0", f"DELETE FROM {task}.t WHERE id = 5")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from google.protobuf import json_format
 
+from shardmerge.master.commands.task.setting_names import file_key, file_value
 from shardmerge.master.ddl_lock.records import open_locks
 from shardmerge.master.precheck.precheck import check_subtasks
 from shardmerge.master.state import State
@@ -25,7 +26,15 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.worker_pb2 import TableChange
 
-_TABLES = ("blockAllowList", "routes", "columnMappings", "caseSensitive", "transforms")
+_TABLES = (
+    "blockAllowList",
+    "routes",
+    "columnMappings",
+    "references",
+    "noReferences",
+    "caseSensitive",
+    "transforms",
+)
 """The keys whose changes the list of tables shows already."""
 _CHANGEABLE = (
     *_TABLES,
@@ -36,6 +45,7 @@ _CHANGEABLE = (
     "eventFilters",
     "sourceFilters",
     "expressionFilters",
+    "autoIncrement",
 )
 _UNSHOWN = frozenset({"target.password", "target.tls.caContent", "target.tls.certContent", "target.tls.keyContent"})
 
@@ -53,9 +63,14 @@ def settings_changed(before: config.SubTaskConfig, after: config.SubTaskConfig) 
             continue
         if key in _UNSHOWN or "password" in key.lower():
             was = now = "(not shown)"
+        else:
+            was, now = file_value(key, was), file_value(key, now)
+        name = file_key(key)
         if key.split(".")[0] not in _CHANGEABLE and not key.startswith(_RECONNECT):
-            raise errors.master.UPDATE_FIXED(task=before.task, key=key, before=was or "not set", after=now or "not set")
-        changes.append(pb.SettingChange(key=key, before=was, after=now))
+            raise errors.master.UPDATE_FIXED(
+                task=before.task, key=name, before=was or "not set", after=now or "not set"
+            )
+        changes.append(pb.SettingChange(key=name, before=was, after=now))
     return tuple(changes)
 
 

@@ -82,6 +82,7 @@ class TaskModel(FileModel):
             "`none`: without, and an INSERT that names no id fails. Replicated ids never change. A route may have "
             "its own value. Until the cut-over no other program may insert rows: an id that the target generates may "
             "be a later id of a source.",
+            live=True,
             sample="keep",
         ),
     ] = "keep"

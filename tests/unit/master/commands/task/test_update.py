@@ -57,10 +57,11 @@ def test_refusals() -> None:
 
 
 def test_settings_that_differ_are_told_and_tables_are_not() -> None:
-    after = _one(extra="replicate: {lanes: 3}\nsnapshot: {rows-per-second: 100}\n")
+    after = _one(extra="replicate: {lanes: 3, on-row-error: quarantine}\nsnapshot: {rows-per-second: 100}\n")
     assert [(one.key, one.before, one.after) for one in settings_changed(_one(), after)] == [
         ("replicate.lanes", "2", "3"),
-        ("snapshot.rowsPerSecond", "", "100"),
+        ("replicate.on-row-error", "pause", "quarantine"),
+        ("snapshot.rows-per-second", "", "100"),
     ]
     assert settings_changed(_one(), _one()) == ()
     other_tables = _one(
@@ -75,9 +76,21 @@ def test_transforms_may_change_for_tables_that_come() -> None:
     assert settings_changed(_one(), transformed) == (), "its tables tell of it"
 
 
+def test_references_may_change_for_tables_that_come() -> None:
+    assert settings_changed(_one(), _one(extra="references: none\n")) == ()
+    assert settings_changed(_one(), _one(extra="references: [{from: c.t_id, to: t.id}]\n")) == ()
+
+
+def test_a_task_of_an_earlier_version_takes_the_default_of_new_keys() -> None:
+    before = _one()
+    before.ClearField("auto_increment")
+    [change] = settings_changed(before, _one())
+    assert (change.key, change.before, change.after) == ("auto-increment", "", "keep")
+
+
 def test_a_password_may_change_and_is_not_shown() -> None:
     [change] = settings_changed(_one(), _one("secret-1", "secret-2"))
-    assert change.key == "target.password"
+    assert change.key == "target-database.password"
     assert "secret" not in str(change)
 
 
@@ -96,20 +109,23 @@ LOCK = state_pb2.LockRecord(task="merge", target_schema="d", target_table="t")
 @pytest.mark.parametrize(
     ("security", "changes"),
     [
-        ("ssl-ca-bytes: '-----BEGIN s3cret'", [("target.tls.caContent", "(not shown)", "(not shown)")]),
+        (
+            "ssl-ca-bytes: '-----BEGIN s3cret'",
+            [("target-database.security.ssl-ca-bytes", "(not shown)", "(not shown)")],
+        ),
         (
             "ssl-cert-bytes: '-----BEGIN s3cret', ssl-key-bytes: '-----BEGIN s3cret'",
-            [(f"target.tls.{part}Content", "(not shown)", "(not shown)") for part in ("cert", "key")],
+            [(f"target-database.security.ssl-{part}-bytes", "(not shown)", "(not shown)") for part in ("cert", "key")],
         ),
         (
             "ssl-ca: /ca, ssl-cert: /cert, ssl-key: /key, cert-allowed-cn: [db]",
-            [("allowedCn", "['db']"), ("ca", "/ca"), ("cert", "/cert"), ("key", "/key")],
+            [("cert-allowed-cn", "['db']"), ("ssl-ca", "/ca"), ("ssl-cert", "/cert"), ("ssl-key", "/key")],
         ),
     ],
 )
 def test_certificates_may_change_and_are_not_shown(security: str, changes: list[tuple[str, ...]]) -> None:
     before, after = _one(), _one("password:", f"security: {{{security}}}, password:")
-    told = [one if len(one) == 3 else (f"target.tls.{one[0]}", "", one[1]) for one in changes]
+    told = [one if len(one) == 3 else (f"target-database.security.{one[0]}", "", one[1]) for one in changes]
     assert [(one.key, one.before, one.after) for one in settings_changed(before, after)] == told
     assert [one.key for one in settings_changed(after, before)] == [key for key, _, _ in told], "taken away"
 

@@ -49,7 +49,9 @@ def test_every_key_has_a_meaning_and_is_on_the_page(kind: Kind) -> None:
 def test_live_keys_are_those_of_update_task() -> None:
     live = {key for key, _, field in fields_of(TaskModel) if key_of(field).live}
     words = {
+        "autoIncrement": "auto-increment",
         "columnMappings": "column-mappings",
+        "noReferences": "references",
         "caseSensitive": "case-sensitive",
         "blockAllowList": "block-allow-list",
         "ignoreCheckingItems": "ignore-checking-items",
