@@ -166,7 +166,8 @@ COPY_KEY_CHANGED = _define(
     "It changed the key by which its chunks are read: the rest cannot be copied",
     workaround="Only this table waits. Copy it again: update-task with a file that leaves {table} out, delete the rows "
     "of this shard table from {target} (if other tables are merged into it, only those), then update-task with the "
-    "present file. The other tables keep their copies. A task with task-mode: full or stop-at refuses update-task: first stop-task, then start-task with task-mode: all and without stop-at.",
+    "present file. The other tables keep their copies. A task with task-mode: full or stop-at refuses "
+    "update-task: first stop-task, then start-task with task-mode: all and without stop-at.",
 )
 COPY_OF_ENDING = _define(
     30016,
