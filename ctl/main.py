@@ -43,10 +43,25 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 
 _SEE_HELP = "See `dmctl --help` for the commands that are."
+_COMPARE = "`dmctl compare TASK` compares every row of a running task, and repairs with --repair."
+_SOURCE_UPDATE = "`dmctl operate-source update SOURCE-FILE` changes where a source is read; see Change a source."
 _LATER = {
-    "validation": "`dmctl compare TASK` compares every row of a running task, and repairs with --repair.",
+    **dict.fromkeys(
+        ("validation", "start-validation", "stop-validation", "query-validation", "update-validation"), _COMPARE
+    ),
+    **dict.fromkeys(("migrate-relay", "switch-relay-master", "update-relay"), _SOURCE_UPDATE),
+    "query-error": "`dmctl query-status TASK` shows each error with its way out.",
+    "source": "`dmctl operate-source show` lists the sources.",
+    "task": "`dmctl query-status` lists the tasks.",
+    "member": "`dmctl list-member` lists masters, workers and sources.",
+    "sql-skip": "`dmctl binlog skip TASK`.",
+    "sql-replace": "`dmctl binlog replace TASK STATEMENT`.",
+    "sql-inject": "`dmctl binlog inject TASK STATEMENT`.",
+    "break-ddl-lock": "`dmctl shard-ddl-lock unlock LOCK`.",
+    "refresh-worker-tasks": "nothing: masters and workers read their tasks from etcd.",
 }
-"""DM's commands that this version does not have, and what replaces them: the error names it, instead of "unknown"."""
+"""Commands of DM, of any version, that this program does not have, and those that users of other tools write, with what
+replaces them: the error names it, instead of "unknown"."""
 
 
 class Commands(click.Group):

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from shardmerge.ctl.main import dmctl, run
+from shardmerge.ctl.main import _LATER, dmctl, run  # pyright: ignore[reportPrivateUsage]
 from shardmerge.ctl.options import ONE_DASH, TRUE_OR_FALSE, flags_alone, with_two_dashes
 from shardmerge.ctl.shell.name_or_command import NameOrCommand
 from shardmerge.proto.errors import ShardmergeError
@@ -119,3 +119,11 @@ def test_an_import_that_fails_says_so_in_its_answer(tmp_path: Path, capsys: pyte
     assert answer["result"] is False
     assert "no .yaml file in sources or tasks" in answer["msg"]
     assert answer["done"] == []
+
+
+@pytest.mark.parametrize("name", sorted(_LATER))
+def test_a_command_of_dm_is_answered_with_one_that_exists(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "list", "merge"]) == 1
+    assert f"DM's command {name}" in capsys.readouterr().err
+    for command in re.findall(r"`dmctl ([a-z-]+)", _LATER[name]):
+        assert command in dmctl.commands
