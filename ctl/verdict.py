@@ -92,8 +92,7 @@ def judge(command: str, answer: Answer) -> Report | None:
         return Report.of(
             errors.ctl.CHECKS_FAILED(
                 command=command,
-                failed=len(failed_checks),
-                total=len(list(_checks(answer))),
+                counts=_counts(answer, len(failed_checks)),
                 which=f"{first.name}{where}: {first.error_msg or first.desc}",
             )
         )
@@ -122,6 +121,16 @@ def _without_idle_sources(answer: Answer, failures: tuple[SourceFailure, ...]) -
         return failures
     no_error = errors.master.BINLOG_NO_ERROR.code
     return tuple(failure for failure in failures if failure.error is None or failure.error.code != no_error)
+
+
+def _counts(answer: Answer, failed: int) -> str:
+    """ "4 failed, 2 warned, 58 passed"; a master of an earlier version does not report how many passed."""
+    checks = tuple(_checks(answer))
+    warned = sum(check.state == worker_pb2.CHECK_STATE_WARN for check in checks)
+    passed = sum(check.state == worker_pb2.CHECK_STATE_PASS for check in checks)
+    if isinstance(answer, pb.StartTaskResponse | pb.UpdateTaskResponse):
+        passed += answer.checks_passed
+    return f"{failed} failed, {warned} warned" + (f", {passed} passed" if passed else "")
 
 
 def _checks(answer: Answer) -> Iterable[worker_pb2.CheckResult]:

@@ -28,6 +28,10 @@ class Checks:
     def failed(self) -> int:
         return sum(one.state == pb.CHECK_STATE_FAIL for one in self.results)
 
+    @property
+    def passed(self) -> int:
+        return sum(one.state == pb.CHECK_STATE_PASS for one in self.results)
+
     def failures_and_warnings(self) -> tuple[pb.CheckResult, ...]:
         """Failures and warnings."""
         return tuple(one for one in self.results if one.state != pb.CHECK_STATE_PASS)

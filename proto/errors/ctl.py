@@ -95,7 +95,7 @@ CHECKS_FAILED = _define(
     80011,
     "checks-failed",
     scope=Scope.CONFIG,
-    message="{command}: {failed} of {total} checks failed, first {which}",
+    message="{command}: checks: {counts}; first {which}",
     workaround="Do what the answer describes for each failed check, or name the check under "
     "ignore-checking-items in the task file.",
 )

@@ -122,10 +122,15 @@ class TaskCommands:
         )
         if checks.failed:
             return pb.StartTaskResponse(
-                result=False, msg=_refusal(file.name, checks), check_result=checks.failures_and_warnings()
+                result=False,
+                msg=_refusal(file.name, checks),
+                check_result=checks.failures_and_warnings(),
+                checks_passed=checks.passed,
             )
         if request.check_only:
-            return pb.StartTaskResponse(result=True, msg=_PASSED, check_result=checks.failures_and_warnings())
+            return pb.StartTaskResponse(
+                result=True, msg=_PASSED, check_result=checks.failures_and_warnings(), checks_passed=checks.passed
+            )
         # The checks took time: select again from the current records.
         with self.store.deciding() as state:
             selection = select(file, request.sources, state)
@@ -151,6 +156,7 @@ class TaskCommands:
             msg="\n".join((*_first_message(results), *file.notes)),
             sources=results,
             check_result=checks.failures_and_warnings(),
+            checks_passed=checks.passed,
         )
 
     def operate(self, request: pb.OperateTaskRequest) -> pb.OperateTaskResponse:

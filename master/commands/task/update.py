@@ -157,7 +157,9 @@ class UpdateCommand:
         checks = check_subtasks(wanted.subtasks, state, self.workers, self.check_seconds, as_recorded=True, keys=False)
         if checks.failed:
             refusal = str(errors.master.PRECHECK_FAILED(task=file.name, count=checks.failed))
-            return pb.UpdateTaskResponse(result=False, msg=refusal, check_result=checks.failures_and_warnings())
+            return pb.UpdateTaskResponse(
+                result=False, msg=refusal, check_result=checks.failures_and_warnings(), checks_passed=checks.passed
+            )
         with self.store.deciding() as now:
             # The checks took time: select again from the current records.
             wanted = select(file, now)
@@ -179,6 +181,7 @@ class UpdateCommand:
                 part.msg = "paused: takes effect with resume-task"
         answer = _answer(parts, notes, dry_run=False)
         answer.check_result.extend(checks.failures_and_warnings())
+        answer.checks_passed = checks.passed
         return answer
 
     def _preview(self, wanted: _Wanted, state: State) -> list[pb.SourceUpdate]:

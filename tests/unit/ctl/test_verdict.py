@@ -85,7 +85,15 @@ def test_a_failed_check() -> None:
         report = judge("check-task", answer)
         assert report is not None
         assert report.code == errors.ctl.CHECKS_FAILED.code
-        assert "1 of 2 checks failed, first dump_privilege on source mysql-01: no SELECT" in report.message
+        expected = "checks: 1 failed, 0 warned, 1 passed; first dump_privilege on source mysql-01: no SELECT"
+        assert expected in report.message
+
+
+def test_checks_that_passed_are_counted_though_they_are_not_in_the_answer() -> None:
+    answer = pb.StartTaskResponse(result=False, check_result=[_check(CHECK_STATE_FAIL)], checks_passed=58)
+    report = judge("start-task", answer)
+    assert report is not None
+    assert "checks: 1 failed, 0 warned, 58 passed; first" in report.message
 
 
 def test_a_false_answer_without_any_reason() -> None:
