@@ -59,11 +59,15 @@ class Operator:
     file: str
 
     def runs(self, printed: Printed, begin: str, place: int = 0, *, source_file: str = "") -> Answer:
-        """Run a printed command: nothing of it changes but `<file>`, `<source-file>` and `<task>`."""
+        """Run a printed command: nothing of it changes but `<file>`, `<source-file>` and `<task>`. Only the report of a
+        comparison goes to the cluster's directory instead of the current one."""
         command = printed.command(begin, place).replace("<source-file>", source_file)
         command = command.replace("<file>", self.file).replace("<task>", self.task)
         assert "{" not in command and "<" not in command, f"an operator does not know what to fill in: {command}"
-        return self.world.cluster.dmctl(*shlex.split(command))
+        words = shlex.split(command)
+        if words[0] == "compare":
+            words += ["--report", str(self.world.cluster.directory / "way_out.jsonl")]
+        return self.world.cluster.dmctl(*words)
 
     def stopped(self, code: int, source: str = "") -> Printed:
         """Wait until a subtask is paused by an error of this code; ``source``: only there."""
