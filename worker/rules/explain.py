@@ -96,8 +96,7 @@ def _event_filter(rule: EventRule) -> Applied:
 
 def _references(rules: Rules, schema: str, table: str, route: Route) -> Iterator[Applied]:
     for reference in rules.references.of(route):
-        shard = rules.referred_shard(reference, schema, table, route)
-        mapped = rules.mapper.mapping_of(shard.schema, shard.table, reference.to_column)
+        shard, mapped = rules.referred_mapping(reference, schema, table, route)
         text = f"{reference.column}: refers to {shard.schema}.{shard.table}.{reference.to_column}"
         if mapped is None:
             yield Applied("references", "", f"{text}, which is not mapped")

@@ -11,7 +11,7 @@ from shardmerge.proto.config.rules.reserved_names import SYSTEM_SCHEMAS
 from shardmerge.proto.errors import config
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, Constant, Mapping, PartitionId, TablePlan
-from shardmerge.worker.rules.column_mapping import ColumnMapper, identifies_shard
+from shardmerge.worker.rules.column_mapping import ColumnMapper, MappingRule, identifies_shard
 from shardmerge.worker.rules.event_filter import EventFilter
 from shardmerge.worker.rules.expression_filter import ExpressionFilters
 from shardmerge.worker.rules.online_ddl_names import OnlineNames
@@ -133,8 +133,7 @@ class Rules:
             )
             if index is None:
                 continue  # other shard tables have it
-            shard = self.referred_shard(reference, table.schema, table.name, route)
-            mapped = self.mapper.mapping_of(shard.schema, shard.table, reference.to_column)
+            shard, mapped = self.referred_mapping(reference, table.schema, table.name, route)
             if mapped is None:
                 continue
             rule, mapping = mapped
@@ -161,9 +160,16 @@ class Rules:
         if found is None:
             for reference in self.references.of(route):
                 if found is None and reference.column.lower() == column.lower():
-                    shard = self.referred_shard(reference, schema, table, route)
-                    found = self.mapper.mapping_of(shard.schema, shard.table, reference.to_column)
+                    _, found = self.referred_mapping(reference, schema, table, route)
         return None if found is None else found[1]
+
+    def referred_mapping(
+        self, reference: Reference, schema: str, table: str, route: Route
+    ) -> tuple[ReferredShard, tuple[MappingRule, Mapping] | None]:
+        """What :meth:`referred_shard` returns, and the mapping of the column there with its rule; None: it has none.
+        Raises what :meth:`referred_shard` and :meth:`ColumnMapper.mapping_of` raise."""
+        shard = self.referred_shard(reference, schema, table, route)
+        return shard, self.mapper.mapping_of(shard.schema, shard.table, reference.to_column)
 
     def referred_shard(self, reference: Reference, schema: str, table: str, route: Route) -> ReferredShard:
         """The shard table to which one column of shard table ``schema``.``table`` refers. Raises

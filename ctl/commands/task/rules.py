@@ -32,15 +32,21 @@ def rules(task: str, tables: tuple[str, ...]) -> int:
         dmctl rules merge.yaml shop_01.orders -s mysql-01
     """
     session = Session.current()
+    request = rules_request(session, task, tables)
+    answer = session.call("rules", lambda master: master.ExplainRules, request)
+    return session.show("rules", answer, lambda: rules_table.explained(answer, in_full=bool(tables)))
+
+
+def rules_request(session: Session, task: str, tables: tuple[str, ...]) -> pb.ExplainRulesRequest:
+    """The request about the tables of a task, which is named by its name or its file. Raises TABLE_NAME, and what
+    reading the file raises."""
     by_file = is_file_argument(task)
-    request = pb.ExplainRulesRequest(
+    return pb.ExplainRulesRequest(
         task="" if by_file else task,
         file=config_file(task) if by_file else None,
         tables=[table_name(each) for each in tables],
         sources=session.settings.sources,
     )
-    answer = session.call("rules", lambda master: master.ExplainRules, request)
-    return session.show("rules", answer, lambda: rules_table.explained(answer, in_full=bool(tables)))
 
 
 def table_name(text: str) -> worker_pb2.ShardTableName:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import click
 
-from shardmerge.ctl.commands.task.rules import table_name
-from shardmerge.ctl.files import config_file, is_file_argument
+from shardmerge.ctl.commands.task.rules import rules_request
 from shardmerge.ctl.options import shared
 from shardmerge.ctl.render import targets_table
 from shardmerge.ctl.session import Session
-from shardmerge.proto import master_pb2 as pb
 
 
 @click.command("schema", short_help="the target tables, and how the shard tables differ")
@@ -27,12 +25,6 @@ def schema(task: str, tables: tuple[str, ...]) -> int:
         dmctl schema merge.yaml -s mysql-01
     """
     session = Session.current()
-    by_file = is_file_argument(task)
-    request = pb.ExplainRulesRequest(
-        task="" if by_file else task,
-        file=config_file(task) if by_file else None,
-        tables=[table_name(each) for each in tables],
-        sources=session.settings.sources,
-    )
+    request = rules_request(session, task, tables)
     answer = session.call("schema", lambda master: master.ShowTargets, request)
     return session.show("schema", answer, lambda: targets_table.targets(answer))

@@ -3,7 +3,9 @@ Nothing is decided or stored."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
@@ -14,6 +16,8 @@ from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_to_proto
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +38,9 @@ class RulesCommand:
         return pb.ExplainRulesResponse(result=not bad, msg=bad, sources=parts)
 
     def _one(self, subtask: config.SubTaskConfig, request: pb.ExplainRulesRequest, state: State) -> pb.SourceRules:
-        source = subtask.source_id
-        part = pb.SourceRules(result=True, source=source)
-        try:
-            if source not in state.sources:
-                raise errors.master.SOURCE_UNKNOWN(source=source)
-            worker = pick_worker(source, state)
-            part.worker = worker.name
-            answer = self.workers.explain_rules(
-                worker,
-                worker_pb2.WorkerExplainRulesRequest(
-                    source=state.sources[source].value.config, subtask=subtask, tables=request.tables
-                ),
-                self.seconds,
-            )
-        except ShardmergeError as error:
-            part.result, part.msg = False, str(error)
-            part.error.CopyFrom(error_to_proto(error))
+        part = pb.SourceRules(result=True, source=subtask.source_id)
+        answer = self._ask(self.workers.explain_rules, part, subtask, request, state)
+        if answer is None:
             return part
         part.tables.extend(answer.tables)
         if answer.HasField("unseen"):
@@ -76,14 +66,33 @@ class RulesCommand:
     def _targets(
         self, subtask: config.SubTaskConfig, request: pb.ExplainRulesRequest, state: State
     ) -> pb.SourceTargets:
+        part = pb.SourceTargets(result=True, source=subtask.source_id)
+        answer = self._ask(self.workers.show_targets, part, subtask, request, state)
+        if answer is None:
+            return part
+        part.targets.extend(answer.targets)
+        refused = next((target.error for target in answer.targets if target.HasField("error")), None)
+        if refused is not None:
+            part.result, part.msg = False, refused.message
+            part.error.CopyFrom(refused)
+        return part
+
+    def _ask(
+        self,
+        call: Callable[[state_pb2.WorkerRecord, worker_pb2.WorkerExplainRulesRequest, float], _Answer],
+        part: pb.SourceRules | pb.SourceTargets,
+        subtask: config.SubTaskConfig,
+        request: pb.ExplainRulesRequest,
+        state: State,
+    ) -> _Answer | None:
+        """Ask a worker for the tables of one source, and note the worker in ``part``; None: ``part`` has the error."""
         source = subtask.source_id
-        part = pb.SourceTargets(result=True, source=source)
         try:
             if source not in state.sources:
                 raise errors.master.SOURCE_UNKNOWN(source=source)
             worker = pick_worker(source, state)
             part.worker = worker.name
-            answer = self.workers.show_targets(
+            return call(
                 worker,
                 worker_pb2.WorkerExplainRulesRequest(
                     source=state.sources[source].value.config, subtask=subtask, tables=request.tables
@@ -93,13 +102,7 @@ class RulesCommand:
         except ShardmergeError as error:
             part.result, part.msg = False, str(error)
             part.error.CopyFrom(error_to_proto(error))
-            return part
-        part.targets.extend(answer.targets)
-        refused = next((target.error for target in answer.targets if target.HasField("error")), None)
-        if refused is not None:
-            part.result, part.msg = False, refused.message
-            part.error.CopyFrom(refused)
-        return part
+            return None
 
 
 def wanted_subtasks(request: pb.ExplainRulesRequest, state: State) -> tuple[config.SubTaskConfig, ...]:
