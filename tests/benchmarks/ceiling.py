@@ -30,7 +30,7 @@ def load(world: World) -> float:
     settings, target = world.settings, world.target
     connections = SOURCES * settings.threads
     say(f"ceiling: LOAD DATA of {settings.all_rows:,} rows over {connections} connections")
-    create_table(target, CEILING)
+    create_table(target, CEILING, auto_increment=settings.auto_increment)
     maker = _Rows(settings)
     with ExitStack() as files:
         statements: list[bytes] = []

@@ -55,7 +55,8 @@ class Settings:
     together. ``probes``: inserts of one lag measurement. ``locked_seconds``: how long a sharding DDL is held open.
     ``big_bytes``: binlog bytes of the large transaction. ``profile``: the folder of the profiles. ``directory``: for
     servers and logs; removed at the end unless ``keep``. ``shard_tables``: per source, one run of the sharding DDL
-    each. ``shard_locks``: how many locks the latency of sharding DDLs is measured with."""
+    each. ``shard_locks``: how many locks the latency of sharding DDLs is measured with. ``auto_increment``: whether the
+    merged table, and those of the ceilings, have AUTO_INCREMENT as the sources' tables have."""
 
     parts: tuple[str, ...]
     directory: Path
@@ -77,6 +78,7 @@ class Settings:
     keep: bool
     shard_tables: tuple[int, ...]
     shard_locks: int
+    auto_increment: bool
 
     @property
     def all_rows(self) -> int:
@@ -117,6 +119,9 @@ def parse(arguments: list[str], directory: Path) -> Settings:
     parser.add_argument(
         "--shard-locks", type=int, default=50, metavar="N", help="locks for the latency of sharding DDLs (50)"
     )
+    parser.add_argument(
+        "--auto-increment", action="store_true", help="the merged table and the ceilings' have AUTO_INCREMENT (not)"
+    )
     parser.add_argument("--keep", action="store_true", help="leave logs and data for a look; says where")
     found = parser.parse_args(arguments)
     chosen = tuple(PARTS) if found.only is None else tuple(found.only.split(","))
@@ -152,4 +157,5 @@ def parse(arguments: list[str], directory: Path) -> Settings:
         keep=found.keep,
         shard_tables=tuple(int(number) for number in found.shard_tables.split(",")),
         shard_locks=found.shard_locks,
+        auto_increment=found.auto_increment,
     )

@@ -28,8 +28,8 @@ ORIGINAL_BITS = 51
 """Bits of the original id in a merged id: above them are 4 bits for the source and 8 for the table."""
 
 _COLUMNS = (
-    "id BIGINT NOT NULL, k INT NOT NULL DEFAULT 0, c CHAR(120) NOT NULL DEFAULT '', pad CHAR(60) NOT NULL DEFAULT '', "
-    "PRIMARY KEY (id), KEY k_1 (k)"
+    "id BIGINT NOT NULL{auto}, k INT NOT NULL DEFAULT 0, c CHAR(120) NOT NULL DEFAULT '', "
+    "pad CHAR(60) NOT NULL DEFAULT '', PRIMARY KEY (id), KEY k_1 (k)"
 )
 
 
@@ -37,13 +37,14 @@ class BenchmarkFailed(Exception):
     """The benchmark cannot continue; the message is for the person who runs it."""
 
 
-def create_table(server: Database, name: str) -> None:
+def create_table(server: Database, name: str, *, auto_increment: bool = False) -> None:
     """Create ``name`` anew, empty, as a merged sysbench table: the merged one and those of the ceilings are alike."""
     schema = name.partition(".")[0]
+    columns = _COLUMNS.format(auto=" AUTO_INCREMENT" if auto_increment else "")
     server.execute(
         f"CREATE DATABASE IF NOT EXISTS {schema}",
         f"DROP TABLE IF EXISTS {name}",
-        f"CREATE TABLE {name} ({_COLUMNS}) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci",
+        f"CREATE TABLE {name} ({columns}) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci",
     )
 
 
@@ -59,6 +60,7 @@ def task_yaml(settings: Settings, sources: Sequence[str], target: Database) -> s
     lines = [
         f"name: {TASK}",
         "task-mode: all",
+        f"auto-increment: {'keep' if settings.auto_increment else 'none'}",
         f"meta-schema: {META_SCHEMA}",
         f'target-database: {{host: {target.host}, port: {target.port}, user: root, password: ""}}',
         "mysql-instances:",
