@@ -80,7 +80,9 @@ class TaskModel(FileModel):
             "raises the next id with every replicated row, mapped or not, so that it is above all of them at a "
             "cut-over; `after-max`: added when the table is loaded, which rebuilds the table while writes to it wait; "
             "`none`: without, and an INSERT that names no id fails. Replicated ids never change. A route may have "
-            "its own value. Until the cut-over no other program may insert rows: an id that the target generates may "
+            "its own value. A MariaDB target writes the next id to the root page of the primary key with every row "
+            "(MDEV-6076): there `keep` costs about a fifth of the history's speed and a tenth of a drain's. Until "
+            "the cut-over no other program may insert rows: an id that the target generates may "
             "be a later id of a source.",
             live=True,
             sample="keep",
