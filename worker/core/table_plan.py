@@ -168,6 +168,12 @@ class TablePlan:
     auto_increment: AutoIncrement = AutoIncrement.NONE
 
     @property
+    def has_further_key(self) -> bool:
+        """Whether the shard table has a unique key in addition to the identifying one."""
+        names = {self.columns[at].column.name for at in self.key if not self.columns[at].is_constant}
+        return any(set(unique) != names for unique in self.table.unique_keys)
+
+    @property
     def read_columns(self) -> tuple[ColumnPlan, ...]:
         """The columns of the row as it is read, before rules that look at whole rows."""
         if self.transform is None:

@@ -219,6 +219,8 @@ class _RecordedState:
             else:
                 plans = plans_of(resources, rules, tables, source, target, shards, recorded=creations)
                 plans = partitioning.apply_may_lack_rows(plans) if partitioning is not None else plans
+                if partitioning is not None and config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
+                    plans = partitioning.keep_one_lane(plans)
         return _RecordedState(found, partitioning, tables, joining, parked, interrupted, others, named, plans)
 
     def copied(self) -> dict[int, int]:

@@ -145,7 +145,8 @@ class DryRun:
             shape = self._definition(each)
             if shape is None:
                 return unrecorded(each.plan)
-            shards[at] = ShardSchema(shard_label(each.plan), shape, each.dropped)
+            one_lane = each.plan.one_lane or each.waits is not None
+            shards[at] = ShardSchema(shard_label(each.plan), shape, each.dropped, one_lane)
         before = self._definition(own)
         assert before is not None  # noqa: S101 - for the type checker: it was read before
         return compute_join(

@@ -332,15 +332,23 @@ class StatementExecutor:
         for plan in context.changes.plans.values():
             if plan.shard in context.changes.removed:
                 continue
+            merged = [*self._companions(plan), plan]
             with coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"):
-                facts = require_target(context.session, [*self._companions(plan), plan])
-            context.changes.one_lane[plan.target] = facts.one_lane
+                facts = require_target(context.session, merged)
+            context.changes.one_lane[plan.target] = facts.one_lane or self._keeps_one_lane(merged)
 
     # --- parts
 
     def _planned(self, number: int, tracked: Tracked) -> TablePlan:
         context = self.context.run_context
         return context.rules.plan(number, context.source.source_id, tracked.table)
+
+    def _keeps_one_lane(self, merged: Collection[TablePlan]) -> bool:
+        """See :meth:`shardmerge.worker.target.records.partitioning.Partitioning.keep_one_lane`."""
+        if self.context.run_context.config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
+            return False
+        before = self.context.changes.before.plans
+        return any(plan.shard in before and before[plan.shard].one_lane and plan.has_further_key for plan in merged)
 
     def _companions(self, plan: TablePlan) -> list[TablePlan]:
         """The subtask's other shard tables of the same target."""

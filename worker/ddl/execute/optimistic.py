@@ -9,7 +9,7 @@ for it: their joins consider its structure before and after the statement at whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -148,11 +148,13 @@ def other_shards(
     :class:`SchemaTracker` raises."""
     shards: dict[Member, ShardSchema] = {}
     for member, other in members.items():
-        known = found.sources[other.source].creations.get(other.shard)
+        source = found.sources[other.source]
+        known, item = source.creations.get(other.shard), source.parked.get(other.shard)
         if known is None:
             return unrecorded(other)
         shape = _as_written(printed.definition(other.table, known, tracker), other.table, target)
-        shards[member] = ShardSchema(shard_label(other), shape, gone.get(member, frozenset()))
+        one_lane = other.one_lane or (item is not None and not item.released)
+        shards[member] = ShardSchema(shard_label(other), shape, gone.get(member, frozenset()), one_lane)
     return shards
 
 
@@ -217,7 +219,9 @@ def join_after(
     for index in after.indexes:
         known = before.definition.index(index.key)
         if index.unique and (known is None or not known.unique):
-            return _unique_comes(index, others)
+            refused = _refuse_unique(index, others.values())
+            if refused is not None:
+                return refused
     answer = join(
         target,
         distinct_schemas(others.values()),
@@ -237,16 +241,22 @@ def join_after(
             return TargetJoin(answer.clauses, {**changed, own: answer.dropped})
 
 
-def _unique_comes(index: Index, others: Mapping[Member, ShardSchema]) -> NotJoinable:
-    """With a further unique key at the target, the order of changes to different rows matters, so one lane must apply
-    all changes of its shard tables (TargetFacts.one_lane). Parked tables move to one lane when they return; a table
-    that has the index already would stay in many lanes."""
-    having = [shard.name for shard in others.values() if (found := shard.definition.index(index.key)) and found.unique]
-    name = quote_name(index.name)
-    if not having:
-        return NotJoinable(f"unique index {name} spans the rows of all shard tables", subject=index.name, waits=True)
-    reason = f"unique index {name} spans the rows of all shard tables, and {having[0]} has it already"
-    return NotJoinable(reason, subject=index.name, other=having[0])
+def _refuse_unique(index: Index, others: Collection[ShardSchema]) -> NotJoinable | None:
+    """Why the target cannot get a further unique index at once; None: it can, as all other shard tables have it.
+
+    With a further unique key at the target, the order of changes to different rows matters, so one lane must apply all
+    changes of its shard tables (TargetFacts.one_lane). A table whose statement adds the index moves to one lane there,
+    a parked one when it returns; a table that has the index already stays in the lanes that it has."""
+    having = [shard for shard in others if (found := shard.definition.index(index.key)) and found.unique]
+    reason = f"unique index {quote_name(index.name)} spans the rows of all shard tables"
+    apart = next((shard for shard in having if not shard.one_lane), None)
+    if apart is not None:
+        why = f"{reason}, and {apart.name} has it already, with rows that several lanes apply"
+        return NotJoinable(why, subject=index.name, other=apart.name)
+    same = [shard for shard in having if (found := shard.definition.index(index.key)) and found.same == index.same]
+    if same and len(same) == len(others):
+        return None
+    return NotJoinable(reason, subject=index.name, other=having[0].name if having else "", waits=True)
 
 
 def blocked_by(waiting: TablePlan) -> NotJoinable:

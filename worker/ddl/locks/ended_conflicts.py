@@ -32,6 +32,7 @@ from shardmerge.worker.ddl.locks.way_back import (
     has_same_images,
     moves_of,
 )
+from shardmerge.worker.ddl.schema_join.model import NotJoinable
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
 from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
@@ -141,6 +142,42 @@ class EndedConflicts:
                     return found
                 hopeless.add(like)
         return None
+
+    def only_waiting(
+        self, session: Session, seen: LockInputs, forms: Mapping[int, str], tracker: SchemaTracker, stop: StopSignal
+    ) -> frozenset[int]:
+        """Of the parked tables ``forms``, whose statements did not fit when they were parked: those that would only
+        wait for the other shard tables if they were parked now. ``forms``: see :meth:`find`. Raises what :meth:`find`
+        raises."""
+        if not forms:
+            return frozenset()
+        schema, task, source = self._context.who
+        gone = dropped_columns.read(session, schema, task)
+        answers: dict[tuple[object, ...], bool] = {}
+        found: set[int] = set()
+        for number, form in forms.items():
+            plan, creation, item = seen.plans[number], seen.creations[number], seen.parked[number]
+            like = (
+                plan.target,
+                self._canonical.digest(plan.table, creation, tracker),
+                form,
+                gone.get((source, number), frozenset()),
+            )
+            if like not in answers:
+                tracked = parked_structure_after(tracker, plan, creation, item, self._context.config.task, self._memo)
+                join = join_target(
+                    self._statement_context(session, item, stop),
+                    plan,
+                    creation,
+                    tracked,
+                    tracker,
+                    self._canonical,
+                    self._parked_definitions,
+                )
+                answers[like] = isinstance(join, NotJoinable) and join.waits
+            if answers[like]:
+                found.add(number)
+        return frozenset(found)
 
     def join_again(self, ended: EndedConflict, tracker: SchemaTracker) -> TargetJoin | None:
         """The target's change now, under the target's lock; None: there is none any more."""

@@ -198,7 +198,8 @@ class LockAgent:
             waits = {
                 number: self._parked_statement(seen, number, item, tracker) for number, item in seen.parked.items()
             }
-            waits |= self._added_again(session, seen, waits)
+            only_waiting = self._only_waiting(session, seen, waits, tracker, stop)
+            waits |= self._added_again(session, seen, waits) | only_waiting
             members = [
                 Member(plan, self._canonical.digest(plan.table, seen.creations[number], tracker), waits.get(number))
                 for number, plan in sorted(seen.plans.items())
@@ -234,6 +235,22 @@ class LockAgent:
         found = parked_statement(item, plan, tracked, after)
         self._parked_statements[item] = found
         return found
+
+    def _only_waiting(
+        self,
+        session: Session,
+        seen: LockInputs,
+        waits: Mapping[int, ParkedStatement],
+        tracker: SchemaTracker,
+        stop: StopSignal,
+    ) -> dict[int, ParkedStatement]:
+        """Of the parked tables that wait for an operator, those that need none any more: the shard tables whose
+        structures contradict their statements have changed."""
+        if self._context.config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
+            return {}
+        asked = {at: one.form for at, one in waits.items() if one.contradicts and not one.parked.released}
+        found = self._ended.only_waiting(session, seen, asked, tracker, stop)
+        return {number: replace(waits[number], contradicts=False) for number in found}
 
     def _added_again(
         self, session: Session, seen: LockInputs, waits: Mapping[int, ParkedStatement]

@@ -11,11 +11,13 @@ from shardmerge.worker.ddl.sql.table_definition import TableDefinition
 @dataclass(frozen=True, slots=True)
 class ShardSchema:
     """A shard table's current structure. ``name``: for people, e.g. "source-1 `d`.`t_03`", unique among the table's
-    shards. ``dropped``: lower-case names of columns that it dropped while the target kept them."""
+    shards. ``dropped``: lower-case names of columns that it dropped while the target kept them. ``one_lane``: one lane
+    applies its rows, or it is parked, and one lane applies them when it returns if the target has a further key."""
 
     name: str
     definition: TableDefinition
     dropped: frozenset[str] = frozenset()
+    one_lane: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,16 @@ class Partitioning:
             for plan in plans
         )
 
+    def keep_one_lane(self, plans: Iterable[TablePlan]) -> tuple[TablePlan, ...]:
+        """``plans``, where the targets that have one lane by this record keep it as long as one of their shard tables
+        has a further unique key: the target may get the key again while no lane can be changed (``shard-mode:
+        optimistic``: another shard table has dropped it and adds it again)."""
+        plans = tuple(plans)
+        kept = {plan.target_name for plan in plans if plan.target_name in self.one_lane and plan.has_further_key}
+        return tuple(
+            replace(plan, one_lane=True) if plan.target_name in kept and not plan.one_lane else plan for plan in plans
+        )
+
     def with_tables(self, numbers: Iterable[int]) -> Partitioning:
         """With further shard tables, such as those that are parked at sharding DDLs."""
         return replace(self, shards=self.shards.union(numbers))

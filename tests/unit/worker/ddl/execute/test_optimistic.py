@@ -62,6 +62,35 @@ def test_a_unique_index_that_another_has_already_is_the_operators_to_decide() ->
     assert (answer.subject, answer.other, answer.waits) == ("by_n", "two", False)
 
 
+def _adds_unique(*others: ShardSchema) -> TargetJoin | NotJoinable:
+    return compute_join(
+        table(N),
+        {("s2", at): other for at, other in enumerate(others)},
+        ONE,
+        ShardSchema("one", table(N)),
+        table(N, UNIQUE),
+        ddl("ADD UNIQUE by_n (n)"),
+        strict=True,
+    )
+
+
+def test_a_unique_index_that_all_others_have_in_one_lane_is_added_at_once() -> None:
+    two = ShardSchema("two", table(N, UNIQUE), one_lane=True)
+    assert _adds_unique(two) == TargetJoin(("ADD UNIQUE KEY `by_n` (`n`)",), {ONE: frozenset()})
+    answer = _adds_unique(two, ShardSchema("three", table(N, UNIQUE)))
+    assert isinstance(answer, NotJoinable)
+    assert (answer.other, answer.waits) == ("three", False)
+
+
+@pytest.mark.parametrize("items", [(N,), (N, C, "UNIQUE KEY `by_n` (`c`)")], ids=["none", "another one"])
+def test_a_unique_index_waits_for_shard_tables_that_lack_it(items: tuple[str, ...]) -> None:
+    answer = _adds_unique(
+        ShardSchema("two", table(N, UNIQUE), one_lane=True), ShardSchema("three", table(*items), one_lane=True)
+    )
+    assert isinstance(answer, NotJoinable)
+    assert (answer.subject, answer.waits) == ("by_n", True)
+
+
 def test_a_non_unique_index_is_added_at_once() -> None:
     answer = compute_join(
         table(N), {}, ONE, ShardSchema("one", table(N)), table(N, PLAIN), ddl("ADD INDEX by_n (n)"), strict=True

@@ -139,6 +139,15 @@ def test_old_plans_are_made_of_the_record_alone() -> None:
     assert replace(DEALING, shards=frozenset({1})).plans("s", (table,)) == ()
 
 
+def test_a_target_keeps_one_lane_while_a_shard_table_has_a_further_key() -> None:
+    further = table_plan((integer(), text("v")), (0,), unique_keys=(("id",), ("v",)))
+    other = table_plan((integer(), text("v")), (0,), shard=1, unique_keys=(("id",),))
+    one = replace(DEALING, one_lane=frozenset({further.target_name}))
+    assert [plan.one_lane for plan in one.keep_one_lane((further, other))] == [True, True]
+    assert [plan.one_lane for plan in one.keep_one_lane((other,))] == [False], "no shard table has the key any more"
+    assert [plan.one_lane for plan in DEALING.keep_one_lane((further, other))] == [False, False]
+
+
 PLACE = StatementPlace(SourcePosition("bin.000001", 70, "", "server"), 40)
 LEFT = replace(DEALING, leaving=(Leaving(SPREAD.shard, PLACE, one_lane=True),))
 
