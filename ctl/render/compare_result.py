@@ -23,6 +23,7 @@ _KINDS = {
     pb.RowDifference.KIND_EXTRA: "extra",
     pb.RowDifference.KIND_DIFFERENT: "different",
     pb.RowDifference.KIND_UNJUDGED: "unjudged",
+    pb.RowDifference.KIND_ORPHAN: "orphan",
 }
 
 
@@ -67,7 +68,7 @@ class Outcome:
 
 def unrepaired(table: pb.ComparedTable) -> int:
     """Differences that were not repaired."""
-    return table.missing + table.extra + table.different - table.repaired
+    return table.missing + table.extra + table.different + table.orphans - table.repaired
 
 
 def exit_code(tables: Sequence[pb.ComparedTable], failures: Sequence[object]) -> int:
@@ -85,8 +86,10 @@ def unknown_names(names: Iterable[str], tables: Sequence[pb.ComparedTable]) -> l
     return [name for name in names if name not in known]
 
 
-def conclude(outcome: Outcome, names: Sequence[str], task: str) -> tuple[int, Report | None]:
-    """(exit code, report for stderr)."""
+def conclude(
+    outcome: Outcome, names: Sequence[str], task: str, *, references: bool = False
+) -> tuple[int, Report | None]:
+    """(exit code, report for stderr). ``references``: references were requested, not rows."""
     missing = outcome.missing_results()
     code = exit_code(outcome.tables, [*outcome.failures, *([missing] if missing else [])])
     if missing:
@@ -94,9 +97,20 @@ def conclude(outcome: Outcome, names: Sequence[str], task: str) -> tuple[int, Re
     if outcome.failures:
         source, error = outcome.failures[0]
         return (code, Report.of_detail(error, source))
+    if references:
+        return _conclude_references(outcome, code, task)
     unknown = unknown_names(names, outcome.tables)
     if unknown:
         return max(code, UNKNOWN), Report.of(errors.compare.TABLE_UNKNOWN(task=task, tables=", ".join(unknown)))
+    return code, None
+
+
+def _conclude_references(outcome: Outcome, code: int, task: str) -> tuple[int, Report | None]:
+    old = next((table.source for table in outcome.tables if not table.reference), "")
+    if old:
+        return UNKNOWN, Report.of(errors.compare.NOT_REFERENCES(task=task, source=old))
+    if not outcome.tables:
+        return UNKNOWN, Report.of(errors.compare.NO_REFERENCES(task=task))
     return code, None
 
 
@@ -111,7 +125,7 @@ def answer(
         text = f"{left + fixed} differences found, {fixed} repaired, {left} left"
     if code == UNKNOWN or not is_whole:
         text += f"{'; ' if text else ''}not everything could be judged"
-    tables = sorted(outcome.tables, key=lambda table: (table.source, table.source_table))
+    tables = sorted(outcome.tables, key=lambda table: (table.source, table.source_table, table.reference))
     return pb.CompareAnswer(result=code == SAME, msg=text, tables=tables, report=report, seconds=seconds)
 
 
@@ -133,14 +147,15 @@ class ReportFile:
 
     def cut(self, table: pb.ComparedTable) -> None:
         """Record that ``table`` had more differences than were listed."""
-        self._write(
-            {
-                "source": table.source,
-                "sourceTable": table.source_table,
-                "targetTable": table.target_table,
-                "notNamed": table.unnamed,
-            }
-        )
+        line: dict[str, Json] = {
+            "source": table.source,
+            "sourceTable": table.source_table,
+            "targetTable": table.target_table,
+            "notNamed": table.unnamed,
+        }
+        if table.reference:
+            line["reference"] = table.reference
+        self._write(line)
 
     def close(self) -> str:
         """The file's path, "" when there was nothing to write."""
@@ -163,6 +178,8 @@ def _row_line(source: str, row: pb.RowDifference) -> dict[str, Json]:
         "kind": _KINDS.get(row.kind, "unknown"),
         "key": {value.column: value.source for value in row.key},
     }
+    if row.reference:
+        line["reference"] = row.reference
     if row.columns:
         line["columns"] = {
             value.column: {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -13,7 +15,9 @@ _NUMBERS = ("rows", "missing", "extra", "different", "unjudged", "repaired")
 
 
 def compared(answer: pb.CompareAnswer) -> RenderableType:
-    """A row per shard table, then the verdict and the report file."""
+    """A row per shard table (and reference, if these were compared), then the verdict and the report file."""
+    if any(table.reference for table in answer.tables):
+        return Group(_references(answer.tables), *_verdict(answer))
     made = style.table("source", "table", "target", *_NUMBERS, "remark", right=_NUMBERS)
     for table in answer.tables:
         counts = (table.missing, table.extra, table.different, table.unjudged, table.repaired)
@@ -31,9 +35,27 @@ def compared(answer: pb.CompareAnswer) -> RenderableType:
             *(Text(format.rows(count), style="bold red" if count and unrepaired(table) else "") for count in counts),
             style.cell(remark or "–", "yellow" if remark else ""),
         )
+    return Group(made, *_verdict(answer))
+
+
+def _references(tables: Iterable[pb.ComparedTable]) -> RenderableType:
+    """A row per shard table and reference."""
+    made = style.table("source", "table", "reference", "orphans", "unjudged", "remark", right=("orphans", "unjudged"))
+    for table in tables:
+        made.add_row(
+            style.cell(table.source, "bold"),
+            style.cell(table.source_table),
+            style.cell(table.reference),
+            Text(format.rows(table.orphans), style="bold red" if table.orphans else ""),
+            Text(format.rows(table.unjudged)),
+            style.cell(f"not compared: {table.not_compared}" if table.not_compared else "–"),
+        )
+    return made
+
+
+def _verdict(answer: pb.CompareAnswer) -> Iterator[RenderableType]:
     cut = sum(table.unnamed for table in answer.tables)
-    parts: list[RenderableType] = [made, style.heading(f"{answer.msg}, {format.duration(answer.seconds)}")]
+    yield style.heading(f"{answer.msg}, {format.duration(answer.seconds)}")
     if answer.report:
         more = f"; {format.rows(cut)} more are not listed there" if cut else ""
-        parts.append(style.cell(f"rows: {answer.report}{more}"))
-    return Group(*parts)
+        yield style.cell(f"rows: {answer.report}{more}")

@@ -68,3 +68,20 @@ INTERRUPTED = _define(
     workaround="Compare again. The master that ran it has stopped; its log shows why.",
     retryable=True,
 )
+NO_REFERENCES = _define(
+    45007,
+    "compare-no-references",
+    scope=Scope.CONFIG,
+    message="task {task}: no table that was requested refers to another table of the task: there is no foreign key at "
+    "the sources, and no entry of `references`",
+    workaround="Add the columns to `references` of the task file. If nothing refers to anything, there is nothing to "
+    "compare.",
+)
+NOT_REFERENCES = _define(
+    45008,
+    "compare-worker-too-old",
+    scope=Scope.CONFIG,
+    message="task {task}, source {source}: its worker has compared rows instead of references, because it is of an "
+    "earlier version",
+    workaround="Update the worker, then compare again.",
+)

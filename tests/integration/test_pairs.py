@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import all_types
+from tests.support.cluster import Compared
 from tests.support.database import Database
 from tests.support.exact import assert_same_bytes
 from tests.support.kills import COPYING, at_each, kill_while_copying, kill_while_replicating
@@ -88,6 +89,86 @@ def test_what_is_planted_is_repaired_in_every_pair(world: World) -> None:
         assert verdict.differences == 0, verdict
         assert world.cluster.compare(family.name).rows > 0
         world.cluster.dmctl("stop-task", family.name)
+
+
+def test_rows_that_lose_their_partner_are_found_in_every_pair(world: World) -> None:
+    """A reference that is left unmapped on purpose, and a partner that is removed at the target; rows without a
+    partner at the source are not counted."""
+    for _, source in world.sources:
+        source.execute(
+            "CREATE DATABASE ref_1",
+            *(f"CREATE TABLE ref_1.users_{n} (id INT PRIMARY KEY, boss INT, KEY (boss))" for n in (1, 2)),
+            *(
+                f"CREATE TABLE ref_1.orders_{n} (id INT PRIMARY KEY, user_id INT, note INT, "
+                f"CONSTRAINT of_user_{n} FOREIGN KEY (user_id) REFERENCES ref_1.users_{n} (id))"
+                for n in (1, 2)
+            ),
+            "SET SESSION foreign_key_checks = 0",
+            *(f"INSERT INTO ref_1.users_{n} VALUES (1, NULL), (2, 1), (3, 9)" for n in (1, 2)),
+            *(f"INSERT INTO ref_1.orders_{n} VALUES (1, 1, 0), (2, 2, 0), (3, 9, 0), (4, NULL, 0)" for n in (1, 2)),
+        )
+    names: list[str] = []
+    for target in world.targets:
+        for name, references in (("unmapped", "none"), ("mapped", "[{from: orders.user_id, to: users.id}]")):
+            names.append(f"ref_{name}_{target.flavor}")
+            world.cluster.start_task(_referring_task(world, names[-1], target, f"into_{names[-1]}", references))
+    for name in names:
+        world.cluster.wait_replicating(name)
+    for _, source in world.sources:
+        source.execute("UPDATE ref_1.orders_2 SET note = 1 WHERE id = 2")
+    world.settle(names)
+    for target in world.targets:
+        unmapped, mapped = f"ref_unmapped_{target.flavor}", f"ref_mapped_{target.flavor}"
+        done = world.cluster.compare(unmapped, "--references", check=False)
+        assert done.answer.code == 1, done.answer.text
+        assert _orphans(done) == {
+            (source, f"ref_1.orders_{n}", (instance << 59) + (1 << 52) + (n << 44) + at)
+            for instance, (source, _) in enumerate(world.sources, 1)
+            for n in (1, 2)
+            for at in (1, 2)
+        }
+        assert {table["reference"]: table["orphans"] for table in done.answer.json["tables"]} == {
+            "orders.user_id to users.id": "2"
+        }
+        done = world.cluster.compare(mapped, "--references", check=False)
+        assert (done.answer.code, done.lines) == (0, []), done.answer.text
+        users = (2 << 59) + (1 << 52) + (2 << 44)
+        target.execute(f"DELETE FROM into_{mapped}.users WHERE id = {users | 2}")
+        done = world.cluster.compare(mapped, "--references", check=False)
+        assert done.answer.code == 1, done.answer.text
+        assert _orphans(done) == {(world.sources[1][0], "ref_1.orders_2", users | 2)}
+    for name in names:
+        world.cluster.dmctl("stop-task", name)
+
+
+def _orphans(done: Compared) -> set[tuple[str, str, int]]:
+    assert {line["kind"] for line in done.lines} == {"orphan"}
+    return {(line["source"], line["sourceTable"], int(line["key"]["id"])) for line in done.lines}
+
+
+def _referring_task(world: World, name: str, target: Database, schema: str, references: str) -> str:
+    """Return the task file that merges users_* and orders_* of ref_1, with mapped ids."""
+    instances = "".join(
+        f"  - source-id: {source_id}\n    block-allow-list: ref\n    route-rules: [users, orders]\n"
+        f"    column-mapping-rules: [users-{number}, orders-{number}]\n"
+        for number, (source_id, _) in enumerate(world.sources, 1)
+    )
+    mappings = "".join(
+        f"  {table}-{number}: {{schema-pattern: ref_1, table-pattern: {table}_*, target-column: id, "
+        f'expression: partition id, arguments: ["{number}", ref, {table}, _]}}\n'
+        for number in (1, 2)
+        for table in ("users", "orders")
+    )
+    routes = "".join(
+        f"  {table}: {{schema-pattern: ref_1, table-pattern: {table}_*, target-schema: {schema}, "
+        f"target-table: {table}}}\n"
+        for table in ("users", "orders")
+    )
+    return (
+        f"name: {name}\ntask-mode: all\nmeta-schema: dm_meta\ntarget-database: {target.login}\n"
+        f"references: {references}\nignore-checking-items: [references]\nmysql-instances:\n{instances}"
+        f"block-allow-list:\n  ref: {{do-dbs: [ref_1]}}\nroutes:\n{routes}column-mappings:\n{mappings}"
+    )
 
 
 def _all_types(statement: str, table: str) -> str:

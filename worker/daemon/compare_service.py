@@ -26,6 +26,8 @@ class CompareService(compare_pb2_grpc.WorkerCompareServicer, compare_pb2_grpc.Co
         """Raises BAD_REQUEST, NOT_REPLICATING, ALREADY_RUNNING."""
         if len(request.sources) != 1:
             raise errors.master.BAD_REQUEST(reason="compare: a worker compares one source of a task at a time")
+        if request.repair and request.references:
+            raise errors.master.BAD_REQUEST(reason="compare: references are compared and not repaired")
         source = request.sources[0]
         subtask = self._find(request.task, source)
         if subtask is None:

@@ -36,23 +36,42 @@ from shardmerge.proto.errors import ShardmergeError
 @click.argument("task", metavar="TASK|FILE")
 @click.option("-t", "--table", "tables", multiple=True, metavar="SCHEMA.TABLE", help="only this shard or target table")
 @click.option("--repair", is_flag=True, help="copy the rows that differ again, while the task runs")
+@click.option(
+    "--references",
+    is_flag=True,
+    help="not the rows: which rows of the target have lost the row to which they refer",
+)
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="file that lists the rows that differ")
 @click.option(
     "--rows", type=click.IntRange(1, 1_000_000), default=1000, help="the most rows to list per shard table  [1000]"
 )
 @click.option("--threads", type=click.IntRange(1, 32), default=2, help="Spark tasks per source  [2]")
 @shared()
-def compare(task: str, tables: tuple[str, ...], repair: bool, report: Path | None, rows: int, threads: int) -> int:
+def compare(
+    task: str,
+    tables: tuple[str, ...],
+    repair: bool,
+    references: bool,
+    report: Path | None,
+    rows: int,
+    threads: int,
+) -> int:
     """Compare every row of a task's target tables with the shard tables, while both continue to change.
 
     Checksums are compared first; chunks that differ are read again between watermarks, so that every reported
     difference is real. Exit code 0: no differences (with --repair: none left); 1: differences; 2: an error, or not
     everything could be compared. Ctrl-C ends it.
 
+    --references compares foreign keys and the references of the task file instead: it counts the target rows whose
+    partner is missing at the target although it exists at the source.
+
     \b
     Example:
         dmctl compare orders --table shop.orders --repair
+        dmctl compare orders --references
     """
+    if repair and references:
+        raise click.UsageError("--references cannot be repaired: correct the mapping, or use --repair without it")
     try:
         name = task_name(task)
         session = Session.current()
@@ -63,6 +82,7 @@ def compare(task: str, tables: tuple[str, ...], repair: bool, report: Path | Non
             repair=repair,
             threads=threads,
             most_rows=rows,
+            references=references,
         )
         return _run(session, request, report or Path(_default_name(name)))
     except ShardmergeError as error:
@@ -93,7 +113,7 @@ def _run(session: Session, request: pb.CompareRequest, path: Path) -> int:
                 file.cut(table)
     finally:
         kept = file.close()
-    code, report = conclude(outcome, list(request.tables), request.task)
+    code, report = conclude(outcome, list(request.tables), request.task, references=request.references)
     is_whole = (
         exit_code([table for table in outcome.tables if not unrepaired(table)], [report] if report else []) == SAME
     )

@@ -36,6 +36,7 @@ _FOREIGN_KEY = re.compile(r"\s*(CONSTRAINT\s+\S+\s+)?FOREIGN\s+KEY\b", re.IGNORE
 _CHECK = re.compile(r"\s*CONSTRAINT\s+\S+\s+(?=CHECK\b)", re.IGNORECASE)
 _INDEX = re.compile(r"(?:[A-Z]+\s+)?KEY\s+`", re.IGNORECASE)
 _LEADING = re.compile(r"(?:PRIMARY\s+KEY|(?:UNIQUE\s+)?KEY\s+`[^`]*`)[^(]*\(`", re.IGNORECASE)
+_INDEXED = re.compile(r"(?:PRIMARY\s+KEY|(?:UNIQUE\s+)?KEY\s+`[^`]*`)[^(]*\(", re.IGNORECASE)
 _PARTITIONS = re.compile(r"\bPARTITION\s+BY\b", re.IGNORECASE)
 _NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 _PREFIX_LENGTH = re.compile(r"\(\d+\)")
@@ -121,6 +122,21 @@ def index_parts(statement: str) -> tuple[IndexPart, ...]:
         columns = tuple(_unquoted(match) for match in _IDENTIFIER.finditer(item, start, end))
         found.append(IndexPart(_unquoted(name), item, columns, "(" in listed))
     return tuple(found)
+
+
+def has_index_on(statement: str, columns: Collection[str]) -> bool:
+    """Whether an index of a CREATE TABLE begins with these columns, in any order: their values are found without a
+    scan of the table. Raises :class:`UnreadableCreateTable`."""
+    wanted = {column.lower() for column in columns}
+    for item in parse_create_table(statement).items:
+        head = _INDEXED.match(_masked(item))
+        if head is None:
+            continue
+        listed = _IDENTIFIER.finditer(item, head.end(), _closing(_masked(item), head.end() - 1))
+        first = [_unquoted(match).lower() for match in itertools.islice(listed, len(wanted))]
+        if wanted == set(first):
+            return True
+    return False
 
 
 def _closing(masked: str, start: int) -> int:

@@ -192,9 +192,14 @@ class TableQueries:
         for part in self._parts(keys):
             yield self._hashes(self._target_keys(part), at_source=False)
 
-    def target_keys(self, chunk: Chunk) -> bytes:
-        """Of a chunk cut by the target's own key: the keys of the shard table's rows."""
-        return b"SELECT %b%b" % (self.keys.target_list.encode(), self._target_chunk(chunk))
+    def target_keys(self, chunk: Chunk, also: bytes = b"") -> bytes:
+        """Of a chunk cut by the target's own key: the keys of the shard table's rows. ``also``: a further condition."""
+        return b"SELECT %b%b" % (self.keys.target_list.encode(), self._target_chunk(chunk, also))
+
+    def target_keys_of(self, keys: Sequence[Key], also: bytes) -> Iterator[bytes]:
+        """Those of the keys whose rows meet a condition."""
+        for part in self._parts(keys):
+            yield b"SELECT %b%b AND %b" % (self.keys.target_list.encode(), self._target_keys(part), also)
 
     def stray_keys(self) -> bytes:
         where = f" FROM {self.table.plan.target_name} WHERE {self.table.stray}"
@@ -252,14 +257,14 @@ class TableQueries:
         where = in_range(names, _mapped_bound(plan, chunk.lower), _mapped_bound(plan, chunk.upper))
         return f" FROM {plan.target_name}".encode() + self._with_owned(where)
 
-    def _target_chunk(self, chunk: Chunk) -> bytes:
+    def _target_chunk(self, chunk: Chunk, also: bytes = b"") -> bytes:
         where = in_range(column_names(bound_columns(self.table.target)), chunk.lower, chunk.upper)
-        return f" FROM {self.table.plan.target_name}".encode() + self._with_owned(where)
+        return f" FROM {self.table.plan.target_name}".encode() + _and(self._with_owned(where), also)
 
     def _with_owned(self, where: bytes) -> bytes:
         match self.table.owned:
             case KeyRange() as owned:
-                return where + (b" AND " if where else b" WHERE ") + owned.condition.encode()
+                return _and(where, owned.condition.encode())
             case AllRows() | NotSeparable():
                 return where
 
@@ -282,6 +287,11 @@ class TableQueries:
         most = _KEYS_AT_ONCE if self.keys.width == 1 else _TUPLES_AT_ONCE
         for start in range(0, len(keys), most):
             yield keys[start : start + most]
+
+
+def _and(where: bytes, condition: bytes) -> bytes:
+    """``where``: a WHERE clause with a leading space, or b""; ``condition``: b"" for none."""
+    return where + (b" AND " if where else b" WHERE ") + condition if condition else where
 
 
 def _joined(keys: Iterable[Key]) -> list[JoinedLiterals]:

@@ -12,6 +12,8 @@ Shard tables without a key are compared as a multiset of rows (unkeyed.py).
 
 Rows of the target that lie in no shard's range of `partition id` are searched for once, by the first of the task's
 sources.
+
+A request for references compares no rows: it searches for rows of the target whose partner is missing (orphans.py).
 """
 
 from __future__ import annotations
@@ -30,12 +32,15 @@ from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancellable, cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect
 from shardmerge.worker.core.mysql.information_schema import read_table
+from shardmerge.worker.core.mysql.show_create import read_create_texts
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.spark.run_access import new_secret
 from shardmerge.worker.core.spark.runner import TaskFailed
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
+from shardmerge.worker.rules.relations import NoRelation, Relation, relations_of
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.source.chunk_source import open_source
@@ -45,6 +50,12 @@ from shardmerge.worker.target.quarantine.held_store import count_keys
 from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.tables.row_ownership import NotSeparable
 from shardmerge.worker.unit.run_context import RunContext, RunningSnapshot
+from shardmerge.worker.verify.compare.compared_relations import (
+    ComparedRelation,
+    Definitions,
+    RelationNotCompared,
+    compared_relations,
+)
 from shardmerge.worker.verify.compare.compared_tables import (
     ComparedTable,
     NotCompared,
@@ -54,7 +65,7 @@ from shardmerge.worker.verify.compare.compared_tables import (
 )
 from shardmerge.worker.verify.compare.sides import SubtaskId
 from shardmerge.worker.verify.compare.task import CompareSpec, CompareTask
-from shardmerge.worker.verify.compare.work_queue import NoChunks, Work, WorkQueue, skipped_table
+from shardmerge.worker.verify.compare.work_queue import NoChunks, Work, WorkQueue, skipped_relation, skipped_table
 
 log = get_logger()
 
@@ -93,6 +104,7 @@ class Comparison:
         """Number of Spark tasks that work on the comparison; they are numbered from 0."""
         self.queue: WorkQueue | None = None
         self._compared: tuple[ComparedTable | UnkeyedTables, ...] = ()
+        self._relations: tuple[ComparedRelation, ...] = ()
         self._over = threading.Event()
 
     def frames(self) -> Iterator[pb.CompareFrame]:
@@ -100,10 +112,15 @@ class Comparison:
         frame carries it."""
         skipped: list[pb.ComparedTable] = []
         try:
-            found = self._tables()
-            skipped = [skipped_table(table) for table in found if isinstance(table, NotCompared)]
-            self._compared = tuple(table for table in found if not isinstance(table, NotCompared))
-            queue = self.queue = WorkQueue(self._compared, self._request.most_rows or _DEFAULT_ROWS, self._stop)
+            if self._request.references:
+                self._relations, refused = self._related_tables()
+                skipped = [skipped_relation(relation) for relation in refused]
+            else:
+                found = self._tables()
+                skipped = [skipped_table(table) for table in found if isinstance(table, NotCompared)]
+                self._compared = tuple(table for table in found if not isinstance(table, NotCompared))
+            reported = [*self._compared, *(shard for relation in self._relations for shard in relation.shards)]
+            queue = self.queue = WorkQueue(reported, self._request.most_rows or _DEFAULT_ROWS, self._stop)
             yield from self._run(queue)
             if queue.failure is not None:
                 raise queue.failure
@@ -129,7 +146,7 @@ class Comparison:
 
     def _run(self, queue: WorkQueue) -> Iterator[pb.CompareFrame]:
         context, registry = self._context, self._context.registry
-        if not self._compared:
+        if not self._compared and not self._relations:
             return
         stop = self._stop
         registry.register_dispenser(
@@ -193,6 +210,7 @@ class Comparison:
             source=context.source_endpoint.without_secrets(),
             target=context.target_endpoint.without_secrets(),
             tables=self._compared,
+            relations=self._relations,
             repair=self._request.repair,
             most_rows=self._request.most_rows or _DEFAULT_ROWS,
         )
@@ -237,12 +255,48 @@ class Comparison:
             found += (NotCompared(plan, _AWAY) for plan in away if _is_wanted(plan, self._request.tables))
             return found
 
+    def _related_tables(self) -> tuple[tuple[ComparedRelation, ...], list[RelationNotCompared]]:
+        """The references that are compared, and those that are not. Raises coded errors of both servers."""
+        context = self._context
+        with cancellable_session(self._stop, context.target_endpoint, Side.TARGET, name="target") as target:
+            away, everyone = self._read_all_plans(target)
+            partial = interrupted_copies.read(target, *context.who)
+            plans = [*self._plans, *away]
+            with cancellable_session(
+                self._stop, context.source_endpoint, Side.SOURCE, name=context.source.source_id
+            ) as source:
+                creations = read_create_texts(source, [(plan.table.schema, plan.table.name) for plan in plans])
+            sources = dict(zip((plan.shard for plan in plans), creations, strict=True))
+            wanted = {plan.shard for plan in plans if _is_wanted(plan, self._request.tables)}
+            related = [each for each in relations_of(context.rules, plans, sources) if each.child.shard in wanted]
+            excluded = {plan.shard: _AWAY for plan in away} | dict.fromkeys(partial, _PARTIAL)
+            found, refused = compared_relations(
+                related, Definitions(sources, self._target_tables(target, related), everyone, excluded)
+            )
+        return tuple(found), refused
+
+    def _target_tables(
+        self, session: Session, relations: Sequence[Relation | NoRelation]
+    ) -> dict[str, tuple[Table, str]]:
+        targets = {
+            plan.target: plan.target_name
+            for relation in relations
+            if isinstance(relation, Relation)
+            for plan in (relation.child, relation.parent)
+        }
+        found: dict[str, tuple[Table, str]] = {}
+        for target, name in sorted(targets.items()):
+            table = read_table(session, *target.names, source="target")
+            if table is not None:
+                found[name] = table, read_create_texts(session, [target.names])[0]
+        return found
+
     def _with_held(self, reports: list[pb.ComparedTable]) -> list[pb.ComparedTable]:
         """Add to each table the number of its keys in quarantine: those rows differ."""
         context = self._context
 
         def count(session: Session) -> None:
-            for table, answer in zip(self._compared, reports, strict=True):
+            for table, answer in zip(self._compared, reports[: len(self._compared)], strict=True):
                 if isinstance(table, UnkeyedTables):  # only rows with a key are held
                     continue
                 answer.held_keys = count_keys(session, context.who, (table.plan.shard,))
@@ -277,6 +331,11 @@ class Comparison:
                 connect(endpoint, Side.TARGET, name="target", raw=True, read_timeout=ANSWER_SECONDS), stop
             ) as target,
         ):
+            for number, relation in enumerate(self._relations):
+                scan = relation.scan()
+                plan = replace(scan.plan, table=scan.target, source="target", one_lane=False)
+                with coded_errors(endpoint, Side.TARGET, "target"):
+                    self._put(queue, number, Work.KIND_REFERENCE, TablePlanner(target, plan, _CHUNK_ROWS).chunks())
             for number, table in enumerate(self._compared):
                 if isinstance(table, UnkeyedTables):
                     queue.put(pb.CompareWork(kind=Work.KIND_MULTISET, table=number))

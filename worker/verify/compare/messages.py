@@ -11,7 +11,7 @@ from shardmerge.worker.verify.compare.keys import Key
 from shardmerge.worker.verify.compare.repair import Repaired
 
 _MOST_COLUMNS = 50
-_MAX_NAMED_BYTES = 12 << 20
+MAX_NAMED_BYTES = 12 << 20
 """Largest size of the rows that one report names. The worker accepts reports of up to 16 MiB."""
 
 
@@ -38,13 +38,13 @@ def fill_report(
         report.different += entry.kind == kind.KIND_DIFFERENT
         report.repaired += entry.repaired
         named_bytes += entry.ByteSize()
-        if len(report.differences) < most and named_bytes <= _MAX_NAMED_BYTES:
+        if len(report.differences) < most and named_bytes <= MAX_NAMED_BYTES:
             report.differences.append(entry)
     report.unjudged += len(left)
     for key in left[: max(0, most - len(report.differences))]:
         entry = unjudged_key(key, table)
         named_bytes += entry.ByteSize()
-        if named_bytes > _MAX_NAMED_BYTES:
+        if named_bytes > MAX_NAMED_BYTES:
             break
         report.differences.append(entry)
 
@@ -64,6 +64,10 @@ def difference(finding: Finding, table: ComparedTable) -> pb.RowDifference:
 
 def unjudged_key(key: Key, table: ComparedTable) -> pb.RowDifference:
     return _named(key, table, pb.RowDifference.KIND_UNJUDGED)
+
+
+def orphan(key: Key, table: ComparedTable) -> pb.RowDifference:
+    return _named(key, table, pb.RowDifference.KIND_ORPHAN)
 
 
 def _named(key: Key, table: ComparedTable, kind: pb.RowDifference.Kind) -> pb.RowDifference:

@@ -26,10 +26,12 @@ from shardmerge.worker.core.spark.runner import TaskBody, TaskDone, TaskOutcome,
 from shardmerge.worker.core.spark.task_credentials import fetch_credentials
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, Located
+from shardmerge.worker.verify.compare.compared_relations import ComparedRelation
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, TableQueries, UnkeyedTables
 from shardmerge.worker.verify.compare.judge import Finding, candidates, diff_rows
 from shardmerge.worker.verify.compare.keys import Key
 from shardmerge.worker.verify.compare.messages import fill_report
+from shardmerge.worker.verify.compare.orphans import OrphanSearch
 from shardmerge.worker.verify.compare.repair import KEYS_PER_TRANSACTION, Repaired, repair
 from shardmerge.worker.verify.compare.sides import RelayPlaces, SourceSide, SubtaskId, TargetSide, read_rows
 from shardmerge.worker.verify.compare.unkeyed import unkeyed_report
@@ -60,6 +62,7 @@ class CompareSpec:
     source: Endpoint
     target: Endpoint
     tables: tuple[ComparedTable | UnkeyedTables, ...]
+    relations: tuple[ComparedRelation, ...]
     repair: bool
     most_rows: int
 
@@ -156,6 +159,7 @@ class _Comparer:
         self._target = TargetSide(spec.target, spec.subtask)
         self._places = RelayPlaces(self._link, spec.subtask, self._queue.lanes)
         self._reads: dict[int, TableQueries] = {}
+        self._searches: dict[int, OrphanSearch] = {}
 
     def close(self) -> None:
         self._source.close()
@@ -195,6 +199,8 @@ class _Comparer:
                 raise
 
     def _compare(self, work: pb.CompareWork) -> pb.WorkReport:
+        if work.kind == pb.CompareWork.KIND_REFERENCE:
+            return self._search(work.table).report(work)
         table = self._spec.tables[work.table]
         if isinstance(table, UnkeyedTables):
             return unkeyed_report(work, table, self._source, self._target, self._places)
@@ -211,6 +217,14 @@ class _Comparer:
             for difference in report.differences:
                 difference.source_table = ""
         return report
+
+    def _search(self, number: int) -> OrphanSearch:
+        found = self._searches.get(number)
+        if found is None:
+            spec = self._spec
+            found = OrphanSearch(spec.relations[number], self._source, self._target, self._places, spec.most_rows)
+            self._searches[number] = found
+        return found
 
     # --- by checksums
 

@@ -13,6 +13,7 @@ from shardmerge.proto.rpc.coded_errors import error_from_proto
 from shardmerge.worker.core.position import Located, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.target.tables.row_ownership import NotSeparable
+from shardmerge.worker.verify.compare.compared_relations import RelationNotCompared, RelationShard
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared, UnkeyedTables
 
 _WAIT_SECONDS = 1.0
@@ -26,7 +27,9 @@ NO_KEY = "it has no key: only the sums of its rows were read"
 class WorkQueue:
     """``most_rows``: how many rows are named per shard table. ``stop``: ends the planner and all tasks."""
 
-    def __init__(self, tables: Sequence[ComparedTable | UnkeyedTables], most_rows: int, stop: StopSignal) -> None:
+    def __init__(
+        self, tables: Sequence[ComparedTable | UnkeyedTables | RelationShard], most_rows: int, stop: StopSignal
+    ) -> None:
         self.stop = stop
         self._most_rows = most_rows
         self._tables = [empty_report(table) for table in tables]
@@ -94,6 +97,9 @@ class WorkQueue:
             return self._is_over()
 
     def _count(self, report: pb.WorkReport) -> None:
+        if report.work.kind == Work.KIND_REFERENCE:
+            self._count_orphans(report)
+            return
         at = report.work.table
         table = self._tables[at]
         self._finished += 1
@@ -111,6 +117,18 @@ class WorkQueue:
         self._named[at] = self._named.get(at, 0) + len(named)
         table.unnamed += report.missing + report.extra + report.different + report.unjudged - len(named)
         self._rows.extend(named)
+
+    def _count_orphans(self, report: pb.WorkReport) -> None:
+        self._finished += 1
+        for count in report.orphans:
+            table = self._tables[count.table]
+            table.orphans += count.orphans
+            table.unjudged += count.unjudged
+            room = max(0, self._most_rows - self._named.get(count.table, 0))
+            mine = [row for row in report.differences if _is_of(row, table)]
+            self._named[count.table] = self._named.get(count.table, 0) + len(mine[:room])
+            table.unnamed += count.orphans + count.unjudged - len(mine[:room])
+            self._rows.extend(mine[:room])
 
     def _is_over(self) -> bool:
         return self.stop.is_set or self._failure is not None
@@ -136,7 +154,9 @@ class WorkQueue:
                 total_chunks=self._planned,
                 plan_complete=self._complete,
                 rows=sum(table.rows for table in self._tables),
-                differences=sum(table.missing + table.extra + table.different for table in self._tables),
+                differences=sum(
+                    table.missing + table.extra + table.different + table.orphans for table in self._tables
+                ),
             )
 
     def tables(self) -> list[pb.ComparedTable]:
@@ -144,7 +164,15 @@ class WorkQueue:
             return list(self._tables)
 
 
-def empty_report(table: ComparedTable | UnkeyedTables) -> pb.ComparedTable:
+def _is_of(row: pb.RowDifference, table: pb.ComparedTable) -> bool:
+    return (row.source_table, row.reference) == (table.source_table, table.reference)
+
+
+def empty_report(table: ComparedTable | UnkeyedTables | RelationShard) -> pb.ComparedTable:
+    if isinstance(table, RelationShard):
+        report = empty_report(table.child)
+        report.reference, report.extra_unsought = table.relation, ""
+        return report
     if isinstance(table, UnkeyedTables):
         first = table.plans[0]
         return pb.ComparedTable(
@@ -160,6 +188,12 @@ def empty_report(table: ComparedTable | UnkeyedTables) -> pb.ComparedTable:
         target_table=f"{plan.target_schema}.{plan.target_table}",
         extra_unsought=table.owned.why if isinstance(table.owned, NotSeparable) else "",
     )
+
+
+def skipped_relation(relation: RelationNotCompared) -> pb.ComparedTable:
+    report = skipped_table(relation.table)
+    report.reference = relation.relation
+    return report
 
 
 def skipped_table(table: NotCompared) -> pb.ComparedTable:

@@ -14,6 +14,7 @@ from shardmerge.worker.core.table import ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan, Mapping, PartitionId, TablePlan
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.references import Reference
+from shardmerge.worker.rules.relations import same_mapping, written
 from shardmerge.worker.rules.router import Route
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, warned
 from shardmerge.worker.verify.precheck.source.server import SourceView
@@ -65,7 +66,7 @@ class _References:
                     outside.append(f"{table_name(plan.table)} ({key.name} to {key.table})")
                     continue
                 for column, to in zip(key.columns, key.to_columns, strict=True):
-                    if not _same_mapping(_mapping(plan, column), _mapping(parent, to)):
+                    if not same_mapping(_mapping(plan, column), _mapping(parent, to)):
                         rule = self._rule(plan, column, parent, to)
                         texts = (f"{plan.target_table}.{column}", f"{parent.target_table}.{to}", rule)
                         unmapped.setdefault(texts, []).append(f"{table_name(plan.table)} ({_shown(key)})")
@@ -110,7 +111,7 @@ class _References:
     def _declared(self) -> Iterator[pb.CheckResult]:
         for reference in self._rules.references.rules:
             having = [plan for plan in self._plans if reference in self._of(plan)]
-            with_column = [plan for plan in having if _column_of(plan, reference.column) is not None]
+            with_column = [plan for plan in having if written(plan, reference.column) is not None]
             if not with_column:
                 report = failed if having else warned
                 reason = (
@@ -132,7 +133,7 @@ class _References:
             parent = self._by_name.get(self._name(shard.schema, shard.table))
             if parent is None:
                 missing.append(f"{table_name(plan.table)} (to {shard.schema}.{shard.table})")
-            elif _column_of(parent, reference.to_column) is None:
+            elif written(parent, reference.to_column) is None:
                 without.append(table_name(parent.table))
         if missing:
             yield failed(
@@ -221,18 +222,8 @@ def candidate_names(table: str, column: str) -> frozenset[str]:
 
 
 def _mapping(plan: TablePlan, column: str) -> Mapping | None:
-    found = _column_of(plan, column)
+    found = written(plan, column)
     return None if found is None else found.mapping
-
-
-def _column_of(plan: TablePlan, column: str) -> ColumnPlan | None:
-    return next((each for each in plan.columns if each.index >= 0 and each.column.name.lower() == column.lower()), None)
-
-
-def _same_mapping(one: Mapping | None, other: Mapping | None) -> bool:
-    if isinstance(one, PartitionId) and isinstance(other, PartitionId):
-        return (one.prefix, one.bits) == (other.prefix, other.bits)
-    return one == other
 
 
 def _pattern(name: str, child: str) -> str:

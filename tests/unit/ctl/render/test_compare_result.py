@@ -45,6 +45,7 @@ def ended(*tables: pb.ComparedTable, error: errors.ShardmergeError | None = None
         ({"missing": 1}, DIFFERENT),
         ({"extra": 1, "repaired": 1}, SAME),
         ({"different": 2, "repaired": 1, "unjudged": 1}, DIFFERENT),
+        ({"orphans": 1}, DIFFERENT),
         ({"unjudged": 1}, UNKNOWN),
         ({"not_compared": "no key"}, UNKNOWN),
     ],
@@ -156,3 +157,25 @@ def test_progress_of_all_sources_in_one_line() -> None:
         )
         outcome.take(pb.CompareFrame(source=source, progress=progress))
     assert outcome.line() == "4 of 10+ chunks, 2,000 rows, 2 differences"
+
+
+def test_references_are_a_table_of_their_own() -> None:
+    outcome = ended(table(reference="orders.user_id to users.id", orphans=3), table(reference="a to b"))
+    code, said = conclude(outcome, [], "t", references=True)
+    assert (code, said) == (DIFFERENT, None)
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(compare_table.compared(answer(outcome, code, "", 1.0)))
+    assert "orders.user_id to users.id" in capture.get()
+    assert "3 differences" in capture.get()
+
+
+def test_no_reference_and_a_worker_that_compares_rows() -> None:
+    for outcome, spec in (
+        (ended(), errors.compare.NO_REFERENCES),
+        (ended(table()), errors.compare.NOT_REFERENCES),
+    ):
+        code, said = conclude(outcome, [], "t", references=True)
+        assert code == UNKNOWN
+        assert said is not None
+        assert str(spec.code) in said.lines()

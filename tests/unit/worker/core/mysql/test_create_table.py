@@ -12,6 +12,7 @@ from shardmerge.worker.core.mysql.create_table import (
     UnreadableCreateTable,
     column_item,
     fallback_collations,
+    has_index_on,
     merged_create_table,
     numbered_column,
     parse_create_table,
@@ -175,3 +176,9 @@ def test_quoted_text_never_cuts_or_joins_items(texts: list[str], comment: str) -
 @given(st.lists(st.text(), min_size=1))
 def test_labels_come_back_as_they_went_in(labels: list[str]) -> None:
     assert parse_labels(f"enum({','.join(printed(label) for label in labels)})") == tuple(labels)
+
+
+def test_columns_with_which_an_index_begins() -> None:
+    text = "CREATE TABLE `t` (`a` int, `KEY` int, `c(` text, PRIMARY KEY (`a`,`KEY`) USING BTREE, KEY `(` (`c(`(9)))"
+    for columns, found in ((["A"], True), (["key", "a"], True), (["KEY"], False), (["c("], True), (["("], False)):
+        assert has_index_on(text, columns) is found

@@ -7,6 +7,7 @@ from shardmerge.proto import errors, relay_pb2
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.rpc.limits import WORKER
 from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.verify.compare.compared_relations import RelationShard
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, compared_table
 from shardmerge.worker.verify.compare.judge import Missing
 from shardmerge.worker.verify.compare.keys import Key
@@ -97,3 +98,23 @@ def test_a_report_with_long_keys_counts_all_rows_and_fits_into_a_message() -> No
     assert (report.missing, report.unjudged) == (100, 100)
     assert len(report.differences) > 10
     assert report.ByteSize() < WORKER.of("/shardmerge.v1.CompareDesk/ReportWork").message_bytes
+
+
+def test_orphans_are_counted_for_their_shard_table_and_reference() -> None:
+    shard_tables = [RelationShard(text, table(), table().plan, TARGET, "") for text in ("c.a to p.id", "c.b to p.id")]
+    made = WorkQueue(shard_tables, 1, StopSignal())
+    made.put(piece := pb.CompareWork(kind=Work.KIND_REFERENCE))
+    assert made.take(0) == piece
+    name = made.tables()[0].source_table
+    rows = [
+        pb.RowDifference(kind=pb.RowDifference.KIND_ORPHAN, source_table=name, reference=text)
+        for text in ("c.a to p.id", "c.b to p.id", "c.b to p.id")
+    ]
+    counts = [pb.OrphanCount(table=0, orphans=1), pb.OrphanCount(table=1, orphans=2, unjudged=3)]
+    who = relay_pb2.TaskIdentity(index=0)
+    assert not made.report(pb.WorkReport(who=who, work=piece, differences=rows, orphans=counts))
+    one, two = made.tables()
+    assert (one.reference, one.orphans, one.unjudged, one.unnamed) == ("c.a to p.id", 1, 0, 0)
+    assert (two.reference, two.orphans, two.unjudged, two.unnamed) == ("c.b to p.id", 2, 3, 4)
+    assert made.rows() == rows[:2]
+    assert made.progress().differences == 3
