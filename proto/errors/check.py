@@ -282,8 +282,9 @@ REFERENCE_OUTSIDE = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="source {source}: foreign keys refer to tables that take no part in the task: {keys}",
-    workaround="The values stay as they are. Add the tables to the block-allow list, or have the rows at the target by "
-    "other means, before an application joins them there.",
+    workaround="The values stay as they are. Let the tables through in the block-allow list, and add an entry of "
+    "`references` for each column to a mapped one; or have the rows at the target by other means, before an "
+    "application joins them there.",
 )
 REFERENCE_CANDIDATES = _define(
     12088,
@@ -303,4 +304,14 @@ REFERENCE_COLUMN = _define(
     message="source {source}: reference {reference} has no effect: {reason}",
     workaround="Correct `from` and `to` of the entry of `references`: names of target tables, as the routes give them, "
     "and of their columns.",
+)
+REFERENCE_TO_UNMAPPED = _define(
+    12096,
+    "referred-column-not-mapped",
+    scope=Scope.CONFIG,
+    message="source {source}: reference {reference} has no effect, because no column mapping of this source maps "
+    "{column} of: {tables}",
+    workaround="Add a column mapping for these tables to `column-mappings`, with `target-column: {column}`, and its "
+    "name to `column-mapping-rules` of {source}; or correct `to` of the entry of `references`. If the column is mapped "
+    "at other sources only: add `references` to ignore-checking-items.",
 )

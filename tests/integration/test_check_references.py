@@ -84,7 +84,7 @@ def test_a_composite_key_and_a_table_outside_the_task(children: Database) -> Non
     children.execute("ALTER TABLE shard_1.c_1 ADD COLUMN v int")
     results = checked(children, REFERENCE)
     assert codes(results) == [(12087, WARN)]
-    assert "shard_2.c_2 (away to p)" in results[0].error_msg
+    assert "shard_2.c_2.odd.name (away to other.p.id)" in results[0].error_msg
     assert (12085, FAIL) in codes(checked(children))
 
 
@@ -106,3 +106,14 @@ def test_references_that_cannot_be(children: Database) -> None:
     assert (12089, FAIL) in codes(checked(children, nosuch, none=True))
     elsewhere = config.ReferenceRule(table="d", column="t_id", to_table="t", to_column="id")
     assert (12089, WARN) in codes(checked(children, elsewhere, none=True))
+
+
+def test_a_reference_to_a_column_without_mapping(children: Database) -> None:
+    children.execute("ALTER TABLE shard_1.t_1 ADD COLUMN u bigint", "ALTER TABLE shard_2.t_2 ADD COLUMN u bigint")
+    unmapped = config.ReferenceRule(table="c", column="t_id", to_table="t", to_column="u")
+    [result] = checked(children, unmapped, none=True)
+    assert codes([result]) == [(12096, FAIL)]
+    assert "c.t_id to t.u" in result.error_msg and "maps u of: shard_1.t_1, shard_2.t_2" in result.error_msg
+    assert "`target-column: u`" in result.instruction
+    chain = config.ReferenceRule(table="t", column="u", to_table="t", to_column="id")
+    assert codes(checked(children, unmapped, chain, none=True)) == [(0, PASS)]

@@ -164,12 +164,26 @@ class Rules:
         return None if found is None else found[1]
 
     def referred_mapping(
-        self, reference: Reference, schema: str, table: str, route: Route
+        self, reference: Reference, schema: str, table: str, route: Route, followed: tuple[Reference, ...] = ()
     ) -> tuple[ReferredShard, tuple[MappingRule, Mapping] | None]:
         """What :meth:`referred_shard` returns, and the mapping of the column there with its rule; None: it has none.
-        Raises what :meth:`referred_shard` and :meth:`ColumnMapper.mapping_of` raise."""
+        Raises what :meth:`referred_shard` and :meth:`ColumnMapper.mapping_of` raise.
+
+        That column may have its mapping from a reference, too, as a part of a composite key. ``followed``: the
+        references that led here, none of which is followed twice.
+        """
         shard = self.referred_shard(reference, schema, table, route)
-        return shard, self.mapper.mapping_of(shard.schema, shard.table, reference.to_column)
+        mapped = self.mapper.mapping_of(shard.schema, shard.table, reference.to_column)
+        to = self.route(shard.schema, shard.table)
+        if mapped is not None or to is None:
+            return shard, mapped
+        followed = (*followed, reference)
+        for further in self.references.of(to):
+            if further.column.lower() == reference.to_column.lower() and further not in followed:
+                next_shard, mapped = self.referred_mapping(further, shard.schema, shard.table, to, followed)
+                if mapped is not None:
+                    return replace(shard, is_shared=shard.is_shared or next_shard.is_shared), mapped
+        return shard, None
 
     def referred_shard(self, reference: Reference, schema: str, table: str, route: Route) -> ReferredShard:
         """The shard table to which one column of shard table ``schema``.``table`` refers. Raises

@@ -63,7 +63,7 @@ class _References:
             for key in foreign_keys(creation):
                 parent = self._by_name.get(self._name(key.schema or plan.table.schema, key.table))
                 if parent is None:
-                    outside.append(f"{table_name(plan.table)} ({key.name} to {key.table})")
+                    outside.extend(_outside(plan, key))
                     continue
                 for column, to in zip(key.columns, key.to_columns, strict=True):
                     if not same_mapping(_mapping(plan, column), _mapping(parent, to)):
@@ -127,6 +127,7 @@ class _References:
     def _declared_tables(self, reference: Reference, plans: Sequence[TablePlan]) -> Iterator[pb.CheckResult]:
         missing: list[str] = []
         without: list[str] = []
+        unmapped: list[str] = []
         for plan in plans:
             route = Route(plan.target_schema, plan.target_table)
             shard = self._rules.referred_shard(reference, plan.table.schema, plan.table.name, route)
@@ -135,6 +136,8 @@ class _References:
                 missing.append(f"{table_name(plan.table)} (to {shard.schema}.{shard.table})")
             elif written(parent, reference.to_column) is None:
                 without.append(table_name(parent.table))
+            elif _mapping(parent, reference.to_column) is None:
+                unmapped.append(table_name(parent.table))
         if missing:
             yield failed(
                 _ITEM,
@@ -146,6 +149,14 @@ class _References:
         if without:
             reason = f"{abbreviated(without)} has no column {reference.to_column}"
             found = errors.check.REFERENCE_COLUMN(source=self._source, reference=reference.text, reason=reason)
+            yield failed(_ITEM, self._source, found)
+        if unmapped:
+            found = errors.check.REFERENCE_TO_UNMAPPED(
+                source=self._source,
+                reference=reference.text,
+                column=reference.to_column,
+                tables=abbreviated(list(dict.fromkeys(unmapped))),
+            )
             yield failed(_ITEM, self._source, found)
 
     def _of(self, plan: TablePlan) -> tuple[Reference, ...]:
@@ -224,6 +235,13 @@ def candidate_names(table: str, column: str) -> frozenset[str]:
 def _mapping(plan: TablePlan, column: str) -> Mapping | None:
     found = written(plan, column)
     return None if found is None else found.mapping
+
+
+def _outside(plan: TablePlan, key: ForeignKey) -> Iterator[str]:
+    """The columns of a foreign key to a table outside the task."""
+    to = f"{key.schema or plan.table.schema}.{key.table}"
+    for column, to_column in zip(key.columns, key.to_columns, strict=True):
+        yield f"{table_name(plan.table)}.{column} ({key.name} to {to}.{to_column})"
 
 
 def _pattern(name: str, child: str) -> str:

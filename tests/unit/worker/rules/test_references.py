@@ -179,3 +179,16 @@ def test_shard_tables_with_the_same_ids_are_marked(tables: list[tuple[int, str, 
         assert isinstance(mapping, PartitionId)
         other, is_shared = found.setdefault(mapping.prefix, (full, mapping.is_shared))
         assert other == full or is_shared or mapping.is_shared
+
+
+def test_a_reference_to_a_column_that_refers_itself() -> None:
+    """A composite key: the column gets the mapping at the end of the chain. A circle without a mapping has none."""
+    chain = [reference("orders.code", "users.user_id"), reference("users.user_id", "users.id")]
+    columns = (integer("id"), integer("user_id"), integer("code"), text("token"))
+    for some in (rules(*chain), rules(*reversed(chain))):
+        assert mapped(some, "a.orders_3", *columns)["code"] == PartitionId(_prefix(3), 51)
+        assert mapped(some, "a.users_3", *columns)["user_id"] == PartitionId(_prefix(3), 51)
+    shared = rules(chain[0], reference("users.user_id", "users.id", shard_table="users_7"))
+    assert mapped(shared, "a.orders_3", *columns)["code"] == PartitionId(_prefix(7), 51, is_shared=True)
+    circle = rules(reference("orders.code", "users.user_id"), reference("users.user_id", "orders.code"))
+    assert mapped(circle, "a.orders_3", *columns)["code"] is None
