@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.support.cluster import Answer, Json
 from tests.support.world import Family, World
+from tests.support.writer import fill
 
 
 def _checks(answer: Answer, item: str) -> list[Json]:
@@ -97,3 +98,20 @@ def test_a_second_task_into_the_rows_of_the_first(world: World) -> None:
     assert {one["code"] for one in _checks(anew, "downstream_table_empty")} == {12082}
     world.judge(family)
     world.cluster.dmctl("stop-task", "full")
+
+
+def test_a_task_that_began_without_a_copy_continues_as_one_with_a_copy(world: World) -> None:
+    """With task-mode incremental no record names a copy, but the rows are the task's own."""
+    family = world.family("gap")
+    family.create(0)
+    world.cluster.start_task(family.task(mode="incremental"))
+    world.cluster.wait_replicating("gap")
+    for shard in family.shard_tables():
+        fill(shard, 3, 1)
+    world.settle(["gap"])
+    world.cluster.dmctl("stop-task", "gap")
+    path = world.cluster.write("gap.task.yaml", family.task())
+    assert _checks(world.cluster.dmctl("check-task", path), "downstream_table_empty")[0]["state"] == "success"
+    world.cluster.dmctl("start-task", path)
+    world.judge(family)
+    world.cluster.dmctl("stop-task", "gap")

@@ -73,8 +73,11 @@ def _rows(source: str, target: Session, plans: Sequence[TablePlan], start: Start
     groups: dict[tuple[str, str], list[TablePlan]] = {}
     for plan in plans:
         groups.setdefault((plan.target_schema, plan.target_table), []).append(plan)
+    streamed = _Streamed(target, start)
     for names, group in groups.items():
         writers = written.get((names[0].lower(), names[1].lower()), frozenset())
+        if source not in writers:
+            writers |= streamed.writers(*names)
         if source in writers:
             continue  # from its own records
         found = find_target(target, group[0])
@@ -192,6 +195,35 @@ def _recorded_writers(target: Session, start: StartRequest) -> Mapping[tuple[str
         if start.as_recorded or writer not in start.together:
             written[names] = written.get(names, frozenset()) | {writer}
     return written
+
+
+class _Streamed:
+    """Which of the task's sources apply changes to a target table without having copied into it: with task-mode
+    incremental. The records are read when they are needed first."""
+
+    def __init__(self, target: Session, start: StartRequest) -> None:
+        self._target, self._start = target, start
+        self._found: dict[tuple[str, str], frozenset[str]] | None = None
+
+    def writers(self, schema: str, table: str) -> frozenset[str]:
+        if self._found is None:
+            self._found = self._read()
+        return self._found.get((schema.lower(), table.lower()), frozenset())
+
+    def _read(self) -> dict[tuple[str, str], frozenset[str]]:
+        subtask, start = self._start.subtask, self._start
+        try:
+            members = read_target_members(self._target, subtask.meta_schema, subtask.task, subtask.source_id)
+        except pymysql.MySQLError as error:
+            if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
+                raise
+            return {}
+        found: dict[tuple[str, str], frozenset[str]] = {}
+        for plan in (*members.own.values(), *members.same_task):
+            if start.as_recorded or plan.source not in start.together:
+                names = plan.target_schema.lower(), plan.target_table.lower()
+                found[names] = found.get(names, frozenset()) | {plan.source}
+        return found
 
 
 def _table(
