@@ -97,10 +97,11 @@ class Wait(Part):
 
 
 class Do(Part):
-    """A plain command to the task; ``pause`` waits until it is paused. ``pauses_again``: the task pauses with the same
-    error, which the command reports if this happens while it waits for the task to run."""
+    """A plain command to the task, at these sources or all; ``pause`` waits until it is paused. ``pauses_again``: the
+    task pauses with the same error, which the command reports if this happens while it waits for the task to run."""
 
     do: Literal["pause", "resume", "stop"]
+    sources: list[Literal[1, 2]] = []
     pauses_again: bool = False
 
 

@@ -107,7 +107,8 @@ class Runner:
             case Wait():
                 self._wait(step)
             case Do(do=what):
-                self._cluster.dmctl(f"{what}-task", self._task, check=not step.pauses_again)
+                sources = [word for number in step.sources for word in ("-s", self._world.sources[number - 1][0])]
+                self._cluster.dmctl(f"{what}-task", self._task, *sources, check=not step.pauses_again)
                 if what == "pause":
                     self._cluster.wait_paused(self._task, _SECONDS)
             case Repair():

@@ -61,7 +61,7 @@ def preview_ddl(request: worker_pb2.WorkerPreviewDDLRequest) -> worker_pb2.Worke
         rehearsal = _dry_run(session, config, request.task_sources)
         answers: list[Answer] = []
         for name in wanted:
-            for member in _members(rehearsal.tables, name, config.task, request.sources):
+            for member in _members(rehearsal.tables, name, config.task, request.sources or request.task_sources):
                 answers.append(rehearsal.apply(member, request.statement))
     return worker_pb2.WorkerPreviewDDLResponse(tables=map(_preview, answers))
 
@@ -78,8 +78,8 @@ def _lock_preview(session: Session, task: str) -> None:
 def _members(
     tables: Mapping[Member, ShardTable], name: TableName, task: str, sources: Sequence[str]
 ) -> tuple[Member, ...]:
-    """The shard tables of that name, by source. Raises PREVIEW_TABLE_UNKNOWN."""
-    asked = {member: each for member, each in sorted(tables.items()) if not sources or member[0] in sources}
+    """The shard tables of that name at these sources, by source. Raises PREVIEW_TABLE_UNKNOWN."""
+    asked = {member: each for member, each in sorted(tables.items()) if member[0] in sources}
     for wanted in (name, (name[0].lower(), name[1].lower())):  # see shardmerge.worker.ddl.decide.actions.Scene.find
         found = tuple(at for at, each in asked.items() if (each.plan.table.schema, each.plan.table.name) == wanted)
         if found:
@@ -89,7 +89,7 @@ def _members(
     raise errors.ddl.PREVIEW_TABLE_UNKNOWN(
         table=".".join(name),
         task=task,
-        where=f" at source(s) {', '.join(sources)}" if sources else "",
+        where=f" at source(s) {', '.join(sources)}",
         known=", ".join(known[:_LISTED]) + more if known else "none that is recorded at the target yet",
     )
 
@@ -115,6 +115,7 @@ def _dry_run(session: Session, config: config_pb2.SubTaskConfig, sources: Sequen
             if asked is not None and asked.partitioning
             else (*found.unrecorded_sources, config.source_id)
         )
+        silent = tuple(source for source in silent if source in sources)
         gone = dropped_columns.read(session, schema, task)
         for source in sorted({plan.source for plan in (*found.own.values(), *found.same_task)}):
             row = subtask_record.read_row(session, schema, task, source)
@@ -138,6 +139,7 @@ def _dry_run(session: Session, config: config_pb2.SubTaskConfig, sources: Sequen
         task,
         config.shard_mode,
         tables,
+        frozenset(sources),
         silent,
         copies,
         dialect,

@@ -46,13 +46,15 @@ _LATER = 1e12  # later than any real time: tables that are recorded as parked ca
 
 @dataclass(slots=True)
 class DryRun:
-    """For one thread. ``tables``: all shard tables of the task. ``unrecorded_sources``: its sources without records.
+    """For one thread. ``tables``: all shard tables of the task that are recorded. ``sources``: the sources on which it
+    runs; a lock waits for no shard table of others. ``unrecorded_sources``: those of them without records.
     ``dialect``: of a source, by whether it is a MariaDB. ``routed``: whether a source's rules let a (schema, table)
     through."""
 
     task: str
     mode: config_pb2.ShardMode
     tables: dict[Member, ShardTable]
+    sources: frozenset[str]
     unrecorded_sources: tuple[str, ...]
     copies: TargetCopies
     dialect: Callable[[bool], Dialect]
@@ -206,7 +208,19 @@ class DryRun:
         if contradicts:
             parts.append("only an operator can release it (shard-ddl-lock unlock)")
         held = f"rows of {shard_label(plan)} after the statement are not applied until it runs"
-        return Answer(plan, "waits", target, "; ".join(parts), contradicts, owner, missing, (held,))
+        found_risks = (held, *self._stopped(plan))
+        return Answer(plan, "waits", target, "; ".join(parts), contradicts, owner, missing, found_risks)
+
+    def _stopped(self, plan: TablePlan) -> tuple[str, ...]:
+        """A sentence about the shard tables of the target for which no lock waits."""
+        found = [each.plan for at, each in self.tables.items() if at[0] not in self.sources]
+        names = [shard_label(each) for each in found if each.target == plan.target]
+        if not names:
+            return ()
+        return (
+            f"{listed(names)}: not counted, because the task is stopped there and no lock waits for it; start it there "
+            "again only when its structure fits the target",
+        )
 
     def _still_waits(self, member: Member, waits: SimulatedWait) -> Answer:
         plan = self.tables[member].plan
@@ -217,7 +231,8 @@ class DryRun:
         return replace(answer, reason=f"{reason}; {answer.reason}" if answer.reason else reason)
 
     def _lock_outlook(self, member: Member) -> LockOutlook:
-        members = {member: self.tables[member], **self._others(member)}
+        others = {at: each for at, each in self._others(member).items() if at[0] in self.sources}
+        members = {member: self.tables[member], **others}
         places: dict[Member, ShardPosition] = {}
         for at, each in members.items():
             waits = each.waits
@@ -239,9 +254,11 @@ class DryRun:
         for at in found.ready if found is not None else (member,):
             each = self.tables[at]
             self._put(at, self._moved(each, each.waits.tracked if each.waits is not None else waits.tracked))
-        reason = "all shard tables have reached it" if found is not None else ""
-        owner = found.first[0] if found is not None else plan.source
-        return Answer(plan, "at-once", statement, reason, owner=owner, risks=found_risks)
+        if found is None:
+            return Answer(plan, "at-once", statement, owner=plan.source, risks=found_risks)
+        found_risks = (*found_risks, *self._stopped(plan))
+        reason = "all shard tables have reached it"
+        return Answer(plan, "at-once", statement, reason, owner=found.first[0], risks=found_risks)
 
     # --- the target
 
