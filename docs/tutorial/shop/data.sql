@@ -26,7 +26,8 @@ INSERT INTO items (order_id, line, product_id, quantity, price)
 SELECT o.id, p.id % 2 + 1, p.id, 1 + o.id % 3, p.price FROM orders o JOIN products p ON p.id IN (1 + o.id % 60, 1 + (o.id + 1) % 60);
 
 INSERT INTO payments (order_id, amount, receipt)
-SELECT order_id, SUM(total), UNHEX(MD5(order_id)) FROM items GROUP BY order_id HAVING order_id % 2 = 0;
+SELECT order_id, amount, UNHEX(LEFT(SHA2(order_id, 256), 32))
+FROM (SELECT order_id, SUM(total) AS amount FROM items WHERE order_id % 2 = 0 GROUP BY order_id) AS paid;
 
 INSERT INTO reviews (user_id, product_id, title, body)
 SELECT u.id, 1 + u.id % 60, 'très bien', '尺寸很合适' FROM users u;
