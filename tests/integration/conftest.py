@@ -12,6 +12,9 @@ from tests.support.world import World
 
 _LONGEST = (
     "test_kill.py",
+    "test_shop.py",
+    "test_pages_of_operation.py",
+    "test_pages_of_recovery.py",
     "test_update_task.py",
     "test_shard_ddl_kill.py",
     "test_pairs.py",
