@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
+import pymysql
+
 from shardmerge.proto import errors
+from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.ddl.execute.optimistic import join_subject
 from tests.support.cluster import Cluster, SubTask
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until
@@ -40,7 +46,7 @@ def test_what_is_not_known_is_not_shown_as_in_sync(
     cluster.create_source("mysql-01", source, user="dm")
     family = Family("truth", (("mysql-01", source),), target)
     family.create(100)
-    cluster.start_task(family.task())
+    cluster.start_task(family.task(extra="shard-mode: optimistic\n"))
     cluster.wait_replicating("truth")
     cluster.wait_caught_up("truth", {"mysql-01": source})
     known = _only(cluster, "truth")
@@ -48,7 +54,9 @@ def test_what_is_not_known_is_not_shown_as_in_sync(
 
     _lag_of_long_ago(cluster, source, target)
     _row_lock(cluster, source, target)
+    _statement_locks(cluster, source, target)
     _frozen_executors(cluster)
+    _killed_spark(cluster, source, target)
     cluster.wait_caught_up("truth", {"mysql-01": source})
     cluster.dmctl("pause-task", "truth")
     assert _is_unknown(_only(cluster, "truth"), "it is paused")
@@ -106,6 +114,45 @@ def _row_lock(cluster: Cluster, source: MariaDB, target: MariaDB) -> None:
     until(lambda: not _waits(cluster), "nothing is waited for")
 
 
+def _statement_locks(cluster: Cluster, source: MariaDB, target: MariaDB) -> None:
+    """A sharding DDL waits at the target: for a transaction that has read the table, and for the server's lock that
+    another session holds."""
+    reader = target.connect()
+    with reader.cursor() as cursor:
+        number = _number(cursor)
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT COUNT(*) FROM truth.orders")
+        source.execute("ALTER TABLE truth_01.order_01 ADD COLUMN extra INT")
+        shown = f"it waits for a metadata lock of `truth`.`orders`, which connection {number} of the target may hold"
+        until(lambda: shown in _waits(cluster), "the lock, its table and its holder are named")
+        assert "the target to run: ALTER TABLE `truth`.`orders`" in _waits(cluster)
+        cursor.execute("ROLLBACK")
+    reader.close()
+    until(lambda: not _waits(cluster), "nothing is waited for")
+
+    holder = target.connect()
+    with holder.cursor() as cursor:
+        number = _number(cursor)
+        name = f"shardmerge.{join_subject(TargetTable('truth', 'orders'))}"
+        cursor.execute("SELECT GET_LOCK(%s, 0)", (name,))
+        # An idle holder is ended: this one is busy.
+        busy = threading.Thread(target=_sleep, args=(cursor,), daemon=True)
+        busy.start()
+        source.execute("ALTER TABLE truth_01.order_02 ADD COLUMN extra INT")
+        shown = f"the lock '{name}' of statements on `truth`.`orders`, which connection {number} of the target holds"
+        until(lambda: shown in _waits(cluster), "the lock, its table and its holder are named")
+        assert _only(cluster, "truth")["synced"] is False
+        target.execute(f"KILL QUERY {number}")
+        busy.join()
+    holder.close()
+    until(lambda: not _waits(cluster), "nothing is waited for")
+
+
+def _sleep(cursor: Any) -> None:
+    with suppress(pymysql.err.OperationalError):  # MariaDB answers with an error when the statement is ended
+        cursor.execute("SELECT SLEEP(60)")
+
+
 def _frozen_executors(cluster: Cluster) -> None:
     pids = cluster.workers[0].spark_task_pids()
     for pid in pids:
@@ -115,6 +162,33 @@ def _frozen_executors(cluster: Cluster) -> None:
     assert "a sign of life" in text[0]["subTaskStatus"][0]["waitingFor"]
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
+
+
+def _killed_spark(cluster: Cluster, source: MariaDB, target: MariaDB) -> None:
+    """The lanes' processes are killed, then the JVM of Spark: a row that is not at the target is never in sync."""
+    worker = cluster.workers[0]
+    for number, pids in enumerate((worker.spark_task_pids, lambda: [worker.jvm_pid()])):
+        cluster.wait_caught_up("truth", {"mysql-01": source})
+        for pid in pids():
+            os.kill(pid, signal.SIGKILL)
+        source.execute(
+            f"INSERT INTO truth_01.order_01 {COLUMNS} VALUES ({9100 + number}, 'k{number}', 1, 'new', '', '2024-01-01')"
+        )
+        name = f"k{number}"
+        until(lambda name=name: _has_arrived(cluster, target, name), "the row arrives", 120)
+
+
+def _has_arrived(cluster: Cluster, target: MariaDB, customer: str) -> bool:
+    """Whether the target has the row; if not, the status that was read before must not show the task as in sync. A
+    worker that restarts may be unreachable, but its answer is never an internal error."""
+    answer = cluster.dmctl("query-status", "truth", check=False)
+    assert f"[{errors.master.INTERNAL.code} " not in answer.text, answer.text
+    arrived = target.query(f"SELECT COUNT(*) FROM truth.orders WHERE customer = '{customer}'") != [(0,)]
+    for source in answer.json["sources"]:
+        for subtask in source["subTaskStatus"]:
+            sync = subtask.get("sync")
+            assert arrived or not sync or not (sync["synced"] or sync["bytesBehind"] == "0"), answer.text
+    return arrived
 
 
 def _locked_out(cluster: Cluster, source: MariaDB) -> None:

@@ -58,6 +58,9 @@ ASK_SECONDS = 300.0
 _ANSWER_BYTES = 2048
 """Largest answer to each statement of a packet that has several statements."""
 
+_ENDPOINT = "shardmerge_endpoint"
+"""Attribute of a session."""
+
 _SECURE_TRANSPORT_REQUIRED = 3159  # ER_SECURE_TRANSPORT_REQUIRED of MySQL
 _KEEPALIVE_IDLE_SECONDS = 15
 _KEEPALIVE_INTERVAL_SECONDS = 5
@@ -165,6 +168,7 @@ def connect(
     try:
         with session.within_deadline(CONNECT_SECONDS), session.short_answers():
             _prepare(session, endpoint, side, raw)
+        vars(session)[_ENDPOINT] = endpoint
         _set_read_timeout(session, read_timeout)
     except pymysql.MySQLError as error:
         _close(session)
@@ -173,6 +177,12 @@ def connect(
         session.close()
         raise
     return session
+
+
+def endpoint_of(session: Session) -> Endpoint:
+    """The endpoint to which :func:`connect` has connected the session."""
+    endpoint: Endpoint = vars(session)[_ENDPOINT]
+    return endpoint
 
 
 def _log_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) -> Session:

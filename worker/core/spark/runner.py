@@ -90,6 +90,7 @@ class SparkRunner:
             _without_rest(self._spark)
         except Exception as error:  # pyspark raises RuntimeError, OSError or Py4J errors here
             raise errors.worker.SPARK_START_FAILED(reason=_first_line(error)) from error
+        self._ui_url = _ui_url(self._spark)
         self._drain_seconds = drain_seconds
         self._total_slots = slots(merged) or os.cpu_count() or 1
         self._used_slots = 0
@@ -114,11 +115,9 @@ class SparkRunner:
 
     @property
     def ui_url(self) -> str:
-        """Address of Spark's UI, "" when it is off or the session is remote."""
-        try:
-            return self._spark.sparkContext.uiWebUrl or ""
-        except (PySparkException, AttributeError):
-            return ""
+        """Address of Spark's UI, "" when it is off or the session is remote. Without a question to the JVM: it is also
+        known when the JVM is dead."""
+        return self._ui_url
 
     def run(self, name: str, count: int, body: TaskBody, stop: StopSignal) -> list[TaskOutcome]:
         """Run ``body(0) … body(count - 1)`` in parallel; the outcomes in that order.
@@ -192,6 +191,13 @@ class SparkRunner:
             except Exception:  # noqa: BLE001 - no orphaned JVM may remain
                 process.kill()
                 process.wait()  # the folder it writes to is removed next
+
+
+def _ui_url(spark: SparkSession) -> str:
+    try:
+        return spark.sparkContext.uiWebUrl or ""
+    except (PySparkException, AttributeError):
+        return ""
 
 
 class _Job(threading.Thread):

@@ -175,7 +175,9 @@ class StatementExecutor:
         subject = join_subject(shard.target)
         # Unless stopped, it is held: the session ends with the block in which the statement is recorded.
         if not held.enter_context(
-            subject_lock(context.session, context.who, context.epoch, subject, context.stop, context.on_wait)
+            subject_lock(
+                context.session, context.who, context.epoch, subject, [shard.target], context.stop, context.on_wait
+            )
         ):
             return
         # The target's structure is read next: it must have all its indexes.
@@ -283,7 +285,13 @@ class StatementExecutor:
                 return
         with (
             subject_lock(
-                context.session, context.who, context.epoch, subject_of([plan.target]), context.stop, context.on_wait
+                context.session,
+                context.who,
+                context.epoch,
+                subject_of([plan.target]),
+                [plan.target],
+                context.stop,
+                context.on_wait,
             ) as held,
             coded_errors(context.run_context.target_endpoint, Side.TARGET, "target"),
         ):

@@ -128,7 +128,7 @@ def run_operator_statement(context: StatementContext, wanted: TargetStatement) -
         if stop.is_set:
             return
         subject = subject_of([*wanted.tables, *_schemas(wanted.ddl)])
-        with subject_lock(session, who, context.epoch, subject, stop, context.on_wait) as held:
+        with subject_lock(session, who, context.epoch, subject, wanted.tables, stop, context.on_wait) as held:
             if held:
                 _run_alone(session, context, wanted, earlier)
 
@@ -183,7 +183,8 @@ def _run_recorded(
     """Run the statement; False when it is stopped before."""
     try:
         with context.source_session.applied_to(session):
-            return run_statement(session, context.who, text, context.statement.position, context.stop, context.on_wait)
+            position, stop = context.statement.position, context.stop
+            return run_statement(session, context.who, wanted.tables, text, position, stop, context.on_wait)
     except (ShardmergeError, pymysql.MySQLError):
         # The server answered with an error, so the statement has not run. If an operator repaired the tables by hand in
         # the meantime, their definitions differ and the record is kept.

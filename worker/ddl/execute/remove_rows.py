@@ -8,6 +8,7 @@ from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.actions import ShardTarget
 from shardmerge.worker.ddl.execute.run_once import check_epoch
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
+from shardmerge.worker.target.apply.statement_waits import naming_waits
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.tables.row_ownership import AllRows, KeyRange, NotSeparable, owned_rows
 
@@ -59,12 +60,18 @@ def _delete(context: StatementContext, target: TargetTable, owned: KeyRange) -> 
         f"DELETE FROM {target.quoted} WHERE {owned.condition} ORDER BY {quote_name(owned.column)} LIMIT {_DELETE_ROWS}"
     )
     session = context.session
+    doing = f"rows to be deleted: {target.quoted}, {owned.condition}"
+
+    def show(wait: str) -> None:
+        context.on_wait(f"{doing}; they wait for {wait}" if wait else doing)
+
     deleted = 1
     while deleted and not context.stop.is_set:
-        context.on_wait(f"rows to be deleted: {target.quoted}, {owned.condition}")
+        context.on_wait(doing)
         session.begin()
         check_epoch(session, context.who, context.epoch, lock=True)
-        deleted = execute(session, text)
+        with naming_waits(session, [target], show):
+            deleted = execute(session, text)
         failpoints.hit("ddl.deleting")
         session.commit()
     context.on_wait("")

@@ -40,9 +40,10 @@ def run_renames(context: StatementContext, places: Sequence[tuple[TargetTable, T
 def drop_rename_marks(context: StatementContext) -> None:
     """Drop the marker tables of an executed statement. After a kill they remain, empty and harmless. Raises FENCED."""
     for subject in context.changes.rename_marks:
-        with subject_lock(context.session, context.who, context.epoch, subject, context.stop, context.on_wait) as held:
+        marks, session, who = mark_names(context, subject), context.session, context.who
+        with subject_lock(session, who, context.epoch, subject, marks, context.stop, context.on_wait) as held:
             if held:
-                drop_marks(context.session, mark_names(context, subject))
+                drop_marks(session, marks)
 
 
 Marks = tuple[TargetTable, TargetTable]

@@ -29,6 +29,7 @@ from shardmerge.worker.core.mysql.connection import Session, execute, quote_name
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.target.apply.statement_waits import naming_waits, user_lock_phrase
 from shardmerge.worker.target.records import ddl_progress
 from shardmerge.worker.target.records.ddl_progress import Begun
 from shardmerge.worker.target.records.statement_session import StatementSession
@@ -126,7 +127,7 @@ def run_once(
     wait_for_indexes(session, who[0], targets, stop, on_wait)
     if stop.is_set:
         return
-    with subject_lock(session, who, epoch, subject, stop, on_wait) as held:
+    with subject_lock(session, who, epoch, subject, targets, stop, on_wait) as held:
         if not held:
             return
         begun = ddl_progress.read_begun(session, *who, subject)
@@ -150,7 +151,7 @@ def run_once(
         failpoints.hit("ddl.begun")
         try:
             with session_settings.applied_to(session):
-                run_statement(session, who, statement, position, stop, on_wait)
+                run_statement(session, who, targets, statement, position, stop, on_wait)
         except (ShardmergeError, pymysql.MySQLError):
             # The server answered with an error, so it has not run. If an operator repaired the tables by hand
             # meanwhile, their definitions differ and the record is kept.
@@ -172,22 +173,34 @@ def wait_for_indexes(
 
 
 def run_statement(
-    session: Session, who: Who, statement: str, position: object, stop: StopSignal, on_wait: Callable[[str], None]
+    session: Session,
+    who: Who,
+    tables: Sequence[TargetTable],
+    statement: str,
+    position: object,
+    stop: StopSignal,
+    on_wait: Callable[[str], None],
 ) -> bool:
-    """Run a statement at the target as soon as no other session locks its tables; False when ``stop`` is set before.
+    """Run a statement on ``tables`` at the target as soon as no other session locks them; False when ``stop`` is set
+    before.
 
     ``position``: see :func:`run_once`. Raises DDL_REFUSED and ``pymysql.MySQLError``.
     """
     _, task, source = who
     execute(session, f"SET SESSION lock_wait_timeout = {_MDL_WAIT_SECONDS}")
+    running = f"the target to run: {statement}"
+
+    def show(wait: str) -> None:
+        on_wait(f"{running}; it waits for {wait}" if wait else running)
+
+    on_wait(running)
     while not stop.is_set:
-        on_wait(f"the target to run: {statement}")
         try:
-            execute(session, statement)
+            with naming_waits(session, tables, show):
+                execute(session, statement)
         except pymysql.MySQLError as error:
             kind = kind_of(errno_of(error))
             if kind is ErrorKind.CONFLICT:
-                on_wait(f"transactions at the target that hold a table of: {statement}")
                 stop.wait(_LOCK_SECONDS)
                 continue
             if kind in (ErrorKind.STATEMENT, ErrorKind.SESSION, ErrorKind.PRIVILEGE):
@@ -222,15 +235,22 @@ def check_epoch(session: Session, who: Who, epoch: int, *, lock: bool = False) -
 
 @contextmanager
 def subject_lock(
-    session: Session, who: Who, epoch: int, subject: str, stop: StopSignal, on_wait: Callable[[str], None]
+    session: Session,
+    who: Who,
+    epoch: int,
+    subject: str,
+    tables: Sequence[TargetTable],
+    stop: StopSignal,
+    on_wait: Callable[[str], None],
 ) -> Generator[bool]:
-    """Hold the server's lock of ``subject``, with the newest epoch; False when ``stop`` came first. Raises FENCED."""
+    """Hold the server's lock of ``subject``, with the newest epoch; False when ``stop`` came first. ``tables``: of the
+    statements that it is for. Raises FENCED."""
     held, name = False, f"shardmerge.{subject}"
     while not stop.is_set and not held:
         [(answer,)] = rows(session, "SELECT GET_LOCK(%s, %s)", (name, _LOCK_SECONDS))
         held = answer == 1
         if not held:
-            on_wait("a statement that an earlier run has sent to the target")
+            on_wait(user_lock_phrase(session, name, tables))
             _end_idle(session, name)
     try:
         if held:

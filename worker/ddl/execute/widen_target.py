@@ -44,7 +44,7 @@ class TargetWidener:
         Raises FENCED, DDL_REFUSED and ``pymysql.MySQLError``.
         """
         session, who, target = self.session, self.who, plan.target
-        with subject_lock(session, who, self.epoch, join_subject(target), self.stop, lambda _: None) as held:
+        with subject_lock(session, who, self.epoch, join_subject(target), [target], self.stop, lambda _: None) as held:
             if not held or find_target(session, plan) is None:
                 return
             try:

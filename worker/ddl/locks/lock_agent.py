@@ -293,7 +293,8 @@ class LockAgent:
         self._publish(seen, [_held(one) if one.plan.shard == number else one for one in members])
         failpoints.hit("lock.held")
         subject = join_subject(target)
-        with subject_lock(session, self._context.who, self._context.epoch, subject, stop, self._set_activity) as held:
+        who, epoch = self._context.who, self._context.epoch
+        with subject_lock(session, who, epoch, subject, [target], stop, self._set_activity) as held:
             if not held or self._parked_queue.waiting().get(number, (None,))[0] != ended.parked:
                 return False
             wait_for_indexes(session, self._context.who[0], [target], stop, self._set_activity)
@@ -480,7 +481,9 @@ class LockAgent:
                 stop, context.target_endpoint, Side.TARGET, name="target", read_timeout=None
             ) as session,
             # No shard table is created or changed at the same time.
-            subject_lock(session, context.who, context.epoch, join_subject(target), stop, self._set_activity) as held,
+            subject_lock(
+                session, context.who, context.epoch, join_subject(target), [target], stop, self._set_activity
+            ) as held,
         ):
             gone = dropped_columns.read(session, *context.who[:2])
             again = dropped_by_all(item, target, context.members.read(session), gone)

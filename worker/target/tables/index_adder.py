@@ -26,6 +26,7 @@ from shardmerge.worker.core.mysql.server_errors import errno_of, reason_of
 from shardmerge.worker.core.mysql.show_create import read_create_statement
 from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.target.apply.statement_waits import naming_waits, user_lock_phrase
 from shardmerge.worker.target.tables import deferred_index_store
 from shardmerge.worker.target.tables.deferred_index import (
     AddIndexes,
@@ -138,7 +139,9 @@ class IndexAdder:
         name = _lock_name(target)
         [(got,)] = rows(session, "SELECT GET_LOCK(%s, 0)", (name,))
         if got != 1:
-            self._set_activity(target, f"the indexes of {target.quoted} are being added by another connection")
+            self._set_activity(
+                target, f"adding indexes of {target.quoted}: {user_lock_phrase(session, name, [target])}"
+            )
             return "busy"
         try:
             match self._next(session, target, deferred_index_store.read_owed(session, self._meta_schema, target)):
@@ -158,17 +161,24 @@ class IndexAdder:
 
     def _alter(self, session: Session, target: TargetTable, indexes: tuple[DeferredIndex, ...]) -> None:
         names = ", ".join(index.shown for index in indexes)
-        self._set_activity(target, f"adding indexes of {target.quoted}: {names}")
+        doing = f"adding indexes of {target.quoted}: {names}"
+
+        def show(wait: str) -> None:
+            self._set_activity(target, f"{doing}; it waits for {wait}" if wait else doing)
+
+        show("")
         log.info("adding indexes", table=target.quoted, indexes=names)
         failpoints.hit("deferred.before_alter")
         additions = ", ".join(f"ADD {index.definition}" for index in indexes if not index.is_auto_increment)
         try:
-            # First: it copies the table, which costs less without the indexes. Indexes are added while others write.
-            for index in indexes:
-                if index.is_auto_increment:
-                    _add_auto_increment(session, target, index.definition)
-            if additions:
-                execute(session, f"ALTER TABLE {target.quoted} {additions}")
+            with naming_waits(session, [target], show):
+                # First: it copies the table, which costs less without the indexes. Indexes are added while others
+                # write.
+                for index in indexes:
+                    if index.is_auto_increment:
+                        _add_auto_increment(session, target, index.definition)
+                if additions:
+                    execute(session, f"ALTER TABLE {target.quoted} {additions}")
         except pymysql.MySQLError as error:
             raise errors.snapshot.INDEXES_NOT_ADDED(
                 target_schema=target.schema,
