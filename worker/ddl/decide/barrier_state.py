@@ -224,8 +224,13 @@ class BarrierChanges:
 
     def detach_renamed(self) -> None:
         """Remove the tables of this stream whose names belong to another stream after the statement. An operator or a
-        filter has skipped their part of it."""
+        filter has skipped their part of it. A name that no table of the main stream has taken stays another stream's:
+        a table that joins may have begun after the statement."""
         gone = self.names.gained.keys() if self.before.scope.only is None else self.names.lost
+        if self.before.scope.only is None and self.names.lost:
+            moved = frozenset(self.names.gained.values())
+            used = set(map(_name, {**self.before.plans, **self.plans}.values()))
+            self.names = replace(self.names, lost=frozenset(self.names.lost & (moved | used)))
         if gone:
             plans = {**self.before.plans, **self.plans}
             self.removed.update(number for number, plan in plans.items() if _name(plan) in gone)

@@ -92,17 +92,28 @@ Plan = Continues | FirstStart | ServerChanged
 
 
 def plan_start(
-    source: str, generation: Generation, head: Head, empty: bool, state: SourceState, directory: object
+    source: str,
+    generation: Generation,
+    head: Head,
+    empty: bool,
+    state: SourceState,
+    directory: object,
+    set_there: str | None = None,
 ) -> Plan:
     """How to continue at the server that ``state`` describes.
 
-    ``empty``: nothing was stored yet. Raises SOURCE_CHANGED, SOURCE_GTIDS_GONE, SOURCE_LACKS_GTIDS (retryable).
+    ``empty``: nothing was stored yet. ``set_there``: MariaDB: the GTID set that the server has at the head's position;
+    None: unknown. Raises SOURCE_CHANGED, SOURCE_GTIDS_GONE, SOURCE_LACKS_GTIDS (retryable).
     """
     position = head.position
     same = position.server in ("", state.server)
     known = position.gtid_set if state.gtids else ""
     if empty:
-        if position.file and same and not (known and state.executed and _is_mysql(known)):
+        if (
+            position.file
+            and same
+            and not (known and state.executed and (_is_mysql(known) or _is_early(set_there, known)))
+        ):
             return FirstStart(FromFile(position, seed=state.gtids and not known), _at(position, state), None)
         if known:
             check_continues(source, state, known, position)
@@ -126,6 +137,12 @@ def plan_start(
 
 def _at(position: SourcePosition, state: SourceState) -> SourcePosition:
     return replace(position, server=state.server)
+
+
+def _is_early(set_there: str | None, known: str) -> bool:
+    """Whether transactions of ``known`` follow the position. A position that was recorded after a change of the server,
+    and before its first event, is that of the file's beginning."""
+    return set_there is not None and bool(GtidSet(set_there).lacks(GtidSet(known)))
 
 
 def _is_mysql(gtid_set: str) -> bool:

@@ -245,7 +245,8 @@ class Fetcher:
         head = log.head()
         appender.source_end = state.end
         empty = not log.segments()
-        plan = plan_start(log.source, log.require(), head, empty, state, log.directory)
+        there = dump.gtid_set_at(head.position) if empty and head.position.file and head.position.gtid_set else None
+        plan = plan_start(log.source, log.require(), head, empty, state, log.directory, there)
         match plan:
             case FirstStart():
                 log.connected(state.server, plan.floor, plan.settling)

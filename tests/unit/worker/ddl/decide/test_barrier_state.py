@@ -10,6 +10,7 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, GrowingTable, InterruptedTable, StreamTables
+from shardmerge.worker.ddl.decide.given_names import GivenNames
 from shardmerge.worker.ddl.decide.growing_tables import growing_tables, plans_before
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableScope
@@ -182,3 +183,15 @@ def test_tables_that_lanes_have_passed_no_longer_grow() -> None:
     assert found(70, 80) == {}
     assert found(60, 80) == {0: GrowingTable(made[0], RelayOffset(1, 70), records[0])}
     assert growing_tables(records, {}, (), lambda at: RelayOffset(1, at.pos)) == {}
+
+
+def test_a_name_that_no_table_has_taken_stays_the_other_streams() -> None:
+    """An operator has skipped a rename to the name of a table that joins."""
+    names = GivenNames({}, frozenset({("d", "joins")}))
+    skipped = BarrierChanges(replace(standing(plan(0, "a")), away={("d", "joins"): 7}), TableNumbers(8), names=names)
+    skipped.detach_renamed()
+    assert skipped.apply().scope.others == OTHERS
+    taken = BarrierChanges(replace(standing(plan(0, "a")), away={("d", "joins"): 7}), TableNumbers(8), names=names)
+    taken.set_structure(plan(0, "joins"), creation())
+    taken.detach_renamed()
+    assert taken.apply().scope.others == OTHERS - names.lost

@@ -30,9 +30,16 @@ MARIADB = SourceState("b", "h", 3306, gtids=True, executed="0-1-100,0-2-120", pu
 MYSQL = SourceState("b", "h", 3306, gtids=True, executed=f"{A}:1-120", purged=f"{A}:1-40", end=END)
 
 
-def plan(position: SourcePosition, state: SourceState, *, empty: bool = False, settling: str | None = None) -> Plan:
+def plan(
+    position: SourcePosition,
+    state: SourceState,
+    *,
+    empty: bool = False,
+    settling: str | None = None,
+    there: str | None = None,
+) -> Plan:
     generation = Generation("id", 1, position, 1 << 20, (Part(position.server, 1, NOWHERE),), settling)
-    return plan_start("s", generation, Head(RelayOffset(1, 4), position, 0.0), empty, state, "dir")
+    return plan_start("s", generation, Head(RelayOffset(1, 4), position, 0.0), empty, state, "dir", there)
 
 
 def refused(position: SourcePosition, state: SourceState, *, empty: bool = False) -> tuple[ErrorSpec, str]:
@@ -100,6 +107,10 @@ def test_an_empty_log_begins_where_it_is_to() -> None:
     known = replace(same, gtid_set="0-1-90")
     # MariaDB's set belongs to the place exactly; MySQL's was read a moment before: by it nothing can be missed.
     assert plan(known, MARIADB, empty=True) == FirstStart(FromFile(known, seed=False), known, None)
+    assert plan(known, MARIADB, empty=True, there="0-1-90") == FirstStart(FromFile(known, seed=False), known, None)
+    # Recorded before the server's first event: the place is the beginning of a file.
+    assert plan(known, MARIADB, empty=True, there="") == FirstStart(FromGtids("0-1-90"), known, "0-1-90")
+    assert plan(known, MARIADB, empty=True, there="0-1-89") == FirstStart(FromGtids("0-1-90"), known, "0-1-90")
     known = replace(same, gtid_set=f"{A}:1-90")
     assert plan(known, MYSQL, empty=True) == FirstStart(FromGtids(f"{A}:1-90"), known, f"{A}:1-90")
     # A position of another server is useless; the set identifies it.
