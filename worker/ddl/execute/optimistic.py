@@ -216,12 +216,14 @@ def join_after(
     coming: Iterable[ShardSchema] = (),
 ) -> TargetJoin | NotJoinable:
     """As :func:`compute_join`, for one or several statements."""
+    coming, completed = tuple(coming), set[str]()
     for index in after.indexes:
         known = before.definition.index(index.key)
         if index.unique and (known is None or not known.unique):
-            refused = _refuse_unique(index, others.values())
+            refused = _refuse_unique(index, others.values(), coming)
             if refused is not None:
                 return refused
+            completed.add(index.key)
     answer = join(
         target,
         distinct_schemas(others.values()),
@@ -231,6 +233,7 @@ def join_after(
         renamed=moves.renamed,
         replaced=moves.replaced,
         coming=distinct_schemas(coming),
+        completed=completed,
     )
     match answer:
         case NotJoinable():
@@ -241,22 +244,33 @@ def join_after(
             return TargetJoin(answer.clauses, {**changed, own: answer.dropped})
 
 
-def _refuse_unique(index: Index, others: Collection[ShardSchema]) -> NotJoinable | None:
-    """Why the target cannot get a further unique index at once; None: it can, as all other shard tables have it.
+def _refuse_unique(index: Index, others: Collection[ShardSchema], coming: Iterable[ShardSchema]) -> NotJoinable | None:
+    """Why the target cannot get a further unique index at once; None: it can, because the other shard tables have it
+    or are parked at statements after which they have it, and one of them has it.
 
     With a further unique key at the target, the order of changes to different rows matters, so one lane must apply all
     changes of its shard tables (TargetFacts.one_lane). A table whose statement adds the index moves to one lane there,
-    a parked one when it returns; a table that has the index already stays in the lanes that it has."""
+    a parked one when it returns; a table that has the index already stays in the lanes that it has. While one has it,
+    no lock may add it: that table may drop it at the same time."""
     having = [shard for shard in others if (found := shard.definition.index(index.key)) and found.unique]
     reason = f"unique index {quote_name(index.name)} spans the rows of all shard tables"
+    if not having:
+        return NotJoinable(reason, subject=index.name, waits=True)
     apart = next((shard for shard in having if not shard.one_lane), None)
     if apart is not None:
         why = f"{reason}, and {apart.name} has it already, with rows that several lanes apply"
         return NotJoinable(why, subject=index.name, other=apart.name)
-    same = [shard for shard in having if (found := shard.definition.index(index.key)) and found.same == index.same]
-    if same and len(same) == len(others):
+    complete = {shard.name for shard in (*having, *coming) if _has_same(shard, index)}
+    lacking = next((shard for shard in others if shard.name not in complete), None)
+    if lacking is None:
         return None
-    return NotJoinable(reason, subject=index.name, other=having[0].name if having else "", waits=True)
+    why = f"{reason}: {having[0].name} has one already, and {lacking.name} lacks it"
+    return NotJoinable(why, subject=index.name, other=having[0].name)
+
+
+def _has_same(shard: ShardSchema, index: Index) -> bool:
+    found = shard.definition.index(index.key)
+    return found is not None and found.same == index.same
 
 
 def blocked_by(waiting: TablePlan) -> NotJoinable:

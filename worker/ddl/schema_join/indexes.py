@@ -109,7 +109,7 @@ def _added(asked: JoinInput, now: Index, found: IndexesJoined) -> None:
                 f"{asked.before.name} adds index {now.text}, which the target has as {goal.text}", now.name
             )
         return
-    if now.unique and not all_have:
+    if now.unique and not all_have and now.key not in asked.completed:
         return
     _add(asked, now, found)
 

@@ -48,6 +48,7 @@ def join(
     renamed: Mapping[str, str] = MappingProxyType({}),
     replaced: Collection[str] = (),
     coming: Collection[ShardSchema] = (),
+    completed: Collection[str] = (),
 ) -> SchemaJoin | NotJoinable:
     """The join for a statement that changed the shard table ``before`` to ``after``.
 
@@ -57,11 +58,12 @@ def join(
     lower case, of CHANGE as well as of RENAME COLUMN. ``replaced``: names in lower case of columns that the statement
     both drops and adds, which the structure does not show. ``coming``: those of ``others`` that are parked, as they are
     after the statements at which they are parked. A lock may run such a statement at the target at any moment: a join
-    is right before and after it.
+    is right before and after it. ``completed``: lower-case names of unique indexes that all shard tables have after
+    this statement and those at which others are parked.
     """
     by_name = (tuple(sorted(shards, key=lambda shard: shard.name)) for shards in (others, coming))
     now, soon = by_name
-    asked = JoinInput(target, now, before, after, strict, soon)
+    asked = JoinInput(target, now, before, after, strict, soon, frozenset(completed))
     try:
         _check_table(asked, renamed, replaced)
         columns = join_columns(asked)

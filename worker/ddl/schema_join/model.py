@@ -35,7 +35,7 @@ class NotJoinable:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """``others``: by name. ``strict``, ``coming``: see :func:`shardmerge.worker.ddl.schema_join.join.join`."""
+    """``others``: by name. The rest: see :func:`shardmerge.worker.ddl.schema_join.join.join`."""
 
     target: TableDefinition
     others: tuple[ShardSchema, ...]
@@ -43,6 +43,7 @@ class JoinInput:
     after: TableDefinition
     strict: bool
     coming: tuple[ShardSchema, ...] = ()
+    completed: frozenset[str] = frozenset()
 
     def having(self, key: str) -> tuple[tuple[str, ColumnDefinition], ...]:
         """The other shard tables that have the column ``key``: their names and definitions."""

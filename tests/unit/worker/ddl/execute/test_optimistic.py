@@ -62,7 +62,7 @@ def test_a_unique_index_that_another_has_already_is_the_operators_to_decide() ->
     assert (answer.subject, answer.other, answer.waits) == ("by_n", "two", False)
 
 
-def _adds_unique(*others: ShardSchema) -> TargetJoin | NotJoinable:
+def _adds_unique(*others: ShardSchema, coming: tuple[ShardSchema, ...] = ()) -> TargetJoin | NotJoinable:
     return compute_join(
         table(N),
         {("s2", at): other for at, other in enumerate(others)},
@@ -71,24 +71,34 @@ def _adds_unique(*others: ShardSchema) -> TargetJoin | NotJoinable:
         table(N, UNIQUE),
         ddl("ADD UNIQUE by_n (n)"),
         strict=True,
+        coming=coming,
     )
 
 
+ADDED = TargetJoin(("ADD UNIQUE KEY `by_n` (`n`)",), {ONE: frozenset()})
+TWO_HAS, THREE_HAS = ShardSchema("two", table(N, UNIQUE), one_lane=True), ShardSchema("three", table(N, UNIQUE))
+THREE_LACKS = ShardSchema("three", table(N), one_lane=True)
+
+
 def test_a_unique_index_that_all_others_have_in_one_lane_is_added_at_once() -> None:
-    two = ShardSchema("two", table(N, UNIQUE), one_lane=True)
-    assert _adds_unique(two) == TargetJoin(("ADD UNIQUE KEY `by_n` (`n`)",), {ONE: frozenset()})
-    answer = _adds_unique(two, ShardSchema("three", table(N, UNIQUE)))
+    assert _adds_unique(TWO_HAS) == ADDED
+    answer = _adds_unique(TWO_HAS, THREE_HAS)
     assert isinstance(answer, NotJoinable)
     assert (answer.other, answer.waits) == ("three", False)
 
 
+def test_a_unique_index_is_added_at_once_for_tables_that_are_parked_where_they_add_it() -> None:
+    assert _adds_unique(TWO_HAS, THREE_LACKS, coming=(THREE_HAS,)) == ADDED
+    answer = _adds_unique(THREE_LACKS, coming=(THREE_HAS,))
+    assert isinstance(answer, NotJoinable), "none has it: that is a lock's statement"
+    assert answer.waits
+
+
 @pytest.mark.parametrize("items", [(N,), (N, C, "UNIQUE KEY `by_n` (`c`)")], ids=["none", "another one"])
-def test_a_unique_index_waits_for_shard_tables_that_lack_it(items: tuple[str, ...]) -> None:
-    answer = _adds_unique(
-        ShardSchema("two", table(N, UNIQUE), one_lane=True), ShardSchema("three", table(*items), one_lane=True)
-    )
+def test_no_lock_adds_a_unique_index_that_a_shard_table_has_and_may_drop(items: tuple[str, ...]) -> None:
+    answer = _adds_unique(TWO_HAS, ShardSchema("three", table(*items), one_lane=True))
     assert isinstance(answer, NotJoinable)
-    assert (answer.subject, answer.waits) == ("by_n", True)
+    assert (answer.subject, answer.waits) == ("by_n", False)
 
 
 def test_a_non_unique_index_is_added_at_once() -> None:
