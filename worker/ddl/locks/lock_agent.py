@@ -205,7 +205,7 @@ class LockAgent:
                 for number, plan in sorted(seen.plans.items())
             ]
             self._publish(seen, members)
-            if not overrides and self._end_conflict(session, seen, waits, members, tracker, stop):
+            if not overrides and self._end_conflict(session, seen, waits, members, locks, tracker, stop):
                 return True
             for lock in locks:
                 mine = [member for member in members if member.plan.target == _target_of(lock)]
@@ -275,13 +275,20 @@ class LockAgent:
         seen: LockInputs,
         waits: Mapping[int, ParkedStatement],
         members: Sequence[Member],
+        locks: Sequence[Lock],
         tracker: SchemaTracker,
         stop: StopSignal,
     ) -> bool:
         """Let one parked table continue whose conflict has ended; True when it does."""
         if self._context.config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
             return False
-        forms = {number: one.form for number, one in waits.items() if one.parked.why and not one.parked.released}
+        # A lock that is executing or released releases its tables: otherwise, their records would change in each pass.
+        at_work = {(_target_of(lock), lock.form) for lock in locks if lock.stage != _Stage.STAGE_GATHERING}
+        forms = {
+            number: one.form
+            for number, one in waits.items()
+            if one.parked.why and not one.parked.released and (seen.plans[number].target, one.form) not in at_work
+        }
         # Statements of other shard tables may end a conflict: nothing wakes the agent then.
         self._needs_others = self._needs_others or bool(forms)
         ended = self._ended.find(session, seen, self._parked_queue.waiting(), forms, tracker, stop)
