@@ -21,27 +21,38 @@ class ShardState(enum.Enum):
 
 class ParkedStatement(Protocol):
     """The statement at which a shard table is parked. ``form`` is equal for equal statements, ``after``: the digest of
-    the structure after it."""
+    the structure after it. ``after_run``: generation of the last lock whose statement had run at the target when the
+    table was parked; "" for none."""
 
     @property
     def form(self) -> str: ...
     @property
     def after(self) -> str: ...
+    @property
+    def after_run(self) -> str: ...
 
 
-class LockedStatement(ParkedStatement, Protocol):
-    """A lock's statement; ``before``: digest of the structure of the table that arrived first."""
+class LockedStatement(Protocol):
+    """A lock's statement; ``before``: digest of the structure of the table that arrived first. ``generation``: of the
+    lock."""
 
     @property
+    def form(self) -> str: ...
+    @property
+    def after(self) -> str: ...
+    @property
     def before(self) -> str: ...
+    @property
+    def generation(self) -> str: ...
 
 
 def is_parked_at(structure: str, parked: ParkedStatement | None, locked: LockedStatement) -> bool:
     """Whether a table of ``structure`` (a digest) is parked at the lock's statement, so that RELEASED lets it continue.
 
-    The same text once more after it (``ADD INDEX (c)`` twice) is another statement.
+    The same text once more after it (``ADD INDEX (c)`` twice) is another statement, and so is one that the table has
+    reached after the lock's statement has run: it was released, and other statements have led it there again.
     """
-    if parked is None or parked.form != locked.form:
+    if parked is None or parked.form != locked.form or (parked.after_run and parked.after_run == locked.generation):
         return False
     return structure != locked.after or parked.after == locked.after
 

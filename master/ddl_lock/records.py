@@ -135,5 +135,7 @@ def _members(source: str, target: pb.ShardTarget) -> Iterator[Member]:
         parked = None
         if one.HasField("parked"):
             at = one.parked
-            parked = Parked(at.statement, at.form, at.after, at.position, at.since, at.reason, at.contradicts)
+            parked = Parked(
+                at.statement, at.form, at.after, at.position, at.since, at.reason, at.contradicts, at.after_run
+            )
         yield Member(source, one.schema, one.table, one.structure, parked)

@@ -20,7 +20,8 @@ class Stage(enum.Enum):
 class Parked:
     """The statement at which a table is parked; see ``ParkedAt``. ``since``: Unix seconds. ``reason``: why its target
     could not apply it at once, under ``shard-mode: optimistic``; ``contradicts``: the other tables cannot resolve it by
-    reaching the statement: only an operator can let the table continue."""
+    reaching the statement: only an operator can let the table continue. ``after_run``: see
+    :class:`shardmerge.proto.ddl_lock_rule.ParkedStatement`."""
 
     statement: str
     form: str
@@ -29,6 +30,7 @@ class Parked:
     since: float = 0.0
     reason: str = ""
     contradicts: bool = False
+    after_run: str = ""
 
 
 @dataclass(frozen=True, slots=True)

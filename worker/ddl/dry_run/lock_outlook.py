@@ -17,12 +17,13 @@ from shardmerge.worker.target.records.dropped_columns import Member
 class PendingStatement:
     """The statement at which a shard table is parked. ``form``: equal for equal statements. ``after``: digest of the
     structure after it. ``since``: the order in which they were parked. ``contradicts``: only an operator can release
-    it."""
+    it. ``after_run``: see :class:`shardmerge.proto.ddl_lock_rule.ParkedStatement`."""
 
     form: str
     after: str
     since: float
     contradicts: bool = False
+    after_run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class _Sought:
     form: str
     before: str
     after: str
+    generation: str = ""
 
 
 def lock_outlook(places: Mapping[Member, ShardPosition], mine: Member) -> LockOutlook:

@@ -162,7 +162,7 @@ class StatementExecutor:
             check_mergeable_in_task(context, members, action.shard.plan)
             check_values_of_time(context, members, action.shard.plan)
             self._check_constant(action.shard.plan)
-            self._park(action.shard, found[1], is_mariadb=is_mariadb)
+            self._park(action.shard, found[1], members, is_mariadb=is_mariadb)
 
     def join_schemas(self, action: Alter, held: ExitStack, *, is_mariadb: bool) -> None:
         """A sharding DDL: the target takes the schema join of its shard tables at once; where there is none, the shard
@@ -188,7 +188,8 @@ class StatementExecutor:
         tracker = self.structures.tracker
         match join_target(context, shard.plan, creation, tracked, tracker, self.canonical, self.parked_definitions):
             case NotJoinable(reason=why, waits=waits):
-                self._park(shard, text, is_mariadb=is_mariadb, why=why, contradicts=not waits)
+                members = context.run_context.members.read(context.session)
+                self._park(shard, text, members, is_mariadb=is_mariadb, why=why, contradicts=not waits)
             case TargetJoin(clauses=clauses, dropped=dropped):
                 context.changes.subjects.add(subject)
                 context.changes.joined.add(shard.target)
@@ -242,9 +243,17 @@ class StatementExecutor:
         return creation, self.dialect.for_target(text, context.sql_mode)
 
     def _park(
-        self, shard: ShardTarget, text: str, *, is_mariadb: bool, why: str = "", contradicts: bool = False
+        self,
+        shard: ShardTarget,
+        text: str,
+        members: TaskMembers,
+        *,
+        is_mariadb: bool,
+        why: str = "",
+        contradicts: bool = False,
     ) -> None:
         context, statement = self.context, self.context.statement
+        run = members.runs.get(shard.target)
         if why:
             log.warning(
                 "a shard table is parked: its target cannot take a sharding DDL at once",
@@ -267,6 +276,7 @@ class StatementExecutor:
             time.time(),
             why,
             contradicts,
+            after_run="" if run is None else run.generation,
         )
 
     def create(self, action: Create) -> None:

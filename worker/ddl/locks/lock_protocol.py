@@ -32,6 +32,10 @@ class ParkedStatement:
     after: str
     contradicts: bool
 
+    @property
+    def after_run(self) -> str:
+        return self.parked.after_run
+
 
 def parked_statement(item: Parked, plan: TablePlan, tracked: Tracked, after: str) -> ParkedStatement:
     """See :class:`ParkedStatement`."""
@@ -77,6 +81,7 @@ def to_shard_record(
             published.parked.since = item.parked.since
             published.parked.reason = reasons.get(plan.shard, item.parked.why)
             published.parked.contradicts = item.contradicts
+            published.parked.after_run = item.after_run
     return state_pb2.ShardRecord(epoch=epoch, targets=targets.values())
 
 

@@ -35,6 +35,8 @@ class Parked:
     (``number`` of history/interrupted_copies.py) after which the rest is copied before its rows are applied; 0: none.
     Such a table takes part in no lock. ``skips``: the last of the following statements that the recorded structure
     contains already: the table's own stream does not execute them (worker/ddl/locks/way_back.py); None: there are none.
+    ``after_run``: generation of the last lock whose statement had run at the target when the table was parked; "" for
+    none: that lock does not release it.
     """
 
     number: int
@@ -51,6 +53,7 @@ class Parked:
     released: bool = False
     resumes_copy: int = 0
     skips: StatementPlace | None = None
+    after_run: str = ""
 
     def to_json(self) -> str:
         return _JSON.dump_json(self, by_alias=True).decode()

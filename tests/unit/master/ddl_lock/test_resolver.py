@@ -93,6 +93,12 @@ def test_who_has_passed_a_statement_without_effect_cannot_be_seen() -> None:
     assert shard_state(at("s1", "fb"), lock) is ShardState.CONFLICTING
 
 
+PARKED2 = at("s2", "fa").parked
+assert PARKED2 is not None
+AGAIN2 = replace(at("s2", "fa"), parked=replace(PARKED2, after_run="g1"))
+"""Parked at the same statement after the run of lock g1."""
+
+
 @pytest.mark.parametrize(
     ("situation", "expected"),
     [
@@ -158,6 +164,9 @@ def test_who_has_passed_a_statement_without_effect_cannot_be_seen() -> None:
             id="one waits before the same words again",
         ),
         pytest.param(seen(BEHIND1, lock=RELEASED, silent=("s2",)), Close(), id="one that copies does not wait"),
+        pytest.param(
+            seen(BEHIND1, AGAIN2, lock=RELEASED), Close(), id="one has continued, and is parked at an equal statement"
+        ),
     ],
 )  # fmt: skip
 def test_next_step(situation: Situation, expected: Step) -> None:

@@ -64,6 +64,7 @@ _FORMS: dict[str, set[str]] = {
         "type",
     },
     "parked_tables": {
+        "after_run",
         "at",
         "behind",
         "contradicts",
