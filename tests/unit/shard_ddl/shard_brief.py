@@ -19,11 +19,11 @@ from typing import NamedTuple
 from shardmerge.master.ddl_lock.situation import Lock, Member, Report, Stage, is_parked_at
 from shardmerge.worker.target.records.executed_locks import LockRun
 from tests.unit.shard_ddl.shard_log import DEALING, FIRST, Columns, DdlEvent, Event, altered
+from tests.unit.shard_ddl.shard_reports import members_of, parked_at, ran_at, report_of_members
 from tests.unit.shard_ddl.shard_state import Half, Shared, Source
-from tests.unit.shard_ddl.shard_told import members_of, parked_at, ran_at, report_of_members
 
 
-class TableTold(NamedTuple):
+class TableReport(NamedTuple):
     """What a source publishes about a table. ``level``: how many statements it is past; ``waits``: it is parked at the
     next one."""
 
@@ -34,8 +34,8 @@ class TableTold(NamedTuple):
 class BriefSource(NamedTuple):
     """State of a source in brief. ``tables``: as published, or the first state."""
 
-    tables: tuple[TableTold, ...]
-    told: Report | None
+    tables: tuple[TableReport, ...]
+    reported: Report | None
 
 
 class Brief:
@@ -51,15 +51,15 @@ class Brief:
         self._member = lru_cache(None)(self._made_member)
 
     def first(self) -> BriefSource:
-        return BriefSource(tuple(TableTold(0, waits=False) for _ in self._statements), None)
+        return BriefSource(tuple(TableReport(0, waits=False) for _ in self._statements), None)
 
     def has_ended(self, source: BriefSource) -> bool:
         ends = zip(source.tables, self._statements, strict=True)
         return all(table == (len(statements), False) for table, statements in ends)
 
     def steps(self, source: BriefSource, shared: Shared) -> Iterator[tuple[str, BriefSource, Shared]]:
-        for after in self._tells(source, shared):
-            yield "tells", after, shared
+        for after in self._publishes(source, shared):
+            yield "publishes", after, shared
         lock = shared.lock
         if lock is None or lock.stage is not Stage.EXECUTING or lock.owner != self.name:
             return
@@ -73,19 +73,19 @@ class Brief:
 
     def explains(self, before: Source, after: Source, shared: Shared, then: Shared) -> bool:
         """Return whether a source in brief can do what others see of this step of a source in full."""
-        if (before.told, shared) == (after.told, then):
+        if (before.reported, shared) == (after.reported, then):
             return True
         return any(
-            (found.told, around) == (after.told, then)
-            for tables in self._tables(before.told)
-            for _, found, around in self.steps(BriefSource(tables, before.told), shared)
+            (found.reported, around) == (after.reported, then)
+            for tables in self._tables(before.reported)
+            for _, found, around in self.steps(BriefSource(tables, before.reported), shared)
         )
 
     # --- parts
 
-    def _tells(self, source: BriefSource, shared: Shared) -> Iterator[BriefSource]:
+    def _publishes(self, source: BriefSource, shared: Shared) -> Iterator[BriefSource]:
         """Return the states after a publication: it names the last run that was published, or a later one."""
-        known = source.told.executed if source.told is not None else ""
+        known = source.reported.executed if source.reported is not None else ""
         recorded = [""]
         if shared.run is not None:
             ran = [generation for _, generation in shared.ran]
@@ -94,11 +94,11 @@ class Brief:
         for tables in self._reached(source.tables, shared.lock):
             members = tuple(self._member(number, table) for number, table in enumerate(tables))
             for generation in recorded[recorded.index(known) :]:
-                told = Report(members, generation)
-                if told != source.told:
-                    yield BriefSource(tables, told)
+                reported = Report(members, generation)
+                if reported != source.reported:
+                    yield BriefSource(tables, reported)
 
-    def _reached(self, tables: tuple[TableTold, ...], lock: Lock | None) -> list[tuple[TableTold, ...]]:
+    def _reached(self, tables: tuple[TableReport, ...], lock: Lock | None) -> list[tuple[TableReport, ...]]:
         """Return the states that the tables may have by now."""
         found = [tables]
         for at in found:
@@ -109,14 +109,14 @@ class Brief:
                     found.append(moved)
         return found
 
-    def _moved(self, number: int, table: TableTold, lock: Lock | None) -> TableTold | None:
+    def _moved(self, number: int, table: TableReport, lock: Lock | None) -> TableReport | None:
         if not table.waits:
             return table._replace(waits=True) if table.level < len(self._statements[number]) else None
         if lock is None or lock.stage is not Stage.RELEASED:
             return None
-        return TableTold(table.level + 1, waits=False) if is_parked_at(self._member(number, table), lock) else None
+        return TableReport(table.level + 1, waits=False) if is_parked_at(self._member(number, table), lock) else None
 
-    def _made_member(self, number: int, table: TableTold) -> Member:
+    def _made_member(self, number: int, table: TableReport) -> Member:
         columns = self._columns[number][table.level]
         every = tuple(FIRST if other != number else columns for other in range(len(self._statements)))
         parked = (parked_at(self._statements[number][table.level]),) if table.waits else ()
@@ -124,21 +124,21 @@ class Brief:
         [member] = report_of_members(self.name, members_of(self.name, every, parked, alone), None).members
         return member
 
-    def _tables(self, told: Report | None) -> list[tuple[TableTold, ...]]:
+    def _tables(self, reported: Report | None) -> list[tuple[TableReport, ...]]:
         """Return the states that such a report may describe: several if a table looks the same before and after its
         statements."""
-        found: list[tuple[TableTold, ...]] = [()]
-        if told is None:
+        found: list[tuple[TableReport, ...]] = [()]
+        if reported is None:
             return [self.first().tables]
-        for number, member in enumerate(told.members):
+        for number, member in enumerate(reported.members):
             found = [(*tables, table) for tables in found for table in self._alike(number, member)]
         return found
 
-    def _alike(self, number: int, member: Member) -> Iterator[TableTold]:
+    def _alike(self, number: int, member: Member) -> Iterator[TableReport]:
         waits = member.parked is not None
         for level in range(len(self._columns[number]) - waits):
-            if self._member(number, TableTold(level, waits)) == member:
-                yield TableTold(level, waits)
+            if self._member(number, TableReport(level, waits)) == member:
+                yield TableReport(level, waits)
 
 
 def _columns(statements: tuple[DdlEvent, ...]) -> tuple[Columns, ...]:

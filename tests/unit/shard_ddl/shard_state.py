@@ -111,11 +111,11 @@ class Process(NamedTuple):
 
 
 class Source(NamedTuple):
-    """State of a source. ``told``: what the source's worker has published for the locks."""
+    """State of a source. ``reported``: what the source's worker has published for the locks."""
 
     durable: Durable
     process: Process
-    told: Report | None
+    reported: Report | None
 
 
 class Shared(NamedTuple):
@@ -139,7 +139,7 @@ def plan_of(source: str, number: int, columns: Columns) -> TablePlan:
 
 
 @lru_cache(None)
-def standing(stands: Stands, source: str) -> StreamTables:
+def stream_tables_of(stands: Stands, source: str) -> StreamTables:
     return StreamTables(
         tables_of(stands.columns),
         {number: plan_of(source, number, columns) for number, columns in stands.plans},
@@ -164,15 +164,15 @@ def _timed_of(items: Mapping[int, TimedTable]) -> tuple[Timed, ...]:
     )
 
 
-def stands_of(standing: StreamTables) -> Stands:
+def stands_of(tables: StreamTables) -> Stands:
     return Stands(
-        tuple(columns_of(table) for table in standing.tables),
-        tuple((plan.shard, columns_of(plan.table)) for plan in standing.plans_in_order),
-        standing.partitioning,
-        standing.scope.others,
-        standing.scope.only,
-        _timed_of(standing.arriving),
-        _timed_of(standing.departing),
+        tuple(columns_of(table) for table in tables.tables),
+        tuple((plan.shard, columns_of(plan.table)) for plan in tables.plans_in_order),
+        tables.partitioning,
+        tables.scope.others,
+        tables.scope.only,
+        _timed_of(tables.arriving),
+        _timed_of(tables.departing),
     )
 
 

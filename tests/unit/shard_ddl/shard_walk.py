@@ -143,10 +143,10 @@ class Walk:
             yield name, after, then
 
     def _decision(self, one: int, two: int, shared: int) -> tuple[str, int] | None:
-        told = self._sources.values[one].told, self._sources.values[two].told
-        key = (*told, shared)
+        reported = self._sources.values[one].reported, self._sources.values[two].reported
+        key = (*reported, shared)
         if key not in self._decided:
-            self._decided[key] = self._decide(*told, self._shared.values[shared])
+            self._decided[key] = self._decide(*reported, self._shared.values[shared])
         return self._decided[key]
 
     def _decide(self, one: Report | None, two: Report | None, shared: Shared) -> tuple[str, int] | None:
@@ -177,7 +177,7 @@ class Walk:
             has_ended = isinstance(worker, Brief) and worker.has_ended(state)
         else:
             has_ended = isinstance(worker, Worker) and worker.has_ended(state)
-        return has_ended and not any(name in ("looks", "tells") for name, _, _ in self._of(number, source, shared))
+        return has_ended and not any(name in ("looks", "publishes") for name, _, _ in self._of(number, source, shared))
 
     def _check_end(self, world: World) -> None:
         """Check I1: the target's rows, and its structure."""

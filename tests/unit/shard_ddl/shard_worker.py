@@ -30,8 +30,7 @@ from shardmerge.worker.ddl.execute import run_once
 from shardmerge.worker.ddl.execute.run_once import Begun, NextStep
 from shardmerge.worker.ddl.structure.structure_digest import digest_of
 from shardmerge.worker.relay.model import Statement
-from shardmerge.worker.replicate.join import replay
-from shardmerge.worker.replicate.join import stream_state as standings
+from shardmerge.worker.replicate.join import replay, stream_state
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.rules.table_window import WindowCursor
 from shardmerge.worker.target.records.checkpoint import Checkpoint
@@ -40,7 +39,7 @@ from shardmerge.worker.target.records.executed_locks import LockRun
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.partitioning import partitioning_for
-from tests.unit.shard_ddl import shard_told
+from tests.unit.shard_ddl import shard_reports
 from tests.unit.shard_ddl.shard_log import (
     CONFIG,
     DEALING,
@@ -60,6 +59,7 @@ from tests.unit.shard_ddl.shard_log import (
     place_of,
     run_at,
 )
+from tests.unit.shard_ddl.shard_reports import duty_of, members_of, parked_at, ran_at, report_of_members
 from tests.unit.shard_ddl.shard_state import (
     Durable,
     Executes,
@@ -72,12 +72,11 @@ from tests.unit.shard_ddl.shard_state import (
     Stands,
     Stream,
     plan_of,
-    standing,
     stands_of,
+    stream_tables_of,
     tables_of,
     waiting_of,
 )
-from tests.unit.shard_ddl.shard_told import duty_of, members_of, parked_at, ran_at, report_of_members
 
 Step = tuple[str, Source, Shared]
 KILLED = "is killed"
@@ -143,8 +142,8 @@ class Worker:
         """Return the memory of a new run (worker/daemon/subtask/run.py)."""
         tables = tables_of(durable.columns)
         numbers = [item.number for item in durable.parked]
-        others = frozenset(standings.excluded_tables(tables, durable.joining, numbers))
-        shards = standings.own_shards(tables, durable.dealing, others)
+        others = frozenset(stream_state.excluded_tables(tables, durable.joining, numbers))
+        shards = stream_state.own_shards(tables, durable.dealing, others)
         plans = self._plans(durable, shards, target)
         wanted = partitioning_for(CONFIG, 1, plans).inherit(durable.dealing)
         parked = {item.number: item for item in durable.parked if not item.released}
@@ -163,7 +162,7 @@ class Worker:
     def _joined(self, durable: Durable, joining: Joining, target: Columns) -> Stream:
         plans = {plan.shard: plan for plan in self._plans(durable, joining.numbers, target)}
         entries = {entry.number: offset_of(entry.place.position.pos + 1) for entry in joining.entries}
-        begin = standings.stream_tables(joining, RULES, tables_of(durable.columns), plans, entries)
+        begin = stream_state.stream_tables(joining, RULES, tables_of(durable.columns), plans, entries)
         assert durable.join is not None
         return Stream(durable.join, stands_of(begin), None, (joining, durable.columns))
 
@@ -230,7 +229,7 @@ class Worker:
         return _stops_at(stream.stands, self.name, event)
 
     def _applied(self, durable: Durable, stands: Stands, event: RowEvent, shared: Shared) -> Durable:
-        tables = standing(stands, self.name)
+        tables = stream_tables_of(stands, self.name)
         plan = plans_by_number((*tables.plans_in_order, *tables.timed_plans)).get(event.table)
         if plan is None:
             raise BrokenRuleError(f"{event.key} is a stream's affair, which has no plan for it")
@@ -247,7 +246,7 @@ class Worker:
         self, durable: Durable, stream: Stream, event: DdlEvent, *, is_own: bool
     ) -> Iterator[tuple[Durable, tuple[Stands, tuple[Parked, ...]]]]:
         """Generate the records of a statement, like StatementDriver.act."""
-        before = standing(stream.stands, self.name).at_barrier(event.statement.group_start)
+        before = stream_tables_of(stream.stands, self.name).at_barrier(event.statement.group_start)
         passing = BarrierChanges(before, TableNumbers(len(before.tables)))
         statement = event.statement
         for action in actions_of(event.ddl, statement, _scene(stands_of(before), self.name)):
@@ -278,7 +277,7 @@ class Worker:
             after = after._replace(dealing=result.partitioning, passed=place)
         else:
             assert joining is not None
-            left = standings.joining_after(joining, result)
+            left = stream_state.joining_after(joining, result)
             after = after._replace(joining=left, join_passed=place)
         if self.ways.torn_passing and parked:
             yield after._replace(parked=durable.parked), (stands, parked)
@@ -319,12 +318,12 @@ class Worker:
         if (main.at, join.at) != (durable.main, durable.join):
             return
         here = (_checkpoint(durable.main), _checkpoint(durable.join))
-        if not standings.is_one_place(here):
+        if not stream_state.is_one_place(here):
             return
-        if not standings.is_after_statements(here, (durable.passed, durable.join_passed)):
+        if not stream_state.is_after_statements(here, (durable.passed, durable.join_passed)):
             return
-        own, joined = standing(main.stands, self.name), standing(join.stands, self.name)
-        if durable.joining != standings.joining_after(join.base[0], joined):
+        own, joined = stream_tables_of(main.stands, self.name), stream_tables_of(join.stands, self.name)
+        if durable.joining != stream_state.joining_after(join.base[0], joined):
             raise BrokenRuleError(f"what joins is recorded as {durable.joining}")
         both = own.with_joined(joined)
         after = durable._replace(dealing=both.partitioning, joining=None, join=None, join_passed=None)
@@ -344,8 +343,8 @@ class Worker:
                     yield from self._looked(source, Half(durable.dealing, durable.joining), shared)
             case Half() as half:
                 yield from self._looked(source._replace(process=process._replace(look=None)), half, shared)
-            case Look(report=report) if report != source.told:
-                yield "tells", _told(source._replace(told=report)), shared
+            case Look(report=report) if report != source.reported:
+                yield "publishes", _reported(source._replace(reported=report)), shared
             case Look(duty=Releases(tables=tables)):
                 yield f"releases {tables}", self._released(source, tables), shared
             case Look(duty=Executes() as duty, lock=lock):
@@ -359,7 +358,7 @@ class Worker:
         members = members_of(self.name, durable.columns, durable.parked, half, self._departing(durable))
         report = report_of_members(self.name, members, shared.run)
         found = duty_of(self.name, shared.lock, members, shared.run, early=self.ways.early_release)
-        if report != source.told or found is not None:
+        if report != source.reported or found is not None:
             look = Look(report, found, shared.lock if found is not None else None)
             yield "looks", source._replace(process=source.process._replace(look=look)), shared
 
@@ -411,7 +410,7 @@ def _did(process: Process, duty: Executes) -> Process:
     return process._replace(look=process.look._replace(duty=duty._replace(has_run=True)))
 
 
-def _told(source: Source) -> Source:
+def _reported(source: Source) -> Source:
     """Return the source after it has published: a pass of the lock agent without a duty ends then."""
     look = source.process.look
     if isinstance(look, Look) and look.duty is None:
@@ -429,7 +428,7 @@ def _checkpoint(at: int) -> Checkpoint:
 
 @lru_cache(None)
 def _holds(stands: Stands, source: str, table: int, at: int) -> bool:
-    tables = standing(stands, source)
+    tables = stream_tables_of(stands, source)
     windows = WindowCursor(tables.windows)
     windows.advance(offset_of(at))
     if not windows.is_open((SCHEMA, name_of(table))):
@@ -440,7 +439,7 @@ def _holds(stands: Stands, source: str, table: int, at: int) -> bool:
 
 @lru_cache(None)
 def _stops_at(stands: Stands, source: str, event: DdlEvent) -> bool:
-    tables = standing(stands, source)
+    tables = stream_tables_of(stands, source)
     if not RoutedScope(tables.statements)(event.statement):
         return False
     return RoutedScope(tables.at_barrier(event.statement.offset).scope)(event.statement)
@@ -456,7 +455,7 @@ def _is_view(_schema: str, _table: str) -> bool:
 
 @lru_cache(None)
 def _scene(stands: Stands, source: str) -> DdlContext:
-    plans = standing(stands, source).plans.values()
+    plans = stream_tables_of(stands, source).plans.values()
     shards = {(plan.table.schema, plan.table.name): ShardTarget(plan, len(plans)) for plan in plans}
     return DdlContext(TASK, source, shards, _is_routed, _is_view)
 
@@ -465,4 +464,4 @@ def forget() -> None:
     """Forget the program's cached answers: a test is about to change them."""
     for known in (_holds, _stops_at, _scene):
         known.cache_clear()
-    shard_told.forget()
+    shard_reports.forget()

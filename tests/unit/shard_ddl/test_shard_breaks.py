@@ -21,8 +21,7 @@ from shardmerge.worker.ddl.execute import run_once
 from shardmerge.worker.ddl.execute.run_once import Begun, NextStep
 from shardmerge.worker.ddl.locks import lock_protocol, parked_queue
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
-from shardmerge.worker.replicate.join import replay
-from shardmerge.worker.replicate.join import stream_state as standings
+from shardmerge.worker.replicate.join import replay, stream_state
 from shardmerge.worker.rules.table_window import WindowCursor
 from shardmerge.worker.target.records import joining_tables
 from shardmerge.worker.target.records.joining_tables import Joining
@@ -184,7 +183,7 @@ def _own(own: Partitioning, _joined: Partitioning) -> Partitioning:
     return own
 
 
-def _as_begun(joining: Joining, _standing: StreamTables) -> Joining:
+def _as_begun(joining: Joining, _tables: StreamTables) -> Joining:
     return joining
 
 
@@ -203,16 +202,16 @@ BREAKS: dict[str, tuple[object, str, object, tuple[str, frozenset[int]], str]] =
     "replayed from the last statement": (replay, "replay_of", _from_the_last, TWO, "I1"),
     "replayed from the first statement": (replay, "replay_of", _all_at_first, TWO, "refuses"),
     "only the first is replayed": (replay, "replay_of", _first_alone, TWO, STRANGE),
-    "adopted before replayed": (standings, "is_one_place", _true, ONE, "twice (I5)"),
+    "adopted before replayed": (stream_state, "is_one_place", _true, ONE, "twice (I5)"),
     "adopted without its rows": (barrier_state, "merge_partitionings", _own, ONE, STRANGE),
-    "what joins is not recorded anew": (standings, "joining_after", _as_begun, ONE, "I1"),
+    "what joins is not recorded anew": (stream_state, "joining_after", _as_begun, ONE, "I1"),
     "a table enters before its statement": (WindowCursor, "is_open", _true, TWO, "I1"),
     "a table has not entered at a barrier after its statement": (StreamTables, "at_barrier", _same, TWO, STUCK),
     "a restart forgets who leaves": (Partitioning, "leaving_plans", _nothing, LATE, "I1"),
     "the record forgets who leaves": (Partitioning, "inherit", _same, LATE, "the lanes had"),
-    "a restart forgets who waits": (standings, "excluded_tables", _none, ONE, "no plan"),
-    "who waits is not told of": (joining_tables, "member_numbers", _without_parked, ONE, STRANGE),
-    "who joins is not told of": (joining_tables, "member_numbers", _without_joining, ONE, STRANGE),
+    "a restart forgets who waits": (stream_state, "excluded_tables", _none, ONE, "no plan"),
+    "who waits is not published": (joining_tables, "member_numbers", _without_parked, ONE, STRANGE),
+    "who joins is not published": (joining_tables, "member_numbers", _without_joining, ONE, STRANGE),
     "a released table is parked in memory": (parked_queue.ParkedQueue, "park", _park, ONE, STUCK),
 }
 

@@ -37,7 +37,7 @@ def _next_owner(pending: Change | None) -> str:
 
 
 def _renamed(world: World) -> World:
-    times = sorted({t.since for one in world.sources for t in (*one.tables, *(one.told or ()))} | {0})
+    times = sorted({t.since for one in world.sources for t in (*one.tables, *(one.reported or ()))} | {0})
     names = {"": ""}
     for _, name in world.log:
         names.setdefault(name, str(len(names)))
@@ -45,7 +45,7 @@ def _renamed(world: World) -> World:
         if one is not None:
             names.setdefault(one.generation, str(len(names)))
     for source in world.sources:
-        for name in (source.told_ran, source.ran):
+        for name in (source.reported_ran, source.ran):
             names.setdefault(name, str(len(names)))
     if times[-1] == len(times) - 1 and all(old == new for old, new in names.items()):
         return world
@@ -63,8 +63,8 @@ def _renamed(world: World) -> World:
     sources = tuple(
         one._replace(
             tables=tables(one.tables),
-            told=None if one.told is None else tables(one.told),
-            told_ran=names[one.told_ran],
+            reported=None if one.reported is None else tables(one.reported),
+            reported_ran=names[one.reported_ran],
             ran=names[one.ran],
             view=lock(one.view),
         )
@@ -74,16 +74,24 @@ def _renamed(world: World) -> World:
 
 
 def _sorted(source: Source) -> Source:
-    """Tables in the order of what they did and what is told of them: they differ in nothing else."""
+    """Tables in the order of what they did and what is reported of them: they differ in nothing else."""
     if len(source.tables) < 2:
         return source
-    if source.told is None:
+    if source.reported is None:
         return source._replace(tables=tuple(sorted(source.tables)))
-    pairs = sorted(zip(source.tables, source.told, strict=True))
-    return source._replace(tables=tuple(pair[0] for pair in pairs), told=tuple(pair[1] for pair in pairs))
+    pairs = sorted(zip(source.tables, source.reported, strict=True))
+    return source._replace(tables=tuple(pair[0] for pair in pairs), reported=tuple(pair[1] for pair in pairs))
 
 
 def _key(source: Source, s: int) -> tuple[object, ...]:
     view = source.view
     seen = (view.generation, view.stage.value, view.form, view.owner == str(s), view.forced) if view else ()
-    return (*source[:1], source.told is None, source.told or (), *source[2:4], seen, source.in_task, source.paused)
+    return (
+        *source[:1],
+        source.reported is None,
+        source.reported or (),
+        *source[2:4],
+        seen,
+        source.in_task,
+        source.paused,
+    )

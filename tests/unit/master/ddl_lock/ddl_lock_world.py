@@ -3,7 +3,7 @@
 Every interleaving of single steps is tried: a table comes to its next DDL, a worker writes its report, looks at the
 lock, runs a statement, lets a table go on, or dies; the leader reads, writes (under the conditions of the real
 transaction) or dies in between; the operator unlocks. What a worker knows without having written it down is lost with
-it; that a table waits, or has gone on, is written down before it is told.
+it; that a table waits, or has gone on, is written down before it is reported.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Table(NamedTuple):
 
 
 class Source(NamedTuple):
-    """``told``: the report in etcd, as tables. ``ran`` and ``view`` are in the worker's memory. ``paused``: its subtask
-    does nothing until it is resumed, and the leader knows that."""
+    """``reported``: the report in etcd, as tables. ``ran`` and ``view`` are in the worker's memory. ``paused``: its
+    subtask does nothing until it is resumed, and the leader knows that."""
 
     tables: tuple[Table, ...]
-    told: tuple[Table, ...] | None = None
-    told_ran: str = ""
+    reported: tuple[Table, ...] | None = None
+    reported_ran: str = ""
     ran: str = ""
     view: Lock | None = None
     in_task: bool = True
@@ -119,7 +119,7 @@ class Rules:
         )
 
 
-Told = tuple[bool, tuple[Table, ...] | None, str, bool]
+Reported = tuple[bool, tuple[Table, ...] | None, str, bool]
 """Of a source: whether it is in the task, its report, what it says to have run, whether it is paused."""
 
 
@@ -145,25 +145,25 @@ class Moves:
             parked = Parked(ddl.form, ddl.form, ddl.after, since=float(table.since), contradicts=contradicts)
         return Member(str(s), "d", str(t), structure, parked)
 
-    def _situation(self, told: tuple[Told, ...], lock: Lock | None) -> Situation:
+    def _situation(self, reported: tuple[Reported, ...], lock: Lock | None) -> Situation:
         reports: dict[str, Report | None] = {}
-        for s, (in_task, tables, ran, _) in enumerate(told):
+        for s, (in_task, tables, ran, _) in enumerate(reported):
             if in_task:
                 reports[str(s)] = None
                 if tables is not None:
                     members = (self.member(s, t, table) for t, table in enumerate(tables) if table.there)
                     reports[str(s)] = Report(tuple(members), ran)
-        unable = frozenset(str(s) for s, (*_, is_paused) in enumerate(told) if is_paused)
+        unable = frozenset(str(s) for s, (*_, is_paused) in enumerate(reported) if is_paused)
         return Situation(reports, lock, unable)
 
     def read(self, world: World) -> Situation:
-        return self.situation(_told(world), world.lock)
+        return self.situation(_reported(world), world.lock)
 
-    def _decision(self, told: tuple[Told, ...], lock: Lock | None) -> Step:
-        return self.rules.resolve(self.situation(told, lock), 0.0, FRESH)
+    def _decision(self, reported: tuple[Reported, ...], lock: Lock | None) -> Step:
+        return self.rules.resolve(self.situation(reported, lock), 0.0, FRESH)
 
     def decide(self, world: World) -> Step:
-        return self.decision(_told(world), world.lock)
+        return self.decision(_reported(world), world.lock)
 
     def after(self, world: World) -> Iterator[tuple[str, World]]:
         for s in range(len(world.sources)):
@@ -179,7 +179,7 @@ class Moves:
 
     def _worker(self, world: World, s: int) -> Iterator[tuple[str, World]]:
         source = world.sources[s]
-        clock = max((table.since for one in world.sources for table in (*one.tables, *(one.told or ()))), default=0)
+        clock = max((table.since for one in world.sources for table in (*one.tables, *(one.reported or ()))), default=0)
         view = source.view if self.rules.stale_views else world.lock
 
         def became(changed: Source) -> World:
@@ -198,7 +198,7 @@ class Moves:
                 and view.stage is Stage.RELEASED
                 and table.withdrawn is not Withdrawn.CHECKED
                 # A worker publishes what it has read before it acts on it.
-                and (not self.rules.back or (source.told is not None and source.told[t] == table))
+                and (not self.rules.back or (source.reported is not None and source.reported[t] == table))
                 and is_parked_at(self.member(s, t, table), view)
             ):
                 self._may_go_on(world, s, t, table)
@@ -208,10 +208,10 @@ class Moves:
             if self.rules.back and table.since:
                 for name, after in self._way_back(world, s, t):
                     yield f"{s}.{t} {name}", became_table(t, after)
-        if (source.told, source.told_ran) != (source.tables, source.ran):
+        if (source.reported, source.reported_ran) != (source.tables, source.ran):
             yield (
                 f"{s} reports",
-                self._dirty("reports", became(source._replace(told=source.tables, told_ran=source.ran))),
+                self._dirty("reports", became(source._replace(reported=source.tables, reported_ran=source.ran))),
             )
         if self.rules.stale_views and source.view != world.lock:
             yield f"{s} looks", became(source._replace(view=world.lock))
@@ -245,7 +245,7 @@ class Moves:
             case Withdrawn.NO:
                 to = Withdrawn.CHECKED if self.rules.unpublished else Withdrawn.PUBLISHING
                 yield "withdraws", table._replace(withdrawn=to)
-            case Withdrawn.PUBLISHING if source.told == source.tables:
+            case Withdrawn.PUBLISHING if source.reported == source.tables:
                 lock = world.lock
                 at_work = lock is not None and lock.stage is not Stage.GATHERING
                 is_its = at_work and lock is not None and lock.form == history[table.done].form
@@ -330,8 +330,8 @@ class Moves:
         return world._replace(pending=None) if what in self.rules.conditions else world
 
 
-def _told(world: World) -> tuple[Told, ...]:
-    return tuple((one.in_task, one.told, one.told_ran, one.paused) for one in world.sources)
+def _reported(world: World) -> tuple[Reported, ...]:
+    return tuple((one.in_task, one.reported, one.reported_ran, one.paused) for one in world.sources)
 
 
 def _recorded(tables: tuple[Table, ...]) -> tuple[Table, ...]:

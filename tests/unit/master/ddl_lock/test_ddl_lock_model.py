@@ -73,7 +73,7 @@ def _trace(came: dict[World, tuple[World, str] | None], world: World) -> str:
 
 def finished(world: World) -> bool:
     return world.lock is None and all(
-        table.since == 0 and source.told == source.tables for source in world.sources for table in source.tables
+        table.since == 0 and source.reported == source.tables for source in world.sources for table in source.tables
     )
 
 
@@ -134,19 +134,19 @@ def _done(world: World) -> int:
         (((IN_ORDER,), (ODD,)), ("A",)),
     ],
 )
-def test_ddls_that_differ_end_in_a_conflict_that_is_told(
+def test_ddls_that_differ_end_in_a_conflict_that_is_shown(
     histories: tuple[tuple[tuple[Ddl, ...], ...], ...], run: tuple[str, ...]
 ) -> None:
     """What all have in common is run before it, and nothing else ever is."""
     walked = walk(Rules(histories))
 
-    def told(world: World) -> bool:
+    def reported(world: World) -> bool:
         step = walked.moves.decide(world)
         return isinstance(step, Wait) and len(step.conflicts) > 0 and forms(world) == run
 
     for world in walked.came:
         assert forms(world) == run[: len(world.log)], walked.trace(world)
-    stuck = walked.stuck(told)
+    stuck = walked.stuck(reported)
     assert stuck is None, walked.trace(stuck)
 
 
@@ -197,15 +197,15 @@ def _structure(rules: Rules, world: World) -> str:
     return found
 
 
-def test_a_table_that_goes_there_only_is_told() -> None:
+def test_a_table_that_goes_there_only_is_shown() -> None:
     """The one that goes back waits at its second DDL, if the first one has run for both; otherwise the other waits."""
     walked = walk(Rules(((THERE_AND_BACK,), ((A,),)), back=True))
 
-    def told(world: World) -> bool:
+    def reported(world: World) -> bool:
         step = walked.moves.decide(world)
         return isinstance(step, Wait) and len(step.missing) > 0 and world.sources[0].tables[0].done > 0
 
-    stuck = walked.stuck(told)
+    stuck = walked.stuck(reported)
     assert stuck is None, walked.trace(stuck)
 
 
@@ -291,15 +291,15 @@ def test_table_that_appears_meanwhile_gets_through_too() -> None:
     assert stuck is None, walked.trace(stuck)
 
 
-def test_table_that_appears_when_others_are_two_ddls_ahead_is_told_and_needs_the_operator() -> None:
+def test_table_that_appears_when_others_are_two_ddls_ahead_is_shown_and_needs_the_operator() -> None:
     late = Rules(the_same(IN_ORDER, 1, 1), late=frozenset({(1, 0)}))
     walked = walk(late)
 
-    def told(world: World) -> bool:
+    def reported(world: World) -> bool:
         step = walked.moves.decide(world)
         return isinstance(step, Wait) and len(step.missing) > 0
 
-    stuck = walked.stuck(lambda world: finished(world) or told(world))
+    stuck = walked.stuck(lambda world: finished(world) or reported(world))
     assert stuck is None, walked.trace(stuck)
     walked = walk(replace(late, operator=True))
     stuck = walked.stuck(finished)
@@ -317,9 +317,9 @@ def test_operator_gets_every_conflict_out_of_the_way(history: tuple[Ddl, ...]) -
 
 
 def _deaf(situation: Situation, now: float, generation: str) -> Step:
-    """Takes a source that has not told for one without tables."""
-    told = {source: report or Report() for source, report in situation.reports.items()}
-    return resolve(Situation(told, situation.lock), now, generation)
+    """Takes a source that has not reported for one without tables."""
+    reported = {source: report or Report() for source, report in situation.reports.items()}
+    return resolve(Situation(reported, situation.lock), now, generation)
 
 
 def _nothing(*_: object) -> tuple[str, ...]:

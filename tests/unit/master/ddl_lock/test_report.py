@@ -1,4 +1,4 @@
-"""From the records of etcd to what is decided from them and what people are told."""
+"""From the records of etcd to what is decided from them and what people are shown."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_sources_are_synced_when_all_their_tables_have_come() -> None:
     assert sync_of(SITUATION, LOCK) == (["s1"], ["s2", "s3", "s4"])
 
 
-def test_what_is_told_of_a_lock() -> None:
+def test_what_is_shown_of_a_lock() -> None:
     message = lock_message(ORDERS, SITUATION, LOCK, 1060.0)
     assert (message.id, message.task, message.mode, message.owner) == ("t-`shop`.`orders`", "t", "pessimistic", "s1")
     assert (message.since, message.seconds, list(message.ddls)) == ("1970-01-01T00:16:40Z", 60.0, ["ALTER A"])

@@ -81,7 +81,7 @@ CONTRADICTS = replace(A1, parked=Parked("ALTER A", "fa", "S1", since=50.0, reaso
         (B2, ShardState.CONFLICTING),
     ],
 )
-def test_standing(member: Member, expected: ShardState) -> None:
+def test_state_of_a_table(member: Member, expected: ShardState) -> None:
     assert shard_state(member, LOCK) is expected
     assert is_parked_at(member, LOCK) is (expected is ShardState.READY)
 
@@ -105,7 +105,7 @@ AGAIN2 = replace(at("s2", "fa"), parked=replace(PARKED2, after_run="g1"))
         pytest.param(seen(), Nothing(), id="nobody is there"),
         pytest.param(seen(at("s1"), FLOWS2), Nothing(), id="all flow"),
         pytest.param(seen(A1, FLOWS2), Open(LOCK), id="the first comes"),
-        pytest.param(seen(A1, silent=("s2",)), Open(LOCK), id="the first comes, another one has not told"),
+        pytest.param(seen(A1, silent=("s2",)), Open(LOCK), id="the first comes, another one has not reported"),
         pytest.param(seen(at("s1", "fa", since=60), at("s2", "fa")), Open(replace(LOCK, owner="s2")), id="owner"),
         pytest.param(seen(A1, at("s2", "fa")), Open(LOCK), id="names decide between equal times"),
         pytest.param(seen(A1, B2), Open(LOCK), id="all statements conflict: the first"),
@@ -115,7 +115,7 @@ AGAIN2 = replace(at("s2", "fa"), parked=replace(PARKED2, after_run="g1"))
         ),
         # while it gathers
         pytest.param(seen(A1, FLOWS2, lock=LOCK), Wait(missing=(FLOWS2,)), id="one is missing"),
-        pytest.param(seen(A1, lock=LOCK, silent=("s2",)), Wait(unknown=("s2",)), id="one has not told"),
+        pytest.param(seen(A1, lock=LOCK, silent=("s2",)), Wait(unknown=("s2",)), id="one has not reported"),
         pytest.param(seen(A1, B2, lock=LOCK), Wait(conflicts=(B2,)), id="one conflicts"),
         pytest.param(seen(CONTRADICTS, BEHIND2, lock=LOCK), Wait(contradicting=(CONTRADICTS,)), id="one contradicts"),
         pytest.param(seen(A1, A2, lock=LOCK), Execute(EXECUTING), id="all wait"),
