@@ -11,7 +11,12 @@ from shardmerge.proto.errors.spec import Level, Scope, define
 _define = partial(define, error_class="ddl")
 
 _SKIP = "`dmctl binlog skip {task} -s {source}` skips the statement"
-_REPLACE = '`dmctl binlog replace {task} "<statement>" -s {source}` runs another one instead'
+_REPLACE = (
+    '`dmctl binlog replace {task} "<statement>" -s {source}` runs another one instead, with names as at the source'
+)
+_RESUME = "`dmctl resume-task {task} -s {source}`"
+_UPDATE = "`dmctl update-task <file>`"
+_REPAIR = "when query-status shows the task as synced, `dmctl compare {task} --repair`"
 
 STATEMENT_UNKNOWN = _define(
     50002,
@@ -30,7 +35,7 @@ ROWS_BY_STATEMENT = _define(
     workaround="Set binlog_format=ROW at the source, for every session. If the change is known, make the same one at "
     "the "
     "target by hand, for the rows of this shard table only, "
-    f"then {_SKIP}. To be certain, {_SKIP}, and after that `dmctl compare {{task}} --repair`; or {COPY_AGAIN}.",
+    f"then {_SKIP}. To be certain, {_SKIP}, and {_REPAIR}; or {COPY_AGAIN}.",
 )
 DDL_REFUSED = _define(
     50004,
@@ -38,8 +43,8 @@ DDL_REFUSED = _define(
     scope=Scope.TARGET,
     message="source {source}, task {task}: the target refuses the SQL for the statement at {position}: "
     "{statement}: {reason} (errno {errno})",
-    workaround=f"The task has stopped right before the statement. Correct what the target reports and resume-task; or "
-    f"{_REPLACE}; or {_SKIP}.",
+    workaround=f"The task has stopped right before the statement. Correct what the target reports and {_RESUME}. If "
+    f"the target has the change already, {_SKIP}. Or {_REPLACE}.",
 )
 NEEDS_SHARD_MODE = _define(
     50005,
@@ -48,8 +53,8 @@ NEEDS_SHARD_MODE = _define(
     message="source {source}, task {task}: {table} is one of {shards} shard tables of {target}, and the task has no "
     "shard-mode, so it is unknown when the statement at {position} is to run there: {statement}",
     workaround="The task has stopped right before the statement. Set shard-mode: pessimistic (once all shard tables "
-    "have reached it) or optimistic (at once, the target takes the union) and update-task with the file; or "
-    f"{_REPLACE}; or {_SKIP}.",
+    "have reached it) or optimistic (at once, the target takes the union) in the task file, and "
+    f"{_UPDATE}; or {_REPLACE}; or {_SKIP}.",
 )
 MOVES_ROWS = _define(
     50006,
@@ -57,9 +62,9 @@ MOVES_ROWS = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} adds or removes rows of {table} without listing "
     "them: {statement}",
-    workaround=f"The task has stopped right before it. Make the same change at the target by hand, for the rows of "
-    f"this "
-    f"shard table only, then {_SKIP}.",
+    workaround=f"The task has stopped right before it. {_SKIP}; {_REPAIR} removes the rows that the source "
+    "no longer has and copies those that it has now. If rows that the source has removed are to stay at the target, "
+    "leave out the repair.",
 )
 ROWS_NOT_TOLD_APART = _define(
     50007,
@@ -67,9 +72,8 @@ ROWS_NOT_TOLD_APART = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} removes all rows of {table}, which cannot be "
     "distinguished from those of {target}'s other shard tables: {why}: {statement}",
-    workaround=f"The task has stopped right before it. Remove the rows of this shard table at the target by hand, and "
-    f"no others, "
-    f"then {_SKIP}; or keep them: {_SKIP} at once. Rows that are kept collide with later rows of the same keys.",
+    workaround=f"The task has stopped right before it. {_SKIP}; {_REPAIR} removes the rows that no shard table has, "
+    "and no others. Without the repair the rows stay, and collide with later rows of the same keys (key-collision).",
 )
 RENAME_LEAVES = _define(
     50008,
@@ -77,7 +81,8 @@ RENAME_LEAVES = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: at {position} {table} gets the name {new}, and {reason}: {statement}",
     workaround="The task has stopped right before the statement. "
-    f"{_SKIP[0].upper()}{_SKIP[1:]}; then update-task adds a table that the rules let through, with its rows.",
+    f"{_SKIP[0].upper()}{_SKIP[1:]}; then {_UPDATE} adds a table that the rules let through, with its rows. The rows "
+    "of a table that the rules no longer let through stay at the target, and no longer follow.",
 )
 STRUCTURE_REFUSES = _define(
     50009,
@@ -112,8 +117,9 @@ MAPPED_COLUMN = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} changes column {column} of {table}, whose "
     "values are mapped: {statement}",
-    workaround="The task has stopped right before the statement. "
-    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, which leaves the target's column able to hold the mapped values.",
+    workaround="The task has stopped right before the statement. If it changes nothing else, "
+    f"{_SKIP}: the target's column must hold the mapped values, and can. Else {_REPLACE}, which does not name the "
+    "column.",
 )
 COLUMN_IN_RULE = _define(
     50019,
@@ -121,9 +127,8 @@ COLUMN_IN_RULE = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} removes column {column} of {table}, by which "
     "rule {rule} decides about rows: {statement}",
-    workaround="The task has stopped right before the statement. Give the task a rule without that column by "
-    "update-task, "
-    f"then resume-task; or {_REPLACE}.",
+    workaround="The task has stopped right before the statement. Give the task a rule without that column: "
+    f"correct the task file and {_UPDATE}; or {_REPLACE}.",
 )
 TRANSFORMED_TABLE = _define(
     50021,
@@ -143,9 +148,9 @@ RENAME_REMAPS = _define(
     "rename-remaps",
     scope=Scope.SOURCE,
     message="source {source}, task {task}: at {position} {table} gets the name {new}, by which {reason}: {statement}",
-    workaround="The task has stopped right before the statement. Keep the rows where they are, with rules that name "
-    "the "
-    f"table's new name too; or {_SKIP}.",
+    workaround=f"The task has stopped right before the statement. {_SKIP}; then {_UPDATE} adds the table under its new "
+    f"name, with its rows; {_REPAIR} removes the rows that it had under its former name. Or keep the rows as they are: "
+    f"rules under which the new name has the same target and mapping, and {_UPDATE}.",
 )
 LOCK_CONFLICT = _define(
     50101,
@@ -153,9 +158,10 @@ LOCK_CONFLICT = _define(
     scope=Scope.SOURCE,
     message="lock {lock}: shard table(s) {tables} are parked at another statement than the lock's. Theirs, at "
     "{position} of source {source}: {other} — the lock's, first reached by source {owner}: {statement}",
-    workaround="Nothing is lost: both wait. One of: let the lock's statement run without them (shard-ddl-lock unlock "
-    "'{lock}'; theirs then gets a lock of its own); change the target by hand and let the tables continue without "
-    "running it (… unlock '{lock}' -f); take the tables out of the task (update-task, or stop-task -s {source}).",
+    workaround="Nothing is lost: both wait. One of: `dmctl shard-ddl-lock unlock '{lock}'` lets the lock's statement "
+    "run without them, and theirs then gets a lock of its own; or change the target by hand, and `dmctl shard-ddl-lock "
+    "unlock '{lock}' -f` lets the tables continue without running it; or take the tables out of the task (`dmctl "
+    "update-task <file>`, or `dmctl stop-task <task> -s {source}`).",
 )
 LOCK_UNKNOWN = _define(
     50102,
@@ -204,7 +210,8 @@ LOCK_WAITS = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="lock {lock} waits {waiting}, for {seconds} s now; its statement: {statement}",
-    workaround="Run the statement at the sources that are missing, or see shard-ddl-lock unlock. Rows of the parked "
+    workaround="Run the statement at the sources that are missing, or see `dmctl shard-ddl-lock unlock -h`. Rows of "
+    "the parked "
     "shard tables are not applied meanwhile; all others are.",
 )
 VALUES_DRAWN = _define(
@@ -214,8 +221,8 @@ VALUES_DRAWN = _define(
     message="source {source}, task {task}: the statement at {position} fills, in the rows of {table}, column "
     "{column} with values that each server generates itself: {statement}",
     workaround="The task has stopped right before the statement. "
-    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, which adds the column without a value, and copy the values by "
-    f"`dmctl compare {{task}} --repair`; or {COPY_AGAIN}.",
+    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, which adds the column NULL and without a default; "
+    f"{_REPAIR} copies the values. Or {COPY_AGAIN}.",
 )
 VALUES_OF_TIME = _define(
     50063,
@@ -225,8 +232,8 @@ VALUES_OF_TIME = _define(
     "with the time at which it runs. The {shards} shard tables of {target} run it at different times, and the target "
     "would run it once: {statement}",
     workaround="The task has stopped right before the statement. At the first shard table, "
-    f"{_REPLACE}, which adds the column NULL and without a default; at each other one, {_SKIP}. Then copy the values "
-    "by `dmctl compare {task} --repair`.",
+    f"{_REPLACE}, which adds the column NULL and without a default; at each other one, {_SKIP}. Then, "
+    f"{_REPAIR} copies the values.",
 )
 ADDS_CASCADE = _define(
     50065,
@@ -236,7 +243,7 @@ ADDS_CASCADE = _define(
     "by cascade, which the binary log does not show: {statement}",
     workaround="The task has stopped right before the statement. At the source, drop the foreign key and add it "
     f"without CASCADE, SET NULL and SET DEFAULT. Then {_SKIP}, for the statement has no effect at the target, and "
-    "`dmctl compare {task} --repair` for rows that it has changed since.",
+    f"{_REPAIR} for rows that it has changed since.",
 )
 ADDS_REFERENCE = _define(
     50066,
@@ -246,7 +253,8 @@ ADDS_REFERENCE = _define(
     "mapping: at the target its rows refer to other rows or to none: {statement}",
     workaround="The task has stopped right before the statement; the rows at the target keep their values. If the "
     "column holds ids of that table, the task needs an entry of `references` (docs/reference/rules.md) and has to "
-    "begin again: stop-task, empty its target tables, start-task --remove-meta with all sources. If nothing joins the "
+    "begin again: `dmctl stop-task {task}`, empty its target tables, add the entry to the task file, and `dmctl "
+    "start-task <file> --remove-meta`, without -s. If nothing joins the "
     f"two columns at the target, {_SKIP}: the foreign key has no effect there.",
 )
 COPIED_LATER = _define(
@@ -279,7 +287,7 @@ OPERATOR_STATEMENT_UNCLEAR = _define(
     workaround="Check the rows of its tables at the target. If the statement has run, give the list again without it: "
     '`dmctl binlog replace|inject {task} "…" -s {source}` with the other statements, or `dmctl binlog skip|revert '
     "{task} -s {source}` if there are no others. If it has not run, give the list again with a comment in the "
-    "statement (/* again */): a statement with another text runs. Then resume-task.",
+    "statement (/* again */): a statement with another text runs. Then `dmctl resume-task {task} -s {source}`.",
 )
 SWAP_UNCLEAR = _define(
     50016,
@@ -439,6 +447,6 @@ STATEMENT_FILTERED = _define(
     scope=Scope.CONFIG,
     message="source {source}, task {task}: an event filter stops the task before a statement on {table} at {position}: "
     "{statement}",
-    workaround=f"{_SKIP}; or change the filter with update-task so that it lets the statement through. Then "
-    f"resume-task.",
+    workaround=f"{_SKIP[0].upper()}{_SKIP[1:]}; or change the filter in the task file so that it lets the statement "
+    f"through, and {_UPDATE}.",
 )

@@ -91,5 +91,5 @@ UNREADABLE_VALUE = _define(
     scope=Scope.SOURCE,
     message="source {source}: {schema}.{table}.{column}: value {value} is none of type {type}{at}",
     workaround="Nothing of this row was written. Look at the row at the source; if it is sound, the table's structure "
-    "was changed while it was read: resume-task.",
+    "was changed while it was read: `dmctl resume-task {task} -s {source}`.",
 )

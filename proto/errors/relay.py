@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardmerge.proto.errors.snapshot import COPY_SOURCE_AGAIN
+from shardmerge.proto.errors.snapshot import COPY_FROM_ANOTHER_SERVER, COPY_SOURCE_AGAIN
 from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="relay")
+
+_RESUME = "for each task that is paused, `dmctl resume-task <task> -s {source}`"
+_UPDATE = "`dmctl operate-source update <source-file>`"
 
 SOURCE_LOG_GONE = _define(
     20001,
@@ -20,7 +23,7 @@ SOURCE_LOG_GONE = _define(
     f"restore the file there and `dmctl resume-task <task> -s {{source}}`; or {COPY_SOURCE_AGAIN}. Keep binlogs longer "
     "(expire_logs_days, binlog_expire_logs_seconds). If the position is after the file's end, the source lost its "
     "latest writes: copy again, too. If another replica uses the same server-id, set another one in this source's "
-    "file and run operate-source update; nothing is to be copied then.",
+    f"file and {_UPDATE}; nothing is to be copied then.",
 )
 DUMP_ENDED = _define(
     20002,
@@ -57,7 +60,7 @@ EVENT_OVERLAP = _define(
     message="source {source}: the event that ends at binlog byte {pos} begins before {position}, which the stream "
     "has already passed",
     workaround="Nothing was stored twice. Check that the address of the source leads to one server (no load "
-    "balancer), then resume-task.",
+    f"balancer); then, {_RESUME}.",
 )
 GROUP_BROKEN = _define(
     20006,
@@ -73,8 +76,8 @@ SOURCE_CHANGED = _define(
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} is now {found}, the relay log was written from {expected}",
     workaround="Positions in files of one server mean nothing at another, and the relay log holds no GTIDs to continue "
-    "by. Point the source's file to the old server (operate-source update). If that server is lost for good, "
-    f"{COPY_SOURCE_AGAIN}. With GTIDs (gtid_mode=ON; MariaDB always has them) it continues by itself.",
+    "by. Point the source's file to the old server: " + _UPDATE + ". If that server is lost for good, "
+    f"{COPY_FROM_ANOTHER_SERVER}. With GTIDs (gtid_mode=ON; MariaDB always has them) it continues by itself.",
 )
 SOURCE_LOG_RESET = _define(
     20008,
@@ -98,8 +101,8 @@ RELAY_CRASHED = _define(
     "relay-reader-failed",
     scope=Scope.INTERNAL,
     message="source {source}: the relay reader stopped after {position}: {reason}",
-    workaround="This is a bug: report it with the worker's log. What was published is complete; resume-task "
-    "tries again.",
+    workaround="This is a bug: report it with the worker's log. What was published is complete; `dmctl "
+    "resume-task <task> -s {source}` tries again.",
 )
 SOURCE_GTIDS_GONE = _define(
     20011,
@@ -109,7 +112,7 @@ SOURCE_GTIDS_GONE = _define(
     "{missing}: {reason}",
     workaround="The content of the purged binlogs cannot be fetched from this server any more. Point the source's "
     "file to a server that still has it (compare with its gtid_purged, on MariaDB BINLOG_GTID_POS(<first file>, 4)) "
-    f"and run operate-source update; or {COPY_SOURCE_AGAIN}, and keep binlogs longer.",
+    f"and {_UPDATE}; or {COPY_SOURCE_AGAIN}. Keep binlogs longer.",
 )
 SOURCE_LACKS_GTIDS = _define(
     20012,
@@ -119,7 +122,7 @@ SOURCE_LACKS_GTIDS = _define(
     "may be applied",
     workaround="A replica that is still catching up will have it, and the relay continues by itself. A server that "
     "never gets it has another history (a fail-over that lost transactions, RESET MASTER): point the source's file to "
-    f"the right server (operate-source update); or {COPY_SOURCE_AGAIN}.",
+    f"the right server, {_UPDATE}; or {COPY_SOURCE_AGAIN}.",
     retryable=True,
 )
 GTID_PLACE_MISSING = _define(
@@ -130,8 +133,7 @@ GTID_PLACE_MISSING = _define(
     "{behind}",
     workaround="Give a set as the source itself had it (gtid_executed; gtid_binlog_pos on MariaDB, with every domain). "
     "For a checkpoint: the current server has its transactions in another order than the previous one; point the "
-    "source's file to the previous one (operate-source update) until the tasks have caught up; or "
-    f"{COPY_SOURCE_AGAIN}.",
+    f"source's file to the previous one, {_UPDATE}, until the tasks have caught up; or {COPY_SOURCE_AGAIN}.",
 )
 POSITION_ELSEWHERE = _define(
     20014,
@@ -150,7 +152,7 @@ PIECE_OF_ANOTHER_SERVER = _define(
     scope=Scope.SOURCE,
     message="source {source}: the checkpoint is inside the transaction after {position} of {server}, and the "
     "current relay log has that transaction from {now}, which may have written it in other events",
-    workaround="Point the source's file to {server} (operate-source update) until the task has applied that "
+    workaround=f"Point the source's file to {{server}}, {_UPDATE}, until the task has applied that "
     f"transaction; or {COPY_SOURCE_AGAIN}.",
 )
 XA_PREPARE_MISSING = _define(
@@ -168,7 +170,8 @@ SERVER_ID_TAKEN = _define(
     scope=Scope.CONFIG,
     message="source {source}: server-id {server_id} is used by {owner}, at the same server",
     workaround="Set another server-id in this source's file or in the other one, or none: then a free one is chosen. "
-    "If the other source is no longer needed, stop it (operate-source stop), then resume-task.",
+    "If the other source is no longer needed, stop it (`dmctl operate-source stop <source>`); then, "
+    f"{_RESUME}.",
 )
 POSITION_UNORDERED = _define(
     20018,
@@ -203,7 +206,7 @@ DISK_FAILED = _define(
     "relay-disk-failed",
     scope=Scope.INTERNAL,
     message="source {source}: {path}: {reason} (errno {errno})",
-    workaround="Check the file system and its permissions, then resume-task.",
+    workaround=f"Check the file system and its permissions; then, {_RESUME}.",
 )
 RELAY_DAMAGED = _define(
     20022,
@@ -221,8 +224,8 @@ POSITION_BEFORE_RELAY = _define(
     "position-before-relay-log",
     scope=Scope.SOURCE,
     message="source {source}: {position} is before the relay log, which begins at {first}",
-    workaround="Resume the task: the relay log starts again at the lowest position that a task needs, if the source "
-    "still has it.",
+    workaround="`dmctl resume-task <task> -s {source}`: the relay log starts again at the lowest position that a task "
+    "needs, if the source still has it.",
 )
 POSITION_INSIDE_GROUP = _define(
     20031,
@@ -245,7 +248,8 @@ OFFSET_PURGED = _define(
     "relay-offset-purged",
     scope=Scope.INTERNAL,
     message="source {source}: relay offset {offset} was purged; the relay log begins at {first}",
-    workaround="Resume the task: the relay log starts again at its checkpoint's position, if the source still has it.",
+    workaround="`dmctl resume-task <task> -s {source}`: the relay log starts again at its checkpoint's position, if "
+    "the source still has it.",
 )
 RELAY_RESTARTED = _define(
     20034,
@@ -329,7 +333,8 @@ PRIVILEGE_MISSING = _define(
     "source-privilege-missing",
     scope=Scope.SOURCE,
     message="source {source}: user {user} at {host}:{port} is not allowed: {reason} (errno {errno})",
-    workaround="Grant what the server's message names (check-task prints the statement), then resume-task.",
+    workaround="Grant what the server's message names (`dmctl check-task <file>` prints the statement); then, "
+    f"{_RESUME}.",
 )
 SOURCE_BUSY = _define(
     20104,
@@ -363,7 +368,7 @@ SOURCE_REJECTED = _define(
     "source-rejected-statement",
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} refused a statement: {reason} (errno {errno})",
-    workaround="Correct what the server's message names, then resume-task.",
+    workaround=f"Correct what the server's message names; then, {_RESUME}.",
 )
 SESSION_VARIABLE = _define(
     20108,
@@ -380,7 +385,7 @@ SWITCH_OTHER_BINLOG = _define(
     "{position}, but its binlog does not continue there: {reason}",
     workaround="Nothing was changed. The server is a copy with another history, or was reset: point the source's file "
     "to the "
-    f"previous server. If that is lost for good, {COPY_SOURCE_AGAIN}, after operate-source update.",
+    f"previous server. If that is lost for good, {COPY_FROM_ANOTHER_SERVER}.",
 )
 SWITCH_ERRANT = _define(
     20051,
@@ -389,8 +394,8 @@ SWITCH_ERRANT = _define(
     message="source {source}: {host}:{port} has transaction {errant} of its own among those that were read "
     "from {before}: {behind} follows it",
     workaround="Nothing was changed. Its rows are not those of the previous server, so it is unknown what the merged "
-    "tables should hold: point the source's file to a replica without writes of its own. If there is none, run "
-    f"operate-source update between the two commands that copy its history: {COPY_SOURCE_AGAIN}.",
+    "tables should hold: point the source's file to a replica without writes of its own. If there is none, "
+    f"{COPY_FROM_ANOTHER_SERVER}.",
 )
 SWITCH_BUSY = _define(
     20052,
@@ -398,7 +403,8 @@ SWITCH_BUSY = _define(
     scope=Scope.CONFIG,
     message="source {source} cannot be read from another server now: task {task} {doing}",
     workaround="Nothing was changed. Wait until query-status {task} shows that it replicates all of its tables, then "
-    "run operate-source update again. If it cannot: `dmctl stop-task {task} -s {source}`, operate-source update, and "
+    "`dmctl operate-source update <source-file>` again. If it cannot: `dmctl stop-task {task} -s {source}`, then "
+    "`dmctl operate-source update <source-file>`, and "
     "`dmctl start-task <file> --remove-meta -s {source}`, which removes the rows of this source and copies them again.",
 )
 SWITCH_UNPROVEN = _define(
@@ -406,8 +412,8 @@ SWITCH_UNPROVEN = _define(
     "source-switch-unproven",
     scope=Scope.SOURCE,
     message="source {source}: it cannot be proven that {host}:{port} continues where {before} ended: {reason}",
-    workaround="Nothing was changed. Correct what is named and run operate-source update again. If it cannot be "
-    f"proven, run operate-source update between the two commands that copy its history: {COPY_SOURCE_AGAIN}.",
+    workaround=f"Nothing was changed. Correct what is named and repeat {_UPDATE}. If it cannot be "
+    f"proven, {COPY_FROM_ANOTHER_SERVER}.",
 )
 MOVE_WOULD_LOSE = _define(
     20054,
@@ -423,5 +429,6 @@ NO_BINLOG = _define(
     "source-writes-no-binlog",
     scope=Scope.SOURCE,
     message="the source ({server}) has no binary log",
-    workaround="Start the source with log_bin, binlog_format=ROW and binlog_row_image=FULL, then resume-task.",
+    workaround="Start the source with log_bin, binlog_format=ROW and binlog_row_image=FULL; then `dmctl resume-task "
+    "<task> -s <source>` for each task that is paused.",
 )

@@ -80,7 +80,9 @@ TARGET_PRIVILEGE_MISSING = _define(
     "target-privilege-missing",
     scope=Scope.TARGET,
     message="user {user} at target {host}:{port} is not allowed: {reason} (errno {errno})",
-    workaround="Grant what the server's message names (check-task prints the statement), then resume-task.",
+    workaround="Grant what the server's message names (`dmctl check-task <file>` prints the statement), then `dmctl "
+    "resume-task "
+    "{task} -s {source}`.",
 )
 TARGET_BUSY = _define(
     40022,
@@ -122,7 +124,7 @@ TARGET_STATEMENT = _define(
     "target-refused",
     scope=Scope.TARGET,
     message="target {host}:{port} refused a statement: {reason} (errno {errno})",
-    workaround="Correct what the server's message names, then resume-task.",
+    workaround="Correct what the server's message names, then `dmctl resume-task {task} -s {source}`.",
 )
 TABLE_UNKNOWN = _define(
     40010,
@@ -130,7 +132,7 @@ TABLE_UNKNOWN = _define(
     scope=Scope.SOURCE,
     message="source {source}: the rules let rows of {schema}.{table} at {position} through, but this table did not "
     "exist when the task started",
-    workaround="Nothing is lost: the task has stopped before these rows. update-task with the task file adds the "
+    workaround="Nothing is lost: the task has stopped before these rows. `dmctl update-task <file>` adds the "
     "table, with its history; or exclude it in the block-allow-list.",
 )
 LANES_CHANGED = _define(
@@ -181,7 +183,8 @@ TARGET_NOT_TRANSACTIONAL = _define(
     "target-not-transactional",
     scope=Scope.TARGET,
     message="target table {target_schema}.{target_table} has engine {engine}, which has no transactions",
-    workaround="ALTER TABLE {target_schema}.{target_table} ENGINE=InnoDB at the target, then resume-task.",
+    workaround="ALTER TABLE {target_schema}.{target_table} ENGINE=InnoDB at the target, then `dmctl resume-task "
+    "{task} -s {source}`.",
 )
 TARGET_CREATE_REFUSED = _define(
     40032,
@@ -189,7 +192,7 @@ TARGET_CREATE_REFUSED = _define(
     scope=Scope.TARGET,
     message="source {source}: target table {target_schema}.{target_table} cannot be created like {schema}.{table}: "
     "{reason} (errno {errno}); the statement was: {statement}",
-    workaround="Create the target table by hand, then resume-task.",
+    workaround="Create the target table by hand, then `dmctl resume-task {task} -s {source}`.",
 )
 TARGET_IS_META = _define(
     40033,
@@ -397,7 +400,8 @@ EXPRESSIONS_UNKNOWN = _define(
     scope=Scope.INTERNAL,
     message="task {task}, source {source}: a Spark task requests expressions that its worker has not compiled for it",
     workaround="Nothing was evaluated. If lanes or chunk readers of the task stop with this error, it is a bug: report "
-    "it with the worker's log, and run resume-task, which compiles the expressions again. If none stops, another "
+    "it with the worker's log, and run `dmctl resume-task {task} -s {source}`, which compiles the expressions again. "
+    "If none stops, another "
     "program has called the worker's port.",
 )
 ROWS_UNREADABLE = _define(
@@ -406,7 +410,8 @@ ROWS_UNREADABLE = _define(
     scope=Scope.INTERNAL,
     message="the rows in a request to evaluate a transform cannot be read: {reason}",
     workaround="Nothing was evaluated. If lanes or chunk readers stop with this error, install the worker's versions "
-    "of shardmerge and pyarrow on every machine that runs Spark tasks, then resume-task. If none stops, another "
+    "of shardmerge and pyarrow on every machine that runs Spark tasks, then `dmctl resume-task {task} -s {source}`. "
+    "If none stops, another "
     "program has called the worker's port.",
 )
 EVALUATION_LOST = _define(

@@ -19,12 +19,20 @@ _START = (
 COPY_AGAIN = f"copy the history of this source again: `dmctl stop-task {{task}} -s {{source}}`, then {_START}"
 """For errors that name a task."""
 
-COPY_SOURCE_AGAIN = (
-    "copy its history again. First stop each task of the source (`dmctl query-status -s {source}` shows them), "
-    f"`dmctl stop-task <task> -s {{source}}`; only then, for each, {_START}"
+_STOP_EACH = (
+    "First stop each task of the source (`dmctl query-status -s {source}` shows them), `dmctl stop-task <task> -s "
+    "{source}`"
 )
+
+COPY_SOURCE_AGAIN = f"copy its history again. {_STOP_EACH}; only then, for each, {_START}"
 """For errors of a source, which may have several tasks: while one of them needs the lost binlog, the relay log cannot
 begin at a later position."""
+
+COPY_FROM_ANOTHER_SERVER = (
+    f"copy its history again, from the server in the source's file. {_STOP_EACH}; then `dmctl operate-source update "
+    f"<source-file>`; only then, for each, {_START}"
+)
+"""As COPY_SOURCE_AGAIN, where the source is to be read from a server that does not continue the former one."""
 
 TABLE_GONE = _define(
     30001,
@@ -32,7 +40,8 @@ TABLE_GONE = _define(
     scope=Scope.SOURCE,
     message="source {source}: {schema}.{table} no longer exists since the snapshot of task {task} began, and the "
     "source's binlog has no statement that dropped it",
-    workaround="Restore the table, or take it out of the task: update-task with a file that leaves it out. The other "
+    workaround="Restore the table, or take it out of the task: `dmctl update-task <file>`, with a file that leaves it "
+    "out. The other "
     "tables keep their copies.",
 )
 STRUCTURE_CHANGED = _define(
@@ -41,7 +50,8 @@ STRUCTURE_CHANGED = _define(
     scope=Scope.SOURCE,
     message="source {source}: {schema}.{table} was altered while the snapshot of task {task} was in progress, and the "
     "source's binlog has no statement that did it: {difference}",
-    workaround="The snapshot has stopped and nothing is lost. Undo the ALTER at the source, then resume-task. An ALTER "
+    workaround="The snapshot has stopped and nothing is lost. Undo the ALTER at the source, then `dmctl resume-task "
+    "{task} -s {source}`. An ALTER "
     "that is in the binlog (sql_log_bin=1) does not stop the snapshot.",
 )
 ROW_TOO_LARGE = _define(
@@ -50,7 +60,8 @@ ROW_TOO_LARGE = _define(
     scope=Scope.TARGET,
     message="source {source}: a row of {schema}.{table} (key {key}) needs a statement of {bytes} bytes, the target "
     "takes {limit} (max_allowed_packet)",
-    workaround="SET GLOBAL max_allowed_packet at the target to more than that, then resume-task; nothing of its chunk "
+    workaround="SET GLOBAL max_allowed_packet at the target to more than that, then `dmctl resume-task {task} -s "
+    "{source}`; nothing of its chunk "
     "was written.",
 )
 COUNT_MISMATCH = _define(
@@ -60,7 +71,7 @@ COUNT_MISMATCH = _define(
     message="source {source}: chunk {number} of {schema}.{table}: target {target_schema}.{target_table} reports "
     "{taken} inserted rows for {sent} sent ones",
     workaround="The chunk was rolled back. Look for a trigger or a proxy that rewrites statements at the target, "
-    "then resume-task.",
+    "then `dmctl resume-task {task} -s {source}`.",
 )
 RELAY_CHANGED = _define(
     30005,
@@ -103,7 +114,7 @@ PLAN_STUCK = _define(
     message="source {source}: {schema}.{table}: the server does not order {found} after {last}, although the query "
     "asked for greater keys",
     workaround="The key's collation does not order its values consistently: CHECK TABLE and rebuild the index at "
-    "the source, then resume-task.",
+    "the source, then `dmctl resume-task {task} -s {source}`.",
 )
 STATEMENT_UNDER_CHUNK = _define(
     30010,
@@ -135,7 +146,7 @@ KEYS_NOT_FOUND = _define(
     message="source {source}: {count} row(s) of {schema}.{table} are not found by the key that they show: a UUID "
     "column in it holds bytes that are no UUID",
     workaround="MariaDB mistakes such bytes, and ranges of the key lack these rows. Correct them at the source, or "
-    "make the column BINARY(16) there; then resume-task.",
+    "make the column BINARY(16) there; then `dmctl resume-task {task} -s {source}`.",
 )
 INDEXES_NOT_ADDED = _define(
     30013,
@@ -156,7 +167,7 @@ PRESSURE_UNSEEN = _define(
     message="source {source}: user {user} may not see the replication status that snapshot.max-replica-lag needs "
     "(errno {errno})",
     workaround="GRANT REPLICATION CLIENT ON *.* (MariaDB since 10.5: REPLICA MONITOR) to that user, or remove "
-    "snapshot.max-replica-lag from the task file; then resume-task.",
+    "snapshot.max-replica-lag from the task file; then `dmctl resume-task {task} -s {source}`.",
 )
 COPY_KEY_CHANGED = _define(
     30015,
@@ -164,9 +175,10 @@ COPY_KEY_CHANGED = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} ran while the history of {table} was copied. "
     "It changed the key by which its chunks are read: the rest cannot be copied",
-    workaround="Only this table waits. Copy it again: update-task with a file that leaves {table} out, delete the rows "
-    "of this shard table from {target} (if other tables are merged into it, only those), then update-task with the "
-    "present file. The other tables keep their copies. A task with task-mode: full or stop-at refuses "
+    workaround="Only this table waits. Copy it again: `dmctl update-task <file>` with a file that leaves {table} out, "
+    "delete the rows "
+    "of this shard table from {target} (if other tables are merged into it, only those), then `dmctl update-task "
+    "<file>` with the present file. The other tables keep their copies. A task with task-mode: full or stop-at refuses "
     "update-task: first stop-task, then start-task with task-mode: all and without stop-at.",
 )
 COPY_OF_ENDING = _define(

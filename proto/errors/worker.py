@@ -101,7 +101,8 @@ TLS_FILE = _define(
     scope=Scope.CONFIG,
     message="TLS file {path} of this worker's machine cannot be used: {reason}",
     workaround="Put a PEM file that the worker can read there, on every worker's machine, or correct the path under "
-    "security in the source's file (operate-source update) or the task's (update-task); then resume-task.",
+    "security in the source's file (`dmctl operate-source update <source-file>`) or the task's (`dmctl update-task "
+    "<file>`); then `dmctl resume-task <task>`.",
 )
 TLS_CONTENT = _define(
     70016,
@@ -109,16 +110,19 @@ TLS_CONTENT = _define(
     scope=Scope.CONFIG,
     message="the value of {key} in the configuration cannot be used: {reason}",
     workaround="Give the PEM text of the certificate and of its key under security in the source's file "
-    "(operate-source update) or the task's (update-task); then resume-task.",
+    "(`dmctl operate-source update <source-file>`) or the task's (`dmctl update-task <file>`); then `dmctl "
+    "resume-task <task>`.",
 )
 TLS_PEER_REFUSED = _define(
     70012,
     "tls-peer-refused",
     scope=Scope.CONFIG,
     message="the identity of the server at {host}:{port} cannot be verified: {reason}",
-    workaround="Correct ssl-ca or cert-allowed-cn under security in the source's file (operate-source update) or the "
-    "task's (update-task), or the server's certificate; nothing was sent to that server, no password either. Then "
-    "resume-task.",
+    workaround="Correct ssl-ca or cert-allowed-cn under security in the source's file (`dmctl operate-source update "
+    "<source-file>`) or the "
+    "task's (`dmctl update-task <file>`), or the server's certificate; nothing was sent to that server, no password "
+    "either. Then "
+    "`dmctl resume-task <task>`.",
 )
 TLS_NOT_OFFERED = _define(
     70013,
@@ -127,7 +131,7 @@ TLS_NOT_OFFERED = _define(
     message="the server at {host}:{port} offers no TLS, and the configuration asks for it",
     workaround="Give the server a certificate (ssl_cert, ssl_key) and a version (MySQL: tls_version), or remove "
     "security from the source's or the task's file: then the connection is in plain text. Nothing was sent to that "
-    "server, no password either. Then resume-task.",
+    "server, no password either. Then `dmctl resume-task <task>`.",
 )
 PLACE_REFUSED = _define(
     70037,
@@ -181,10 +185,11 @@ LOGIN_REFUSED = _define(
     message="{source}: the server at {host}:{port} requests the password of {user} by {method}, but {reason}; the "
     "password was not sent",
     workaround="Check host, port and password (MySQL also sends this request when the password is wrong). Then set "
-    "`ssl-ca: FILE` under `security` in the source's file (operate-source update) or the task's (update-task), so that "
+    "`ssl-ca: FILE` under `security` in the source's file (`dmctl operate-source update <source-file>`) or the task's "
+    "(`dmctl update-task <file>`), so that "
     "the server's certificate is verified. Or, for caching_sha2_password and for sha256_password without TLS, set "
     "`allow-public-key-retrieval: true` there; any program that answers at that address can then read the password. "
-    "Or change the account's method to mysql_native_password or ed25519. Then resume-task.",
+    "Or change the account's method to mysql_native_password or ed25519. Then `dmctl resume-task <task>`.",
 )
 ANSWER_REFUSED = _define(
     70018,
@@ -193,14 +198,15 @@ ANSWER_REFUSED = _define(
     message="{source}: the answer violates the MySQL protocol, or requests data that is never sent: {reason}",
     workaround="No password and no file was sent. Find out which program answers at that address: a proxy, another "
     "service, or an attacker who collects passwords. Correct host and port in the source's file (operate-source "
-    "update) or the task's (update-task), then resume-task.",
+    "update) or the task's (`dmctl update-task <file>`), then `dmctl resume-task <task>`.",
 )
 ADDRESS_NOT_ALLOWED = _define(
     70019,
     "address-not-allowed",
     scope=Scope.CONFIG,
     message="{source}: {host}:{port} is not among the allowed-networks of dm-worker ({found}): no connection was made",
-    workaround="Correct host in the source's file (operate-source update) or the task's (update-task); or add its "
+    workaround="Correct host in the source's file (`dmctl operate-source update <source-file>`) or the task's (`dmctl "
+    "update-task <file>`); or add its "
     "network, or the host exactly as the file names it, to allowed-networks in the files of dm-worker and dm-master "
-    "and restart them. Then resume-task.",
+    "and restart them. Then `dmctl resume-task <task>`.",
 )

@@ -7,9 +7,8 @@ import shlex
 from dataclasses import dataclass
 from typing import cast
 
-from tests.support.cluster import Answer, Json
+from tests.support.cluster import Answer, Cluster, Json
 from tests.support.wait import until
-from tests.support.world import World
 
 _COMMAND = re.compile(r"`dmctl ([^`]+)`")
 
@@ -54,29 +53,32 @@ class Printed:
 class Operator:
     """Does what an error prints. ``file``: the path of the task file, which replaces `<file>`."""
 
-    world: World
+    cluster: Cluster
     task: str
     file: str
 
-    def runs(self, printed: Printed, begin: str, place: int = 0, *, source_file: str = "") -> Answer:
-        """Run a printed command: nothing of it changes but `<file>`, `<source-file>` and `<task>`. Only the report of a
-        comparison goes to the cluster's directory instead of the current one."""
+    def runs(
+        self, printed: Printed, begin: str, place: int = 0, *, source_file: str = "", statement: str = ""
+    ) -> Answer:
+        """Run a printed command: nothing of it changes but `<file>`, `<source-file>`, `<statement>` and `<task>`. Only
+        the report of a comparison goes to the cluster's directory instead of the current one."""
         command = printed.command(begin, place).replace("<source-file>", source_file)
+        command = command.replace("<statement>", statement)
         command = command.replace("<file>", self.file).replace("<task>", self.task)
         assert "{" not in command and "<" not in command, f"an operator does not know what to fill in: {command}"
         words = shlex.split(command)
         if words[0] == "compare":
-            words += ["--report", str(self.world.cluster.directory / "way_out.jsonl")]
-        return self.world.cluster.dmctl(*words)
+            words += ["--report", str(self.cluster.directory / "way_out.jsonl")]
+        return self.cluster.dmctl(*words)
 
-    def stopped(self, code: int, source: str = "") -> Printed:
-        """Wait until a subtask is paused by an error of this code; ``source``: only there."""
+    def stopped(self, code: int, source: str = "", *, or_code: int = 0) -> Printed:
+        """Wait until a subtask is paused by an error of this code, or of ``or_code``; ``source``: only there."""
 
         def found() -> Printed | None:
-            for one, subtask in self.world.cluster.subtasks(self.task).items():
+            for one, subtask in self.cluster.subtasks(self.task).items():
                 if source in ("", one) and subtask.stage == "Paused":
                     for detail in errors_of(subtask.raw):
-                        if int(detail["code"]) == code:
+                        if int(detail["code"]) in (code, or_code):
                             return Printed.of(detail)
             return None
 
@@ -84,7 +86,7 @@ class Operator:
 
     def refused(self, code: int, *words: str) -> Printed:
         """Run a command, which must fail with a check of this code."""
-        answer = self.world.cluster.dmctl(*words, check=False)
+        answer = self.cluster.dmctl(*words, check=False)
         assert answer.code != 0, answer.text
         for check in answer.json.get("checkResult", []):
             if int(check.get("code", 0)) == code:

@@ -52,12 +52,16 @@ class Merge:
 @dataclass(frozen=True, slots=True)
 class WayOut:
     """``code``: of the error. ``situation``: what has happened. ``produce``: brings it about and returns the error as
-    it is printed. ``follow``: does what the error prints."""
+    it is printed. ``follow``: does what the error prints, and returns what is to be judged if that has changed.
+    ``text``: of the task file. ``tables``: shard tables of each source. ``sources``: the number of sources."""
 
     code: int
     situation: str
     produce: Callable[[Merge], Printed]
-    follow: Callable[[Merge, Printed], None]
+    follow: Callable[[Merge, Printed], Family | None]
+    text: Callable[[Family], str] = Family.task
+    tables: int = 2
+    sources: int = 2
 
     @property
     def name(self) -> str:
@@ -68,7 +72,7 @@ def _second(merge: Merge) -> tuple[Family, Operator]:
     """Another task of the same sources."""
     world, name = merge.world, merge.family.name.replace("way", "second")
     family = world.family(name)
-    return family, Operator(world, name, str(world.cluster.directory / f"{name}.task.yaml"))
+    return family, Operator(world.cluster, name, str(world.cluster.directory / f"{name}.task.yaml"))
 
 
 def _purge(merge: Merge) -> Printed:
@@ -167,7 +171,7 @@ def _lock_out(merge: Merge) -> Printed:
     cluster, name = merge.world.cluster, merge.family.name
     cluster.dmctl("pause-task", name)
     merge.target(f"CREATE USER {name}@'127.0.0.1' IDENTIFIED BY 'now'", f"GRANT ALL ON *.* TO {name}@'127.0.0.1'")
-    merge.file(_as_account(merge, "now"))
+    merge.file(as_account(merge, "now"))
     cluster.dmctl("update-task", merge.operator.file)
     cluster.dmctl("resume-task", name)
     cluster.wait_replicating(name)
@@ -178,14 +182,14 @@ def _lock_out(merge: Merge) -> Printed:
     return merge.operator.stopped(40020, ONE)
 
 
-def _as_account(merge: Merge, password: str) -> str:
+def as_account(merge: Merge, password: str) -> str:
     target = merge.world.target
     login = f"{{host: {target.host}, port: {target.port}, user: {merge.family.name}, password: {password}}}"
     return merge.text.replace(target.login, login)
 
 
 def _correct_account(merge: Merge, printed: Printed) -> None:
-    merge.file(_as_account(merge, "other"))
+    merge.file(as_account(merge, "other"))
     merge.operator.runs(printed, "update-task")
 
 

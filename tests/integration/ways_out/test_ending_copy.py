@@ -42,7 +42,7 @@ def test_a_task_without_an_end_copies_the_rest(world: World) -> None:
         return None
 
     printed = until(failed, "the rest cannot be copied", 120)
-    operator = Operator(world, NAME, cluster.write(f"{NAME}.task.yaml", _text(world, "")))
+    operator = Operator(world.cluster, NAME, cluster.write(f"{NAME}.task.yaml", _text(world, "")))
     operator.runs(printed, "stop-task")
     operator.runs(printed, "start-task")
     world.cluster.wait_joined(NAME)

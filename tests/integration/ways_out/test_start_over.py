@@ -16,7 +16,7 @@ def _started(world: World, name: str, rows: int = 600, text: str = "") -> tuple[
     file = world.cluster.write(f"{name}.task.yaml", text or family.task())
     world.cluster.start_task(text or family.task())
     world.cluster.wait_replicating(name)
-    return family, Operator(world, name, file)
+    return family, Operator(world.cluster, name, file)
 
 
 def _without_ids(family: Family) -> str:
@@ -76,7 +76,7 @@ def test_rows_that_cannot_be_identified_stop_it(world: World) -> None:
     file = world.cluster.write("over_mixed.task.yaml", text)
     world.cluster.start_task(text)
     world.cluster.wait_replicating("over_mixed")
-    operator = Operator(world, "over_mixed", file)
+    operator = Operator(world.cluster, "over_mixed", file)
     world.cluster.dmctl("stop-task", "over_mixed", "-s", ONE)
     printed = operator.refused(12080, "start-task", file, "--remove-meta", "-s", ONE)
     assert "empty over_mixed.orders" in printed.way_out
@@ -119,7 +119,7 @@ def test_another_mapping_leaves_no_rows_twice(world: World) -> None:
     cluster.dmctl("stop-task", "over_map")
     other = family.task().replace('arguments: ["1",', 'arguments: ["3",')
     file = cluster.write("over_map.other.yaml", other)
-    printed = Operator(world, "over_map", file).refused(12080, "start-task", file, "--remove-meta")
+    printed = Operator(world.cluster, "over_map", file).refused(12080, "start-task", file, "--remove-meta")
     assert "the column mapping of" in printed.message
     operator.runs(printed, "start-task")
     cluster.dmctl("start-task", operator.file, "-s", TWO)

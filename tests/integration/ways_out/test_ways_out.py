@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import pytest
 
+from tests.integration.ways_out.data_situations import DATA_WAYS_OUT
+from tests.integration.ways_out.ddl_situations import DDL_WAYS_OUT
 from tests.integration.ways_out.printed import Operator
 from tests.integration.ways_out.situations import WAYS_OUT, Merge, WayOut
-from tests.support.world import World
+from tests.support.world import Family, World
 
 
-@pytest.mark.parametrize("way", WAYS_OUT, ids=lambda way: str(way.code))
+@pytest.mark.parametrize("way", (*DDL_WAYS_OUT, *DATA_WAYS_OUT, *WAYS_OUT), ids=lambda way: str(way.code))
 def test_the_printed_way_out_loses_no_row(world: World, way: WayOut) -> None:
     name, cluster = way.name, world.cluster
-    family = world.family(name)
+    family = Family(name, world.sources[: way.sources], world.target, tables=way.tables)
     family.create(200)
-    text = family.task()
+    text = way.text(family)
     cluster.start_task(text)
     cluster.wait_replicating(name)
     world.settle([name])
-    merge = Merge(world, family, Operator(world, name, str(cluster.directory / f"{name}.task.yaml")), text)
+    merge = Merge(world, family, Operator(world.cluster, name, str(cluster.directory / f"{name}.task.yaml")), text)
     try:
         printed = way.produce(merge)
         assert "{" not in printed.message + printed.way_out
-        way.follow(merge, printed)
+        judged = way.follow(merge, printed) or family
         world.settle([name])
-        assert family.verdict().differences == 0
+        verdict = judged.verdict()
+        assert verdict.differences == 0, verdict
     finally:  # the next situation needs its sources
         cluster.dmctl("stop-task", name, check=False)

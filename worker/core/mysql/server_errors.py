@@ -99,12 +99,14 @@ _TARGET_SPECS: dict[ErrorKind, ErrorSpec] = {
 def to_coded(error: pymysql.MySQLError, endpoint: Endpoint, side: Side, name: str) -> ShardmergeError:
     """The catalogue's error for a server's or client library's error number.
 
-    Returned, not raised: ``raise to_coded(error, ...) from error``. Scope and retry follow from the number.
+    Returned, not raised: ``raise to_coded(error, ...) from error``. Scope and retry follow from the number. An error of
+    the target has no source: the subtask adds its own (see :meth:`ShardmergeError.completed`).
     """
     errno = errno_of(error)
     specs = _SOURCE_SPECS if side is Side.SOURCE else _TARGET_SPECS
+    where = {"source": name} if side is Side.SOURCE else {}
     return specs[kind_of(errno)](
-        source=name,
+        **where,
         host=endpoint.host,
         port=endpoint.port,
         user=endpoint.user,

@@ -1,0 +1,304 @@
+"""The situations in which a task stops before a statement of its source, and what an operator does who follows the
+printed way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.integration.ways_out.printed import Printed
+from tests.integration.ways_out.situations import ONE, TWO, Merge, WayOut
+from tests.support.wait import until
+from tests.support.world import Family
+
+_SHARDS = ((1, 1), (1, 2), (2, 1), (2, 2))
+"""(source, table) of a merge of two sources."""
+
+
+def _skip_and_repair(merge: Merge, printed: Printed) -> None:
+    merge.operator.runs(printed, "binlog skip")
+    merge.world.settle([merge.family.name])
+    merge.operator.runs(printed, "compare")
+
+
+def _skip(merge: Merge, printed: Printed) -> None:
+    merge.operator.runs(printed, "binlog skip")
+
+
+def _alter(merge: Merge, change: str, shards: tuple[tuple[int, int], ...] = ((1, 1),)) -> None:
+    for source, table in shards:
+        merge.source(source).execute(f"ALTER TABLE {merge.shard(table)} {change}")
+        merge.insert(source, table, "after")
+
+
+def _log_statements(merge: Merge) -> Printed:
+    """A session of the source logs a change of rows as a statement."""
+    merge.source(1).execute(
+        "SET SESSION binlog_format = STATEMENT",
+        f"UPDATE {merge.shard(1)} SET amount = amount + 1 WHERE id <= 50",
+        "SET SESSION binlog_format = ROW",
+        f"UPDATE {merge.shard(2)} SET amount = amount + 1 WHERE id <= 50",
+    )
+    return merge.operator.stopped(50003, ONE)
+
+
+def _column_exists(merge: Merge) -> Printed:
+    """Another program has added the column at the target."""
+    merge.target(f"ALTER TABLE {merge.merged} ADD COLUMN extra VARCHAR(10)")
+    _alter(merge, "ADD COLUMN extra VARCHAR(10) DEFAULT 'x'")
+    return merge.operator.stopped(50004, ONE)
+
+
+def _drop_column_and_resume(merge: Merge, printed: Printed) -> None:
+    merge.target(f"ALTER TABLE {merge.merged} DROP COLUMN extra")
+    merge.operator.runs(printed, "resume-task")
+
+
+def _alter_without_mode(merge: Merge) -> Printed:
+    """The shard tables are altered, and the task has no shard-mode."""
+    _alter(merge, "ADD COLUMN extra INT DEFAULT 7", _SHARDS)
+    return merge.operator.stopped(50005, ONE)
+
+
+def _set_mode(merge: Merge, printed: Printed) -> None:
+    merge.file(merge.text + "shard-mode: pessimistic\n")
+    merge.operator.runs(printed, "update-task")
+
+
+def _truncate_partition(merge: Merge) -> Printed:
+    """A partition of a shard table is emptied."""
+    merge.source(1).execute(
+        f"ALTER TABLE {merge.shard(1)} PARTITION BY RANGE (id) "
+        "(PARTITION old VALUES LESS THAN (50), PARTITION new VALUES LESS THAN MAXVALUE)",
+        f"ALTER TABLE {merge.shard(1)} TRUNCATE PARTITION old",
+    )
+    merge.insert(1, 1, "after")
+    return merge.operator.stopped(50006, ONE)
+
+
+def _rename_into(merge: Merge) -> Printed:
+    """A table from outside of the task gets the name of a shard table that was dropped before."""
+    outside = merge.family.name.replace("way", "outside")
+    merge.source(1).execute(
+        f"CREATE DATABASE {outside}",
+        f"CREATE TABLE {outside}.t LIKE {merge.shard(2)}",
+        f"INSERT INTO {outside}.t SELECT * FROM {merge.shard(2)} WHERE id <= 70",
+        f"DROP TABLE {merge.shard(2)}",
+        f"RENAME TABLE {outside}.t TO {merge.shard(2)}",
+    )
+    return merge.operator.stopped(50008, ONE)
+
+
+def _skip_and_add(merge: Merge, printed: Printed) -> None:
+    merge.operator.runs(printed, "binlog skip")
+    merge.operator.runs(printed, "update-task")
+    merge.world.cluster.wait_joined(merge.family.name)
+    merge.insert(1, 2, "after")
+
+
+def _drop_check(merge: Merge) -> Printed:
+    """A check is dropped by a name that the target does not have."""
+    _alter(merge, "ADD CONSTRAINT small CHECK (amount < 1000000000)")
+    _alter(merge, "DROP CONSTRAINT small")
+    return merge.operator.stopped(50011, ONE)
+
+
+def _drop_its_check(merge: Merge, printed: Printed) -> None:
+    [(_, text)] = merge.world.target.query(f"SHOW CREATE TABLE {merge.merged}")
+    name = str(text).partition("CONSTRAINT `")[2].partition("`")[0]
+    change = f"ALTER TABLE {merge.shard(1)} DROP CONSTRAINT {name}"
+    merge.operator.runs(printed, "binlog replace", statement=change)
+
+
+def _change_id(merge: Merge) -> Printed:
+    """The id of a shard table gets a wider type."""
+    _alter(merge, "MODIFY id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT")
+    return merge.operator.stopped(50012, ONE)
+
+
+def _draw_values(merge: Merge) -> Printed:
+    """A column is added whose values each server generates itself."""
+    _alter(merge, "ADD COLUMN extra VARCHAR(36) DEFAULT (UUID())")
+    return merge.operator.stopped(50014, ONE)
+
+
+def _add_and_repair(merge: Merge, printed: Printed) -> None:
+    change = f"ALTER TABLE {merge.shard(1)} ADD COLUMN extra VARCHAR(36)"
+    merge.operator.runs(printed, "binlog replace", statement=change)
+    merge.world.settle([merge.family.name])
+    merge.operator.runs(printed, "compare")
+
+
+def _fill_with_time(merge: Merge) -> Printed:
+    """The shard tables get a column with the time of the statement."""
+    _alter(merge, "ADD COLUMN extra DATETIME(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", _SHARDS)
+    return merge.operator.stopped(50063, ONE)
+
+
+def _fill_by_repair(merge: Merge, printed: Printed) -> None:
+    first = f"ALTER TABLE {merge.shard(1)} ADD COLUMN extra DATETIME(3) NULL"
+    merge.operator.runs(printed, "binlog replace", statement=first)
+    for source, table in ((ONE, 2), (TWO, 1), (TWO, 2)):
+        printed = _stopped_at(merge, source, table)
+        merge.operator.runs(printed, "binlog skip")
+    merge.world.settle([merge.family.name])
+    merge.operator.runs(printed, "compare")
+
+
+def _stopped_at(merge: Merge, source: str, table: int) -> Printed:
+    """Wait until the task has stopped before the statement of this shard table."""
+
+    def found() -> Printed | None:
+        printed = merge.operator.stopped(50063, source)
+        return printed if merge.shard(table) in printed.message.replace("`", "") else None
+
+    return until(found, f"the statement of table {table} of {source} is reached", 60)
+
+
+def _drop_filtered(merge: Merge) -> Printed:
+    """A column is dropped by which an expression filter decides."""
+    _alter(merge, "DROP COLUMN note")
+    return merge.operator.stopped(50019, ONE)
+
+
+def _alter_held(merge: Merge) -> Printed:
+    """A statement changes a table of which rows are held."""
+    merge.target(f"ALTER TABLE {merge.merged} ADD CONSTRAINT short CHECK (customer <> 'refused')")
+    merge.insert(1, 1, "refused")
+    held = f"SELECT COUNT(*) FROM dm_meta.held_change WHERE task = '{merge.family.name}'"
+    until(lambda: merge.world.target.query(held) == [(1,)], "the row is held", 120)
+    _alter(merge, "ADD COLUMN extra INT DEFAULT 7")
+    return merge.operator.stopped(50170, ONE)
+
+
+def _retry_held(merge: Merge, printed: Printed) -> None:
+    merge.target(f"ALTER TABLE {merge.merged} DROP CONSTRAINT short")
+    merge.operator.runs(printed, "quarantine retry")
+    merge.operator.runs(printed, "resume-task")
+
+
+def _with_quarantine(family: Family) -> str:
+    return family.task(extra="replicate: {on-row-error: quarantine}\n")
+
+
+def _with_expression(family: Family) -> str:
+    rule = f"unused: {{schema: {family.name}_01, table: order_01, delete-value-expr: \"note = 'never'\"}}"
+    return _with_rules(family, "expression-filters: [unused]", f"expression-filter:\n  {rule}\n")
+
+
+def _with_rules(family: Family, use: str, rules: str) -> str:
+    """The task file in which each source also uses ``rules``."""
+    return family.task(extra=rules).replace("    route-rules:", f"    {use}\n    route-rules:")
+
+
+def _without_rule(merge: Merge, printed: Printed) -> None:
+    merge.file(merge.family.task())
+    merge.operator.runs(printed, "update-task")
+
+
+def _filtered_statement(merge: Merge) -> Printed:
+    """An event filter stops the task before a statement."""
+    merge.source(1).execute(f"TRUNCATE TABLE {merge.shard(1)}")
+    merge.insert(1, 1, "after")
+    return merge.operator.stopped(50018, ONE)
+
+
+def _with_event_filter(family: Family) -> str:
+    names = f"schema-pattern: {family.name}_01, table-pattern: order_01"
+    rule = f"filters:\n  stop: {{{names}, events: [truncate table], action: Error}}\n"
+    return _with_rules(family, "filter-rules: [stop]", rule)
+
+
+def _with_mode(mode: str) -> Callable[[Family], str]:
+    return lambda family: family.task(extra=f"shard-mode: {mode}\n")
+
+
+def _rename_within(merge: Merge) -> Printed:
+    """A shard table gets the name of one that was dropped: its ids would be mapped to others."""
+    merge.source(1).execute(f"DROP TABLE {merge.shard(1)}", f"RENAME TABLE {merge.shard(2)} TO {merge.shard(1)}")
+    merge.insert(1, 1, "after")
+    return merge.operator.stopped(50013, ONE)
+
+
+def _skip_and_add_renamed(merge: Merge, printed: Printed) -> Family:
+    merge.operator.runs(printed, "binlog skip")
+    merge.operator.runs(printed, "update-task")
+    merge.world.cluster.wait_joined(merge.family.name)
+    merge.world.settle([merge.family.name])
+    merge.operator.runs(printed, "compare")
+    return replace(merge.family, tables=1)
+
+
+def _give_nonsense(merge: Merge) -> Printed:
+    """The operator replaces a statement by one that is not understood."""
+    _alter(merge, "ADD COLUMN extra INT DEFAULT 7", _SHARDS)
+    merge.operator.stopped(50005, ONE)
+    merge.world.cluster.dmctl("binlog", "replace", merge.family.name, "CALL nothing()", "-s", ONE, check=False)
+    return merge.operator.stopped(50015, ONE)
+
+
+def _revert_and_set_mode(merge: Merge, printed: Printed) -> None:
+    merge.operator.runs(printed, "binlog revert")
+    _set_mode(merge, merge.operator.stopped(50005, ONE))
+
+
+DDL_WAYS_OUT = (
+    WayOut(50003, "a session of the source logs a change of rows as a statement", _log_statements, _skip_and_repair),
+    WayOut(
+        50004,
+        "the target has the column already",
+        _column_exists,
+        _drop_column_and_resume,
+        tables=1,
+        sources=1,
+    ),
+    WayOut(50005, "shard tables are altered, without a shard-mode", _alter_without_mode, _set_mode),
+    WayOut(50006, "a partition of a shard table is emptied", _truncate_partition, _skip_and_repair),
+    WayOut(50008, "a table from outside of the task gets the name of a shard table", _rename_into, _skip_and_add),
+    WayOut(50011, "a check is dropped by its name at the source", _drop_check, _drop_its_check, tables=1, sources=1),
+    WayOut(50012, "the id of a shard table gets another type", _change_id, _skip, tables=1, sources=1),
+    WayOut(
+        50014,
+        "a column is added whose values each server generates itself",
+        _draw_values,
+        _add_and_repair,
+        tables=1,
+        sources=1,
+    ),
+    WayOut(
+        50063,
+        "shard tables get a column with the time of the statement",
+        _fill_with_time,
+        _fill_by_repair,
+        text=_with_mode("optimistic"),
+    ),
+    WayOut(
+        50019,
+        "a column is dropped by which an expression filter decides",
+        _drop_filtered,
+        _without_rule,
+        text=_with_expression,
+        tables=1,
+        sources=1,
+    ),
+    WayOut(
+        50018,
+        "an event filter stops the task before a statement",
+        _filtered_statement,
+        _without_rule,
+        text=_with_event_filter,
+        tables=1,
+        sources=1,
+    ),
+    WayOut(
+        50170,
+        "a statement changes a table of which rows are held",
+        _alter_held,
+        _retry_held,
+        text=_with_quarantine,
+        tables=1,
+        sources=1,
+    ),
+    WayOut(50013, "a shard table gets a name with another number", _rename_within, _skip_and_add_renamed, sources=1),
+    WayOut(50015, "an operator gives a statement that is not understood", _give_nonsense, _revert_and_set_mode),
+)

@@ -1,0 +1,167 @@
+"""Tests the printed ways out of errors of a source's server: another server, a lost binlog, a missing privilege."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.integration.replicated_rig import SOURCE, Replicated, given_over, module_replicated, replicated
+from tests.integration.ways_out.printed import Operator, Printed
+from tests.support.cluster import Answer, source_yaml
+from tests.support.database import Database
+from tests.support.wait import until
+from tests.support.world import Family
+
+__all__ = ["module_replicated", "replicated"]
+
+pytestmark = pytest.mark.parametrize("module_replicated", ["mariadb"], indirect=True, scope="module")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running task of the source, which is read from its first server."""
+
+    rig: Replicated
+    family: Family
+    operator: Operator
+
+    @property
+    def name(self) -> str:
+        return self.family.name
+
+    def file_of(self, server: Database, user: str | None = None) -> str:
+        """Write the source's file, with the address of ``server``; return its path."""
+        return self.rig.cluster.write("source.yaml", source_yaml(SOURCE, server, user))
+
+    def insert(self, server: Database, customer: str) -> None:
+        server.execute(
+            f"INSERT INTO {self.name}_01.order_01 (customer, amount, state, token, created) "
+            f"VALUES ('{customer}', 1, 'new', '', '2024-01-01')"
+        )
+
+    def copied_again(self, printed: Printed, server: Database, *, source_file: str = "") -> None:
+        """Run the printed commands that copy the history again; ``source_file``: of another server."""
+        self.operator.runs(printed, "query-status")
+        self.operator.runs(printed, "stop-task")
+        if source_file:
+            self.operator.runs(printed, "operate-source update", source_file=source_file)
+        self.operator.runs(printed, "start-task")
+        self.rig.cluster.wait_replicating(self.name)
+        self.insert(server, "after")
+        self.rig.judge(self.name, server)
+        self.rig.cluster.dmctl("stop-task", self.name)
+
+
+def _started(rig: Replicated, name: str, server: Database | None = None, *, hold: str = "") -> Running:
+    """Start a task of ``server``; ``hold``: a moment at which its copy is held."""
+    server = server or rig.old
+    family = rig.family(name, server)
+    family.create(200)
+    if hold:
+        rig.cluster.hooks.hold(hold)
+    rig.cluster.start_task(family.task())
+    if hold:
+        rig.cluster.hooks.reached(hold)
+    else:
+        rig.cluster.wait_replicating(name)
+        rig.cluster.wait_caught_up(name, {SOURCE: server})
+    return Running(rig, family, Operator(rig.cluster, name, str(rig.cluster.directory / f"{name}.task.yaml")))
+
+
+def _refused(answer: Answer, code: int) -> Printed:
+    assert answer.code != 0, answer.text
+    [one] = answer.json["sources"]
+    assert int(one["error"]["code"]) == code, answer.text
+    return Printed.of(one["error"])
+
+
+def test_a_privilege_is_revoked(replicated: Replicated) -> None:
+    """20103: the account of the source may no longer read the binlog."""
+    running = _started(replicated, "way_20103")
+    server, cluster = replicated.old, replicated.cluster
+    server.execute("CREATE USER reader IDENTIFIED BY ''", "GRANT ALL ON *.* TO reader")
+    cluster.dmctl("operate-source", "update", running.file_of(server, "reader"))
+    cluster.wait_caught_up("way_20103", {SOURCE: server})
+    server.execute("REVOKE REPLICATION SLAVE ON *.* FROM reader")
+    server.kill_threads("reader")
+    running.insert(server, "later")
+    printed = running.operator.stopped(20103, SOURCE)
+    server.execute("GRANT REPLICATION SLAVE ON *.* TO reader")
+    running.operator.runs(printed, "resume-task")
+    replicated.judge("way_20103", server)
+    cluster.dmctl("operate-source", "update", running.file_of(server))
+    cluster.dmctl("stop-task", "way_20103")
+
+
+def test_the_source_is_moved_while_its_history_is_copied(replicated: Replicated) -> None:
+    """20052: a task of the source is busy."""
+    running = _started(replicated, "way_20052", hold="snapshot.before_commit")
+    replicated.servers.caught_up(replicated.new, replicated.old)
+    path = running.file_of(replicated.new)
+    printed = _refused(replicated.cluster.dmctl("operate-source", "update", path, check=False), 20052)
+    replicated.cluster.hooks.release_all()
+    running.operator.runs(printed, "stop-task")
+    running.operator.runs(printed, "operate-source update", source_file=path)
+    running.operator.runs(printed, "start-task")
+    replicated.cluster.wait_replicating("way_20052")
+    # Its relay log has no event of the new server yet. Another worker, without a relay log, continues all the same.
+    given_over(replicated)
+    replicated.cluster.wait_replicating("way_20052")
+    _change_by_replication(replicated, "way_20052")
+    replicated.judge("way_20052", replicated.new)
+    replicated.cluster.dmctl("stop-task", "way_20052")
+    replicated.cluster.dmctl("operate-source", "update", running.file_of(replicated.old))
+
+
+def _change_by_replication(replicated: Replicated, name: str) -> None:
+    """Change rows at the old server, and wait until its replica has the change."""
+    replicated.old.execute(f"UPDATE {name}_01.order_02 SET amount = 7 WHERE id <= 20")
+    changed = f"SELECT COUNT(*) FROM {name}_01.order_02 WHERE amount = 7 AND id <= 20"
+    until(lambda: replicated.new.query(changed) == [(20,)], "the replica has the change")
+
+
+def test_the_binlog_is_purged(replicated: Replicated) -> None:
+    """20001, or 20011 if the relay continues by GTIDs: the source has removed what the task has not read yet."""
+    running = _started(replicated, "way_purged")
+    server, cluster = replicated.old, replicated.cluster
+    cluster.dmctl("pause-relay", "-s", SOURCE)
+    until(lambda: not _reads(replicated, server), "the dump has ended")
+    running.insert(server, "purged")
+    server.execute("DELETE FROM way_purged_01.order_02 WHERE id % 5 = 0")
+    replicated.servers.caught_up(replicated.new, server)
+    server.purge()
+    cluster.dmctl("resume-relay", "-s", SOURCE, check=False)
+    printed = running.operator.stopped(20001, SOURCE, or_code=20011)
+    running.copied_again(printed, server)
+
+
+def _reads(replicated: Replicated, server: Database) -> bool:
+    """Whether the worker reads the server's binlog; its replica does, too."""
+    return len(server.dump_threads()) > 1
+
+
+def test_a_replica_with_writes_of_its_own(replicated: Replicated) -> None:
+    """20051: the source is lost, and its replica has rows of its own."""
+    running = _started(replicated, "way_20051")
+    old, new = replicated.old, replicated.new
+    replicated.servers.caught_up(new, old)
+    running.insert(new, "own")
+    _change_by_replication(replicated, "way_20051")
+    replicated.cluster.wait_caught_up("way_20051", {SOURCE: old})
+    path = running.file_of(new)
+    printed = _refused(replicated.cluster.dmctl("operate-source", "update", path, check=False), 20051)
+    running.copied_again(printed, new, source_file=path)
+    replicated.servers.promote(new)
+
+
+def test_the_binlog_begins_anew(replicated: Replicated) -> None:
+    """20008: RESET MASTER at the source, or a restored backup."""
+    server = replicated.new
+    running = _started(replicated, "way_20008", server)
+    server.execute("RESET MASTER" if replicated.servers.is_mariadb else "RESET BINARY LOGS AND GTIDS")
+    server.kill_threads("root", "Binlog Dump")
+    server.execute("DELETE FROM way_20008_01.order_02 WHERE id % 5 = 0")
+    running.insert(server, "later")
+    printed = running.operator.stopped(20008, SOURCE)
+    running.copied_again(printed, server)
