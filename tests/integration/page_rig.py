@@ -131,15 +131,15 @@ class Orders:
         assert verdict.differences == 0, verdict
         return verdict.rows
 
-    def wait_error(self, code: int, source: str) -> str:
-        """Wait until the task is paused at a source by an error of this code; return the message."""
+    def wait_error(self, source: str, *codes: int) -> str:
+        """Wait until the task is paused at a source by an error of one of these codes; return the message."""
 
         def found() -> str | None:
             subtask = self.cluster.subtasks("orders").get(source)
             errors = subtask.errors if subtask is not None and subtask.stage == "Paused" else ()
-            return next((message for number, message in errors if number == code), None)
+            return next((message for number, message in errors if number in codes), None)
 
-        return until(found, f"the task is paused at {source} by {code}", 300)
+        return until(found, f"the task is paused at {source} by {codes}", 300)
 
 
 @contextmanager

@@ -30,19 +30,18 @@ def _replaced(text: str, key: str, line: str) -> str:
 
 def test_rotate_passwords(made: Orders) -> None:
     reader, cluster, name = made.reader, made.cluster, "rotate-passwords"
-    for section, file, key, command in (
-        ("1.", "mysql-01.yaml", "from", "operate-source update"),
-        ("2.", "orders.yaml", "target-database", "update-task"),
+    for section, file, key, command, error in (
+        ("1.", "mysql-01.yaml", "from", "operate-source update", "source-check-failed"),
+        ("2.", "orders.yaml", "target-database", "update-task", "target-access-denied"),
     ):
-        [line] = yaml_of(name, section)
         old = (cluster.directory / file).read_text(encoding="utf-8")
-        cluster.write("wrong.yaml", _replaced(old, key, made.filled(line)).replace("new-password", "wrong-password"))
-        refused = reader.command(f"dmctl {command} wrong.yaml", check=False)
-        assert refused is not None and refused.code != 0
-        assert ("source-check-failed" if key == "from" else "40020 target-access-denied") in refused.text
         for block in blocks(page(name), section):
             if block.language == "yaml":
-                cluster.write(file, _replaced(old, key, made.filled(line)))
+                new = _replaced(old, key, made.filled(block.text.rstrip("\n")))
+                cluster.write("wrong.yaml", new.replace("new-password", "wrong-password"))
+                refused = reader.command(f"dmctl {command} wrong.yaml", check=False)
+                assert refused is not None and refused.code != 0 and error in refused.text
+                cluster.write(file, new)
             elif "PROCESSLIST" in block.text:
                 until(lambda block=block: reader.run(block) == [[[]]], "the old account has no connection", 60)
             else:
