@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,10 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.database import Database
+from tests.support.page import DOCS, Reader, Schema, blocks
 from tests.support.pair import KINDS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "cut-over.md"
-_BLOCK = re.compile(r"```(sql|bash)\n(.*?)```", re.DOTALL)
+PAGE = DOCS / "how-to" / "cut-over.md"
 _FOR_NONE = "MODIFY id BIGINT"
 """In the block for a target without AUTO_INCREMENT."""
 
@@ -43,30 +42,9 @@ class Place:
     source: Database
     target: Database
 
-    def run(self, kind: str, text: str) -> list[list[tuple[object, ...]]]:
-        """Run one block of the page; return the rows of its statements."""
-        if kind == "bash":
-            for line in text.splitlines():
-                program, *words = line.split()
-                assert program == "dmctl"
-                words = [str(self.cluster.directory / word) if word.endswith(".yaml") else word for word in words]
-                answer = self.cluster.dmctl(*words, check=False)
-                assert answer.code == 0, answer.text
-            return []
-        where, _, statements = text.partition("\n")
-        server = {"-- at the target": self.target, "-- at each source": self.source}[where]
-        each = list(filter(str.strip, statements.split(";\n")))
-        if each[0].startswith(("SELECT", "SHOW")):
-            return [list(server.query(statement)) for statement in each]
-        server.execute(*each)  # in one session
-        return []
-
-
-def blocks(section: str) -> list[tuple[str, str]]:
-    """Return the blocks of the sections whose headings begin with ``section``."""
-    parts = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    [part] = [part for part in parts if part.startswith(section)]
-    return [(found.group(1), found.group(2)) for found in _BLOCK.finditer(part)]
+    @property
+    def reader(self) -> Reader:
+        return Reader(self.cluster, {"at the target": [Schema(self.target)], "at each source": [Schema(self.source)]})
 
 
 @pytest.fixture(params=list(KINDS))
@@ -106,31 +84,27 @@ def test_the_page(place: Place, auto_increment: str) -> None:
     place.cluster.dmctl("start-task", file)
 
     def until_ready() -> None:
-        for section in ("1.", "2.", "3."):
-            for kind, text in blocks(section):
-                place.run(kind, text)
-        for kind, text in blocks("4."):
-            if "ALTER TABLE shop.orders AUTO_INCREMENT" in text and auto_increment == "none":
+        reader.follow(PAGE, "1.", "2.", "3.")
+        for block in blocks(PAGE, "4."):
+            if "ALTER TABLE shop.orders AUTO_INCREMENT" in block.text and auto_increment == "none":
                 continue
-            if _FOR_NONE in text and numbered:
+            if _FOR_NONE in block.text and numbered:
                 continue
-            answer = place.run(kind, text)
-            if "EXTRA LIKE" in text:
-                assert bool(answer[0]) == numbered
-            if "COUNT(*)" in text:
-                assert answer == [[(0,)]]
+            answer = reader.run(block)
+            if "EXTRA LIKE" in block.text:
+                assert bool(answer[0][0]) == numbered
+            if "COUNT(*)" in block.text:
+                assert answer == [[[(0,)]]]
 
-    numbered = auto_increment == "keep"
+    reader, numbered = place.reader, auto_increment == "keep"
     assert ('"exists": true' in json.dumps(before), "AUTO_INCREMENT" in json.dumps(before)) == (False, True)
     until_ready()
     assert '"exists": true' in json.dumps(place.cluster.dmctl("schema", file).json["sources"])
-    for kind, text in blocks("The way back"):
-        place.run(kind, text)
+    reader.follow(PAGE, "The way back")
     assert ids(place) == [0, 7]
     place.source.execute("INSERT INTO shop_1.orders_1 VALUES (90, 'after the way back')")
 
     numbered = True
     until_ready()
-    for kind, text in blocks("5."):
-        place.run(kind, text)
+    reader.follow(PAGE, "5.")
     assert ids(place) == [0, 7, 90, 91]
