@@ -167,6 +167,22 @@ TARGET_TRIGGERS = _define(
     workaround="They would change replicated rows, or write what the sources' triggers have written already. Drop them "
     "until the cut-over. If they may run for replicated rows: ignore-checking-items: [triggers].",
 )
+PARTITIONS_NOT_KEPT = _define(
+    12097,
+    "partitions-not-kept",
+    scope=Scope.CONFIG,
+    message="source {source}: {target} cannot have the partitions of its shard tables {tables}: {reason}",
+    workaround="partitions: drop creates it without partitions. To have others, create {target} by hand before the "
+    "start, with partitions: drop in the task file.",
+)
+PARTITIONS_DIFFER = _define(
+    12098,
+    "partitions-differ",
+    scope=Scope.CONFIG,
+    message="source {source}: the shard tables of {target} have different partitions, so it cannot keep them: {groups}",
+    workaround="partitions: drop creates it without partitions. To have others, create {target} by hand before the "
+    "start, with partitions: drop in the task file. Or make the shard tables equal.",
+)
 TRIGGERS_UNSEEN = _define(
     12092,
     "target-triggers-unseen",

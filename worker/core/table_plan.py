@@ -148,6 +148,7 @@ class TablePlan:
     ``read_columns``). ``staged``: rows are decoded for the row stage (worker/rules/stage), which converts them to the
     target's rows.
     ``transform``: None if the table has no transform. ``auto_increment``: of the target table, if it is created.
+    ``keep_partitions``: such a table gets the partitions of its shard tables.
     """
 
     shard: int
@@ -166,6 +167,7 @@ class TablePlan:
     staged: bool = False
     transform: RowTransform | None = None
     auto_increment: AutoIncrement = AutoIncrement.NONE
+    keep_partitions: bool = False
 
     @property
     def has_further_key(self) -> bool:

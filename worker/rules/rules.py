@@ -33,6 +33,7 @@ class Rules:
     expressions: ExpressionFilters = field(default_factory=ExpressionFilters)
     transforms: Transforms = field(default_factory=Transforms)
     references: References = field(default_factory=References)
+    keep_partitions: bool = False
 
     @staticmethod
     def from_config(subtask: pb.SubTaskConfig) -> Rules:
@@ -47,6 +48,7 @@ class Rules:
             ExpressionFilters.from_config(subtask),
             Transforms.from_config(subtask),
             References.from_config(subtask),
+            subtask.partitions == pb.PARTITIONS_KEEP,
         )
 
     def route(self, schema: str, table: str) -> Route | None:
@@ -118,6 +120,7 @@ class Rules:
             filters=filters,
             transform=transformed[0] if transformed is not None else None,
             auto_increment=route.auto_increment,
+            keep_partitions=self.keep_partitions,
         )
 
     def mappings(self, table: Table, route: Route) -> dict[int, Mapping]:

@@ -29,7 +29,7 @@ _KEYS = {
     "target.allowPublicKeyRetrieval": "target-database.security.allow-public-key-retrieval",
 }
 _VALUES = {"replicate.quarantine": {"": "pause", "False": "pause", "True": "quarantine"}}
-_ENUM = re.compile(r"(?:SHARD_MODE|TASK_MODE|AUTO_INCREMENT)_([A-Z_]+)")
+_ENUM = re.compile(r"(?:SHARD_MODE|TASK_MODE|AUTO_INCREMENT|PARTITIONS)_([A-Z_]+)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 

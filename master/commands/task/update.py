@@ -46,6 +46,7 @@ _CHANGEABLE = (
     "sourceFilters",
     "expressionFilters",
     "autoIncrement",
+    "partitions",
 )
 _UNSHOWN = frozenset({"target.password", "target.tls.caContent", "target.tls.certContent", "target.tls.keyContent"})
 

@@ -88,6 +88,17 @@ class TaskModel(FileModel):
             sample="keep",
         ),
     ] = "keep"
+    partitions: Annotated[
+        Literal["keep", "drop"],
+        Key(
+            "Our own: partitions of target tables that the task creates. `keep`: the PARTITION BY of the shard tables, "
+            "which must be the same in all of them; RANGE and LIST by a mapped column are refused. `drop`: without. "
+            "Statements of a source that add or reorganize partitions never run at the target: with `keep`, add a "
+            "partition there before its rows arrive. Existing tables stay as they are.",
+            live=True,
+            sample="drop",
+        ),
+    ] = "drop"
     meta_schema: Annotated[
         Identifier, Key("Schema at the target that holds checkpoints and chunk states.", sample="dm_meta")
     ] = defaults.META_SCHEMA

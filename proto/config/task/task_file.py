@@ -91,6 +91,7 @@ class TaskFile:
             shard_mode=_SHARD_MODES[task.shard_mode or ("pessimistic" if task.is_sharding else "")],
             online_ddl=_online_ddl(task),
             auto_increment=AUTO_INCREMENTS[task.auto_increment],
+            partitions=pb.PARTITIONS_KEEP if task.partitions == "keep" else pb.PARTITIONS_DROP,
         )
         if list_name:
             subtask.block_allow_list.CopyFrom(task.block_allow_lists()[list_name].to_proto(list_name))

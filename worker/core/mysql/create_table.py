@@ -14,7 +14,8 @@ What is not named below stays as the server printed it.
   that name another column are removed. Computed columns come last.
 * Collations are written out: a charset's default collation differs between servers and versions. A collation that the
   target lacks is replaced (:func:`fallback_collations`).
-* Storage options and partitions are removed: they were chosen for one shard. The engine is InnoDB, because the target
+* Storage options are removed: they were chosen for one shard. So are partitions, unless the caller has a clause that
+  the merged table can have (worker/target/tables/partition_clause.py). The engine is InnoDB, because the target
   must be transactional. Create the target table by hand to choose otherwise.
 """
 
@@ -163,12 +164,14 @@ def merged_create_table(
     *,
     transformed: bool = False,
     keep_auto_increment: bool = False,
+    partitions: str = "",
 ) -> str:
     """The statement that makes the target table unless it exists.
 
     ``columns``: of the shard table; ``written``: its plan's; ``target``: quoted name; ``collation``: the shard
     table's default; ``replaced``: collations that the target lacks, each with its replacement; ``transformed``: a
     transform may drop columns of the shard table. ``keep_auto_increment``: where the target can have it.
+    ``partitions``: PARTITION BY …, "" for none.
 
     Raises :class:`UnreadableCreateTable`.
     """
@@ -200,6 +203,8 @@ def merged_create_table(
     options = f"ENGINE=InnoDB DEFAULT CHARSET={default.split('_', 1)[0]} COLLATE={default}"
     if parsed.comment:
         options += f" COMMENT={parsed.comment}"
+    if partitions:
+        options += f"\n{partitions}"
     body = ",\n  ".join(items)
     return f"CREATE TABLE IF NOT EXISTS {target} (\n  {body}\n) {options}"
 

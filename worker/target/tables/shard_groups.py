@@ -69,6 +69,6 @@ def _left_out(shard: ShardDefinition) -> tuple[str, ...]:
     if numbered_column(shard.own) and not numbered_column(shard.merged):
         found.append("AUTO_INCREMENT")
     partitions = partition_clause(shard.own)
-    if partitions:
+    if partitions and not partition_clause(shard.merged):
         found.append(partitions)
     return tuple(found)

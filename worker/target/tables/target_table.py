@@ -38,6 +38,7 @@ from shardmerge.worker.core.table import EXACT_KINDS, Column, Table
 from shardmerge.worker.core.table_plan import AutoIncrement, TablePlan
 from shardmerge.worker.target.tables.column_fit import incompatibility
 from shardmerge.worker.target.tables.defer_indexes import defer_indexes
+from shardmerge.worker.target.tables.partition_clause import clause_of, problem_of
 
 _NO_SUCH_SCHEMA = 1049
 _TABLE_EXISTS = 1050
@@ -201,9 +202,21 @@ def creation_of(target: Session, plan: TablePlan, described: CreateStatement) ->
             replaced,
             transformed=plan.transform is not None,
             keep_auto_increment=plan.auto_increment is not AutoIncrement.NONE,
+            partitions=_kept_partitions(plan, statement) if plan.keep_partitions else "",
         )
     except UnreadableCreateTable as error:
         raise _refused(plan, str(error), 0, statement) from error
+
+
+def _kept_partitions(plan: TablePlan, statement: str) -> str:
+    """Raises UnreadableCreateTable, also if the target cannot have the partitions."""
+    clause = clause_of(statement, [column.name for column in plan.table.columns])
+    if clause is None:
+        return ""
+    problem = problem_of(clause, plan)
+    if problem:
+        raise UnreadableCreateTable(f"`partitions: keep` is not possible: {problem}")
+    return clause.text
 
 
 def _create(target: Session, plan: TablePlan, described: CreateStatement) -> str:

@@ -11,6 +11,7 @@ from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.mysql.connection import quote_name, rows
+from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.foreign_keys import cascading_keys
 from shardmerge.worker.core.mysql.information_schema import inspect_tables, list_tables
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
@@ -18,6 +19,12 @@ from shardmerge.worker.core.mysql.show_create import read_create_texts
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules import Rules, check_partitions
+from shardmerge.worker.target.tables.partition_clause import (
+    PartitionClause,
+    clause_of,
+    differing_clauses,
+    problem_of,
+)
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, warned
 from shardmerge.worker.verify.precheck.source.server import SourceView
 
@@ -148,6 +155,7 @@ def _table_schema(view: SourceView, tables: TablesView, snapshot: bool) -> Itera
         check_partitions(tables.plans)
     except ShardmergeError as error:
         yield failed("table_schema", source, _as_check_error(error))
+    yield from _partitions(view, tables)
     cascading = _cascading(view, tables)
     if cascading:
         yield failed("table_schema", source, _listed(errors.check.CASCADES, source, cascading))
@@ -155,6 +163,35 @@ def _table_schema(view: SourceView, tables: TablesView, snapshot: bool) -> Itera
     if plain:
         report = failed if snapshot else warned
         yield report("table_schema", source, _listed(errors.check.NOT_TRANSACTIONAL, source, plain))
+
+
+def _partitions(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
+    """Whether the targets of a task with `partitions: keep` can have the partitions of their shard tables."""
+    plans = [plan for plan in tables.plans if plan.keep_partitions]
+    names = [(plan.table.schema, plan.table.name) for plan in plans]
+    of_targets: dict[str, dict[str, PartitionClause | None]] = {}
+    problems: dict[tuple[str, str], list[str]] = {}
+    for plan, creation in zip(plans, read_create_texts(view.session, names) if plans else (), strict=True):
+        target = f"{plan.target_schema}.{plan.target_table}"
+        try:
+            clause = clause_of(creation, [column.name for column in plan.table.columns])
+            of_targets.setdefault(target, {})[table_name(plan.table)] = clause
+            problem = problem_of(clause, plan) if clause is not None else ""
+        except UnreadableCreateTable as error:
+            problem = str(error)
+        if problem:
+            problems.setdefault((target, problem), []).append(table_name(plan.table))
+    for (target, problem), found in problems.items():
+        refused = errors.check_data.PARTITIONS_NOT_KEPT(
+            source=view.source_id, target=target, tables=abbreviated(found), reason=problem
+        )
+        yield failed("table_schema", view.source_id, refused)
+    for target, clauses in of_targets.items():
+        groups = differing_clauses(clauses)
+        if groups:
+            shown = "; ".join(f"{abbreviated(found)}: {text or 'no partitions'}" for text, found in groups)
+            differ = errors.check_data.PARTITIONS_DIFFER(source=view.source_id, target=target, groups=shown)
+            yield failed("table_schema", view.source_id, differ)
 
 
 def _primary_key(view: SourceView, tables: TablesView) -> Iterator[pb.CheckResult]:
