@@ -72,7 +72,8 @@ def test_the_page(place: Place, auto_increment: str) -> None:
     place.source.execute(
         "CREATE DATABASE shop_1",
         f"CREATE TABLE shop_1.orders_1 {definition}",
-        "CREATE TABLE shop_1.items_1 (id BIGINT PRIMARY KEY, order_id BIGINT, KEY (order_id))",
+        "CREATE TABLE shop_1.items_1 (id BIGINT PRIMARY KEY, order_id BIGINT, FOREIGN KEY (order_id) "
+        "REFERENCES shop_1.orders_1 (id))",
         "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO'",
         "INSERT INTO shop_1.orders_1 VALUES (0, 'zero'), (7, 'seven')",
         "INSERT INTO shop_1.items_1 VALUES (1, 7), (2, 0), (3, NULL)",
@@ -99,6 +100,10 @@ def test_the_page(place: Place, auto_increment: str) -> None:
     reader, numbered = place.reader, auto_increment == "keep"
     assert ('"exists": true' in json.dumps(before), "AUTO_INCREMENT" in json.dumps(before)) == (False, True)
     until_ready()
+    targets = place.cluster.dmctl("schema", file, "--foreign-keys").json["sources"][0]["targets"]
+    [key] = [key for shown in targets for key in shown["foreignKeys"]]
+    assert key["exists"]
+    assert {f"{key[name]};\n" in PAGE.read_text(encoding="utf-8") for name in ("orphans", "add", "drop")} == {True}
     assert '"exists": true' in json.dumps(place.cluster.dmctl("schema", file).json["sources"])
     reader.follow(PAGE, "The way back")
     assert ids(place) == [0, 7]

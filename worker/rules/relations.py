@@ -46,12 +46,13 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class NoRelation:
-    """A foreign key or reference of a shard table for which the target tables have no counterpart. ``is_outside``: it
-    refers to a table that takes no part in the task."""
+    """A foreign key or reference of a shard table for which the target tables have no counterpart. ``is_key``: it is
+    a foreign key. ``is_outside``: it refers to a table that takes no part in the task."""
 
     child: TablePlan
     text: str
     why: str
+    is_key: bool = False
     is_outside: bool = False
 
 
@@ -90,13 +91,13 @@ def _by_foreign_keys(
     try:
         keys = foreign_keys(creation) if creation else ()
     except UnreadableCreateTable as error:
-        yield NoRelation(plan, "its foreign keys", str(error))
+        yield NoRelation(plan, "its foreign keys", str(error), is_key=True)
         return
     for key in keys:
         text = f"foreign key {key.name} to {key.table}"
         parent = by_name.get(_name(rules, key.schema or plan.table.schema, key.table))
         if parent is None:
-            yield NoRelation(plan, text, f"{key.table} takes no part in the task", is_outside=True)
+            yield NoRelation(plan, text, f"{key.table} takes no part in the task", is_key=True, is_outside=True)
             continue
         yield _relation(plan, key.columns, parent, key.to_columns, text, key)
 
@@ -129,7 +130,8 @@ def _relation(
     for where, names, found in ((plan, columns, own), (parent, to_columns, to)):
         for name, column in zip(names, found, strict=True):
             if column is None:
-                return NoRelation(plan, text, f"column {name} of {where.target_table} is not written by the task")
+                why = f"column {name} of {where.target_table} is not written by the task"
+                return NoRelation(plan, text, why, is_key=key is not None)
     return Relation(plan, tuple(filter(None, own)), parent, tuple(filter(None, to)), key)
 
 

@@ -28,13 +28,15 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """``schema`` "": that of the table with the key. ``columns`` refer to ``to_columns``, in this order."""
+    """``schema`` "": that of the table with the key. ``columns`` refer to ``to_columns``, in this order. ``actions``:
+    the text of ON DELETE and ON UPDATE; only read from SHOW CREATE TABLE."""
 
     name: str
     columns: tuple[str, ...]
     schema: str
     table: str
     to_columns: tuple[str, ...]
+    actions: str = ""
 
 
 def foreign_keys(creation: str) -> tuple[ForeignKey, ...]:
@@ -55,6 +57,7 @@ def foreign_keys(creation: str) -> tuple[ForeignKey, ...]:
                 "".join(_names(key["schema"] or "")),
                 "".join(_names(key["table"])),
                 _names(key["to"]),
+                " ".join(item[key.end() :].split()),
             )
         )
     return tuple(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from itertools import groupby
 
@@ -10,9 +10,13 @@ from shardmerge.proto import config_pb2, worker_pb2
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, coded_errors, connect
+from shardmerge.worker.core.mysql.foreign_keys import foreign_keys
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules import Rules
+from shardmerge.worker.rules.relations import relations_of
+from shardmerge.worker.target.tables.foreign_key_ddl import KeyStatements, LeftOut, TargetKey, target_keys
 from shardmerge.worker.target.tables.make_targets import plans_for, read_structures_and_creations
 from shardmerge.worker.target.tables.shard_groups import SHOWN_TABLES, ShardDefinition, groups_of
 from shardmerge.worker.target.tables.target_table import check_existing_target, creation_of, find_target
@@ -28,10 +32,12 @@ def show_targets(request: worker_pb2.WorkerExplainRulesRequest) -> worker_pb2.Wo
     Raises the rules' errors and coded errors of both servers.
     """
     source = request.source.source_id
+    rules = Rules.from_config(request.subtask)
+    every_shard = _read_source(request.source, rules)
     wanted = {(each.schema, each.table) for each in request.tables}
     shards = [
         (plan, creation)
-        for plan, creation in _read_source(request.source, Rules.from_config(request.subtask))
+        for plan, creation in every_shard
         if not wanted or (plan.table.schema, plan.table.name) in wanted
     ]
     shards.sort(key=lambda shard: (shard[0].target, shard[0].table.full_name))
@@ -41,9 +47,60 @@ def show_targets(request: worker_pb2.WorkerExplainRulesRequest) -> worker_pb2.Wo
         closing(connect(endpoint, Side.TARGET, name="target", read_timeout=_ANSWER_SECONDS)) as session,
         coded_errors(endpoint, Side.TARGET, source),
     ):
-        for _, merged in groupby(shards, key=lambda shard: shard[0].target):
+        keys = _foreign_keys(session, rules, every_shard, {plan.shard for plan, _ in shards})
+        for target, merged in groupby(shards, key=lambda shard: shard[0].target):
             answer.targets.append(_target(session, list(merged)))
+            answer.targets[-1].foreign_keys.extend(keys.get(target, ()))
     return answer
+
+
+def _foreign_keys(
+    session: Session, rules: Rules, shards: Sequence[Shard], wanted: Collection[int]
+) -> dict[TargetTable, list[worker_pb2.TargetForeignKey]]:
+    """The foreign keys of the ``wanted`` shard tables, by the target."""
+    plans = [plan for plan, _ in shards]
+    creations = {plan.shard: creation.text for plan, creation in shards}
+    related = [each for each in relations_of(rules, plans, creations) if each.child.shard in wanted]
+    existing: dict[TargetTable, Table | None] = {}
+
+    def table_of(plan: TablePlan) -> Table | None:
+        if plan.target not in existing:
+            existing[plan.target] = find_target(session, plan)
+        return existing[plan.target]
+
+    def unique_keys(plan: TablePlan) -> Iterable[Sequence[str]]:
+        table = table_of(plan)
+        if table is not None:
+            return table.unique_keys
+        names = {column.column.name: column.target_name for column in plan.columns}
+        return [[names.get(name, name) for name in key] for key in plan.table.unique_keys]
+
+    found: dict[TargetTable, list[worker_pb2.TargetForeignKey]] = {}
+    for key in target_keys(related, unique_keys):
+        found.setdefault(key.target, []).append(_key_message(key))
+    for target, keys in found.items():
+        table = existing.get(target) or find_target(session, next(plan for plan in plans if plan.target == target))
+        if table is not None:
+            _mark_existing(keys, read_create_statement(session, table.schema, table.name).text)
+    return found
+
+
+def _key_message(key: TargetKey) -> worker_pb2.TargetForeignKey:
+    shown = worker_pb2.TargetForeignKey(
+        reference=key.reference, tables=key.tables[:SHOWN_TABLES], count=len(key.tables)
+    )
+    match key.made:
+        case LeftOut(why=why):
+            shown.left_out = why
+        case KeyStatements(name=name, count=count, add=add, drop=drop):
+            shown.name, shown.orphans, shown.add, shown.drop = name, count, add, drop
+    return shown
+
+
+def _mark_existing(keys: Iterable[worker_pb2.TargetForeignKey], creation: str) -> None:
+    names = {key.name.lower() for key in foreign_keys(creation)}
+    for key in keys:
+        key.exists = bool(key.name) and key.name.lower() in names
 
 
 def _read_source(source: config_pb2.SourceConfig, rules: Rules) -> list[Shard]:

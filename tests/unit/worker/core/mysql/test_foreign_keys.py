@@ -54,8 +54,8 @@ def test_columns_and_tables_of_foreign_keys() -> None:
     )
     found = foreign_keys(creation)
     assert [key.name for key in found] == ["one", "two`s", "three", "four"]
-    assert found[0] == ForeignKey("one", ("p",), "", "parent", ("id",))
-    assert found[3] == ForeignKey("four", ("p", "a`,(b"), "o.`ther", "par,ent", ("id", "x)"))
+    assert found[0] == ForeignKey("one", ("p",), "", "parent", ("id",), "ON DELETE CASCADE")
+    assert found[3] == ForeignKey("four", ("p", "a`,(b"), "o.`ther", "par,ent", ("id", "x)"), "ON DELETE RESTRICT")
 
 
 @pytest.mark.parametrize(
