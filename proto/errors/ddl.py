@@ -210,9 +210,8 @@ LOCK_WAITS = _define(
     scope=Scope.SOURCE,
     level=Level.MEDIUM,
     message="lock {lock} waits {waiting}, for {seconds} s now; its statement: {statement}",
-    workaround="Run the statement at the sources that are missing, or see `dmctl shard-ddl-lock unlock -h`. Rows of "
-    "the parked "
-    "shard tables are not applied meanwhile; all others are.",
+    workaround="Run the statement at the sources that are missing, or see `dmctl shard-ddl-lock unlock --help`. "
+    "Rows of the parked shard tables are not applied meanwhile; all others are.",
 )
 VALUES_DRAWN = _define(
     50014,

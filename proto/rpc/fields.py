@@ -274,6 +274,7 @@ TEXTS: dict[str, Rule] = {
     "RowDifference.source_table": TABLE,
     "RowDifference.target_table": TABLE,
     "RowDifference.not_repaired": VALUE,
+    "RowDifference.reference": VALUE,
     "ComparedValue.column": IDENTIFIER,
     "ComparedValue.source": VALUE,
     "ComparedValue.target": VALUE,

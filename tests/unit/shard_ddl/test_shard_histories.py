@@ -42,7 +42,7 @@ def _run(seed: int, *, optimistic: bool, operator: bool, same: bool) -> HistoryW
 
 
 @MODES
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32))
 def test_equal_histories_end_without_an_operator(seed: int, *, optimistic: bool) -> None:
     """Except where the documentation names an operator: a column that is added again, and tables whose rows between
@@ -51,14 +51,14 @@ def test_equal_histories_end_without_an_operator(seed: int, *, optimistic: bool)
 
 
 @MODES
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32))
 def test_other_histories_end_or_show_what_they_wait_for(seed: int, *, optimistic: bool) -> None:
     _run(seed, optimistic=optimistic, operator=False, same=False)
 
 
 @MODES
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32), same=st.booleans())
 def test_an_operator_at_any_moment_leaves_no_endless_wait(seed: int, *, same: bool, optimistic: bool) -> None:
     _run(seed, optimistic=optimistic, operator=True, same=same)
