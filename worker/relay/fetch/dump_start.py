@@ -112,7 +112,7 @@ def plan_start(
         if (
             position.file
             and same
-            and not (known and state.executed and (_is_mysql(known) or _is_early(set_there, known)))
+            and not (known and state.executed and (_is_mysql(known) or _is_early(set_there, known, state.executed)))
         ):
             return FirstStart(FromFile(position, seed=state.gtids and not known), _at(position, state), None)
         if known:
@@ -139,10 +139,12 @@ def _at(position: SourcePosition, state: SourceState) -> SourcePosition:
     return replace(position, server=state.server)
 
 
-def _is_early(set_there: str | None, known: str) -> bool:
+def _is_early(set_there: str | None, known: str, executed: str) -> bool:
     """Whether transactions of ``known`` follow the position. A position that was recorded after a change of the server,
-    and before its first event, is that of the file's beginning."""
-    return set_there is not None and bool(GtidSet(set_there).lacks(GtidSet(known)))
+    and before its first event, is that of the file's beginning. ``executed``: by the server; if it lacks transactions
+    of ``known``, its binlog began anew, which the start from the file reports."""
+    there, wanted = set_there, GtidSet(known)
+    return there is not None and bool(GtidSet(there).lacks(wanted)) and not GtidSet(executed).lacks(wanted)
 
 
 def _is_mysql(gtid_set: str) -> bool:
