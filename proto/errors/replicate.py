@@ -80,9 +80,8 @@ TARGET_PRIVILEGE_MISSING = _define(
     "target-privilege-missing",
     scope=Scope.TARGET,
     message="user {user} at target {host}:{port} is not allowed: {reason} (errno {errno})",
-    workaround="Grant what the server's message names (`dmctl check-task <file>` prints the statement), then `dmctl "
-    "resume-task "
-    "{task} -s {source}`.",
+    workaround="Grant what the server's message names (`dmctl check-task <file>` prints the statement), then "
+    "`dmctl resume-task {task} -s {source}`.",
 )
 TARGET_BUSY = _define(
     40022,

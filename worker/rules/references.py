@@ -111,6 +111,10 @@ class References:
             raise ValueError(f"its name does not begin with {rule.table}, so the name of that table is unknown")
         return ReferredShard(in_schema, rule.to_table + rest, is_shared or stem != rule.table)
 
+    def table_key(self, schema: str, table: str) -> tuple[str, str]:
+        """Equal for names of one table."""
+        return (schema, table) if self.case_sensitive else (schema.lower(), table.lower())
+
     def same(self, one: str, other: str) -> bool:
         return one == other if self.case_sensitive else one.lower() == other.lower()
 

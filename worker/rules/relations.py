@@ -63,7 +63,7 @@ def relations_of(
 
     ``creations``: the CREATE TABLE of each plan's shard table, by the plan's number. Raises ``config.REFERENCE_SHARD``.
     """
-    by_name = {_name(rules, plan.table.schema, plan.table.name): plan for plan in plans}
+    by_name = {rules.references.table_key(plan.table.schema, plan.table.name): plan for plan in plans}
     for plan in plans:
         found: set[tuple[object, ...]] = set()
         for made in (
@@ -95,7 +95,7 @@ def _by_foreign_keys(
         return
     for key in keys:
         text = f"foreign key {key.name} to {key.table}"
-        parent = by_name.get(_name(rules, key.schema or plan.table.schema, key.table))
+        parent = by_name.get(rules.references.table_key(key.schema or plan.table.schema, key.table))
         if parent is None:
             yield NoRelation(plan, text, f"{key.table} takes no part in the task", is_key=True, is_outside=True)
             continue
@@ -110,7 +110,7 @@ def _by_references(
         if written(plan, reference.column) is None:
             continue  # not every shard table needs to have the column
         shard = rules.referred_shard(reference, plan.table.schema, plan.table.name, route)
-        parent = by_name.get(_name(rules, shard.schema, shard.table))
+        parent = by_name.get(rules.references.table_key(shard.schema, shard.table))
         if parent is None:
             yield NoRelation(plan, _text(reference), f"{shard.schema}.{shard.table} does not exist at the source")
             continue
@@ -152,9 +152,3 @@ def _pairs(relation: Relation) -> Iterator[tuple[str, str]]:
 def _listed(columns: Sequence[ColumnPlan]) -> str:
     names = [column.target_name for column in columns]
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
-
-
-def _name(rules: Rules, schema: str, table: str) -> tuple[str, str]:
-    if rules.references.case_sensitive:
-        return schema, table
-    return schema.lower(), table.lower()

@@ -68,7 +68,7 @@ class CreateTable:
 
 def parse_create_table(statement: str) -> CreateTable:
     """Cut the server's text. Raises :class:`UnreadableCreateTable`."""
-    masked = _masked(statement)
+    masked = masked_quotes(statement)
     start = masked.find("(")
     if start < 0 or not masked[:start].lstrip().upper().startswith("CREATE TABLE"):
         raise UnreadableCreateTable("no CREATE TABLE with a list of columns")
@@ -112,13 +112,13 @@ def index_parts(statement: str) -> tuple[IndexPart, ...]:
     """The named indexes of a CREATE TABLE; the primary key has no name. Raises :class:`UnreadableCreateTable`."""
     found: list[IndexPart] = []
     for item in parse_create_table(statement).items:
-        masked = _masked(item)
+        masked = masked_quotes(item)
         head = _INDEX.match(masked)
         name = None if head is None else _IDENTIFIER.match(item, head.end() - 1)
         if name is None:
             continue
         start = masked.find("(", name.end())
-        end = _closing(masked, start)
+        end = closing_parenthesis(masked, start)
         listed = _PREFIX_LENGTH.sub("", masked[start + 1 : end])
         columns = tuple(_unquoted(match) for match in _IDENTIFIER.finditer(item, start, end))
         found.append(IndexPart(_unquoted(name), item, columns, "(" in listed))
@@ -130,17 +130,17 @@ def has_index_on(statement: str, columns: Collection[str]) -> bool:
     scan of the table. Raises :class:`UnreadableCreateTable`."""
     wanted = {column.lower() for column in columns}
     for item in parse_create_table(statement).items:
-        head = _INDEXED.match(_masked(item))
+        head = _INDEXED.match(masked_quotes(item))
         if head is None:
             continue
-        listed = _IDENTIFIER.finditer(item, head.end(), _closing(_masked(item), head.end() - 1))
+        listed = _IDENTIFIER.finditer(item, head.end(), closing_parenthesis(masked_quotes(item), head.end() - 1))
         first = [_unquoted(match).lower() for match in itertools.islice(listed, len(wanted))]
         if wanted == set(first):
             return True
     return False
 
 
-def _closing(masked: str, start: int) -> int:
+def closing_parenthesis(masked: str, start: int) -> int:
     """The index of the parenthesis that closes the one at ``start``."""
     depth = 0
     for at in range(max(start, 0), len(masked)):
@@ -182,10 +182,10 @@ def merged_create_table(
     gone = {name for name, column in by_name.items() if transformed and name not in plans and not column.generated}
     items: list[str] = []
     for item in parsed.items:
-        if _FOREIGN_KEY.match(_masked(item)) or (gone and _names_any(item, gone)):
+        if _FOREIGN_KEY.match(masked_quotes(item)) or (gone and _names_any(item, gone)):
             continue
         own = _IDENTIFIER.match(item)
-        check = _CHECK.match(_masked(item))
+        check = _CHECK.match(masked_quotes(item))
         text = item[check.end() :] if check is not None else item
         if own is not None:
             name = own.group(1).replace("``", "`")
@@ -213,16 +213,22 @@ def numbered_column(statement: str) -> str:
     """The name of the column with AUTO_INCREMENT, "" for none. Raises :class:`UnreadableCreateTable`."""
     for item in parse_create_table(statement).items:
         own = _IDENTIFIER.match(item)
-        if own is not None and _AUTO_INCREMENT.search(_masked(item)):
+        if own is not None and _AUTO_INCREMENT.search(masked_quotes(item)):
             return _unquoted(own)
     return ""
 
 
 def partition_clause(statement: str) -> str:
     """PARTITION BY … of a table, on one line; "" for none."""
-    masked = _masked(statement)
+    start = partitions_start(statement)
+    return "" if start is None else " ".join(statement[start:].removesuffix("*/").split())
+
+
+def partitions_start(statement: str) -> int | None:
+    """The index of PARTITION BY in a CREATE TABLE; None: the table has no partitions."""
+    masked = masked_quotes(statement)
     found = _PARTITIONS.search(masked, masked.rfind("\n)"))
-    return "" if found is None else " ".join(statement[found.start() :].removesuffix("*/").split())
+    return None if found is None else found.start()
 
 
 def column_item(statement: str, name: str, *, numbered: bool) -> str:
@@ -238,23 +244,23 @@ def column_item(statement: str, name: str, *, numbered: bool) -> str:
 def _numbered(item: str, name: str) -> str:
     """A column's item with AUTO_INCREMENT if it is of the column ``name``; such a column is always NOT NULL."""
     own = _IDENTIFIER.match(item)
-    if own is None or _unquoted(own) != name or _AUTO_INCREMENT.search(_masked(item)):
+    if own is None or _unquoted(own) != name or _AUTO_INCREMENT.search(masked_quotes(item)):
         return item
-    found = _NOT_NULL.search(_masked(item), own.end())
+    found = _NOT_NULL.search(masked_quotes(item), own.end())
     if found is None:
         raise UnreadableCreateTable(f"column {name} with AUTO_INCREMENT is not NOT NULL")
     return f"{item[: found.end()]} AUTO_INCREMENT{item[found.end() :]}"
 
 
 def _not_numbered(item: str) -> str:
-    found = _AUTO_INCREMENT.search(_masked(item))
+    found = _AUTO_INCREMENT.search(masked_quotes(item))
     return item if found is None else item[: found.start()] + item[found.end() :]
 
 
 def _leads_an_index(items: Collection[str], name: str) -> bool:
     """Whether an index begins with the whole column: InnoDB requires it of a column with AUTO_INCREMENT."""
     for item in items:
-        found = _LEADING.match(_masked(item))
+        found = _LEADING.match(masked_quotes(item))
         first = None if found is None else _IDENTIFIER.match(item, found.end() - 1)
         if first is not None and _unquoted(first) == name:
             return True
@@ -307,10 +313,10 @@ def _column_item(item: str, at: int, column: Column, plan: ColumnPlan | None, re
     if item.startswith(_MYSQL_COLLECTION, at):
         item = item[:at] + _COLLECTION + item[at + len(_MYSQL_COLLECTION) :]
     item = _not_numbered(item)
-    found = _CHARSET.search(_masked(item))
+    found = _CHARSET.search(masked_quotes(item))
     if found is not None and column.collation:
         item = f"{item[: found.end()]} COLLATE {column.collation}{item[found.end() :]}"
-    found = _COLLATE.search(_masked(item))
+    found = _COLLATE.search(masked_quotes(item))
     if found is not None and found.group(1) in replaced:
         item = item[: found.start(1)] + replaced[found.group(1)] + item[found.end(1) :]
     return item
@@ -341,6 +347,6 @@ def _rename(item: str, renamed: dict[str, str]) -> str:
     return _QUOTED.sub(replace, item)
 
 
-def _masked(text: str) -> str:
+def masked_quotes(text: str) -> str:
     """The text with the inside of every quoted part blanked: same length, safe to search."""
     return _QUOTED.sub(lambda match: match.group()[0] + "x" * (len(match.group()) - 2) + match.group()[-1], text)

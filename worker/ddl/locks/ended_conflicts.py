@@ -117,21 +117,17 @@ class EndedConflicts:
         if not parked:
             return None
         self._following.update(parked, seen.plans)
-        schema, task, source = self._context.who
+        schema, task, _ = self._context.who
         gone = dropped_columns.read(session, schema, task)
         copied = interrupted_copies.read(session, *self._context.who, list(parked))
         hopeless: set[tuple[object, ...]] = set()
         with ExitStack() as sessions:
             converter = StatementConverter(self._context, self._ops, tracker, sessions, stop)
             for number, (item, end) in sorted(parked.items(), key=lambda pair: pair[1][0].since):
-                plan = seen.plans[number]
                 # A table that is copied in part has chunks that were read with the structures in between.
                 further = () if number in copied else self._following.of(number)
                 like = (
-                    plan.target,
-                    self._canonical.digest(plan.table, seen.creations[number], tracker),
-                    forms[number],
-                    gone.get((source, number), frozenset()),
+                    *self._likeness(seen, number, forms[number], gone, tracker),
                     tuple(self._following.form_of(statement) for statement in further),
                 )
                 # Of a thousand equal tables, one is looked at.
@@ -151,18 +147,13 @@ class EndedConflicts:
         raises."""
         if not forms:
             return frozenset()
-        schema, task, source = self._context.who
+        schema, task, _ = self._context.who
         gone = dropped_columns.read(session, schema, task)
         answers: dict[tuple[object, ...], bool] = {}
         found: set[int] = set()
         for number, form in forms.items():
             plan, creation, item = seen.plans[number], seen.creations[number], seen.parked[number]
-            like = (
-                plan.target,
-                self._canonical.digest(plan.table, creation, tracker),
-                form,
-                gone.get((source, number), frozenset()),
-            )
+            like = self._likeness(seen, number, form, gone, tracker)
             if like not in answers:
                 tracked = parked_structure_after(tracker, plan, creation, item, self._context.config.task, self._memo)
                 join = join_target(
@@ -178,6 +169,20 @@ class EndedConflicts:
             if answers[like]:
                 found.add(number)
         return frozenset(found)
+
+    def _likeness(
+        self,
+        seen: LockInputs,
+        number: int,
+        form: str,
+        gone: Mapping[dropped_columns.Member, frozenset[str]],
+        tracker: SchemaTracker,
+    ) -> tuple[object, ...]:
+        """Equal for parked tables of equal structures at equal statements: of a thousand, one is looked at. ``form``:
+        of the table's statement; ``gone``: the columns that tables have dropped while the target keeps them."""
+        plan = seen.plans[number]
+        digest = self._canonical.digest(plan.table, seen.creations[number], tracker)
+        return plan.target, digest, form, gone.get((self._context.who[2], number), frozenset())
 
     def join_again(self, ended: EndedConflict, tracker: SchemaTracker) -> TargetJoin | None:
         """The target's change now, under the target's lock; None: there is none any more."""

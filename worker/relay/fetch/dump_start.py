@@ -143,8 +143,10 @@ def _is_early(set_there: str | None, known: str, executed: str) -> bool:
     """Whether transactions of ``known`` follow the position. A position that was recorded after a change of the server,
     and before its first event, is that of the file's beginning. ``executed``: by the server; if it lacks transactions
     of ``known``, its binlog began anew, which the start from the file reports."""
-    there, wanted = set_there, GtidSet(known)
-    return there is not None and bool(GtidSet(there).lacks(wanted)) and not GtidSet(executed).lacks(wanted)
+    if set_there is None:
+        return False
+    wanted = GtidSet(known)
+    return bool(GtidSet(set_there).lacks(wanted)) and not GtidSet(executed).lacks(wanted)
 
 
 def _is_mysql(gtid_set: str) -> bool:

@@ -10,7 +10,12 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
+from shardmerge.worker.core.mysql.create_table import (
+    UnreadableCreateTable,
+    closing_parenthesis,
+    masked_quotes,
+    partitions_start,
+)
 from shardmerge.worker.core.table_plan import TablePlan
 
 _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|`(?:[^`]|``)*`", re.DOTALL)
@@ -21,7 +26,6 @@ _STORAGE = re.compile(
     r"|\s*\bTABLESPACE\s*=?\s*(?:`[^`]*`|\w+)|\s*\b(?:NODEGROUP|MAX_ROWS|MIN_ROWS)\s*=\s*\d+",
     re.IGNORECASE,
 )
-_PARTITIONS = re.compile(r"\bPARTITION\s+BY\b", re.IGNORECASE)
 _METHOD = re.compile(
     r"\b(?:SUB)?PARTITION\s+BY\s+(?:LINEAR\s+)?(?P<method>\w+)(?:\s+ALGORITHM\s*=\s*\d+)?(?:\s+COLUMNS)?\s*(?P<list>\(?)",
     re.IGNORECASE,
@@ -50,21 +54,20 @@ class PartitionClause:
 def clause_of(statement: str, columns: Collection[str]) -> PartitionClause | None:
     """The partitions of a table with these columns, from its CREATE TABLE; None: it has none. Raises
     :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`."""
-    masked = _masked(statement)
-    found = _PARTITIONS.search(masked, masked.rfind("\n)"))
-    if found is None:
+    start = partitions_start(statement)
+    if start is None:
         return None
-    text = _outside(statement[found.start() :], lambda part: _COMMENT_MARKS.sub(" ", part), lambda name: name)
-    for storage in reversed(list(_STORAGE.finditer(_masked(text)))):
+    text = _outside(statement[start:], lambda part: _COMMENT_MARKS.sub(" ", part), lambda name: name)
+    for storage in reversed(list(_STORAGE.finditer(masked_quotes(text)))):
         text = text[: storage.start()] + text[storage.end() :]
     text = _outside(text, lambda part: re.sub(r"\s+", " ", part), lambda name: name).strip()
-    masked = _masked(text)
+    masked = masked_quotes(text)
     known = {column.lower() for column in columns}
     by: dict[str, set[str]] = {}
     for head in _METHOD.finditer(masked):
         names = by.setdefault(head["method"].upper(), set())
         if head["list"]:
-            listed = text[head.end() : _closing(masked, head.end() - 1)]
+            listed = text[head.end() : closing_parenthesis(masked, head.end() - 1)]
             names |= known & {(quoted or word).replace("``", "`").lower() for quoted, word in _WORD.findall(listed)}
     if not by:
         raise UnreadableCreateTable(f"partitions that cannot be read: {text}")
@@ -118,17 +121,3 @@ def _outside(text: str, plain: Callable[[str], str], name: Callable[[str], str])
         made.append(name(quoted.group()) if quoted.group().startswith("`") else quoted.group())
         end = quoted.end()
     return "".join((*made, plain(text[end:])))
-
-
-def _closing(masked: str, start: int) -> int:
-    depth = 0
-    for at in range(start, len(masked)):
-        depth += (masked[at] == "(") - (masked[at] == ")")
-        if depth == 0:
-            return at
-    raise UnreadableCreateTable("parentheses do not match")
-
-
-def _masked(text: str) -> str:
-    """The text with the inside of every quoted part blanked: same length, safe to search."""
-    return _QUOTED.sub(lambda match: match.group()[0] + "x" * (len(match.group()) - 2) + match.group()[-1], text)

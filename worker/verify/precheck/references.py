@@ -38,7 +38,7 @@ class _References:
     def __init__(self, view: SourceView, rules: Rules, plans: Sequence[TablePlan]) -> None:
         self._view, self._rules, self._plans = view, rules, plans
         self._source = view.source_id
-        self._by_name = {self._name(plan.table.schema, plan.table.name): plan for plan in plans}
+        self._by_name = {self._rules.references.table_key(plan.table.schema, plan.table.name): plan for plan in plans}
         targets: dict[str, set[str]] = {}
         for plan in plans:
             targets.setdefault(plan.target_table, set()).add(plan.target_schema)
@@ -61,7 +61,7 @@ class _References:
         creations = read_create_texts(self._view.session, names)
         for plan, creation in zip(self._plans, creations, strict=True):
             for key in foreign_keys(creation):
-                parent = self._by_name.get(self._name(key.schema or plan.table.schema, key.table))
+                parent = self._by_name.get(self._rules.references.table_key(key.schema or plan.table.schema, key.table))
                 if parent is None:
                     outside.extend(_outside(plan, key))
                     continue
@@ -131,7 +131,7 @@ class _References:
         for plan in plans:
             route = Route(plan.target_schema, plan.target_table)
             shard = self._rules.referred_shard(reference, plan.table.schema, plan.table.name, route)
-            parent = self._by_name.get(self._name(shard.schema, shard.table))
+            parent = self._by_name.get(self._rules.references.table_key(shard.schema, shard.table))
             if parent is None:
                 missing.append(f"{table_name(plan.table)} (to {shard.schema}.{shard.table})")
             elif written(parent, reference.to_column) is None:
@@ -212,11 +212,6 @@ class _References:
     def _refers(self, plan: TablePlan, column: ColumnPlan) -> bool:
         """Whether a reference of the task file is for the column."""
         return any(rule.column.lower() == column.target_name.lower() for rule in self._of(plan))
-
-    def _name(self, schema: str, table: str) -> tuple[str, str]:
-        if self._rules.references.case_sensitive:
-            return schema, table
-        return schema.lower(), table.lower()
 
 
 def candidate_names(table: str, column: str) -> frozenset[str]:

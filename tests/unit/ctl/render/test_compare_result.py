@@ -55,24 +55,24 @@ def test_exit_code(counts: dict[str, object], code: int) -> None:
     assert exit_code([table(**counts)], ["an error"]) == (code or UNKNOWN)
 
 
-def test_an_error_of_one_source_is_said_and_leaves_the_others_result() -> None:
-    code, said = conclude(ended(table(), error=errors.compare.ALREADY_RUNNING(task="t", source="s1")), [], "t")
+def test_an_error_of_one_source_is_reported_and_leaves_the_others_result() -> None:
+    code, report = conclude(ended(table(), error=errors.compare.ALREADY_RUNNING(task="t", source="s1")), [], "t")
     assert code == UNKNOWN
-    assert said is not None
-    assert said.code == errors.compare.ALREADY_RUNNING.code
+    assert report is not None
+    assert report.code == errors.compare.ALREADY_RUNNING.code
 
 
 def test_a_result_that_has_not_arrived_is_not_taken_as_equal() -> None:
     """A master that stops in the middle of a comparison ends the frames."""
     nothing = Outcome()
-    code, said = conclude(nothing, [], "t")
-    assert (code, said.code if said else 0) == (UNKNOWN, errors.compare.INTERRUPTED.code)
+    code, report = conclude(nothing, [], "t")
+    assert (code, report.code if report else 0) == (UNKNOWN, errors.compare.INTERRUPTED.code)
     one = ended(table())
     one.take(pb.CompareFrame(source="s2", progress=pb.CompareProgress(rows=5)))
-    code, said = conclude(one, [], "t")
+    code, report = conclude(one, [], "t")
     assert code == UNKNOWN
-    assert said is not None
-    assert "the result of s2" in said.message
+    assert report is not None
+    assert "the result of s2" in report.message
 
 
 def test_a_repair_says_what_was_found_and_what_is_left() -> None:
@@ -85,11 +85,11 @@ def test_a_repair_says_what_was_found_and_what_is_left() -> None:
     assert answer(ended(table(unjudged=1)), UNKNOWN, "", 1.0).msg == "not everything could be judged"
 
 
-def test_a_table_that_is_none_is_said() -> None:
+def test_a_table_that_is_none_is_reported() -> None:
     outcome = ended(table())
     assert conclude(outcome, ["shop.orders", "shop_1.order_1"], "t") == (SAME, None)
-    code, said = conclude(outcome, ["shop.order"], "t")
-    assert (code, said.code if said else 0) == (UNKNOWN, errors.compare.TABLE_UNKNOWN.code)
+    code, report = conclude(outcome, ["shop.order"], "t")
+    assert (code, report.code if report else 0) == (UNKNOWN, errors.compare.TABLE_UNKNOWN.code)
 
 
 def test_the_report_names_rows_and_says_what_was_cut(tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ def test_progress_of_all_sources_in_one_line() -> None:
 
 def test_references_are_a_table_of_their_own() -> None:
     outcome = ended(table(reference="orders.user_id to users.id", orphans=3), table(reference="a to b"))
-    code, said = conclude(outcome, [], "t", references=True)
-    assert (code, said) == (DIFFERENT, None)
+    code, report = conclude(outcome, [], "t", references=True)
+    assert (code, report) == (DIFFERENT, None)
     console = Console(width=200)
     with console.capture() as capture:
         console.print(compare_table.compared(answer(outcome, code, "", 1.0)))
@@ -175,7 +175,7 @@ def test_no_reference_and_a_worker_that_compares_rows() -> None:
         (ended(), errors.compare.NO_REFERENCES),
         (ended(table()), errors.compare.NOT_REFERENCES),
     ):
-        code, said = conclude(outcome, [], "t", references=True)
+        code, report = conclude(outcome, [], "t", references=True)
         assert code == UNKNOWN
-        assert said is not None
-        assert str(spec.code) in said.lines()
+        assert report is not None
+        assert str(spec.code) in report.lines()
