@@ -53,7 +53,7 @@ class Running:
         self.rig.cluster.dmctl("stop-task", self.name)
 
 
-def _started(rig: Replicated, name: str, server: Database | None = None, *, hold: str = "") -> Running:
+def started(rig: Replicated, name: str, server: Database | None = None, *, hold: str = "") -> Running:
     """Start a task of ``server``; ``hold``: a moment at which its copy is held."""
     server = server or rig.old
     family = rig.family(name, server)
@@ -78,7 +78,7 @@ def _refused(answer: Answer, code: int) -> Printed:
 
 def test_a_privilege_is_revoked(replicated: Replicated) -> None:
     """20103: the account of the source may no longer read the binlog."""
-    running = _started(replicated, "way_20103")
+    running = started(replicated, "way_20103")
     server, cluster = replicated.old, replicated.cluster
     server.execute("CREATE USER reader IDENTIFIED BY ''", "GRANT ALL ON *.* TO reader")
     cluster.dmctl("operate-source", "update", running.file_of(server, "reader"))
@@ -96,7 +96,7 @@ def test_a_privilege_is_revoked(replicated: Replicated) -> None:
 
 def test_the_source_is_moved_while_its_history_is_copied(replicated: Replicated) -> None:
     """20052: a task of the source is busy."""
-    running = _started(replicated, "way_20052", hold="snapshot.before_commit")
+    running = started(replicated, "way_20052", hold="snapshot.before_commit")
     replicated.servers.caught_up(replicated.new, replicated.old)
     path = running.file_of(replicated.new)
     printed = _refused(replicated.cluster.dmctl("operate-source", "update", path, check=False), 20052)
@@ -123,7 +123,7 @@ def _change_by_replication(replicated: Replicated, name: str) -> None:
 
 def test_the_binlog_is_purged(replicated: Replicated) -> None:
     """20001, or 20011 if the relay continues by GTIDs: the source has removed what the task has not read yet."""
-    running = _started(replicated, "way_purged")
+    running = started(replicated, "way_purged")
     server, cluster = replicated.old, replicated.cluster
     cluster.dmctl("pause-relay", "-s", SOURCE)
     until(lambda: not _reads(replicated, server), "the dump has ended")
@@ -143,7 +143,7 @@ def _reads(replicated: Replicated, server: Database) -> bool:
 
 def test_a_replica_with_writes_of_its_own(replicated: Replicated) -> None:
     """20051: the source is lost, and its replica has rows of its own."""
-    running = _started(replicated, "way_20051")
+    running = started(replicated, "way_20051")
     old, new = replicated.old, replicated.new
     replicated.servers.caught_up(new, old)
     running.insert(new, "own")
@@ -153,15 +153,3 @@ def test_a_replica_with_writes_of_its_own(replicated: Replicated) -> None:
     printed = _refused(replicated.cluster.dmctl("operate-source", "update", path, check=False), 20051)
     running.copied_again(printed, new, source_file=path)
     replicated.servers.promote(new)
-
-
-def test_the_binlog_begins_anew(replicated: Replicated) -> None:
-    """20008: RESET MASTER at the source, or a restored backup."""
-    server = replicated.new
-    running = _started(replicated, "way_20008", server)
-    server.execute("RESET MASTER" if replicated.servers.is_mariadb else "RESET BINARY LOGS AND GTIDS")
-    server.kill_threads("root", "Binlog Dump")
-    server.execute("DELETE FROM way_20008_01.order_02 WHERE id % 5 = 0")
-    running.insert(server, "later")
-    printed = running.operator.stopped(20008, SOURCE)
-    running.copied_again(printed, server)

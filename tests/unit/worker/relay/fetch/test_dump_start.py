@@ -111,6 +111,9 @@ def test_an_empty_log_begins_where_it_is_to() -> None:
     # Recorded before the server's first event: the place is the beginning of a file.
     assert plan(known, MARIADB, empty=True, there="") == FirstStart(FromGtids("0-1-90"), known, "0-1-90")
     assert plan(known, MARIADB, empty=True, there="0-1-89") == FirstStart(FromGtids("0-1-90"), known, "0-1-90")
+    # The binlog began anew: the dump from the file reports that.
+    anew = replace(MARIADB, executed="0-1-2")
+    assert plan(known, anew, empty=True, there="") == FirstStart(FromFile(known, seed=False), known, None)
     known = replace(same, gtid_set=f"{A}:1-90")
     assert plan(known, MYSQL, empty=True) == FirstStart(FromGtids(f"{A}:1-90"), known, f"{A}:1-90")
     # A position of another server is useless; the set identifies it.

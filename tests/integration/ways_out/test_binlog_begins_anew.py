@@ -1,0 +1,28 @@
+"""Tests the printed way out when a source's binlog begins anew.
+
+Servers of its own: RESET MASTER ends replication to the replica that the tests of test_source_ways_out.py need, and
+after a switch to another server the relay log continues by GTID, where the same fault has the code 20012 or 20011.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.replicated_rig import SOURCE, Replicated, module_replicated, replicated
+from tests.integration.ways_out.test_source_ways_out import started
+
+__all__ = ["module_replicated", "replicated"]
+
+pytestmark = pytest.mark.parametrize("module_replicated", ["mariadb"], indirect=True, scope="module")
+
+
+def test_the_binlog_begins_anew(replicated: Replicated) -> None:
+    """20008: RESET MASTER at the source, or a restored backup."""
+    server = replicated.old
+    running = started(replicated, "way_20008", server)
+    server.execute("RESET MASTER")
+    server.kill_threads("root", "Binlog Dump")
+    server.execute("DELETE FROM way_20008_01.order_02 WHERE id % 5 = 0")
+    running.insert(server, "later")
+    printed = running.operator.stopped(20008, SOURCE)
+    running.copied_again(printed, server)
