@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,11 @@ TARGET = TargetTable("shard", "t")
 
 
 @pytest.fixture
-def hooks(tmp_path: Path) -> Hooks:
-    return Hooks(tmp_path / "hooks")
+def hooks(tmp_path: Path) -> Iterator[Hooks]:
+    hooks = Hooks(tmp_path / "hooks")
+    yield hooks
+    # A thread of a failed test would hold the target's lock for ever.
+    hooks.release_all()
 
 
 def deferring(target: Database, **snapshot: object) -> config_pb2.SubTaskConfig:
@@ -124,13 +128,13 @@ def test_while_the_alter_of_a_killed_process_goes_on(
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
             hooks.hold("deferred.before_alter")
-            first = threading.Thread(target=lambda: adder_of(rig).add(StopSignal()))
+            first = threading.Thread(target=lambda: adder_of(rig).add(StopSignal()), daemon=True)
             first.start()
             hooks.reached("deferred.before_alter")
             adder = adder_of(rig)
-            second = threading.Thread(target=lambda: adder.add(StopSignal()))
+            second = threading.Thread(target=lambda: adder.add(StopSignal()), daemon=True)
             second.start()
-            until(lambda: "another connection" in adder.activity(), "the second one waits")
+            until(lambda: "of the target holds" in adder.activity(), "the second one waits", 30)
             hooks.release_all()
             first.join(300)
             second.join(300)
