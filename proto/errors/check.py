@@ -107,7 +107,19 @@ CASCADES = _define(
     "foreign-key-cascades",
     scope=Scope.SOURCE,
     message="source {source}: a foreign key changes rows by cascade, which the binary log does not show: {tables}",
-    workaround="Make the foreign key RESTRICT or NO ACTION, or leave the table out with the block-allow list.",
+    workaround="`cascades: derive` in the task file lets the task derive these rows "
+    "(docs/explanation/cascades.md). Otherwise, at the source, for each of these keys: ALTER TABLE … DROP FOREIGN "
+    "KEY …, then ALTER TABLE … ADD FOREIGN KEY … without ON DELETE and ON UPDATE; or leave the table out with the "
+    "block-allow list.",
+)
+CASCADES_INEXACT = _define(
+    12093,
+    "cascade-not-derivable",
+    scope=Scope.SOURCE,
+    message="source {source}: the rows that these foreign keys change by cascade cannot be derived: {keys}",
+    workaround="Change what the message names: in the task file, or the foreign key at the source (ALTER TABLE … DROP "
+    "FOREIGN KEY …, then ALTER TABLE … ADD FOREIGN KEY … without ON DELETE and ON UPDATE); or leave the table out with "
+    "the block-allow list.",
 )
 NOT_TRANSACTIONAL = _define(
     12014,

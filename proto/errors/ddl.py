@@ -244,6 +244,15 @@ ADDS_CASCADE = _define(
     f"without CASCADE, SET NULL and SET DEFAULT. Then {_SKIP}, for the statement has no effect at the target, and "
     f"{_REPAIR} for rows that it has changed since.",
 )
+CHANGES_CASCADE = _define(
+    50067,
+    "ddl-changes-cascade",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} changes {table} or its foreign keys in a way "
+    "that the derivation of cascades does not follow: {statement}",
+    workaround="The task has stopped right before the statement. Begin again with the tables as they are now: "
+    "stop-task, empty the target tables, start-task --remove-meta with all sources.",
+)
 ADDS_REFERENCE = _define(
     50066,
     "ddl-adds-unmapped-reference",

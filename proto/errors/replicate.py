@@ -423,3 +423,28 @@ EVALUATION_LOST = _define(
     "memory and the limit of open files on the worker's machine.",
     retryable=True,
 )
+CASCADES_INEXACT = _define(
+    40091,
+    "cascades-not-derivable",
+    scope=Scope.SOURCE,
+    message="task {task}, source {source}: rows that foreign keys change by cascade cannot be derived: {reason}",
+    workaround="Nothing was written. Change what the message names, then resume-task. check-task shows the same.",
+)
+CASCADES_CHANGED = _define(
+    40092,
+    "cascades-setting-changed",
+    scope=Scope.CONFIG,
+    message="task {task}, source {source}: the task began with `cascades: {before}`, and the task file has "
+    "`cascades: {after}`",
+    workaround="Nothing was written. Set it back and resume-task; or begin again: stop-task, empty the target tables, "
+    "start-task --remove-meta with all sources.",
+)
+CASCADES_AWAY = _define(
+    40093,
+    "cascade-table-away",
+    scope=Scope.SOURCE,
+    message="task {task}, source {source}: {tables} cannot be copied or replicated apart from the tables with which "
+    "foreign keys connect them by cascade: {reason}",
+    workaround="Nothing of it was written. Begin again: stop-task, empty the target tables, start-task --remove-meta "
+    "with all sources. Or make the foreign keys RESTRICT at the source first.",
+)

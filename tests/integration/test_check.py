@@ -126,6 +126,24 @@ def test_cascades_are_found_with_the_documented_grants(fresh: Database, action: 
     assert bad["table_schema"].error_msg.endswith("cascade, which the binary log does not show: shard_1.t_4 (up)")
 
 
+def test_cascades_that_are_derived(fresh: Database) -> None:
+    fresh.execute(
+        "CREATE TABLE shard_1.t_4 (id bigint PRIMARY KEY, p bigint, CONSTRAINT up FOREIGN KEY (p)"
+        " REFERENCES shard_1.t_4 (id) ON DELETE CASCADE)",
+    )
+    subtask = subtask_of(fresh)
+    subtask.derive_cascades = True
+    subtask.references.add(table="t", column="p", to_table="t", to_column="id")
+    assert failures(check_subtask(source_of(fresh), subtask)).keys() <= {"schema_of_shard_tables"}
+    fresh.execute(
+        "ALTER TABLE shard_1.t_4 DROP FOREIGN KEY up",
+        "ALTER TABLE shard_1.t_4 ADD CONSTRAINT up FOREIGN KEY (p) REFERENCES shard_1.t_1 (id) ON DELETE CASCADE",
+    )
+    bad = failures(check_subtask(source_of(fresh), subtask))["table_schema"]
+    assert bad.code == 12093
+    assert "shard_1.t_4 (up): p has another mapping than id" in bad.error_msg
+
+
 def test_tables_of_an_online_schema_change(fresh: Database) -> None:
     fresh.execute(
         "CREATE TABLE shard_1._t_1_gho LIKE shard_1.t_1",

@@ -28,6 +28,11 @@ FLAG_RELAY_LOG = 0x40
 FLAG_IGNORABLE = 0x80
 """A reader that does not know the event's type may skip it."""
 
+_NO_FOREIGN_KEY_CHECKS = 0x2
+_LOGGED_CASCADES = 0x10
+"""USE_SQL_FOREIGN_KEY_F of MySQL 9.6 and later: the server logs the rows that a foreign key changes as row events."""
+_ROWS_FLAGS_AT = 19 + 6
+
 _HEADER = struct.Struct("<IBIIIH")
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -343,3 +348,12 @@ def uncompress(data: bytes, limit: int, source: str, position: int) -> bytes:
     if len(plain) != length or not worker.eof:
         raise malformed(source, position, f"compressed part does not contain the {length} bytes that its header states")
     return plain
+
+
+def causes_unlogged_cascades(events: bytes, at: int) -> bool:
+    """Whether the source's storage engine follows foreign keys for the rows of the rows event at byte ``at``, without
+    logging what it changes: not if the session had ``foreign_key_checks=0``, nor if the server logs these changes."""
+    (flags,) = _U16.unpack_from(events, at + _ROWS_FLAGS_AT)
+    if flags & _NO_FOREIGN_KEY_CHECKS:
+        return False
+    return not (flags & _LOGGED_CASCADES and EventType.WRITE_ROWS_V2 <= events[at + 4] <= EventType.PARTIAL_UPDATE_ROWS)

@@ -32,14 +32,14 @@ def _is_byte_exact(column: Column) -> bool:
 
 def hash_indexes(plan: TablePlan) -> tuple[int, ...]:
     """Indexes of the key columns whose literals determine the lane; () sends the whole table to one lane."""
-    if plan.one_lane:
+    if plan.one_lane or plan.lane_group:
         return ()
     return tuple(at for at, index in enumerate(plan.key) if _is_byte_exact(plan.columns[index].column))
 
 
 def crc_seed(plan: TablePlan) -> int:
-    """The start value of a key's hash: CRC-32 of the quoted target name."""
-    return zlib.crc32(plan.target_name.encode())
+    """The start value of a key's hash: CRC-32 of the quoted target name, or of the name of its group."""
+    return zlib.crc32((plan.lane_group or plan.target_name).encode())
 
 
 @dataclass(frozen=True, slots=True)

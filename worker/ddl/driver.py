@@ -16,6 +16,7 @@ from types import MappingProxyType
 from shardmerge.proto import config_pb2, errors, failpoints
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.state_pb2 import BinlogOp
+from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, server_info
 from shardmerge.worker.core.mysql.foreign_keys import added_foreign_keys, adds_cascade
@@ -25,6 +26,7 @@ from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.ddl.decide.actions import Action, Alter, DdlContext, ShardTarget, removed_by, shard_numbers
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables
+from shardmerge.worker.ddl.decide.cascade_guard import changes_cascades
 from shardmerge.worker.ddl.decide.copied_tables import CopiedUntil, copied_later
 from shardmerge.worker.ddl.decide.ddl_context import read_ddl_context
 from shardmerge.worker.ddl.decide.ddl_filter import FilteredActions, FilteredStatement
@@ -393,8 +395,11 @@ class StatementDriver:
 
     def _check_foreign_keys(self, met: _CurrentStatement) -> None:
         """Rows that a foreign key changes by cascade are not in the binlog, and a column with another mapping than the
-        one that it refers to would refer to other rows. Raises ADDS_CASCADE, ADDS_REFERENCE."""
+        one that it refers to would refer to other rows. Raises ADDS_CASCADE, CHANGES_CASCADE, ADDS_REFERENCE."""
         ddl, statement = met.ddl, met.statement
+        keys = CascadeKeys(self.tables.partitioning.cascades)
+        if keys.keys and ddl is not None and (found := changes_cascades(ddl, keys, self.tables.plans)) is not None:
+            raise refusal(self._context, errors.ddl.CHANGES_CASCADE, statement, table=".".join(found))
         if not isinstance(ddl, (AlterTable, CreateTable)):
             return
         schema, table = ddl.table.schema, ddl.table.table

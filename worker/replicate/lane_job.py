@@ -252,6 +252,7 @@ class LaneJob:
             batch_bytes=config.replicate.batch_bytes or defaults.BATCH_BYTES,
             until=lanes.until,
             skips=skip_places(self._driver.ops()),
+            cascades=self._driver.tables.partitioning.cascades,
         )
 
 

@@ -11,6 +11,7 @@ from shardmerge.proto import errors, failpoints
 from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.cancellable_session import (
     ANSWER_SECONDS,
     cancellable,
@@ -34,6 +35,7 @@ log = get_logger()
 
 _BATCH_CHUNKS = 1000
 _BATCH_SECONDS = 0.2
+_LOADED_SECONDS = 0.05
 _ATTEMPTS = 5
 _BACKOFF_SECONDS = 0.2
 
@@ -51,14 +53,19 @@ class ChunkPlanner(threading.Thread):
         progress: Progress,
         watch: StatementWatch,
         stop: StopSignal,
+        cascades: CascadeKeys,
     ) -> None:
-        """``stop``: this thread's own, a child of the unit's."""
+        """``stop``: this thread's own, a child of the unit's. ``cascades``: see
+        :class:`shardmerge.worker.snapshot.unit.SnapshotUnit`."""
         super().__init__(name=f"planner-{context.config.task}", daemon=True)
         self._source_id = context.config.source_id
         self._source_endpoint = context.source_endpoint
         self._target_endpoint = context.target_endpoint
         self._chunk_rows = context.config.snapshot.chunk_rows or defaults.CHUNK_ROWS
-        self._store, self._plans = store, plans
+        by_number = {plan.shard: plan for plan in plans}
+        self._store = store
+        self._plans = [by_number[number] for number in cascades.in_order(by_number)] if cascades.keys else plans
+        self._cascades = cascades
         self._dispenser, self._progress, self._watch = dispenser, progress, watch
         self._unwanted = stop
         self._last: dict[int, Chunk] = {item.shard: item.chunk for item in stored}
@@ -108,6 +115,8 @@ class ChunkPlanner(threading.Thread):
             for plan in self._plans:
                 last = self._last.get(plan.shard)
                 if last is None or not last.is_last:
+                    if plan.is_cascaded and not self._await_loaded(self._cascades.ancestors(plan.shard)):
+                        return
                     try:
                         self._plan_table(source, target, plan, last)
                     except ShardmergeError:
@@ -118,6 +127,15 @@ class ChunkPlanner(threading.Thread):
                 if self._dispenser.is_ending:
                     return
             self._dispenser.complete()
+
+    def _await_loaded(self, tables: frozenset[int]) -> bool:
+        """Wait until all chunks of ``tables`` are loaded: then a change of their rows after the copy of this table
+        finds the rows that it caused the source to change. False: the unit ends first, or a copy is interrupted."""
+        while not self._progress.are_loaded(tables):
+            if self._dispenser.wait_ending(_LOADED_SECONDS) or not tables.isdisjoint(self._watch.known()):
+                self._dispenser.complete()
+                return False
+        return True
 
     def _is_interrupted(self, plan: TablePlan) -> bool:
         """Whether an error of a table may come from a statement on it. False also when that cannot be found out."""

@@ -109,6 +109,12 @@ class Progress:
             self._load(shard, rows, size, seconds)
             self._sample()
 
+    def are_loaded(self, shards: Iterable[int]) -> bool:
+        """Whether all chunks of these tables are loaded."""
+        with self._lock:
+            tables = [self._tables[shard] for shard in shards if shard in self._tables]
+            return all(table.plan_complete and table.chunks == table.planned for table in tables)
+
     def _sample(self) -> None:
         now = self._clock()
         self._samples.append((now, sum(table.rows for table in self._tables.values())))

@@ -42,10 +42,11 @@ def is_whole(plan: TablePlan) -> bool:
     This holds for a table without a key (a fix-up could not identify its rows), for a table of an engine without
     consistent reads and, unless it is large, for a table whose target has a further unique key: between two chunks
     read at different times, a value of that key may move from a row of the later chunk to a row of
-    the earlier one, and would then look like a collision.
+    the earlier one, and would then look like a collision. It also holds for a table whose rows the source changes by
+    cascade: a fix-up does not know these changes.
     """
     table = plan.table
-    if not bound_columns(table) or not is_versioned(table):
+    if plan.is_cascaded or not bound_columns(table) or not is_versioned(table):
         return True
     return _has_further_key(plan) and table.byte_estimate <= MAX_WHOLE_BYTES
 

@@ -12,6 +12,7 @@ from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
+from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.cancellable_session import (
     cancellable_session,
 )
@@ -51,6 +52,7 @@ from shardmerge.worker.unit.run_context import RunContext, RunningSnapshot
 
 log = get_logger()
 
+_NO_CASCADES = CascadeKeys()
 _LOOK_SECONDS = 0.1
 _LARGE_ROWS = 100_000
 
@@ -65,12 +67,15 @@ class SnapshotUnit:
         valid_from: Mapping[int, SourcePosition],
         scope: TableScope | None = None,
         check_end: Callable[[RelayOffset], None] | None = None,
+        cascades: CascadeKeys = _NO_CASCADES,
     ) -> None:
         """``plans``: of the tables to copy; their target tables exist (worker/target/tables/make_targets.py).
         ``valid_from``: positions at which the tables have these structures, by number. ``scope``: the tables whose
         statements no fix-up may ignore; None: all tables of the rules. ``check_end``: raises the coded error if the
-        task ends before that offset: no chunk may hold changes up to there."""
+        task ends before that offset: no chunk may hold changes up to there.
+        ``cascades``: a table that they change is copied after the tables whose rows change it."""
         self._check_end = check_end
+        self._cascades = cascades
         config = context.config
         self._context = context
         self._plans = plans
@@ -132,7 +137,9 @@ class SnapshotUnit:
         dispenser = self._dispenser = Dispenser(progress, stop, RateLimiter(limits, self._first_chunk_size()), watch)
         by_shard = {plan.shard: plan for plan in plans}
         dispenser.add(PlannedChunk(by_shard[item.shard], item.chunk) for item in stored if item.loaded is None)
-        planner = ChunkPlanner(context, self._store, plans, stored, dispenser, progress, watch, stop.child())
+        planner = ChunkPlanner(
+            context, self._store, plans, stored, dispenser, progress, watch, stop.child(), self._cascades
+        )
         spec = ReaderSpec(
             address=context.lane_address,
             secret=context.run_secret,
@@ -267,6 +274,15 @@ class SnapshotUnit:
         with self._source_session(stop) as source:
             self._check_structures(source, watch)
         statements = watch.search()
+        apart = self._cascades.tables & left.keys() & statements.keys()
+        if apart:
+            names = ", ".join(plan.table.full_name for plan in self._plans if plan.shard in apart)
+            raise errors.replicate.CASCADES_AWAY(
+                task=self._context.config.task,
+                source=self._source_id,
+                tables=names,
+                reason=f"the statement at {statements[min(apart)].position} has interrupted the copy",
+            )
         unexplained = sum(count for shard, count in left.items() if shard not in statements)
         if unexplained:
             raise errors.snapshot.INCOMPLETE(task=self._context.config.task, source=self._source_id, left=unexplained)

@@ -100,6 +100,7 @@ def check_task(
     yield from refusals(document, task)
     if whole.is_sure(("shard-mode",)):
         yield from _strict(document, task)
+    yield from _cascades(document, whole)
     yield from _names(document, task)
     if whole.is_sure(("meta-schema",)):
         yield from _targets(document, task)
@@ -115,6 +116,26 @@ def check_task(
 def _strict(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:
     if task.strict_optimistic_shard_mode and task.shard_mode != "optimistic":
         yield document.finding(("strict-optimistic-shard-mode",), "needs shard-mode: optimistic")
+
+
+def _cascades(document: Document, whole: Repaired[TaskModel]) -> Iterator[ConfigFinding]:
+    """Settings under which the rows that a cascade changes cannot be derived exactly."""
+    task = whole.model
+    if task.cascades != "derive" or not whole.is_sure(("cascades",)):
+        return
+    others: list[str] = []
+    if task.shard_mode or task.is_sharding:
+        others.append("shard-mode: a table that waits for a statement would lack them")
+    if task.replicate.on_row_error == "quarantine":
+        others.append("on-row-error: quarantine: a held row would not be changed")
+    blocks = list(task.syncers.values())
+    blocks += [instance.syncer for instance in task.mysql_instances if instance.syncer is not None]
+    if any(block.safe_mode for block in blocks):
+        others.append("safe-mode: the target may be ahead of the source's row")
+    if any(instance.meta is not None and instance.meta.start_at for instance in task.mysql_instances):
+        others.append("a start time: the target may be ahead of the source's row")
+    for other in others:
+        yield document.finding(("cascades",), f"derive excludes {other}", at_key=True)
 
 
 def _names(document: Document, task: TaskModel) -> Iterator[ConfigFinding]:

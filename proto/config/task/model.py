@@ -99,6 +99,16 @@ class TaskModel(FileModel):
             sample="drop",
         ),
     ] = "drop"
+    cascades: Annotated[
+        Literal["refuse", "derive"],
+        Key(
+            "Our own: foreign keys between the task's tables that delete or change rows by cascade, which the binary "
+            "log does not show. `refuse`: the pre-check refuses them; `derive`: the task derives these rows and writes "
+            "them in the transaction of the row that caused them. It excludes shard-mode, safe-mode, "
+            "on-row-error: quarantine and a start time.",
+            sample="derive",
+        ),
+    ] = "refuse"
     meta_schema: Annotated[
         Identifier, Key("Schema at the target that holds checkpoints and chunk states.", sample="dm_meta")
     ] = defaults.META_SCHEMA

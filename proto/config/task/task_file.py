@@ -92,6 +92,7 @@ class TaskFile:
             online_ddl=_online_ddl(task),
             auto_increment=AUTO_INCREMENTS[task.auto_increment],
             partitions=pb.PARTITIONS_KEEP if task.partitions == "keep" else pb.PARTITIONS_DROP,
+            derive_cascades=task.cascades == "derive",
         )
         if list_name:
             subtask.block_allow_list.CopyFrom(task.block_allow_lists()[list_name].to_proto(list_name))

@@ -9,6 +9,7 @@ but MariaDB shows a key there only to accounts with more than SELECT on the tabl
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,10 +27,20 @@ _REFERENCE = re.compile(
 )
 
 
+class ForeignKeyAction(enum.StrEnum):
+    """What happens to a row when the row that it refers to is deleted, or its key is changed."""
+
+    NONE = ""
+    CASCADE = "cascade"
+    SET_NULL = "set null"
+    SET_DEFAULT = "set default"
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
     """``schema`` "": that of the table with the key. ``columns`` refer to ``to_columns``, in this order. ``actions``:
-    the text of ON DELETE and ON UPDATE; only read from SHOW CREATE TABLE."""
+    the text of ON DELETE and ON UPDATE; ``on_delete``, ``on_update``: what they do. Only read from SHOW CREATE TABLE.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -37,6 +48,13 @@ class ForeignKey:
     table: str
     to_columns: tuple[str, ...]
     actions: str = ""
+    on_delete: ForeignKeyAction = ForeignKeyAction.NONE
+    on_update: ForeignKeyAction = ForeignKeyAction.NONE
+
+    @property
+    def cascades(self) -> bool:
+        """Whether the storage engine changes rows because of the key."""
+        return bool(self.on_delete or self.on_update)
 
 
 def foreign_keys(creation: str) -> tuple[ForeignKey, ...]:
@@ -58,9 +76,21 @@ def foreign_keys(creation: str) -> tuple[ForeignKey, ...]:
                 "".join(_names(key["table"])),
                 _names(key["to"]),
                 " ".join(item[key.end() :].split()),
+                *_actions(item[key.end() :]),
             )
         )
     return tuple(found)
+
+
+def _actions(rest: str) -> tuple[ForeignKeyAction, ForeignKeyAction]:
+    """The actions ON DELETE and ON UPDATE in what follows a reference."""
+    found = tokens(rest, 0)
+    actions = {"DELETE": ForeignKeyAction.NONE, "UPDATE": ForeignKeyAction.NONE}
+    for at, token in enumerate(found):
+        if token.is_word("ON") and _changes_rows(found[at + 1 : at + 4]):
+            words = [each.text.upper() for each in found[at + 1 : at + 4]]
+            actions[words[0]] = ForeignKeyAction("cascade" if words[1] == "CASCADE" else f"set {words[2].lower()}")
+    return actions["DELETE"], actions["UPDATE"]
 
 
 def _names(quoted: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from shardmerge.proto import config_pb2, errors
+from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -14,6 +15,7 @@ from shardmerge.worker.core.stream import Stream
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.daemon.subtask.begin import LOCATE_SECONDS
+from shardmerge.worker.daemon.subtask.cascades import check_setting, check_together, first_cascades
 from shardmerge.worker.daemon.subtask.finish import finish_at_stop, finish_full, read_safe_mode_bound
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.daemon.subtask.run_tables import adder_of, handover_of, plans_of
@@ -92,7 +94,7 @@ def replicate(
     limit = end.limit if end is not None else None
     start_state = StartState(state.checkpoints, partitioning, read_safe_mode_bound(resources), stop_search, limit)
     wanted = partitioning_for(resources.config, resources.lanes, plans).inherit(partitioning)
-    wanted = replace(wanted, away=state.named)
+    wanted = replace(wanted, away=state.named, cascades=state.cascades.keys)
     timed = {plan.shard: TimedTable(plan, resume_at[plan.shard], parked[plan.shard].place) for plan in departing}
     begin = StreamTables(
         tables,
@@ -175,7 +177,7 @@ class _RecordedState:
     ``partitioning``: of the previous run's lanes, None at the first run. ``joining``: the tables that join them.
     ``parked``: the tables that are parked at a statement. ``interrupted``: those that are copied in part. ``plans``: of
     the lanes' own tables; ``others``: the tables that the lanes do not apply, with their numbers. ``named``: those of
-    them whose names have changed.
+    them whose names have changed. ``cascades``: the foreign keys whose effect on rows the lanes derive.
     """
 
     checkpoints: tuple[Checkpoint, ...]
@@ -187,6 +189,7 @@ class _RecordedState:
     others: Mapping[TableName, int]
     named: tuple[AwayName, ...]
     plans: tuple[TablePlan, ...]
+    cascades: CascadeKeys
 
     @staticmethod
     def read(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow) -> _RecordedState:
@@ -210,6 +213,8 @@ class _RecordedState:
             with resources.coded_target_errors():
                 # A missing target table must fit the next rows, whatever structure the source has by now.
                 creations = ddl_records.read_creations(target, *resources.who)
+            if partitioning is not None:
+                check_setting(resources, partitioning)
             named = known_away_names(partitioning, joining, parked)
             others = excluded_tables(tables, joining, parked, named)
             shards = own_shards(tables, partitioning, others) if partitioning is not None else None
@@ -221,7 +226,13 @@ class _RecordedState:
                 plans = partitioning.apply_may_lack_rows(plans) if partitioning is not None else plans
                 if partitioning is not None and config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC:
                     plans = partitioning.keep_one_lane(plans)
-        return _RecordedState(found, partitioning, tables, joining, parked, interrupted, others, named, plans)
+            if partitioning is not None:
+                cascades = CascadeKeys(partitioning.cascades)
+                away = {*parked, *interrupted, *others.values()}
+                check_together(resources, cascades, tables, away, joining.numbers if joining else (), creations)
+            else:
+                cascades = first_cascades(resources, plans, creations)
+        return _RecordedState(found, partitioning, tables, joining, parked, interrupted, others, named, plans, cascades)
 
     def copied(self) -> dict[int, int]:
         """The parked tables whose rest is copied, as far as that was possible, with their interruptions."""

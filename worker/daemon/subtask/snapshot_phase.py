@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 
 from shardmerge.proto import config_pb2, failpoints
+from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.daemon.subtask.begin import LOCATE_SECONDS
+from shardmerge.worker.daemon.subtask.cascades import check_setting, first_cascades
 from shardmerge.worker.daemon.subtask.finish import finish_full
 from shardmerge.worker.daemon.subtask.run_resources import RunResources
 from shardmerge.worker.daemon.subtask.run_tables import handover_of, plans_of
@@ -18,6 +21,7 @@ from shardmerge.worker.ddl.execute.widen_target import TargetWidener
 from shardmerge.worker.replicate.stream_start import stream_start
 from shardmerge.worker.replicate.unit import first_checkpoints
 from shardmerge.worker.rules import Rules
+from shardmerge.worker.rules.cascades import marked_cascaded
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.snapshot.unit import SnapshotUnit, interrupted_copies_of
 from shardmerge.worker.target.records import checkpoint as checkpoints
@@ -59,9 +63,15 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
             widen=widen,
             recorded=creations,
         )
+        if partitioning is not None:
+            check_setting(resources, partitioning)
+            cascades = CascadeKeys(partitioning.cascades)
+        else:
+            cascades = first_cascades(resources, plans, creations)
+        plans = marked_cascaded(plans, cascades)
         if partitioning is None:
             # Before the first chunk: its rows are at the target under these rules, even if the task file changes later.
-            partitioning = partitioning_for(config, resources.lanes, plans)
+            partitioning = replace(partitioning_for(config, resources.lanes, plans), cascades=cascades.keys)
             with resources.coded_target_errors():
                 subtask_record.record_repartition(
                     target, *resources.who, epoch, partitioning.to_json(), lambda session: None
@@ -69,7 +79,7 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
     # Before any offset is located in the relay log: at a worker that is new to the source it has not begun.
     relay.ensure_from(row.start)
     valid_from = dict.fromkeys((plan.shard for plan in plans), row.start)
-    unit = SnapshotUnit(resources.context(rules, epoch, tables), plans, valid_from)
+    unit = SnapshotUnit(resources.context(rules, epoch, tables), plans, valid_from, cascades=cascades)
     outcome = resources.run_unit(unit, stop)
     if not isinstance(outcome, Finished):
         return outcome

@@ -105,18 +105,18 @@ class BlockApplier:
     def seconds_to_commit(self) -> float | None:
         """After how many seconds without further input :meth:`commit` is due; None: there are no rows to commit."""
         rows = self._rows
-        if not rows.batch.changes and not rows.pending.changes:
+        if not rows.has_changes:
             return None
         return max(self._timer.eager_at - time.monotonic(), 0.0)
 
     def is_commit_due(self, *, dry: bool) -> bool:
         """Whether to commit now; ``dry``: no further input waits."""
-        batch, waiting = self._rows.batch, self._rows.pending.changes
+        rows = self._rows
         now = time.monotonic()
-        if self._rows.must_commit:
+        if rows.must_commit:
             return True
-        if batch.changes or waiting:
-            return self._timer.is_due(now, batch.rows + len(waiting), batch.size, dry=dry)
+        if rows.has_changes:
+            return self._timer.is_due(now, rows.waiting_rows, rows.waiting_bytes, dry=dry)
         if self._next is self._committed:
             return False
         # Other parts of the program wait until every lane has passed the place at which a table leaves.
@@ -129,8 +129,9 @@ class BlockApplier:
         self._rows.evaluate_pending()
         failpoints.hit(f"lane{self._lane}.commit")
         following = replace(self._next, seq=self._committed.seq + 1)
+        steps = self._rows.take_steps()
         batch, skipped = self._rows.batch, self._rows.take_skipped()
-        applied_at = self._writer.commit(batch, following, skipped)
+        applied_at = self._writer.commit(batch, following, skipped, steps)
         self._log_skipped(skipped)
         self._committed = self._next = following
         self._is_translated = False
@@ -139,7 +140,8 @@ class BlockApplier:
         self._timer.committed(began_at, time.monotonic())
         if not batch.is_empty:
             self._begin_batch()
-        return Commit(following, batch.changes, applied_at, self._writer.held_keys, passed_edge)
+        changes = batch.changes + sum(step.batch.changes for step in steps)
+        return Commit(following, changes, applied_at, self._writer.held_keys, passed_edge)
 
     def change_plans(self, change: LaneChange) -> None:
         """Continue after a barrier with other plans. Only right after a commit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shardmerge.proto import errors, relay_pb2
+from shardmerge.worker.core.cascades import CascadeKey
 from shardmerge.worker.core.lane_hash import Bucket
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table_plan import TablePlan
@@ -36,7 +37,7 @@ class LaneSpec:
     ``relay_directory``: of relay log ``relay_id``, on the worker's machine.
     ``handover``: None once every chunk's high watermark is cleared.
     ``until``: the group end at which the lanes commit and end; None: they have no end. ``skips``: row events that an
-    operator's override skips.
+    operator's override skips. ``cascades``: the foreign keys whose effect on rows the lanes derive.
     """
 
     address: str
@@ -56,6 +57,7 @@ class LaneSpec:
     batch_bytes: int
     until: RelayOffset | None = None
     skips: Skips = frozenset()
+    cascades: tuple[CascadeKey, ...] = ()
 
     def bucket(self, lane: int) -> Bucket:
         """The bucket of keys that lane number ``lane`` applies."""

@@ -12,10 +12,11 @@ from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.replicate.lane.cascade_steps import CascadeStep, CascadeSteps
 from shardmerge.worker.replicate.lane.lane_change import LaneChange, LanePlans, LaterPlans
 from shardmerge.worker.replicate.lane.lane_spec import LaneSpec
 from shardmerge.worker.replicate.lane.pending_rows import PendingRows
-from shardmerge.worker.replicate.lane.watermark_filter import WatermarkFilter
+from shardmerge.worker.replicate.lane.watermark_filter import WatermarkFilter, place_in
 from shardmerge.worker.rules.stage.row_stage import RowStage
 from shardmerge.worker.rules.stage.server_filter import ServerFilter
 from shardmerge.worker.rules.table_scope import TableName
@@ -54,11 +55,42 @@ class RowCollector:
         judge = ServerFilter(spec.apply.target, spec.apply.meta_schema)
         self._stage = RowStage(judge, self._bucket, self._transforms)
         self._stage.set_plans(spec.plans)
+        self._cascades = CascadeSteps(spec.cascades, spec.plans, self._bucket, spec.handover) if spec.cascades else None
         self.batch = Batch(lane, spec.lanes)
         self.pending = PendingRows()
         self._skipped: list[SkippedRow] = []
         self.has_reached_edge = False
         self.must_commit = False
+
+    @property
+    def waiting_rows(self) -> int:
+        """How many rows wait to be committed."""
+        rows = self.batch.rows + len(self.pending.changes)
+        return rows if self._cascades is None else rows + self._cascades.rows
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes of rows wait to be committed."""
+        return self.batch.size if self._cascades is None else self.batch.size + self._cascades.size
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything waits to be committed, be it changes without an effect."""
+        if self.batch.changes or self.pending.changes:
+            return True
+        return self._cascades is not None and bool(self._cascades.rows)
+
+    def take_steps(self) -> tuple[CascadeStep, ...]:
+        """The steps before ``batch`` in the next transaction; if there are any, ``batch`` is the last of them, and a
+        new one begins."""
+        if self._cascades is None:
+            return ()
+        steps, self.batch = self._cascades.take(self.batch, self._next_batch)
+        return steps
+
+    def _next_batch(self) -> Batch:
+        batch = self.batch
+        return Batch(batch.lane, batch.lanes, batch.file, batch.by_shard)
 
     def begin_batch(self, *, by_shard: bool) -> None:
         """Begin an empty batch. ``by_shard``: it distinguishes keys by shard table, because some may be held."""
@@ -103,7 +135,7 @@ class RowCollector:
             else:
                 count = self._decoder.pick(events, skip, file, self.batch)
                 if self.batch.staged:
-                    self._evaluate_staged(events)
+                    self._evaluate_staged(events, block)
         except ShardmergeError as error:
             raise with_event_position(error, file, self._decoder.event_end) from error
         reached = RelayOffset.from_proto(block.end)
@@ -148,13 +180,17 @@ class RowCollector:
             raise errors.replicate.TABLE_UNKNOWN(
                 source=self._spec.apply.source, schema=schema, table=table, position=self._position()
             )
-        return plan and self._stage.decoded_by(plan)
+        if plan is None:
+            return None
+        decoded = self._stage.decoded_by(plan)
+        return decoded if self._cascades is None else self._cascades.prepared(decoded)
 
     def _collect_row_by_row(self, events: bytes, skip: int, block: relay_pb2.Block, skipped: frozenset[int]) -> None:
         """Add a block row by row: rows that the snapshot holds are left out, rows of ``skipped`` events recorded."""
         self.evaluate_pending()  # earlier rows first
         file = self.batch.file = block.end_position.file
         changes, unread = self._decoder.decode_skipping(events, skip, skipped)
+        ordered, changes = self._split_ordered(changes)
         changes, unmapped = self._stage.evaluate(
             changes, lambda change: _end_of(change, events), lambda change: _end_of(change, events) in skipped
         )
@@ -169,19 +205,52 @@ class RowCollector:
             own = lane_part(change, SourcePosition(file, pos), self._bucket)
             if own is not None:
                 self._skipped.append(own)
+        self._add_ordered(ordered, events, block, skipped)
         for pos, plan, error in unread:
             self._skipped.append(SkippedRow(plan, "unreadable", "", "", str(error), SourcePosition(file, pos)))
 
-    def _evaluate_staged(self, events: bytes) -> None:
+    def _split_ordered(self, changes: list[RowChange]) -> tuple[list[RowChange], list[RowChange]]:
+        """The changes between which rows may be derived, and the others."""
+        cascades = self._cascades
+        if cascades is None:
+            return [], changes
+        ordered = [change for change in changes if cascades.orders(change.plan)]
+        return ordered, [change for change in changes if not cascades.orders(change.plan)]
+
+    def _add_ordered(
+        self, changes: list[RowChange], events: bytes, block: relay_pb2.Block, skipped: frozenset[int] = frozenset()
+    ) -> None:
+        """Add changes between which rows may be derived. What a skipped change caused is not derived."""
+        cascades = self._cascades
+        if cascades is None or not changes:
+            return
+        file, place = self.batch.file, place_in(block)
+        filtered = self._watermarks.concerns(block)
+        for change in changes:
+            pos = _end_of(change, events)
+            if pos in skipped:
+                own = lane_part(change, SourcePosition(file, pos), self._bucket)
+                if own is not None:
+                    self._skipped.append(own)
+                continue
+            self.batch = cascades.add(change, events, place(change), self.batch, self._next_batch)
+            for counted in self._watermarks.counted([change], block) if filtered else (change,):
+                self.batch.add(counted, pos)
+
+    def _evaluate_staged(self, events: bytes, block: relay_pb2.Block) -> None:
         """Evaluate the changes that the decoder has staged, and add the results to the batch."""
+        ordered, staged = self._split_ordered(self.batch.take_staged())
+        self._add_ordered(ordered, events, block)
+        if not staged:
+            return
         if self._stage.batches:
-            own = self._stage.for_lane(self.batch.take_staged())
+            own = self._stage.for_lane(staged)
             file = self.batch.file
             self.pending.add((change, SourcePosition(file, _end_of(change, events))) for change in own)
             if self.pending.is_full:
                 self.evaluate_pending()
             return
-        changes, _ = self._stage.evaluate(self.batch.take_staged(), lambda change: _end_of(change, events))
+        changes, _ = self._stage.evaluate(staged, lambda change: _end_of(change, events))
         for change in changes:
             self.batch.add(change, _end_of(change, events))
 

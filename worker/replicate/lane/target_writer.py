@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -14,7 +14,9 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.batch import Batch, Keys, KeyState, RowOperation, diverged
 from shardmerge.worker.core.mysql.connection import Session, send
+from shardmerge.worker.replicate.lane.cascade_steps import CascadeStep
 from shardmerge.worker.target.apply.affected_rows import CountAmbiguous, RowRefused, classify_refusal, verify
+from shardmerge.worker.target.apply.cascades import SqlRows
 from shardmerge.worker.target.apply.dml import Statement, unkeyed_statements
 from shardmerge.worker.target.apply.row_bisect import Group, RefusedRow, find_refused_rows, statements_of
 from shardmerge.worker.target.apply.row_lookup import find_existing
@@ -69,12 +71,13 @@ class _Released(Exception):
 @dataclass(frozen=True, slots=True)
 class _TransactionWork:
     """What one transaction does to rows. ``records``: statements for the records written with them. ``absent``: the
-    changes of rows that the target lacks because they were given up."""
+    changes of rows that the target lacks because they were given up. ``steps``: come before the other rows."""
 
     groups: tuple[Group, ...]
     unkeyed: Sequence[RowOperation]
     records: Sequence[bytes]
     absent: Mapping[HeldKey, KeyState]
+    steps: tuple[CascadeStep, ...] = ()
 
 
 class TargetWriter:
@@ -113,9 +116,15 @@ class TargetWriter:
         """This lane's checkpoint. Raises FENCED, or the target's coded error after the retries."""
         return self._target.retrying(self._read_checkpoint)
 
-    def commit(self, batch: Batch, following: Checkpoint, skipped: Sequence[SkippedRow] = ()) -> float:
-        """Apply ``batch``, record ``skipped`` and move to ``following`` in one transaction; returns the Unix time of
-        the commit.
+    def commit(
+        self,
+        batch: Batch,
+        following: Checkpoint,
+        skipped: Sequence[SkippedRow] = (),
+        steps: tuple[CascadeStep, ...] = (),
+    ) -> float:
+        """Apply ``steps``, then ``batch``, record ``skipped`` and move to ``following`` in one transaction; returns the
+        Unix time of the commit.
 
         A lost answer to COMMIT is resolved by reading the checkpoint under its lock, so a batch is
         applied exactly once. Changes of a held key, or of one that the target refuses under ``quarantine``, are
@@ -125,8 +134,9 @@ class TargetWriter:
         first = True
         groups = combine_disjoint_groups(batch.targets())
         absent = self._absent.after_skips(skipped)
+        every = [*groups, *(group for step in steps for group in step.batch.targets())]
         work = _TransactionWork(
-            groups, batch.unkeyed, self._records(skipped, absent), self._absent.touched(groups, skipped)
+            groups, batch.unkeyed, self._records(skipped, absent), self._absent.touched(every, skipped), steps
         )
 
         def attempt() -> float:
@@ -219,12 +229,7 @@ class TargetWriter:
             # Under the checkpoint's lock: no other session applies held changes meanwhile.
             last = held_store.last_seqs(session, settings.who, (change.at for change in waiting))
             self._check_held(waiting, last, refused)
-            for statement, keys in self._statements(_TransactionWork(rest, work.unkeyed, (), {})):
-                try:
-                    affected = send(session, statement.sql)
-                except pymysql.MySQLError as refusal:
-                    raise classify_refusal(session, statement, keys, refusal) from refusal
-                verify(session, statement, keys, affected, safe_mode=self._settings.safe_mode)
+            self._execute(session, self._statements(_TransactionWork(rest, work.unkeyed, (), {})))
             reasons = {key: Reason.of(one.error, one.errno) for key, one in refused.items()}
             held = [change for change in waiting if change.operation != DROPPED]
             for record in held_store.insert_statements(
@@ -347,11 +352,15 @@ class TargetWriter:
         move = self._checkpoint_update(following)
         opening = (b"START TRANSACTION", move)
         try:
-            if needs_lookup(work.groups, overwrite=self._overwrites):
+            looks_up = needs_lookup(work.groups, overwrite=self._overwrites)
+            if work.steps or looks_up:
                 send(session, b"START TRANSACTION")
                 self._check_moved(send(session, move))
-                work = replace(work, groups=resolve_upserts(session, work.groups))
                 opening = ()
+            for step in work.steps:
+                self._apply_step(session, step)
+            if looks_up:
+                work = replace(work, groups=resolve_upserts(session, work.groups))
             first = len(opening)
             together, rest = _split(self._statements(work), _TOGETHER_BYTES)
             answers, error = send_batch(session, (*opening, *(item.sql for item, _ in together)))
@@ -363,12 +372,7 @@ class TargetWriter:
                 if len(answers) >= first:
                     raise classify_refusal(session, *together[len(answers) - first], error) from error
                 raise error
-            for statement, keys in rest:
-                try:
-                    affected = send(session, statement.sql)
-                except pymysql.MySQLError as refusal:
-                    raise classify_refusal(session, statement, keys, refusal) from refusal
-                verify(session, statement, keys, affected, safe_mode=self._settings.safe_mode)
+            self._execute(session, rest)
             for record in work.records:
                 send(session, record)
             failpoints.hit(f"lane{self._lane}.before_commit")
@@ -378,6 +382,24 @@ class TargetWriter:
             raise
         self._exact_for = max(self._exact_for - 1, 0)
         return time.time()
+
+    def _execute(self, session: Session, statements: Iterable[tuple[Statement, Keys]]) -> None:
+        """Execute statements one by one and check their counts."""
+        for statement, keys in statements:
+            try:
+                affected = send(session, statement.sql)
+            except pymysql.MySQLError as refusal:
+                raise classify_refusal(session, statement, keys, refusal) from refusal
+            verify(session, statement, keys, affected, safe_mode=self._settings.safe_mode)
+
+    def _apply_step(self, session: Session, step: CascadeStep) -> None:
+        """Apply the batch of a step, then what its changes cause, in the open transaction."""
+        groups = combine_disjoint_groups(step.batch.targets())
+        if needs_lookup(groups, overwrite=self._overwrites):
+            groups = resolve_upserts(session, groups)
+        self._execute(session, self._statements(_TransactionWork(groups, step.batch.unkeyed, (), {})))
+        failpoints.hit(f"lane{self._lane}.before_derived")
+        step.cascades.apply(SqlRows(session), step.changes)
 
     def _check_moved(self, affected: int) -> None:
         settings = self._settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 
 from shardmerge.proto import relay_pb2
 from shardmerge.worker.core.position import RelayOffset
@@ -27,13 +28,16 @@ class WatermarkFilter:
 
     def counted(self, changes: list[RowChange], block: relay_pb2.Block) -> list[RowChange]:
         """Only the changes of this block that the snapshot does not already hold. Raises what Handover.apply raises."""
-        start = RelayOffset.from_proto(block.start)
         if self._handover is None:
             return changes
-        if not block.place_at:
-            return self._handover.apply(changes, lambda change: RelayOffset(start.segment, start.byte + change.byte))
-        # The events are not the relay log's own bytes: what counts is on which side of a group end their group is.
-        at, byte = list(block.place_at), list(block.place_byte)
-        return self._handover.apply(
-            changes, lambda change: RelayOffset(start.segment, byte[bisect_right(at, change.byte) - 1])
-        )
+        return self._handover.apply(changes, place_in(block))
+
+
+def place_in(block: relay_pb2.Block) -> Callable[[RowChange], RelayOffset]:
+    """Returns the relay offset of a change's event in ``block``."""
+    start = RelayOffset.from_proto(block.start)
+    if not block.place_at:
+        return lambda change: RelayOffset(start.segment, start.byte + change.byte)
+    # The events are not the relay log's own bytes: what counts is on which side of a group end their group is.
+    at, byte = list(block.place_at), list(block.place_byte)
+    return lambda change: RelayOffset(start.segment, byte[bisect_right(at, change.byte) - 1])

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from google.protobuf import json_format
-from pydantic import Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from shardmerge.proto import config_pb2, errors
+from shardmerge.worker.core.cascades import CascadeKey
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
@@ -28,6 +29,8 @@ from shardmerge.worker.target.tables.make_targets import recorded_plans
 
 VERSION = 1
 """Version of the function that maps keys to lanes (worker/core/lane_hash.py); it changes with the function."""
+
+_WITH_CASCADES = "+cascades"
 
 _NOT_RULES = (
     "source_id",
@@ -41,6 +44,10 @@ _NOT_RULES = (
     "ignore_checking_items",
     "shard_mode",
 )
+
+
+def _number(version: object) -> object:
+    return int(version.removesuffix(_WITH_CASCADES)) if isinstance(version, str) else version
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +101,25 @@ class Partitioning:
     part of the subtask's configuration as JSON. ``may_lack_rows``: numbers of the shard tables of which the target may
     lack rows now, or could in the past (see TablePlan): new rules do not change which rows the target has.
     ``leaving``: tables that leave the lanes at later places, without a barrier. ``growing``: tables that get columns at
-    later places, without a barrier. ``away``: names that statements gave to tables of other streams."""
+    later places, without a barrier. ``away``: names that statements gave to tables of other streams.
+    ``cascades``: the foreign keys whose effect on rows the lanes derive."""
 
     lanes: int
     one_lane: frozenset[str]
     shards: frozenset[int]
     rules: str
-    version: int = VERSION
+    version: Annotated[int, BeforeValidator(_number)] = VERSION
     may_lack_rows: Annotated[frozenset[int], Field(alias="loose")] = frozenset()
     leaving: tuple[Leaving, ...] = ()
     growing: tuple[Growing, ...] = ()
     away: tuple[AwayName, ...] = ()
+    cascades: tuple[CascadeKey, ...] = ()
 
     def to_json(self) -> str:
-        return _JSON.dump_json(self, by_alias=True).decode()
+        text = _JSON.dump_json(self, by_alias=True).decode()
+        # An earlier version of the program, which derives no cascades, does not read this and stops.
+        plain = f'"version":{self.version}'
+        return text.replace(plain, f'"version":"{self.version}{_WITH_CASCADES}"', 1) if self.cascades else text
 
     @staticmethod
     def from_json(text: str) -> Partitioning | None:
@@ -159,6 +171,7 @@ class Partitioning:
             leaving=before.leaving,
             growing=before.growing,
             away=before.away,
+            cascades=before.cascades,
         )
 
     def leaving_plans(
@@ -171,9 +184,17 @@ class Partitioning:
         return tuple(replace(plan, one_lane=found[plan.shard].one_lane) for plan in made)
 
     def compiled_rules(self) -> Rules:
+        return Rules.from_config(self._rules_config())
+
+    @property
+    def derives_cascades(self) -> bool:
+        """Whether the lanes began with ``cascades: derive``."""
+        return self._rules_config().derive_cascades
+
+    def _rules_config(self) -> config_pb2.SubTaskConfig:
         config = config_pb2.SubTaskConfig()
         json_format.Parse(self.rules, config, ignore_unknown_fields=True)
-        return Rules.from_config(config)
+        return config
 
 
 _JSON = TypeAdapter(Partitioning)

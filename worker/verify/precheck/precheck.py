@@ -15,6 +15,7 @@ from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect
+from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.structure.recorded_structures import RecordedStructures
@@ -46,7 +47,7 @@ from shardmerge.worker.verify.precheck.source.server import (
 )
 from shardmerge.worker.verify.precheck.source.table_locks import ReadModes, check_locks, read_modes
 from shardmerge.worker.verify.precheck.start_and_stop import check_ends
-from shardmerge.worker.verify.precheck.tables import TablesView, check_tables, read_view
+from shardmerge.worker.verify.precheck.tables import Derives, TablesView, check_tables, read_view, with_cascades_marked
 from shardmerge.worker.verify.precheck.target.existing_rows import StartRequest, check_rows, check_version
 from shardmerge.worker.verify.precheck.target.server import check_target_server
 from shardmerge.worker.verify.precheck.target.triggers import check_triggers
@@ -255,11 +256,23 @@ def _check_tables(
         checklist.results.append(failed("table_schema", view.source_id, reason))
         return None
     check_filters(checklist, view, tables.schemas)
-    check_tables(checklist, view, tables, snapshot=subtask.mode != config.TASK_MODE_INCREMENTAL)
+    derives = Derives(subtask.case_sensitive) if subtask.derive_cascades else None
+    check_tables(checklist, view, tables, snapshot=subtask.mode != config.TASK_MODE_INCREMENTAL, derives=derives)
     check_references(checklist, view, rules, tables.plans, proposes=not subtask.no_references)
     check_ids(checklist, view, tables.plans)
     check_filter_rules(checklist, rules, tables, [one for one in family if one.source_id != subtask.source_id])
+    if derives is not None:
+        tables = _with_cascades_marked(view, tables, derives)
     return tables
+
+
+def _with_cascades_marked(view: SourceView, tables: TablesView, derives: Derives) -> TablesView:
+    """``tables`` unchanged if that fails: the item `table_schema` shows why."""
+    try:
+        return with_cascades_marked(view, tables, derives)
+    except (pymysql.MySQLError, UnreadableCreateTable) as error:
+        log.warning("cascades are not read for a check", source=view.source_id, error=str(error))
+        return tables
 
 
 def _as_recorded(

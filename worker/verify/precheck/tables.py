@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pymysql
 
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
-from shardmerge.worker.core.mysql.connection import quote_name, rows
+from shardmerge.worker.core.mysql.connection import quote_name, rows, server_info
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.foreign_keys import cascading_keys
 from shardmerge.worker.core.mysql.information_schema import inspect_tables, list_tables
@@ -19,6 +19,7 @@ from shardmerge.worker.core.mysql.show_create import read_create_texts
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules import Rules, check_partitions
+from shardmerge.worker.rules.cascades import FoundCascades, find_cascades, marked_cascaded
 from shardmerge.worker.target.tables.partition_clause import (
     PartitionClause,
     clause_of,
@@ -30,6 +31,16 @@ from shardmerge.worker.verify.precheck.source.server import SourceView
 
 # A SELECT from these engines does not read one consistent state.
 _NOT_TRANSACTIONAL = frozenset({"myisam", "aria", "memory", "csv", "archive", "blackhole", "mrg_myisam", "federated"})
+
+
+_FIRST_MYSQL = (8, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Derives:
+    """``case_sensitive``: whether names that differ in case are different tables."""
+
+    case_sensitive: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +92,14 @@ def read_view(view: SourceView, rules: Rules) -> TablesView:
     return TablesView(tuple(names), tuple(shadows), len(visible), tuple(tables), tuple(plans), tuple(refused))
 
 
-def check_tables(checklist: Checklist, view: SourceView, tables: TablesView, *, snapshot: bool) -> None:
-    """``snapshot``: the task copies existing rows (not task-mode incremental)."""
+def check_tables(
+    checklist: Checklist, view: SourceView, tables: TablesView, *, snapshot: bool, derives: Derives | None = None
+) -> None:
+    """``snapshot``: the task copies existing rows (not task-mode incremental). ``derives``: the rows that foreign keys
+    change by cascade are derived; None: such keys are refused."""
     checklist.run("dump_privilege", lambda: _dump_privilege(view, tables))
     checklist.run("online_ddl", lambda: _online_ddl(view, tables))
-    checklist.run("table_schema", lambda: _table_schema(view, tables, snapshot))
+    checklist.run("table_schema", lambda: _table_schema(view, tables, snapshot, derives))
     checklist.run("primary_key", lambda: _primary_key(view, tables))
 
 
@@ -135,7 +149,9 @@ def _dump_privilege(view: SourceView, tables: TablesView) -> Iterator[pb.CheckRe
         )
 
 
-def _table_schema(view: SourceView, tables: TablesView, snapshot: bool) -> Iterator[pb.CheckResult]:
+def _table_schema(
+    view: SourceView, tables: TablesView, snapshot: bool, derives: Derives | None
+) -> Iterator[pb.CheckResult]:
     source = view.source_id
     if not tables.names and not tables.errors:
         yield failed(
@@ -156,8 +172,12 @@ def _table_schema(view: SourceView, tables: TablesView, snapshot: bool) -> Itera
     except ShardmergeError as error:
         yield failed("table_schema", source, _as_check_error(error))
     yield from _partitions(view, tables)
-    cascading = _cascading(view, tables)
-    if cascading:
+    if derives is not None:
+        refused = _not_derivable(view, tables, derives)
+        if refused:
+            found = errors.check.CASCADES_INEXACT(source=source, keys="; ".join(refused))
+            yield failed("table_schema", source, found)
+    elif cascading := _cascading(view, tables):
         yield failed("table_schema", source, _listed(errors.check.CASCADES, source, cascading))
     plain = [table_name(table) for table in tables.tables if table.engine.lower() in _NOT_TRANSACTIONAL]
     if plain:
@@ -226,3 +246,26 @@ def _cascading(view: SourceView, tables: TablesView) -> list[str]:
         for (schema, table), creation in zip(names, read_create_texts(view.session, names), strict=True)
         for key in cascading_keys(creation)
     ]
+
+
+def with_cascades_marked(view: SourceView, tables: TablesView, derives: Derives) -> TablesView:
+    """``tables``, with the plans of those marked whose rows are changed by cascade: they are read at one position."""
+    return replace(tables, plans=marked_cascaded(tables.plans, _find(view, tables, derives).keys))
+
+
+def _find(view: SourceView, tables: TablesView, derives: Derives) -> FoundCascades:
+    names = [(plan.table.schema, plan.table.name) for plan in tables.plans]
+    creations = read_create_texts(view.session, names)
+    texts = {plan.shard: creation for plan, creation in zip(tables.plans, creations, strict=True)}
+    return find_cascades(tables.plans, texts, case_sensitive=derives.case_sensitive)
+
+
+def _not_derivable(view: SourceView, tables: TablesView, derives: Derives) -> list[str]:
+    """The cascading foreign keys whose changes cannot be derived, with the reasons."""
+    found = _find(view, tables, derives)
+    refused = [item.text for item in found.refused]
+    info = server_info(view.session)
+    if found.keys.keys and not info.is_mariadb and info.version < _FIRST_MYSQL:
+        # Before, a statement on the parent takes no lock of the child: no position is certain for the child's rows.
+        refused.append("the source is older than MySQL 8.0; upgrade it")
+    return refused

@@ -6,6 +6,7 @@ import pytest
 
 from shardmerge.worker.core.mysql.foreign_keys import (
     ForeignKey,
+    ForeignKeyAction,
     added_foreign_keys,
     adds_cascade,
     cascading_keys,
@@ -23,6 +24,16 @@ CREATION = """CREATE TABLE `t` (
   CONSTRAINT `three` FOREIGN KEY (`p`) REFERENCES `parent` (`id`) ON DELETE NO ACTION ON UPDATE RESTRICT,
   CONSTRAINT `four` FOREIGN KEY (`p`) REFERENCES `parent` (`id`)
 ) ENGINE=InnoDB"""
+
+
+def test_actions_of_a_key() -> None:
+    none, cascade, set_null = ForeignKeyAction.NONE, ForeignKeyAction.CASCADE, ForeignKeyAction.SET_NULL
+    assert [(key.on_delete, key.on_update) for key in foreign_keys(CREATION)] == [
+        (cascade, none),
+        (none, set_null),
+        (none, none),
+        (none, none),
+    ]
 
 
 def test_keys_of_a_table() -> None:
@@ -54,7 +65,8 @@ def test_columns_and_tables_of_foreign_keys() -> None:
     )
     found = foreign_keys(creation)
     assert [key.name for key in found] == ["one", "two`s", "three", "four"]
-    assert found[0] == ForeignKey("one", ("p",), "", "parent", ("id",), "ON DELETE CASCADE")
+    cascade = ForeignKeyAction.CASCADE
+    assert found[0] == ForeignKey("one", ("p",), "", "parent", ("id",), "ON DELETE CASCADE", cascade)
     assert found[3] == ForeignKey("four", ("p", "a`,(b"), "o.`ther", "par,ent", ("id", "x)"), "ON DELETE RESTRICT")
 
 

@@ -1,0 +1,102 @@
+"""Tests that rows which foreign keys change by cascade are derived at the target: in the stream and during the copy."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardmerge.worker.unit.contract import Failed
+from tests.integration.cascade_tables import FamilyWriter, differences, family_config, make_family
+from tests.integration.lane_rig import LaneRig, Run, has_joined
+from tests.support.database import Database
+from tests.support.hooks import Hooks
+from tests.support.mariadb import MariaDB
+from tests.support.mysql import MySQL
+from tests.support.pair import emptied
+from tests.support.wait import until
+
+SOURCES = {
+    "mariadb": (MariaDB, ()),
+    "mysql": (MySQL, ("--innodb-native-foreign-keys=ON",)),
+}
+
+
+@pytest.fixture(scope="module", params=SOURCES)
+def servers(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[tuple[Database, Database]]:
+    """Provide a source that logs no cascades, and a target."""
+    kind, options = SOURCES[request.param]
+    folder = tmp_path_factory.mktemp("cascades")
+    source, target = kind(folder / "source", 101, options), kind(folder / "target", 102)
+    try:
+        yield source.start(), target.start()
+    finally:
+        source.stop()
+        target.stop()
+
+
+@pytest.fixture
+def source(servers: tuple[Database, Database]) -> Database:
+    return emptied(servers[0])
+
+
+@pytest.fixture
+def target(servers: tuple[Database, Database]) -> Database:
+    return emptied(servers[1])
+
+
+def until_equal(run: Run, source: Database, target: Database) -> None:
+    until(lambda: run.ended or has_joined(run, target), "everything is applied", 120)
+    assert not run.ended, run.join()
+    assert differences(source, target) == []
+
+
+def test_cascades_in_the_stream_and_during_the_copy(source: Database, target: Database, tmp_path: Path) -> None:
+    make_family(source)
+    with FamilyWriter(source) as writer:
+        until(lambda: writer.transactions > 300, "there is some history")
+        with LaneRig(source, target, tmp_path, family_config(target, threads=3, chunk_rows=5)) as rig:
+            rig.config.replicate.lanes = 3
+            run = rig.begin(rig.config)
+            begun = writer.transactions
+            until(lambda: run.ended or writer.transactions > begun + 1500, "many changes", 120)
+            writer.stop()
+            until_equal(run, source, target)
+            run.stop()
+
+
+LANES = 2
+FAMILY_LANE = zlib.crc32(b"`merged`.`c`") % LANES
+MOMENTS = (
+    "snapshot.before_commit",
+    "snapshot.after_commit",
+    f"lane{FAMILY_LANE}.before_derived",
+    f"lane{FAMILY_LANE}.before_commit",
+)
+
+
+def test_interruptions_of_the_copy_and_of_the_stream(
+    source: Database, target: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends around the COMMIT of a chunk, after the change of a parent, and before a lane's COMMIT, under load."""
+    hooks = Hooks(tmp_path / "hooks")
+    monkeypatch.setenv("SHARDMERGE_HOOKS", str(hooks.directory))
+    make_family(source)
+    writer = FamilyWriter(source, threads=2, pause=0.02)
+    with writer, LaneRig(source, target, tmp_path, family_config(target, threads=2, chunk_rows=20)) as rig:
+        until(lambda: writer.transactions > 100, "there is some history")
+        rig.config.replicate.lanes = LANES
+        for moment in MOMENTS:
+            hooks.fail(moment)
+            outcome = rig.begin(rig.config).join(120)
+            assert isinstance(outcome, Failed)
+            assert moment in str(outcome.error)
+            hooks.release(moment)
+        run = rig.begin(rig.config)
+        writer.stop()
+        until_equal(run, source, target)
+        run.stop()
