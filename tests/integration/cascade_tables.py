@@ -97,10 +97,12 @@ def differences(source: Database, target: Database, shards: Sequence[int] = SHAR
 class FamilyWriter:
     """Changes the tables of all shards in threads of its own until it is stopped."""
 
-    def __init__(self, source: Database, threads: int = 3, pause: float = 0.0) -> None:
-        """``pause``: seconds between two transactions of a thread."""
+    def __init__(self, source: Database, threads: int = 3, pause: float = 0.0, *, cycles: bool = True) -> None:
+        """``pause``: seconds between two transactions of a thread. ``cycles``: rows of the table that refers to itself
+        may refer to themselves, also over other rows."""
         self._source = source
         self._pause = pause
+        self._cycles = cycles
         self._stop = threading.Event()
         self.transactions = 0
         self._threads = [threading.Thread(target=self._write, args=(seed,)) for seed in range(threads)]
@@ -128,7 +130,7 @@ class FamilyWriter:
                 try:
                     cursor.execute("BEGIN")
                     for _ in range(draw.randint(1, 6)):
-                        cursor.execute(statement(draw, draw.choice(SHARDS)))
+                        cursor.execute(statement(draw, draw.choice(SHARDS), cycles=self._cycles))
                     cursor.execute("COMMIT" if draw.random() < 0.95 else "ROLLBACK")
                 except pymysql.MySQLError as error:
                     assert error.args[0] in _LOST, error
@@ -136,20 +138,17 @@ class FamilyWriter:
                 self.transactions += 1
 
 
-def statement(draw: random.Random, shard: int) -> str:
+def statement(draw: random.Random, shard: int, *, cycles: bool = True) -> str:
     """Return one random change of a table of the shard."""
     table = draw.choice("ppcccgggnnss")
     name = f"shard_1.{table}_{shard}"
     columns = [column for column, _, _ in _KEYS[table]]
+    # Without cycles, a row refers to rows of lower ids.
+    below = table == "s" and not cycles
     low = draw.randint(1, _IDS)
     kind = draw.random()
     if kind < 0.55:
-        rows = ", ".join(
-            "("
-            + ", ".join([str(draw.randint(1, _IDS)), *(_referred(draw) for _ in columns), str(draw.randint(0, 9))])
-            + ")"
-            for _ in range(draw.randint(1, 3))
-        )
+        rows = ", ".join(_values(draw, len(columns), below=below) for _ in range(draw.randint(1, 3)))
         verb = draw.choice(["INSERT IGNORE", "INSERT IGNORE", "REPLACE"])
         return f"{verb} INTO {name} ({', '.join(['id', *columns, 'v'])}) VALUES {rows}"
     if kind < 0.75:
@@ -157,9 +156,17 @@ def statement(draw: random.Random, shard: int) -> str:
     if kind < 0.85 and table in "pc":
         return f"UPDATE {name} SET id = {draw.randint(1, _IDS)} WHERE id = {low}"
     if columns and kind < 0.93:
-        return f"UPDATE {name} SET {draw.choice(columns)} = {_referred(draw)} WHERE id = {low}"
+        return f"UPDATE {name} SET {draw.choice(columns)} = {_referred(draw, low if below else None)} WHERE id = {low}"
     return f"UPDATE {name} SET v = v + 1 WHERE id BETWEEN {low} AND {low + 5}"
 
 
-def _referred(draw: random.Random) -> str:
-    return "NULL" if draw.random() < 0.1 else str(draw.randint(1, _IDS))
+def _values(draw: random.Random, columns: int, *, below: bool) -> str:
+    row = draw.randint(1, _IDS)
+    referred = [_referred(draw, row if below else None) for _ in range(columns)]
+    return f"({', '.join([str(row), *referred, str(draw.randint(0, 9))])})"
+
+
+def _referred(draw: random.Random, below: int | None = None) -> str:
+    """Return an id, less than ``below`` if that is given, or NULL."""
+    last = _IDS if below is None else below - 1
+    return "NULL" if draw.random() < 0.1 or last < 1 else str(draw.randint(1, last))

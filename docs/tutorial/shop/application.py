@@ -73,10 +73,16 @@ def _change(cursor: Cursor) -> None:
 
 
 def _cancel(cursor: Cursor) -> None:
-    order = _some_id(cursor, "orders")
-    for table in ("payments", "items"):
-        cursor.execute(f"DELETE FROM {table} WHERE order_id = %s", (order,))
-    cursor.execute("DELETE FROM orders WHERE id = %s", (order,))
+    # The server deletes its items and payments.
+    cursor.execute("DELETE FROM orders WHERE id = %s", (_some_id(cursor, "orders"),))
+
+
+def _change_address(cursor: Cursor) -> None:
+    cursor.execute("SELECT id, user_id FROM addresses ORDER BY RAND() LIMIT 1")
+    [(address, user)] = cursor.fetchall()
+    cursor.execute("INSERT INTO addresses (user_id, city) VALUES (%s, '北京')", (user,))
+    # The server sets the address of its orders to NULL.
+    cursor.execute("DELETE FROM addresses WHERE id = %s", (address,))
 
 
 def _sort(cursor: Cursor) -> None:
@@ -122,7 +128,7 @@ def _move(cursor: Cursor) -> None:
 
 
 _ACTIONS: Sequence[Callable[[Cursor], None]] = (
-    *(_register, _buy, _buy, _pay, _change, _cancel, _sort),
+    *(_register, _buy, _buy, _pay, _change, _cancel, _change_address, _sort),
     *(_produce, _tag, _review, _visit, _move),
 )
 

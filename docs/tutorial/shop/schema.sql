@@ -41,8 +41,8 @@ CREATE TABLE product_tags (
   product_id INT UNSIGNED NOT NULL,
   tag_id INT UNSIGNED NOT NULL,
   PRIMARY KEY (product_id, tag_id),
-  CONSTRAINT tagged_product FOREIGN KEY (product_id) REFERENCES products (id),
-  CONSTRAINT tagged_tag FOREIGN KEY (tag_id) REFERENCES tags (id)
+  CONSTRAINT tagged_product FOREIGN KEY (product_id) REFERENCES products (id) ON DELETE CASCADE,
+  CONSTRAINT tagged_tag FOREIGN KEY (tag_id) REFERENCES tags (id) ON DELETE CASCADE
 ) DEFAULT CHARSET = utf8mb4;
 
 CREATE TABLE orders (
@@ -52,7 +52,7 @@ CREATE TABLE orders (
   number CHAR(16) NOT NULL,
   state ENUM('new', 'paid', 'sent') NOT NULL,
   CONSTRAINT order_user FOREIGN KEY (user_id) REFERENCES users (id),
-  CONSTRAINT order_address FOREIGN KEY (address_id) REFERENCES addresses (id)
+  CONSTRAINT order_address FOREIGN KEY (address_id) REFERENCES addresses (id) ON DELETE SET NULL
 ) DEFAULT CHARSET = utf8mb4;
 
 CREATE TABLE items (
@@ -63,7 +63,7 @@ CREATE TABLE items (
   price DECIMAL(10, 2) NOT NULL,
   total DECIMAL(12, 2) GENERATED ALWAYS AS (quantity * price) STORED,
   PRIMARY KEY (order_id, line),
-  CONSTRAINT item_order FOREIGN KEY (order_id) REFERENCES orders (id),
+  CONSTRAINT item_order FOREIGN KEY (order_id) REFERENCES orders (id) ON DELETE CASCADE,
   CONSTRAINT item_product FOREIGN KEY (product_id) REFERENCES products (id)
 ) DEFAULT CHARSET = utf8mb4;
 
@@ -72,7 +72,7 @@ CREATE TABLE payments (
   order_id INT UNSIGNED NOT NULL,
   amount DECIMAL(12, 2) NOT NULL,
   receipt VARBINARY(16) NOT NULL,
-  CONSTRAINT payment_order FOREIGN KEY (order_id) REFERENCES orders (id)
+  CONSTRAINT payment_order FOREIGN KEY (order_id) REFERENCES orders (id) ON DELETE CASCADE
 ) DEFAULT CHARSET = utf8mb4;
 
 CREATE TABLE reviews (
