@@ -250,8 +250,8 @@ CHANGES_CASCADE = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: the statement at {position} changes {table} or its foreign keys in a way "
     "that the derivation of cascades does not follow: {statement}",
-    workaround="The task has stopped right before the statement. Begin again with the tables as they are now: "
-    "stop-task, empty the target tables, start-task --remove-meta with all sources.",
+    workaround=f"The task has stopped right before the statement. If it adds or widens columns, ALTER "
+    f"the target table too. Then {COPY_AGAIN}.",
 )
 ADDS_REFERENCE = _define(
     50066,

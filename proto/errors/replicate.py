@@ -428,7 +428,8 @@ CASCADES_INEXACT = _define(
     "cascades-not-derivable",
     scope=Scope.SOURCE,
     message="task {task}, source {source}: rows that foreign keys change by cascade cannot be derived: {reason}",
-    workaround="Nothing was written. Change what the message names, then resume-task. check-task shows the same.",
+    workaround="Nothing was written. Change what the message names, then `dmctl resume-task {task}`. `dmctl check-task "
+    "<file>` shows the same.",
 )
 CASCADES_CHANGED = _define(
     40092,
@@ -436,8 +437,7 @@ CASCADES_CHANGED = _define(
     scope=Scope.CONFIG,
     message="task {task}, source {source}: the task began with `cascades: {before}`, and the task file has "
     "`cascades: {after}`",
-    workaround="Nothing was written. Set it back and resume-task; or begin again: stop-task, empty the target tables, "
-    "start-task --remove-meta with all sources.",
+    workaround=f"Nothing was written. Set it back in the file, then `dmctl update-task <file>`; or {COPY_AGAIN}.",
 )
 CASCADES_AWAY = _define(
     40093,
@@ -445,6 +445,5 @@ CASCADES_AWAY = _define(
     scope=Scope.SOURCE,
     message="task {task}, source {source}: {tables} cannot be copied or replicated apart from the tables with which "
     "foreign keys connect them by cascade: {reason}",
-    workaround="Nothing of it was written. Begin again: stop-task, empty the target tables, start-task --remove-meta "
-    "with all sources. Or make the foreign keys RESTRICT at the source first.",
+    workaround=f"If a statement has added or widened columns, ALTER the target table too. Then {COPY_AGAIN}.",
 )

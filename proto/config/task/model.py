@@ -106,7 +106,7 @@ class TaskModel(FileModel):
             "log does not show. `refuse`: the pre-check refuses them; `derive`: the task derives these rows and writes "
             "them in the transaction of the row that caused them. It excludes shard-mode, safe-mode, "
             "on-row-error: quarantine and a start time.",
-            sample="derive",
+            sample="refuse",
         ),
     ] = "refuse"
     meta_schema: Annotated[
