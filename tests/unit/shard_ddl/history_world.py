@@ -73,6 +73,12 @@ class HistoryWorld:
                 if operator:
                     self._operator(task, subtask)
 
+    def advance(self, name: str, source: str, number: int) -> bool:
+        """Apply the next event of a shard table; False: it has none, or waits."""
+        task = self.tasks[name]
+        subtask = task.subtasks[source]
+        return Worker(task, subtask, optimistic=self.optimistic).advance(subtask.shards[number])
+
     def _log(self, task: TaskState, text: str) -> None:
         self.trace.append(f"{task.name} {text}".strip())
 

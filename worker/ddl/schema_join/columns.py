@@ -93,7 +93,7 @@ def _check_new(asked: JoinInput, now: ColumnDefinition) -> None:
 def _added_again(asked: JoinInput, now: ColumnDefinition, goal: ColumnDefinition) -> list[str]:
     """The clauses for a column that the target has and the shard table adds."""
     own, having = asked.before.name, asked.having(now.key) + asked.will_have(now.key)
-    if not asked.others and now.same == goal.same:
+    if not asked.others and now.same == goal.same and now.key not in asked.before.dropped:
         return []  # an operator added it for this statement
     name, theirs = having[0] if having else ("", goal)
     there = f"which {name} has as {theirs.shown} and the target as {goal.shown}" if name else _there(goal)
@@ -148,12 +148,12 @@ def _changed(
         raise not_joinable(
             f"{change} without a strict sql_mode: the source may have replaced NULLs", now.name, waits=True
         )
-    lacking = asked.lacking(now.key) + asked.will_lack(now.key)
-    if was.default_value != now.default_value and lacking:
+    filled = asked.never_had(now.key)
+    if was.default_value != now.default_value and filled:
         raise not_joinable(
-            f"{change}, which {lacking[0]} lacks: its rows at the target have the default {goal.default or 'none'}, "
-            f"and it may not change until {lacking[0]} has the column or all have dropped it",
-            now.name, lacking[0],
+            f"{change}, which {filled[0]} lacks: its rows at the target have the default {goal.default or 'none'}, "
+            f"and it may not change until {filled[0]} has the column or all have dropped it",
+            now.name, filled[0],
         )  # fmt: skip
     return _settled(asked, was, now, goal)
 
@@ -164,15 +164,15 @@ def _settled(
     """The clause for a column that the target has. ``was``: None for a column that the shard table adds."""
     theirs = [each for _, each in asked.having(now.key) + asked.will_have(now.key)]
     type_ = goal.type if was is not None and was.type == now.type else _type(asked, was, now, goal)
-    nullable = goal.nullable
+    nullable, lacking = goal.nullable, asked.lacking(now.key) + asked.will_lack(now.key)
     if was is None or was.nullable != now.nullable:
         # Rows of a shard table that lacks it may have NULL.
-        lacking = asked.lacking(now.key) + asked.will_lack(now.key)
         by_others = any(each.nullable for each in theirs) or (goal.nullable and bool(lacking))
         nullable = now.nullable or by_others
     default = goal.default
     if was is not None and was.default_value != now.default_value:
-        # Every shard table has the column here, so rows contain its value: different defaults do no harm.
+        # Rows of the shard tables that have the column contain its value, and those of a table that has dropped it get
+        # it back by an operator's decision or from the lock that drops it for all: different defaults do no harm.
         default = now.default if all(each.default_value == now.default_value for each in theirs) else default
     if nullable and not goal.nullable and default == NO_DEFAULT:
         default = NULL
@@ -182,6 +182,8 @@ def _settled(
     if was is not None and was.comment != now.comment and all(each.comment == now.comment for each in theirs):
         comment = now.comment
     result = replace(goal, type=type_, nullable=nullable, default=default, comment=comment)
+    if lacking and result.unfillable and not goal.unfillable:
+        result = replace(result, default=goal.default)
     if result.same == goal.same:
         return []
     _check_result(asked, result, now, goal)

@@ -54,6 +54,11 @@ class JoinInput:
         """Names of the other shard tables that lack the column ``key``."""
         return tuple(shard.name for shard in self.others if shard.definition.column(key) is None)
 
+    def never_had(self, key: str) -> tuple[str, ...]:
+        """Of :meth:`lacking`, those that have not dropped it: their rows at the target have its default."""
+        found = (shard for shard in self.others if key not in shard.dropped)
+        return tuple(shard.name for shard in found if shard.definition.column(key) is None)
+
     def will_have(self, key: str) -> tuple[tuple[str, ColumnDefinition], ...]:
         """As :meth:`having`, of the parked shard tables after the statements at which they are parked."""
         found = ((shard.name, shard.definition.column(key)) for shard in self.coming)

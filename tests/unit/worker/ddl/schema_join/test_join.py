@@ -366,6 +366,13 @@ REFUSED: dict[str, tuple[Case, str, str, str, bool]] = {
         True,
     ),
     "added again": (Case(A, (A,), "", A, frozenset("a")), "another meaning", "a", "o0", False),
+    "added again after the other shard tables have left": (
+        Case(A, (), "", A, frozenset("a")),
+        "another meaning",
+        "a",
+        "",
+        False,
+    ),
     "another default": (Case(B, (B,), "", "`b` int NOT NULL DEFAULT 6"), "have its default 5", "b", "o0", False),
     "no default": (Case(B, (B,), "", "`b` int NOT NULL"), "without a default", "b", "o0", False),
     "NULL for a default": (
@@ -477,13 +484,6 @@ REFUSED: dict[str, tuple[Case, str, str, str, bool]] = {
         "o0",
         True,
     ),
-    "a default, a parked one will lack the column": (
-        Case(B, (B,), B, "`b` int NOT NULL DEFAULT 6", coming=("",)),
-        "which o0 lacks",
-        "b",
-        "o0",
-        False,
-    ),
     "an index on what is a text at the target": (
         Case(
             "`s` text DEFAULT NULL",
@@ -556,6 +556,29 @@ def test_no_narrower_than_values_of_a_shard_that_dropped_it() -> None:
     others = [ShardSchema("o0", shape_of(*items("")))]
     found = join(shape_of(*items(wide)), others, own, shape_of(*items(narrow)), strict=True)
     assert found == SchemaJoin(("MODIFY COLUMN `a` int DEFAULT NULL",))
+
+
+def test_a_default_may_change_where_the_others_have_dropped_the_column() -> None:
+    """Their rows do not get back what the target has."""
+    others = [ShardSchema("o0", shape_of(*items("")), frozenset("b"))]
+    own = ShardSchema("mine", shape_of(*items(B)))
+    for after, clauses in {
+        "`b` int NOT NULL DEFAULT 6": ("MODIFY COLUMN `b` int NOT NULL DEFAULT 6",),
+        "`b` bigint NOT NULL": ("MODIFY COLUMN `b` bigint NOT NULL DEFAULT 5",),  # o0 writes rows without it
+        "`b` int NOT NULL": (),
+        "`b` int DEFAULT NULL": ("MODIFY COLUMN `b` int DEFAULT NULL",),
+    }.items():
+        found = join(shape_of(*items(B)), others, own, shape_of(*items(after)), strict=True)
+        assert found == SchemaJoin(clauses)
+    nullable = "`b` int DEFAULT NULL"
+    own = ShardSchema("mine", shape_of(*items(nullable)))
+    after = shape_of(*items("`b` int NOT NULL"))
+    assert join(shape_of(*items(nullable)), others, own, after, strict=True) == SchemaJoin(())
+
+
+def test_a_default_may_change_before_a_parked_table_drops_the_column() -> None:
+    for after in ("`b` int NOT NULL DEFAULT 6", "`b` int NOT NULL"):
+        assert Case(B, (B,), B, after, coming=("",)).ask() == SchemaJoin(())
 
 
 def test_unique_indexes_are_reported() -> None:
