@@ -44,7 +44,9 @@ DDL_REFUSED = _define(
     message="source {source}, task {task}: the target refuses the SQL for the statement at {position}: "
     "{statement}: {reason} (errno {errno})",
     workaround=f"The task has stopped right before the statement. Correct what the target reports and {_RESUME}. If "
-    f"the target has the change already, {_SKIP}. Or {_REPLACE}.",
+    f"the target has the change already, {_SKIP}. Or {_REPLACE}. For the statement of a sharding-DDL lock at which no "
+    "table of this source waits any more: `dmctl shard-ddl-lock {task}` prints the lock's id, and `dmctl "
+    "shard-ddl-lock unlock '<lock>' --force-remove` lets all tables continue without it.",
 )
 NEEDS_SHARD_MODE = _define(
     50005,

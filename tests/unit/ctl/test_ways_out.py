@@ -22,6 +22,7 @@ _PLACEHOLDERS = {
     "<task>": "merge",
     "<position>": "mysql-bin.000007:4711",
     "<id>": "4711",
+    "<lock>": "merge-`a`.`b`",
     "<statement>": "ALTER TABLE a.b ADD COLUMN c INT",
     "skip|revert": "skip",
     "replace|inject": "replace",

@@ -17,15 +17,18 @@ from shardmerge.master.ddl_lock.situation import ShardState, Stage
 from shardmerge.master.state import Entry, State
 from shardmerge.proto import common_pb2, config_pb2, state_pb2
 from shardmerge.proto.state_pb2 import BinlogOp
-from tests.unit.shard_ddl.history_events import AlterEvent, Histories
+from tests.unit.shard_ddl.history_events import AlterEvent, Histories, RenameEvent
 from tests.unit.shard_ddl.history_state import Shard, SubTask, TaskState, first_state, position_of
-from tests.unit.shard_ddl.history_worker import Worker, run_at_target, text_of_alter
+from tests.unit.shard_ddl.history_worker import Worker, clauses_of, run_at_target, text_of_alter
 from tests.unit.shard_ddl.shard_log import TARGET, BrokenRuleError
 from tests.unit.worker.ddl.schema_join.join_model import altered, shape_of
 
 TASKS = ("task-1", "task-2")
 KINDS = (BinlogOp.KIND_SKIP, BinlogOp.KIND_REPLACE, BinlogOp.KIND_INJECT)
 WIDEST = "bigint DEFAULT NULL"
+
+_ROUNDS, _ROUNDS_OF_EVENT = 50, 8
+"""A lock needs four steps of the master, each of which it decides in one round and writes in the next one."""
 
 
 class HistoryWorld:
@@ -78,6 +81,13 @@ class HistoryWorld:
         task = self.tasks[name]
         subtask = task.subtasks[source]
         return Worker(task, subtask, optimistic=self.optimistic).advance(subtask.shards[number])
+
+    def act(self, name: str, source: str) -> bool:
+        """One pass of a lock agent; whether it has changed anything."""
+        task = self.tasks[name]
+        worker = Worker(task, task.subtasks[source], optimistic=self.optimistic)
+        worker.look()
+        return worker.act()
 
     def _log(self, task: TaskState, text: str) -> None:
         self.trace.append(f"{task.name} {text}".strip())
@@ -216,12 +226,13 @@ class HistoryWorld:
 
     def converge(self) -> None:
         """Let everything run without disturbances until nothing changes."""
+        events = sum(len(table.events) for tables in self.histories.tables for table in tables)
         for task in self.tasks.values():
             for subtask in task.subtasks.values():
                 if not (subtask.running and subtask.has_worker):
                     subtask.running = subtask.has_worker = True
                     task.version += 1
-        for _ in range(150):
+        for _ in range(_ROUNDS + len(TASKS) * _ROUNDS_OF_EVENT * events):
             changed = self._master()
             for task in self.tasks.values():
                 for _source, subtask in sorted(task.subtasks.items()):
@@ -238,6 +249,25 @@ class HistoryWorld:
         """Whether a table has continued after statements that led back: it does not reach the first of them again, at
         which others may wait whose rows do not fit (docs/how-to/sharding-ddl.md, "Statements that lead back")."""
         return any(shard.skips_to for task in self.tasks.values() for shard in task.shards().values())
+
+    def lacks_unique_index(self) -> bool:
+        """Whether a table waits at a unique index that another one has added and dropped again already: that one does
+        not reach the statement any more (docs/how-to/sharding-ddl.md, "Statements that lead back")."""
+        return any(
+            clause.startswith("ADD UNIQUE") and clause in _executed(other)
+            for task in self.tasks.values()
+            for shard in task.shards().values()
+            if shard.parked is not None
+            for clause in shard.statement.clauses
+            for other in task.shards().values()
+            if other is not shard and clause.removeprefix("ADD ") not in other.items
+        )
+
+    def is_renamed(self) -> bool:
+        """Whether a table that waits has another name later: its statements after that are not considered
+        (docs/how-to/sharding-ddl.md, "Statements that lead back")."""
+        parked = [shard for task in self.tasks.values() for shard in task.shards().values() if shard.parked is not None]
+        return any(isinstance(event, RenameEvent) for shard in parked for event in shard.history.events[shard.at :])
 
     def check_waits(self) -> None:
         """Every task that has not ended shows why, and which tables."""
@@ -271,8 +301,11 @@ class HistoryWorld:
         paused = [subtask for subtask in task.subtasks.values() if subtask.error]
         for subtask in paused:
             if subtask.error == "ddl-refused-by-target":
-                for shard in subtask.shards:
-                    self.override(task, subtask, shard, skip=True)
+                if _runs_for_others(task, subtask):
+                    self.unlock(task, force=True)
+                else:
+                    for shard in subtask.shards:
+                        self.override(task, subtask, shard, skip=True)
                 self.repair_target(task)
             self.resume(task, subtask)
         if paused:
@@ -315,6 +348,22 @@ class HistoryWorld:
             raise BrokenRuleError(f"{task.name}: {task.target.items}, not {wanted.columns}")
         if unique != {each.same for each in target.indexes if each.unique}:
             raise BrokenRuleError(f"{task.name}: {task.target.items}, not {wanted.indexes}")
+
+
+def _runs_for_others(task: TaskState, subtask: SubTask) -> bool:
+    """Whether the subtask runs the statement of a lock at which none of its own tables is parked any more: an operator
+    has overridden it there."""
+    lock = task.lock
+    if lock is None or lock.stage != state_pb2.LockRecord.STAGE_EXECUTING or lock.owner != subtask.source:
+        return False
+    parked = (shard for shard in subtask.shards if shard.parked is not None)
+    return all(shard.statement.clauses != clauses_of(lock.statement) for shard in parked)
+
+
+def _executed(shard: Shard) -> set[str]:
+    """The clauses of a table's statements up to where it is."""
+    events = shard.history.events[: shard.at]
+    return {clause for event in events if isinstance(event, AlterEvent) for clause in event.clauses}
 
 
 def _is_alter(event: object) -> bool:

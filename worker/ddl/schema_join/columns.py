@@ -21,6 +21,7 @@ def join_columns(asked: JoinInput) -> ColumnsJoined:
     for was in before.columns:
         if after.column(was.key) is None:
             _dropped(asked, was, found)
+    _left_over(asked, found)
     placed = {each.key for each in asked.target.columns} - found.gone
     for at, now in enumerate(after.columns):
         was = before.column(now.key)
@@ -63,6 +64,18 @@ def _dropped(asked: JoinInput, was: ColumnDefinition, found: ColumnsJoined) -> N
                 was.name, name, waits=True,
             )  # fmt: skip
         found.dropped.add(was.key)
+
+
+def _left_over(asked: JoinInput, found: ColumnsJoined) -> None:
+    """Drop columns that all shard tables have dropped: the target has kept them for a table that was parked at a
+    statement which adds such a column, and whose further statements have led back."""
+    dropped = asked.before.dropped.union(*(shard.dropped for shard in asked.others)) - found.gone
+    for goal in asked.target.columns:
+        if goal.key not in dropped or asked.before.definition.column(goal.key) or asked.after.column(goal.key):
+            continue
+        if not asked.having(goal.key) and not asked.will_have(goal.key):
+            found.gone.add(goal.key)
+            found.clauses.append(f"DROP COLUMN {quote_name(goal.name)}")
 
 
 def _check_new(asked: JoinInput, now: ColumnDefinition) -> None:

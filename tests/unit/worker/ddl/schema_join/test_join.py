@@ -558,6 +558,17 @@ def test_no_narrower_than_values_of_a_shard_that_dropped_it() -> None:
     assert found == SchemaJoin(("MODIFY COLUMN `a` int DEFAULT NULL",))
 
 
+def test_a_column_that_was_kept_for_a_parked_table_is_dropped_when_that_table_has_led_back() -> None:
+    others = [ShardSchema("o0", shape_of(*items("")), frozenset("a"))]
+    for dropped in (frozenset[str](), frozenset("a")):
+        mine = ShardSchema("mine", shape_of(*items("")), dropped)
+        found = join(shape_of(*items(A)), others, mine, shape_of(*items("")), strict=True)
+        assert found == SchemaJoin(("DROP COLUMN `a`",), frozenset(), frozenset("a"))
+        coming = [ShardSchema("o0", shape_of(*items(A)))]
+        found = join(shape_of(*items(A)), others, mine, shape_of(*items("")), strict=True, coming=coming)
+        assert found == SchemaJoin((), dropped)
+
+
 def test_a_default_may_change_where_the_others_have_dropped_the_column() -> None:
     """Their rows do not get back what the target has."""
     others = [ShardSchema("o0", shape_of(*items("")), frozenset("b"))]
