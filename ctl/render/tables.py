@@ -108,7 +108,22 @@ def update_task(answer: pb.UpdateTaskResponse) -> RenderableType:
 
 def operate_task(answer: pb.OperateTaskResponse) -> RenderableType:
     """For each source: whether its subtask was stopped, paused or resumed."""
-    return _by_source(answer, answer.sources)
+    parts: list[RenderableType] = []
+    if answer.remaining:
+        made = look.table("target table that stays", "rows", "")
+        for one in answer.remaining:
+            text = "; ".join(
+                word
+                for word, applies in (("also of another task", one.is_shared), ("lacks indexes", one.lacks_indexes))
+                if applies
+            )
+            made.add_row(
+                look.cell(one.target, "bold"),
+                look.cell(f"{one.rows}{' or more' if one.at_least else ''}"),
+                look.cell(text),
+            )
+        parts.append(made)
+    return Group(_by_source(answer, answer.sources), *parts, *notes(answer.msg if answer.result else ""))
 
 
 def _by_source(answer: Answer, parts: Sequence[pb.SourceResult | pb.SourceUpdate]) -> RenderableType:

@@ -25,6 +25,7 @@ Item = TypeVar("Item")
 
 STATUS_SECONDS = 5.0
 PURGE_SECONDS = 60.0  # removing hundreds of files on a slow disk takes long
+FORGET_SECONDS = 330.0  # one transaction that deletes the records of all chunks of a task
 _FAN_OUT = 32
 
 
@@ -131,6 +132,11 @@ class Workers:
         self, worker: state.WorkerRecord, request: pb.WorkerPreviewDDLRequest, seconds: float
     ) -> pb.WorkerPreviewDDLResponse:
         return self._ask(worker, lambda stub: stub.PreviewDDL(request, timeout=seconds))
+
+    def forget_task(
+        self, worker: state.WorkerRecord, request: pb.WorkerForgetTaskRequest, seconds: float
+    ) -> pb.WorkerForgetTaskResponse:
+        return self._ask(worker, lambda stub: stub.ForgetTask(request, timeout=seconds))
 
     def operate_schema(
         self, worker: state.WorkerRecord, request: pb.WorkerSchemaRequest, seconds: float

@@ -320,6 +320,35 @@ BINLOG_NAME_PLACE = _define(
     message="task {task}, source {source} has stopped at rows, not at a statement: {error}",
     workaround="Rows are skipped only by their exact position: give `-b {place}` to lose the rows of that event.",
 )
+RECORDS_OF_SOME_SOURCES = _define(
+    60316,
+    "records-of-some-sources",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="stop-task --remove-meta removes the records of all sources of one task, not of single sources or of "
+    "several tasks",
+    workaround="Nothing was changed. Give a task and no -s. To copy one source again, which also removes its rows: "
+    "`dmctl stop-task <task> -s SOURCE`, then `dmctl start-task <file> --remove-meta -s SOURCE`.",
+)
+RECORDS_NOT_REMOVED = _define(
+    60317,
+    "records-not-removed",
+    scope=Scope.TARGET,
+    message="task {task} is stopped, but its records at the target may still be there: {reason}",
+    workaround="Nothing at the target was changed in part. Correct what is named, then `dmctl stop-task <file> "
+    "--remove-meta` again: with the task's file it works for a stopped task, too. `dmctl start-task <file>` continues "
+    "from records that are still there.",
+)
+RECORDS_OF_NEWER_START = _define(
+    60318,
+    "records-of-newer-start",
+    scope=Scope.TARGET,
+    message="task {task}, source {source}: its records at the target are those of a start at revision {found}, after "
+    "the stop at revision {epoch}",
+    workaround="Nothing was removed. `dmctl query-status {task}` shows whether the task was started again meanwhile; "
+    "then stop it first. If it was not, etcd was restored from a backup with lower revisions, or another installation "
+    "uses the same meta-schema.",
+)
 
 MASTER_UNKNOWN = _define(
     60401,

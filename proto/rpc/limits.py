@@ -70,6 +70,7 @@ MASTER = ServerLimits(
             (
                 "/shardmerge.v1.Master/OperateSource",
                 "/shardmerge.v1.Master/StartTask",
+                "/shardmerge.v1.Master/OperateTask",  # with the file of a task that is stopped already
                 "/shardmerge.v1.Master/UpdateTask",
                 "/shardmerge.v1.Master/CheckTask",
                 "/shardmerge.v1.Master/GetConfig",  # with files to compare

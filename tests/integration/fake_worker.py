@@ -182,6 +182,11 @@ class FakeWorker(WorkerServicer):
     ) -> pb.WorkerPreviewDDLResponse:
         raise NotImplementedError
 
+    def ForgetTask(
+        self, request: pb.WorkerForgetTaskRequest, context: grpc.ServicerContext
+    ) -> pb.WorkerForgetTaskResponse:
+        raise NotImplementedError
+
     def OperateSchema(self, request: pb.WorkerSchemaRequest, context: grpc.ServicerContext) -> pb.WorkerSchemaResponse:
         raise NotImplementedError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shardmerge.proto import master_pb2 as pb
-from shardmerge.proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CheckResult
+from shardmerge.proto.worker_pb2 import CHECK_STATE_FAIL, CHECK_STATE_PASS, CheckResult, RemainingTable
 from tests.integration.dmctl_rig import OK, SYNCED, TASKS, dmctl, master, no_error, task_file
 from tests.support import canned_master as canned
 from tests.support.canned_master import CannedMaster
@@ -68,6 +68,20 @@ def test_a_task_by_its_file(master: CannedMaster, task_file: Path) -> None:
         assert master.requests[-1] == pb.OperateTaskRequest(op=op, name="merge", sources=["mysql-01"])
     no_error(dmctl("stop-task", "-s", "mysql-01", address=master.address))
     assert master.requests[-1] == pb.OperateTaskRequest(op=pb.OperateTaskRequest.OP_STOP, sources=["mysql-01"])
+
+
+def test_stop_task_removes_records_and_names_what_stays(master: CannedMaster, task_file: Path) -> None:
+    left = RemainingTable(target="shop.orders", rows=100000, at_least=True, is_shared=True)
+    canned = pb.OperateTaskResponse(result=True, op="Stop", sources=[OK], remaining=[left], msg="The rows stay.")
+    master.answer("OperateTask", canned)
+    stop = pb.OperateTaskRequest.OP_STOP
+    ran = dmctl("--output", "table", "stop-task", str(task_file), "--remove-meta", address=master.address)
+    no_error(ran)
+    sent = pb.ConfigFile(name=str(task_file), content="name: merge\ntask-mode: all\n")
+    assert master.requests[-1] == pb.OperateTaskRequest(op=stop, name="merge", remove_meta=True, file=sent)
+    assert all(word in ran.out for word in ("shop.orders", "100000 or more", "also of another task", "The rows stay."))
+    no_error(dmctl("stop-task", "merge", "--remove-meta=true", address=master.address))
+    assert master.requests[-1] == pb.OperateTaskRequest(op=stop, name="merge", remove_meta=True)
 
 
 def test_start_task_sends_the_file(master: CannedMaster, task_file: Path) -> None:

@@ -16,6 +16,7 @@ from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, RowChange
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
 from shardmerge.worker.target.apply.target_session import ApplySettings
+from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.checkpoint import Checkpoint
@@ -165,3 +166,29 @@ def test_a_frozen_worker_thaws_as_a_zombie(
 
 def _fenced(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")
+
+
+def test_forgotten_records_fence_the_earlier_run(target: MariaDB) -> None:
+    """stop-task --remove-meta keeps the epoch: an earlier process neither takes over nor commits, and records of a
+    later start stay."""
+    _prepare(target, 5)
+    old = _writer(target, 5)
+    found = old.read_checkpoint()
+    session = connect(_endpoint(target), Side.TARGET, name="target")
+    with pytest.raises(ShardmergeError) as newer:
+        subtask_record.forget_task(session, "dm_meta", "zombie", 4)
+    assert newer.value.spec is errors.master.RECORDS_OF_NEWER_START
+    assert len(target.query("SELECT 1 FROM dm_meta.lane_checkpoint")) == 1
+    assert subtask_record.forget_task(session, "dm_meta", "zombie", 7) == ("mysql-01",)
+    assert target.query("SELECT 1 FROM dm_meta.lane_checkpoint UNION ALL SELECT 1 FROM dm_meta.table_structure") == []
+    assert read_target_members(session, *WHO[:2], "mysql-02").unrecorded_sources == ()
+    with pytest.raises(ShardmergeError) as fenced:
+        old.commit(_batch(1), _moved(found))
+    assert fenced.value.spec is errors.replicate.FENCED
+    with pytest.raises(ShardmergeError) as late:
+        subtask_record.take_over(session, *WHO, 6, "")
+    assert late.value.spec is errors.replicate.FENCED
+    row = subtask_record.take_over(session, *WHO, 8, "")
+    assert (row.phase, row.starts_over) == (subtask_record.Phase.NEW, False)
+    assert read_target_members(session, *WHO[:2], "mysql-02").unrecorded_sources == ("mysql-01",)
+    session.close()

@@ -16,6 +16,7 @@ from shardmerge.worker.core.mysql.connection import Endpoint, Session
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.daemon.commands import quarantine
 from shardmerge.worker.daemon.commands.explain_rules import explain_rules
+from shardmerge.worker.daemon.commands.forget_task import forget_task
 from shardmerge.worker.daemon.commands.preview_ddl import preview_ddl
 from shardmerge.worker.daemon.commands.preview_update import preview_update
 from shardmerge.worker.daemon.commands.quarantine import KeySelection
@@ -33,7 +34,7 @@ from shardmerge.worker.verify.precheck import (
     read_keys,
 )
 
-_RETRY_SECONDS = 300.0  # one answer of the target: a statement may wait for a lock
+_LONG_SECONDS = 300.0  # one answer of the target: a statement may wait for a lock, or delete the records of many chunks
 
 
 class DaemonOperations(Protocol):
@@ -163,7 +164,17 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
                 case _:
                     return quarantine.list_held(session, who, choice)
 
-        return at_target(request.subtask, work, seconds=_RETRY_SECONDS)
+        return at_target(request.subtask, work, seconds=_LONG_SECONDS)
+
+    def ForgetTask(
+        self, request: worker_pb2.WorkerForgetTaskRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerForgetTaskResponse:
+        _check_configs(request)
+        return at_target(
+            request.subtask,
+            lambda session: forget_task(session, request.subtask, request.epoch),
+            seconds=_LONG_SECONDS,
+        )
 
     def PurgeRelay(
         self, request: worker_pb2.WorkerPurgeRelayRequest, context: grpc.ServicerContext

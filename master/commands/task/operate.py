@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shardmerge.master.commands.task.forget_task import ForgetCommand
 from shardmerge.master.precheck.precheck import Checks, check_subtasks
 from shardmerge.master.state import State
 from shardmerge.master.store import Store, merged_task
@@ -169,6 +170,10 @@ class TaskCommands:
         goal = goals.get(request.op)
         if goal is None:
             raise errors.master.BAD_REQUEST(reason="operate-task: which operation?")
+        if request.remove_meta:
+            if goal is not Goal.GONE:
+                raise errors.master.BAD_REQUEST(reason="only stop-task removes the records of a task")
+            return ForgetCommand(self.store, self.workers, self.waiter).forget(request)
         with self.store.deciding() as state:
             pairs, refused = _pairs(request, state)
             revision = self._decide(goal, pairs, state) if pairs else state.revision

@@ -44,10 +44,10 @@ def _read_members(session: Session, meta_schema: str, task: str, source: str, ex
     unrecorded: list[str] = []
     found = rows(
         session,
-        f"SELECT `task`, `source`, `dealing`, `joining` FROM {quote_name(meta_schema)}.`subtask` "
+        f"SELECT `task`, `source`, `dealing`, `joining`, `meta_token` FROM {quote_name(meta_schema)}.`subtask` "
         "ORDER BY `task`, `source`",
     )
-    for its_task, its_source, partitioning, joining in found:
+    for its_task, its_source, partitioning, joining, token in found:
         who = meta_schema, str(its_task), str(its_source)
         parked_here = parked_tables.read(session, *who).keys()
         plans = _plans(
@@ -62,7 +62,7 @@ def _read_members(session: Session, meta_schema: str, task: str, source: str, ex
         else:
             missing.discard(who[2])
             same_task += plans.values()
-            if not plans and not partitioning:
+            if not plans and not partitioning and str(token) != subtask_record.FORGOTTEN:
                 unrecorded.append(who[2])
     return TargetMembers(own, tuple(same_task), tuple(other_tasks), tuple(parked), (*unrecorded, *sorted(missing)))
 

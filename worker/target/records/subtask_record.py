@@ -65,6 +65,9 @@ class SubTaskRow:
 _REMOVING = "-"
 """Before a ``meta_token``: rows of the earlier run may be removed, so that its records must not be continued."""
 
+FORGOTTEN = "forgotten"
+"""The ``meta_token`` of a subtask whose records stop-task --remove-meta has removed, until it starts again."""
+
 _ROW = "`phase`, `start_file`, `start_pos`, `start_gtid_set`, `start_server`, `dealing`, `joining`, `update_token`"
 
 
@@ -101,7 +104,11 @@ def take_over(connection: Session, schema: str, task: str, source: str, epoch: i
                 f"UPDATE {name}.`subtask` SET `meta_token` = %s WHERE `task` = %s AND `source` = %s",
                 (_REMOVING + (meta_token or found_token.removeprefix(_REMOVING)), *who),
             )
-        cursor.execute(f"UPDATE {name}.`subtask` SET `epoch` = %s WHERE `task` = %s AND `source` = %s", (epoch, *who))
+        cursor.execute(
+            f"UPDATE {name}.`subtask` SET `epoch` = %s, `meta_token` = IF(`meta_token` = %s, '', `meta_token`) "
+            "WHERE `task` = %s AND `source` = %s",
+            (epoch, FORGOTTEN, *who),
+        )
         member_versions.begin_epoch(connection, schema, task, source, epoch)
         for stream in Stream:
             cursor.execute(
@@ -129,16 +136,45 @@ def start_over(connection: Session, schema: str, task: str, source: str, epoch: 
         if not found:
             cursor.execute("ROLLBACK")
             raise errors.replicate.FENCED(task=task, source=source, epoch=epoch)
-        _forget(connection, schema, task, source)
-        cursor.execute(
-            f"UPDATE {name}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', `dealing` = '', "
-            "`joining` = '', `update_token` = '', `epoch` = %s "
-            "WHERE `task` = %s AND `source` = %s AND `epoch` = %s",
-            (str(found[0][0]).removeprefix(_REMOVING), next_epoch, *who),
-        )
-        member_versions.begin_epoch(connection, schema, task, source, next_epoch)
+        token = str(found[0][0]).removeprefix(_REMOVING)
+        _begin_anew(connection, schema, task, source, token, next_epoch)
         cursor.execute("COMMIT")
     return SubTaskRow(Phase.NEW, None, "", "", "")
+
+
+def forget_task(connection: Session, schema: str, task: str, epoch: int) -> tuple[str, ...]:
+    """Delete the records of all of the task's sources, in one transaction, and return the sources. ``epoch``: newer
+    than those of all runs that may still exist. Each source's row stays, with this epoch: an older process cannot take
+    over. Raises RECORDS_OF_NEWER_START; rolls back what an exception interrupts."""
+    connection.begin()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT `source`, `epoch` FROM {quote_name(schema)}.`subtask` WHERE `task` = %s "
+                "ORDER BY `source` FOR UPDATE",
+                (task,),
+            )
+            found = {str(source): int(its) for source, its in cursor.fetchall()}
+        for source, its_epoch in found.items():
+            if its_epoch > epoch:
+                raise errors.master.RECORDS_OF_NEWER_START(task=task, source=source, found=its_epoch, epoch=epoch)
+            _begin_anew(connection, schema, task, source, FORGOTTEN, epoch)
+        connection.commit()
+    finally:
+        connection.rollback()
+    return tuple(found)
+
+
+def _begin_anew(connection: Session, schema: str, task: str, source: str, token: str, epoch: int) -> None:
+    """Delete the records of a subtask, whose row the caller has locked: it is in phase NEW, with ``epoch``."""
+    _forget(connection, schema, task, source)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {quote_name(schema)}.`subtask` SET `phase` = 'new', `meta_token` = %s, `start_file` = '', "
+            "`dealing` = '', `joining` = '', `update_token` = '', `epoch` = %s WHERE `task` = %s AND `source` = %s",
+            (token, epoch, task, source),
+        )
+    member_versions.begin_epoch(connection, schema, task, source, epoch)
 
 
 def _forget(connection: Session, schema: str, task: str, source: str) -> None:

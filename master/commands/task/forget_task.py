@@ -1,0 +1,115 @@
+"""stop-task --remove-meta: stops a task on all of its sources, and lets a worker remove its records at the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shardmerge.master.commands.task.rules import pick_worker
+from shardmerge.master.state import State
+from shardmerge.master.store import Store
+from shardmerge.master.workers.client import FORGET_SECONDS, Workers
+from shardmerge.master.workers.wait import Goal, Waiter
+from shardmerge.proto import config_pb2 as config
+from shardmerge.proto import errors, worker_pb2
+from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.config.task.task_file import parse_task
+from shardmerge.proto.errors import ShardmergeError
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetCommand:
+    store: Store
+    workers: Workers
+    waiter: Waiter
+
+    def forget(self, request: pb.OperateTaskRequest) -> pb.OperateTaskResponse:
+        """Stop the task and remove its records. A task that is stopped already needs its file.
+
+        The records go in one transaction, under the etcd revision at which the task was gone: a process of an earlier
+        run cannot take over any more, and the records of a later start stay. Raises RECORDS_OF_SOME_SOURCES,
+        TASK_UNKNOWN, NO_WORKER, RECORDS_NOT_REMOVED, errors of the file, and before anything is stopped those of the
+        target.
+        """
+        name = request.name
+        if request.sources or not name:
+            raise errors.master.RECORDS_OF_SOME_SOURCES()
+        state = self.store.read()
+        self._ask(request, state, _any_subtask(request, state), 0)
+        with self.store.deciding() as state:
+            subtask = _any_subtask(request, state)
+            pairs = [(name, source) for source in state.sources_of(name)]
+            revision = self.store.drop_subtasks(pairs, state) if pairs else state.revision
+        results = self.waiter.subtasks(Goal.GONE, pairs, revision)
+        for one in results:
+            if not one.result:
+                raise errors.master.RECORDS_NOT_REMOVED(task=name, reason=one.msg)
+        try:
+            removed = self._ask(request, self.store.read(), subtask, revision)
+        except ShardmergeError as error:
+            raise errors.master.RECORDS_NOT_REMOVED(task=name, reason=error) from error
+        return pb.OperateTaskResponse(
+            result=True,
+            msg="\n".join(consequences(name, removed)),
+            op="Stop",
+            sources=results,
+            remaining=removed.remaining,
+        )
+
+    def _ask(
+        self, request: pb.OperateTaskRequest, state: State, subtask: config.SubTaskConfig, epoch: int
+    ) -> worker_pb2.WorkerForgetTaskResponse:
+        worker = pick_worker(subtask.source_id, state)
+        return self.workers.forget_task(
+            worker, worker_pb2.WorkerForgetTaskRequest(subtask=subtask, epoch=epoch), FORGET_SECONDS
+        )
+
+
+def _any_subtask(request: pb.OperateTaskRequest, state: State) -> config.SubTaskConfig:
+    """A subtask of the task: as it runs, or as in the file of a task that is stopped. All have the same target."""
+    present = state.sources_of(request.name)
+    if present:
+        return state.subtasks[request.name, present[0]].value.config
+    if not request.HasField("file"):
+        raise errors.master.TASK_UNKNOWN(task=request.name)
+    file = parse_task(request.file.content, request.file.name)
+    if file.name != request.name:
+        raise errors.master.BAD_REQUEST(reason=f"the file is that of task {file.name}, not of {request.name}")
+    return file.to_subtasks()[0]
+
+
+def consequences(task: str, removed: worker_pb2.WorkerForgetTaskResponse) -> Iterator[str]:
+    """What stays, and what follows for the next start, one sentence or two per line. Pure."""
+    if not removed.sources:
+        yield f"The target has no records of task {task}."
+    else:
+        yield f"The records of task {task} at the target are removed: source(s) {_listed(removed.sources)}."
+    if removed.held_keys:
+        yield (
+            f"The changes of {removed.held_keys} key(s) were held in quarantine. These are removed, too: the rows that "
+            "stay do not have them."
+        )
+    if not removed.remaining:
+        yield "No target table has rows of it: start-task copies the history anew."
+        return
+    tables = _listed([one.target for one in removed.remaining])
+    yield (
+        f"The rows of {len(removed.remaining)} target table(s) stay: {tables}. start-task begins with an empty "
+        "history. With task-mode all or full it is refused with 12037 (target-table-not-empty) until they are empty; "
+        "safe-mode makes that a warning, and the copy stops at the first key that exists. With another column mapping "
+        "it cannot recognize the old rows. With task-mode incremental it continues on them from the position in its "
+        "file."
+    )
+    shared = [one.target for one in removed.remaining if one.is_shared]
+    if shared:
+        yield f"Another task has rows in {_listed(shared)}: emptying it would remove them, too."
+    lacking = [one.target for one in removed.remaining if one.lacks_indexes]
+    if lacking:
+        yield f"The copy had not added all indexes of {_listed(lacking)}: the next start of a task on it adds them."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,95 @@
+"""`dmctl stop-task --remove-meta`: removes a stopped task's records at the target, and reports which rows stay."""
+
+from __future__ import annotations
+
+import pymysql
+from pymysql.constants import ER
+
+from shardmerge.proto import config_pb2, failpoints
+from shardmerge.proto import worker_pb2 as pb
+from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name, rows, text_of
+from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.target.members.target_members import read_target_members
+from shardmerge.worker.target.quarantine import held_store
+from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.tables import deferred_index_store
+
+_COUNTED_ROWS = 100_000
+
+
+def forget_task(session: Session, subtask: config_pb2.SubTaskConfig, epoch: int) -> pb.WorkerForgetTaskResponse:
+    """Remove the records of all of the task's sources; no row of a merged table changes.
+
+    ``epoch``: an etcd revision at which the task did not exist; 0: remove nothing. The answer describes what was there
+    before. Raises RECORDS_OF_NEWER_START and ``pymysql.MySQLError``.
+    """
+    meta, task = subtask.meta_schema, subtask.task
+    if not _has_records(session, meta):
+        return pb.WorkerForgetTaskResponse()
+    answer = _describe(session, meta, task)
+    if epoch:
+        failpoints.hit("forget_task.described")
+        subtask_record.forget_task(session, meta, task, epoch)
+        failpoints.hit("forget_task.removed")
+    return answer
+
+
+def _has_records(session: Session, meta: str) -> bool:
+    """False: no task has begun there."""
+    text = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = 'subtask'"
+    return bool(rows(session, text, (meta,)))
+
+
+def _describe(session: Session, meta: str, task: str) -> pb.WorkerForgetTaskResponse:
+    members = read_target_members(session, meta, task, "")
+    shared = {plan.target for plan in members.other_tasks}
+    targets = {plan.target for plan in members.same_task} | _copied_into(session, meta, task)
+    answer = pb.WorkerForgetTaskResponse(sources=_recorded_sources(session, meta, task))
+    answer.held_keys = sum(held_store.count_keys(session, (meta, task, source)) for source in answer.sources)
+    for target in sorted(targets, key=lambda one: one.names):
+        count = _count(session, target)
+        if count:
+            answer.remaining.add(
+                target=".".join(target.names),
+                rows=min(count, _COUNTED_ROWS),
+                at_least=count > _COUNTED_ROWS,
+                is_shared=target in shared,
+                lacks_indexes=bool(deferred_index_store.read_owed(session, meta, target)),
+            )
+    return answer
+
+
+def _recorded_sources(session: Session, meta: str, task: str) -> list[str]:
+    found = rows(
+        session,
+        f"SELECT `source` FROM {quote_name(meta)}.`subtask` WHERE `task` = %s AND `meta_token` <> %s ORDER BY `source`",
+        (task, subtask_record.FORGOTTEN),
+    )
+    return [text_of(source) for (source,) in found]
+
+
+def _copied_into(session: Session, meta: str, task: str) -> set[TargetTable]:
+    """The targets of all copies, also those of shard tables that have left the task."""
+    try:
+        found = rows(
+            session,
+            f"SELECT DISTINCT `target_schema`, `target_table` FROM {quote_name(meta)}.`snapshot_table` "
+            "WHERE `task` = %s",
+            (task,),
+        )
+    except pymysql.MySQLError as error:
+        if errno_of(error) != ER.NO_SUCH_TABLE:
+            raise
+        return set()
+    return {TargetTable(text_of(schema), text_of(table)) for schema, table in found}
+
+
+def _count(session: Session, target: TargetTable) -> int:
+    """The number of rows, counted to one more than ``_COUNTED_ROWS``; 0 without the table."""
+    try:
+        text = f"SELECT COUNT(*) FROM (SELECT 1 FROM {target.quoted} LIMIT {_COUNTED_ROWS + 1}) counted"
+        return int(text_of(rows(session, text)[0][0]))
+    except pymysql.MySQLError as error:
+        if errno_of(error) not in (ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE):
+            raise
+        return 0
