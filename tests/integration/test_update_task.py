@@ -258,6 +258,45 @@ def test_a_table_moves_to_another_target(world: World) -> None:
     cluster.dmctl("stop-task", "moves")
 
 
+def test_a_target_table_gets_another_name_without_a_copy(world: World) -> None:
+    """As docs/how-to/update-a-task.md describes it, while the sources change rows."""
+    family = world.family("named", tables=1)
+    shards = family.create(400)
+    cluster = world.cluster
+    file = cluster.write("named.task.yaml", family.task())
+    cluster.start_task(family.task())
+    cluster.wait_replicating("named")
+    with Writer(shards, seed=37) as writer:
+        writer.go_on()
+        cluster.dmctl("stop-task", "named")
+        ends = {source: server.query("SHOW MASTER STATUS")[0][:2] for source, server in world.sources}
+        writer.go_on()
+        for source, (name, pos) in ends.items():
+            cluster.dmctl("start-task", file, "-s", source, "--stop-at", f"{name}:{pos}")
+        cluster.wait_subtasks("named", lambda sub: sub.stage == "Finished", "is finished")
+        cluster.dmctl("stop-task", file, "--remove-meta")
+        world.target.execute("RENAME TABLE named.orders TO named.all_orders")
+        text = family.task(mode="incremental").replace("target-table: orders", "target-table: all_orders")
+        for source, (name, pos) in ends.items():
+            meta = f"    meta: {{binlog-name: {name}, binlog-pos: {pos}}}\n"
+            text = text.replace(f"  - source-id: {source}\n", f"  - source-id: {source}\n{meta}")
+        before = _count(world, "SELECT COUNT(*) FROM named.all_orders")
+        assert before > 0
+        cluster.start_task(text)
+        cluster.wait_replicating("named")
+        writer.go_on()
+        writer.stop()
+    world.settle(["named"])
+    places = [
+        Shard(server.connect, "named_01", "order_01", PartitionIds(instance, 1, 1))
+        for instance, (_, server) in enumerate(world.sources, 1)
+    ]
+    verdict = compare(places, Target(world.target.connect, "named", "all_orders"))
+    assert verdict.differences == 0, verdict
+    assert world.target.query("SHOW TABLES FROM named LIKE 'orders'") == []
+    cluster.dmctl("stop-task", "named")
+
+
 def test_no_table_joins_a_task_that_is_to_end(world: World) -> None:
     family = world.family("ends", tables=2)
     family.create(50)
