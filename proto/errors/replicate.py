@@ -150,7 +150,7 @@ TARGET_DUPLICATE_OTHER_KEY = _define(
     message="source {source}: a row of {schema}.{table} at {position} violates a unique key of target "
     "{target_schema}.{target_table}: {reason} (errno {errno})",
     workaround="The row at the target is most likely the valid row of another shard table: do not delete it. `dmctl "
-    "decode-id <file> <id>` names the shard table of its id, if `partition id` made it. "
+    "decode-id <file> {id}` names the shard table of its id, if `partition id` made it. "
     "Set "
     "on-row-error: quarantine under `replicate` in the task file and `dmctl update-task <file>`: the row is held, and "
     "all others follow. "

@@ -138,6 +138,11 @@ def _repeat_value(merge: Merge) -> Printed:
 
 
 def _hold_and_change(merge: Merge, printed: Printed) -> None:
+    """The error names the shard table of the other row, and prints its id."""
+    owner = f"of `{merge.family.name}_01`.`order_01` of source {ONE}"
+    assert owner in printed.message, printed.message
+    [decoded] = merge.operator.runs(printed, "decode-id").json["ids"]
+    assert (decoded["sources"], decoded["tables"]) == ([ONE], ["order_1"])
     merge.file(merge.text + "replicate: {on-row-error: quarantine}\n")
     merge.operator.runs(printed, "update-task")
     held = f"SELECT COUNT(*) FROM dm_meta.held_change WHERE task = '{merge.family.name}'"

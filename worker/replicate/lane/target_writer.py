@@ -28,6 +28,8 @@ from shardmerge.worker.target.apply.target_session import (
     send_batch,
 )
 from shardmerge.worker.target.apply.upserts import as_plain, needs_lookup, resolve_upserts
+from shardmerge.worker.target.members.row_owner import owner_of
+from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.quarantine import held_store
 from shardmerge.worker.target.quarantine import skipped_store as skipped_records
 from shardmerge.worker.target.quarantine.held_changes import (
@@ -197,11 +199,27 @@ class TargetWriter:
             rest, _ = split_held(work.groups, held)
             rows = self._find_refused_rows(rest, work.unkeyed)
             if rows and not self._settings.quarantine:
-                raise rows[0].error from error
+                raise self._with_owner(rows[0]) from error
             searches += not rows
             if searches == _MOST_SEARCHES:
                 raise error
             refused.update((held_key(one.key, one.state), one) for one in rows)
+
+    def _with_owner(self, refused: RefusedRow) -> ShardmergeError:
+        """The error of a row; if another row has its value of a unique key, with the shard table of that row."""
+        error = refused.error
+        merged_id = error.values.get("id", "")
+        if error.spec is not errors.replicate.TARGET_DUPLICATE_OTHER_KEY or not merged_id:
+            return error
+        try:
+            members = read_target_members(self._target.connected(), *self._settings.who)
+        except (pymysql.MySQLError, ShardmergeError):
+            return error  # which matters more than a name in its text
+        owner = owner_of(members, refused.state.plan.target, int(merged_id))
+        if owner is None:
+            return error
+        reason = f"{error.values['reason']}, of {owner.table.full_name} of source {owner.source}"
+        return error.spec(**{**error.values, "reason": reason})
 
     def _without_released(self, work: _TransactionWork, released: frozenset[HeldKey]) -> _TransactionWork:
         self._held -= released

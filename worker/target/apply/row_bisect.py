@@ -21,6 +21,7 @@ from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import JoinedLiterals
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.target.apply.conflicting_id import ConflictingId, conflicting_id
 from shardmerge.worker.target.apply.dml import (
     DeleteKeys,
     DeleteRow,
@@ -150,11 +151,16 @@ def _classify(session: Session, key: JoinedLiterals, state: KeyState, error: pym
         return RefusedRow(key, state, row_refused_error(plan, state.position, key_text(plan, key), error), errno)
     if not state.existed and count_existing(session, plan, (key,)):
         return RefusedRow(key, state, collision(plan, key, state.position, None), errno)
-    return RefusedRow(key, state, other_duplicate_error(plan, state.position, error), errno)
+    found = conflicting_id(session, plan, write_sql(b"INSERT", plan, [_image(state)]))
+    return RefusedRow(key, state, other_duplicate_error(plan, state.position, error, found), errno)
 
 
-def other_duplicate_error(plan: TablePlan, position: SourcePosition, error: pymysql.MySQLError) -> ShardmergeError:
-    """Another unique key than the one that identifies rows is violated."""
+def other_duplicate_error(
+    plan: TablePlan, position: SourcePosition, error: pymysql.MySQLError, found: ConflictingId | None
+) -> ShardmergeError:
+    """Another unique key than the one that identifies rows is violated. ``found``: the row that has the value."""
+    known = {} if found is None else {"id": found.text}
+    row = "" if found is None else f"; the row that has the value there has {found.column} {found.text}"
     return errors.replicate.TARGET_DUPLICATE_OTHER_KEY(
         source=plan.source,
         schema=plan.table.schema,
@@ -162,8 +168,9 @@ def other_duplicate_error(plan: TablePlan, position: SourcePosition, error: pymy
         position=position,
         target_schema=plan.target_schema,
         target_table=plan.target_table,
-        reason=reason_of(error),
+        reason=f"{reason_of(error)}{row}",
         errno=errno_of(error),
+        **known,
     )
 
 

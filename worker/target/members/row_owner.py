@@ -1,0 +1,23 @@
+"""Finds the shard table whose `partition id` range has an id, for an error that names it."""
+
+from __future__ import annotations
+
+from shardmerge.worker.core.table_plan import PartitionId, TablePlan, TargetTable
+from shardmerge.worker.target.members.target_members import TargetMembers
+
+
+def owner_of(members: TargetMembers, target: TargetTable, merged_id: int) -> TablePlan | None:
+    """The shard table of ``target`` to which only the id belongs; None if there is none, or several."""
+    every = (*members.own.values(), *members.same_task, *members.other_tasks)
+    found = {
+        (plan.source, plan.table.full_name): plan
+        for plan in every
+        if plan.target == target
+        and any(
+            isinstance(item.mapping, PartitionId)
+            and not item.mapping.is_shared
+            and item.mapping.prefix == merged_id >> item.mapping.bits << item.mapping.bits
+            for item in plan.columns
+        )
+    }
+    return next(iter(found.values())) if len(found) == 1 else None
