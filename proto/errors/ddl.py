@@ -305,8 +305,9 @@ SWAP_UNCLEAR = _define(
     scope=Scope.SOURCE,
     message="source {source}, task {task}: at {position} {table} is swapped by an online schema change, and the "
     "resulting change cannot be derived from the binlog: {reason}: {statement}",
-    workaround='The task has stopped right before the swap. `dmctl binlog replace {task} "ALTER TABLE …" -s {source}` '
-    f"makes the change at the target; or {_SKIP}. The structure of its rows is read from the source in any case.",
+    workaround='The task has stopped right before the swap. `dmctl binlog replace {task} "<statement>" -s {source}` '
+    f"makes the change at the target, by an ALTER TABLE with names as at the source; or {_SKIP}. The structure of its "
+    "rows is read from the source in any case.",
 )
 ZONE_VARIES = _define(
     50017,

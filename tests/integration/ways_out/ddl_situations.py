@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from tests.integration.ways_out.printed import Printed
 from tests.integration.ways_out.situations import ONE, TWO, Merge, WayOut
+from tests.support.cluster import Json
+from tests.support.kills import locks_of
 from tests.support.wait import until
 from tests.support.world import Family
 
@@ -242,7 +244,92 @@ def _revert_and_set_mode(merge: Merge, printed: Printed) -> None:
     _set_mode(merge, merge.operator.stopped(50005, ONE))
 
 
+def _alter_without_binlog(merge: Merge) -> Printed:
+    """A column is added by a session that logs nothing, and dropped by one that does."""
+    merge.source(1).execute(
+        "SET SESSION sql_log_bin = 0",
+        f"ALTER TABLE {merge.shard(1)} ADD COLUMN hidden INT",
+        "SET SESSION sql_log_bin = 1",
+        f"ALTER TABLE {merge.shard(1)} DROP COLUMN hidden",
+    )
+    merge.insert(1, 1, "after")
+    return merge.operator.stopped(50009, ONE)
+
+
+def _swap_unseen(merge: Merge) -> Printed:
+    """An online schema change renames a column in a copy of the table that the binlog does not have."""
+    shard, name = merge.shard(1), f"{merge.family.name}_01"
+    merge.source(1).execute(
+        "SET SESSION sql_log_bin = 0",
+        f"CREATE TABLE {name}._order_01_gho LIKE {shard}",
+        f"ALTER TABLE {name}._order_01_gho {_RENAMED}",
+        f"INSERT INTO {name}._order_01_gho SELECT * FROM {shard}",
+        "SET SESSION sql_log_bin = 1",
+        f"RENAME TABLE {shard} TO {name}._order_01_del, {name}._order_01_gho TO {shard}",
+        f"UPDATE {shard} SET state_now = 'sent' WHERE id % 3 = 0",
+    )
+    return merge.operator.stopped(50016, ONE)
+
+
+_RENAMED = "RENAME COLUMN state TO state_now"
+
+
+def _rename_column(merge: Merge, printed: Printed) -> None:
+    merge.operator.runs(printed, "binlog replace", statement=f"ALTER TABLE {merge.shard(1)} {_RENAMED}")
+
+
+def _alter_differently(merge: Merge) -> Printed:
+    """A shard table gets a column of another type than the first one."""
+    _alter(merge, "ADD COLUMN extra INT", ((1, 1),))
+    until(lambda: _locks(merge), "the first table waits at its statement", 120)
+    _alter(merge, "ADD COLUMN extra BIGINT", ((1, 2), (2, 1), (2, 2)))
+
+    def conflict() -> Json | None:
+        return next((one["conflict"] for one in _locks(merge) if one.get("conflict")), None)
+
+    return Printed.of(until(conflict, "the lock shows the conflict", 120))
+
+
+def _locks(merge: Merge) -> list[Json]:
+    return locks_of(merge.world, merge.family.name) or []
+
+
+def _unlock_both(merge: Merge, printed: Printed) -> None:
+    """The first statement runs; then the target is changed as the second one would change it."""
+    merge.operator.runs(printed, "shard-ddl-lock unlock", 0)
+
+    def is_next() -> bool:
+        return any("BIGINT" in str(one) and not one.get("conflict") for one in _locks(merge))
+
+    until(is_next, "the other statement has a lock of its own", 120)
+    merge.target(f"ALTER TABLE {merge.merged} MODIFY extra BIGINT")
+    merge.operator.runs(printed, "shard-ddl-lock unlock", 1)
+
+
 DDL_WAYS_OUT = (
+    WayOut(
+        50009,
+        "a column that the binlog does not have is dropped",
+        _alter_without_binlog,
+        _skip,
+        tables=1,
+        sources=1,
+    ),
+    WayOut(
+        50016,
+        "an online schema change whose copy the binlog does not have",
+        _swap_unseen,
+        _rename_column,
+        tables=1,
+        sources=1,
+    ),
+    WayOut(
+        50101,
+        "shard tables get a column of two types",
+        _alter_differently,
+        _unlock_both,
+        text=_with_mode("pessimistic"),
+    ),
     WayOut(50003, "a session of the source logs a change of rows as a statement", _log_statements, _skip_and_repair),
     WayOut(
         50004,

@@ -10,7 +10,7 @@ from typing import cast
 from tests.support.cluster import Answer, Cluster, Json
 from tests.support.wait import until
 
-_COMMAND = re.compile(r"`dmctl ([^`]+)`")
+_COMMAND = re.compile(r"`dmctl ((?:'[^']*'|[^`'])+)`")  # an id in quotes has backquotes
 
 
 def errors_of(subtask: Json) -> list[Json]:
