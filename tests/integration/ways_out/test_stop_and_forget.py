@@ -81,7 +81,7 @@ def test_a_task_is_stopped_and_forgotten(world: World) -> None:
 
 
 @pytest.mark.parametrize("moment", ["described", "removed"])
-def test_a_killed_worker_leaves_all_records_or_none(world: World, moment: str) -> None:
+def test_a_failure_leaves_all_records_or_none(world: World, moment: str) -> None:
     name = f"forget_{moment}"
     family, operator = _started(world, name)
     cluster, hooks = world.cluster, world.cluster.hooks
