@@ -13,7 +13,7 @@ from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, RowChange
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import PartitionId, TablePlan
 from shardmerge.worker.replicate.lane import target_writer as apply_module
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
 from shardmerge.worker.target.apply.target_session import ApplySettings
@@ -164,6 +164,24 @@ def test_an_error_names_the_shard_table_of_its_row(target: Database) -> None:
         assert caught.value.spec is spec
         assert "shop_01.order_01" in caught.value.message, caught.value.message
         assert "order_02" not in caught.value.message
+
+
+def test_an_error_names_the_row_that_has_the_value(target: Database) -> None:
+    """Of whatever unique key, here of a column that no shard table has. The search changes nothing."""
+    target.execute(
+        "ALTER TABLE shop.orders ADD COLUMN seen TIMESTAMP NOT NULL DEFAULT '2001-01-01' ON UPDATE CURRENT_TIMESTAMP, "
+        "ADD COLUMN upper_v VARCHAR(60) AS (UPPER(v)) STORED UNIQUE"
+    )
+    mapped = table_plan((integer(), text("v")), (0,), one_lane=True, mapping=PartitionId(1 << 44, 44))
+    before = target.query("SELECT * FROM shop.orders ORDER BY id")
+    batch, number = Batch(0, 1, "mysql-bin.000001"), str((1 << 44) + 99).encode()
+    batch.put(mapped, number, number + b",'V4'", 100)
+    with pytest.raises(ShardmergeError) as caught:
+        Lane(target, mapped).commit(batch)
+    assert caught.value.spec is errors.replicate.TARGET_DUPLICATE_OTHER_KEY
+    assert "the row that has the value there has id 4" in caught.value.message, caught.value.message
+    assert "`dmctl decode-id <file> 4`" in caught.value.workaround
+    assert target.query("SELECT * FROM shop.orders ORDER BY id") == before
 
 
 def test_what_fails_first_is_what_is_told(target: Database) -> None:
