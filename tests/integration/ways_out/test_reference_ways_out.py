@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -187,9 +188,38 @@ def test_names_that_look_like_references(world: World) -> None:
     world.cluster.dmctl("start-task", file)
     world.cluster.wait_replicating("refs")
     _judge(world, "orders")
+    _compare_while_a_lane_is_late(world)
     _compare_while_writers_run(world)
     _judge(world, "orders")
     world.cluster.dmctl("stop-task", "refs", "--remove-meta")
+
+
+def _compare_while_a_lane_is_late(world: World) -> None:
+    """Orders are at the target, and their users are not yet there, because a lane has not committed them."""
+    hooks = world.cluster.hooks
+    hooks.hold("lane0.before_commit")
+    for _, server in world.sources:
+        for shard in _SHARDS:
+            server.execute(
+                f"INSERT INTO refs_1.users_{shard} SELECT seq, CONCAT('late-', seq) FROM refs_1.seq_600_to_699",
+                f"INSERT INTO refs_1.orders_{shard} SELECT seq + 100000, seq, CONCAT('late-', seq) "
+                "FROM refs_1.seq_600_to_699",
+            )
+    alone = (
+        "SELECT 1 FROM refs_all.orders o LEFT JOIN refs_all.users u ON u.id = o.user_id "
+        "WHERE o.user_name LIKE 'late-%' AND u.id IS NULL LIMIT 1"
+    )
+    until(lambda: world.target.query(alone), "an order without its user", 120)
+    hooks.hold("compare.lanes_behind")
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            comparing = pool.submit(world.cluster.compare, "refs", "--references", check=False)
+            hooks.reached("compare.lanes_behind")
+            assert world.target.query(alone)
+        finally:
+            hooks.release_all()
+        done = comparing.result()
+    assert (done.total("orphans"), done.lines) == (0, []), done.answer.text
 
 
 def _compare_while_writers_run(world: World) -> None:
@@ -227,7 +257,7 @@ def _write(server: Database, ended: threading.Event) -> None:
                 name = f"new-{number}-{shard}"
                 cursor.execute("BEGIN")
                 cursor.execute(f"INSERT INTO refs_1.users_{shard} VALUES ({number}, '{name}')")
-                cursor.execute(f"INSERT INTO refs_1.orders_{shard} VALUES ({number}, {number}, '{name}')")
+                cursor.execute(f"INSERT INTO refs_1.orders_{shard} VALUES ({number + 200000}, {number}, '{name}')")
                 cursor.execute(
                     f"UPDATE refs_1.orders_{shard} SET user_id = {number}, user_name = '{name}' "
                     f"WHERE id = 1 + {number} % 40"
