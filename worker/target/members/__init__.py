@@ -2,4 +2,5 @@
 
 target_members   which shard tables may have rows in a target table
 member_cache     the same for one task, kept in memory: only changed records are read again
+row_owner        the shard table whose range has an id (pure)
 """
