@@ -23,6 +23,7 @@ _PLACEHOLDERS = {
     "<position>": "mysql-bin.000007:4711",
     "<id>": "4711",
     "<lock>": "merge-`a`.`b`",
+    "{id}": "4711",
     "<statement>": "ALTER TABLE a.b ADD COLUMN c INT",
     "skip|revert": "skip",
     "replace|inject": "replace",
