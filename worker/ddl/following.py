@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session, server_info
+from shardmerge.worker.core.mysql.foreign_keys import added_foreign_keys, adds_cascade
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -192,6 +193,9 @@ class FollowingStatements:
         statement, ddl = read_statement(context, statement, queried, None)
         if not isinstance(ddl, Changing) or not queried.event.is_text:
             return None
+        mode = statement.sql_mode or 0
+        if adds_cascade(statement.text, mode) or added_foreign_keys(statement.text, mode):
+            return None  # whether the key is allowed is decided where the lanes have reached the statement
         shard = self._altered(statement, ddl, around)
         if shard is None:
             return None
