@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.kills import LET_GO, LOCKED, at_each, kill_while_locked
+from tests.support.kills import LET_GO, LOCKED, at_each, kill_while_locked, kill_while_queued
 from tests.support.world import World
 
 # `bash tests/run.sh grid` combines all victims with all moments; here each moment has one victim.
@@ -31,6 +31,16 @@ _LOCKED = {
 def test_kill_at_moments_of_a_lock(world: World) -> None:
     assert tuple(_LOCKED) == LOCKED
     kill_while_locked(world, "mixed", _LOCKED)
+
+
+def test_kill_while_tables_are_parked_at_queued_statements(world: World) -> None:
+    kill_while_queued(world, "mixed", {"park_again.recording": "target", "park_again.recorded": "worker"})
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("victim", ["tasks", "master", "etcd", "target", "worker", "both workers", "jvm"])
+def test_kill_at_every_moment_of_queued_statements(world: World, victim: str) -> None:
+    kill_while_queued(world, _label(victim), at_each(victim, ("park_again.recording", "park_again.recorded")))
 
 
 @pytest.mark.grid

@@ -260,6 +260,32 @@ def kill_while_locked(world: World, label: str, kills: Kills, *, owner: bool = T
     world.cluster.dmctl("stop-task", name)
 
 
+def kill_while_queued(world: World, label: str, kills: Kills) -> None:
+    """Kill while released shard tables are parked at the statement that is queued behind theirs (I1, I5, I6). Some of
+    them have rows in between, and get a stream."""
+    name = f"queued_{label}"
+    family = world.family(name, tables=2)
+    shards = family.create(100)
+    world.cluster.start_task(family.task(extra="shard-mode: pessimistic\n"))
+    world.cluster.wait_replicating(name)
+    world.settle([name])
+    world.cluster.hooks.hold(next(iter(kills)))
+    for number, shard in enumerate(shards):
+        beside_a_writer(
+            shard,
+            f"UPDATE {shard.name} SET amount = amount + 1",
+            f"ALTER TABLE {shard.name} ADD COLUMN added INT NOT NULL DEFAULT 7",
+            *([f"UPDATE {shard.name} SET added = 3 WHERE id % 2 = 0"] if number % 2 else []),
+            f"ALTER TABLE {shard.name} ADD COLUMN further INT NOT NULL DEFAULT 8",
+            f"UPDATE {shard.name} SET further = id % 5 WHERE id % 3 = 0",
+        )
+    kill_at_each(world, kills)
+    until(lambda: locks_of(world, name) == [], "there is no lock any more", 400)
+    world.cluster.wait_joined(name)
+    world.judge(family)
+    world.cluster.dmctl("stop-task", name)
+
+
 def _but(shards: Sequence[ShardTable], without: Sequence[ShardTable]) -> list[ShardTable]:
     return [shard for shard in shards if shard not in without]
 

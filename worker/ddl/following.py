@@ -101,13 +101,15 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class FollowingStatements:
-    """For the main stream of one run of a subtask. ``on_wait``: called with what a statement waits for."""
+    """For one stream of a run of a subtask, or for the tables between two streams. ``on_wait``: called with what a
+    statement waits for. ``asker``: see :func:`open_tracker`."""
 
     context: RunContext
     ops: Ops
     copied_until: CopiedUntil
     known: KnownStructures
     on_wait: Callable[[str], None]
+    asker: str = "ahead"
 
     def execute(
         self,
@@ -132,12 +134,12 @@ class FollowingStatements:
         if statement is None or quarantine.count_keys(session, self.context.who):
             return last
         with ExitStack() as sessions:
-            around = self._around(session, changes, sessions, stop)
+            around = self.around(session, changes, sessions, stop)
             execute = begin(around)
             ends_at = time.monotonic() + SECONDS
             while execute is not None and statement is not None and not stop.is_set and time.monotonic() < ends_at:
                 try:
-                    found = self._alter(statement, around)
+                    found = self.alter(statement, around)
                     if found is None or not execute(found):
                         break
                 except ShardmergeError as error:
@@ -147,25 +149,8 @@ class FollowingStatements:
                 last, statement = statement, next(following, None)
         return last
 
-    # --- parts
-
-    def _following(self, first: Statement, changes: BarrierChanges, may_execute: MayExecute) -> Iterator[Statement]:
-        """The statements after ``first`` at which the lanes would stop, as ``changes`` parks further tables."""
-        before = changes.before
-        for statement in self.context.relay.statements_from(first.group_end):
-            if not may_execute(statement.group_end):
-                return
-            names = {number: before.plans[number].table for number in changes.parked}
-            parked = frozenset((table.schema, table.name) for table in names.values())
-            scope = replace(before.scope, others=before.scope.others | parked)
-            try:
-                concerns = RoutedScope(scope, with_shadow_tables=True)(statement)
-            except ShardmergeError:
-                return  # it is raised again when the lanes have reached the statement
-            if concerns:
-                yield statement
-
-    def _around(self, session: Session, changes: BarrierChanges, sessions: ExitStack, stop: StopSignal) -> Around:
+    def around(self, session: Session, changes: BarrierChanges, sessions: ExitStack, stop: StopSignal) -> Around:
+        """``sessions``: closes sessions at the source. Raises coded errors and ``pymysql.MySQLError``."""
         context, who = self.context, self.context.who
         is_mariadb = server_info(session).is_mariadb
 
@@ -178,14 +163,14 @@ class FollowingStatements:
             read_ddl_context(context, changes.before, session, stop, waits=True),
             dict(online_records.read(session, *who)) if context.rules.online.is_on else {},
             context.members.read(session),
-            open_tracker(session, who, "ahead", context.epoch),
+            open_tracker(session, who, self.asker, context.epoch),
             dialect,
             SourceSessions(context, sessions, stop),
             stop,
         )
 
-    def _alter(self, statement: Statement, around: Around) -> FollowingAlter | None:
-        """None: the statement is of another kind."""
+    def alter(self, statement: Statement, around: Around) -> FollowingAlter | None:
+        """None: the statement is of another kind. Raises coded errors and ``pymysql.MySQLError``."""
         context, changes = self.context, around.changes
         if override_for(context, self.ops, statement) is not None:
             return None
@@ -209,6 +194,24 @@ class FollowingStatements:
         )
         executor = StatementExecutor(statement_context, structures, dialect, self.known.canonical, self.known.parked)
         return FollowingAlter(statement, ddl, shard, executor, queried.is_mariadb)
+
+    # --- parts
+
+    def _following(self, first: Statement, changes: BarrierChanges, may_execute: MayExecute) -> Iterator[Statement]:
+        """The statements after ``first`` at which the lanes would stop, as ``changes`` parks further tables."""
+        before = changes.before
+        for statement in self.context.relay.statements_from(first.group_end):
+            if not may_execute(statement.group_end):
+                return
+            names = {number: before.plans[number].table for number in changes.parked}
+            parked = frozenset((table.schema, table.name) for table in names.values())
+            scope = replace(before.scope, others=before.scope.others | parked)
+            try:
+                concerns = RoutedScope(scope, with_shadow_tables=True)(statement)
+            except ShardmergeError:
+                return  # it is raised again when the lanes have reached the statement
+            if concerns:
+                yield statement
 
     def _altered(self, statement: Statement, ddl: Changing, around: Around) -> ShardTarget | None:
         """The one table that the statement alters, under exactly its name; None: the statement is of another kind."""

@@ -102,12 +102,13 @@ class Look(NamedTuple):
 
 class Process(NamedTuple):
     """A worker's memory. ``waiting``: the tables in its :class:`ParkedQueue`: parked, with the event where their rows
-    resume, or released."""
+    resume, or released. ``again``: tables that are recorded as parked again, but are not in ``waiting`` yet."""
 
     main: Stream
     join: Stream | None
     waiting: tuple[tuple[Parked, int | None], ...]
     look: Look | Half | None = None
+    again: tuple[Parked, ...] = ()
 
 
 class Source(NamedTuple):

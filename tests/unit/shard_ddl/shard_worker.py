@@ -3,8 +3,9 @@
 The decisions are the program's own: which events concern a stream (TableScope, RoutedScope, StatementPlace), the
 actions and the result of a statement (actions_of, BarrierChanges), what is published and what a lock requires
 (worker/ddl/locks/lock_protocol.py), the next step of a statement that runs once (run_once.next_step), which tables wait
-(ParkedQueue), the stream of released tables (replay_of, stream_tables, joining_after), where it ends (is_one_place,
-is_after_statements, with_joined), and the state after a restart (excluded_tables, own_shards).
+(ParkedQueue), the next statements of released tables (next_statements), their stream (replay_of, stream_tables,
+joining_after), where it ends (is_one_place, is_after_statements, with_joined), and the state after a restart
+(excluded_tables, own_shards).
 
 The model replaces the code that carries them out, and the servers. Each transaction of the program is one step, as is
 each statement at the target; a kill loses the state that is only in memory. A killed worker restarts at once: what
@@ -23,8 +24,10 @@ from functools import lru_cache
 from shardmerge.master.ddl_lock.situation import Lock
 from shardmerge.worker.core.table_numbers import TableNumbers
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.ddl.decide import next_statements
 from shardmerge.worker.ddl.decide.actions import Alter, DdlContext, ShardTarget, actions_of
 from shardmerge.worker.ddl.decide.barrier_state import BarrierChanges, StreamTables, TimedTable, plans_by_number
+from shardmerge.worker.ddl.decide.next_statements import WaitingTable
 from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
 from shardmerge.worker.ddl.execute import run_once
 from shardmerge.worker.ddl.execute.run_once import Begun, NextStep
@@ -89,7 +92,8 @@ class Ways:
     ``torn_look``: the lock agent reads the records at two moments. ``torn_passing``: a statement is recorded as
     executed before its table is recorded as parked. ``early_release``: a worker releases tables while their lock is
     executing. ``forgets_begun``: the record that a statement has begun is removed before its result is recorded.
-    ``parks_early``: the lock agent regards a table as parked although the lanes still apply its rows.
+    ``parks_early``: the lock agent regards a table as parked although the lanes still apply its rows. ``leaves_rows``:
+    a table is parked again although it has rows before its next statement.
     """
 
     torn_look: bool = False
@@ -97,6 +101,7 @@ class Ways:
     early_release: bool = False
     forgets_begun: bool = False
     parks_early: bool = False
+    leaves_rows: bool = False
 
 
 class Worker:
@@ -122,8 +127,11 @@ class Worker:
         if source.process.join is not None:
             yield from self._stream(source, shared, is_own=False)
             yield from self._adopts(source, shared)
+        elif source.process.again:
+            yield self._parked_again(source, shared)
         else:
             yield from self._replays(source, shared)
+            yield from self._parks_again(source, shared)
         yield from self._agent(source, shared)
         fresh = self._started(source.durable, shared.columns)
         if fresh != source.process:
@@ -301,6 +309,38 @@ class Worker:
         left = tuple(call for call in process.waiting if call[0].number not in released)
         begun = process._replace(join=self._joined(after, joining, shared.columns), waiting=left)
         yield f"begins to replay {sorted(released)}", source._replace(durable=after, process=begun), shared
+
+    def _parks_again(self, source: Source, shared: Shared) -> Iterator[Step]:
+        """Park the released tables without rows before their next statements there (worker/ddl/park_again.py)."""
+        durable, process = source.durable, source.process
+        released = waiting_of(process.waiting).released()
+        if not released:
+            return
+        self._plans(durable, frozenset(released), shared.columns)
+        waiting = {number: WaitingTable((SCHEMA, name_of(number)), at) for number, (_, at) in released.items()}
+        first = min(table.begin.byte for table in waiting.values())
+        statements = (event.statement for event in self.log[first:] if isinstance(event, DdlEvent))
+        found = next_statements.next_statements(RULES, waiting, statements)
+        again: list[Parked] = []
+        for number, statement in found.items():
+            at, event = statement.group_start.byte, self.log[statement.group_start.byte]
+            assert isinstance(event, DdlEvent)
+            between = self.log[waiting[number].begin.byte : at]
+            if self.ways.leaves_rows or not any(isinstance(e, RowEvent) and e.table == number for e in between):
+                again.append(parked_at(event))
+        if not again:
+            return
+        others = (item for item in durable.parked if item.number not in {each.number for each in again})
+        after = durable._replace(parked=_by_number((*others, *again)))
+        numbers = [item.number for item in again]
+        began = process._replace(again=tuple(again))
+        yield f"parks {numbers} again", source._replace(durable=after, process=began), shared
+
+    def _parked_again(self, source: Source, shared: Shared) -> Step:
+        """Note the tables that are recorded as parked again: the lock agent may have released them since."""
+        process = source.process
+        calls = (*process.waiting, *((item, item.resume_at.pos) for item in process.again))
+        return "has parked again", source._replace(process=process._replace(waiting=calls, again=())), shared
 
     def _adopts(self, source: Source, shared: Shared) -> Iterator[Step]:
         """Merge both streams when all lanes are at the same place (JoiningUnit)."""

@@ -61,8 +61,16 @@ def broken(at: tuple[str, frozenset[int]], ways: Ways = PLAIN) -> str:
         (ONE, Ways(early_release=True), "its target is"),
         (ONE, Ways(forgets_begun=True), "twice (I6)"),
         (LATE, Ways(parks_early=True), "(I6)"),
+        (ONE, Ways(leaves_rows=True), "I1"),
     ],
-    ids=["torn look", "passed before parked", "released while it executes", "begun is forgotten", "parked too early"],
+    ids=[
+        "torn look",
+        "passed before parked",
+        "released while it executes",
+        "begun is forgotten",
+        "parked too early",
+        "parked again without its rows",
+    ],
 )
 @pytest.mark.usefixtures("_anew")
 def test_what_is_carried_out_otherwise_is_seen(at: tuple[str, frozenset[int]], ways: Ways, said: str) -> None:

@@ -37,6 +37,19 @@ def test_every_way_ends_well(order: str, kind: str, full: int) -> None:
     assert found.worlds > 100_000
 
 
+@pytest.mark.parametrize(
+    ("order", "rows"),
+    [
+        ("000", frozenset({0})),
+        ("001101", frozenset({0})),
+        pytest.param("010101", frozenset({2}), marks=pytest.mark.long),
+    ],
+)
+def test_tables_without_rows_between_their_statements_are_parked_again(order: str, rows: frozenset[int]) -> None:
+    """In the other walks they have rows there, and get a stream."""
+    assert walk(order, rows=rows, tables=1).run().ends
+
+
 @pytest.mark.grid
 @pytest.mark.parametrize("number", range(len(ORDERS)))
 def test_every_way_of_every_order_ends_well(number: int) -> None:

@@ -24,6 +24,7 @@ from shardmerge.worker.ddl.decide.growing_tables import growing_tables, plans_be
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.ddl.park_again import ParkAgain
 from shardmerge.worker.ddl.structure.recorded_structures import record_reset_structures
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.relay.position_order import lowest_position
@@ -160,8 +161,9 @@ def replicate(
         agent = LockAgent(context, host.shards, queue, ops, lanes.lowest) if locks else None
         if agent is not None:
             background.enter_context(agent.running(stop))
+        again = ParkAgain(context, ops, queue, relay_id)
         table_source = ReleasedTables(
-            context, host.service, host.clock.position, alignment, queue, agent, rest, ops, end
+            context, host.service, host.clock.position, alignment, queue, agent, rest, ops, end, again
         )
         unit = JoiningUnit(context, lanes, driver, alignment, join, table_source, ends_when_whole=full, end=end)
         outcome = resources.run_unit(unit, stop)

@@ -13,6 +13,7 @@ from shardmerge.worker.core.table import Table
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.locks.lock_agent import LockAgent
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.ddl.park_again import ParkAgain
 from shardmerge.worker.replicate.alignment import StreamAlignment
 from shardmerge.worker.replicate.join.replay import begin_replay, replayed_together
 from shardmerge.worker.replicate.join.rest_of_copy import RestOfCopy
@@ -27,7 +28,8 @@ from shardmerge.worker.unit.run_context import RunContext
 @dataclass(frozen=True, slots=True)
 class ReleasedTables:
     """A :class:`shardmerge.worker.replicate.join.unit.TableSource` of the parked tables that are released. ``agent``:
-    of a subtask that takes part in sharding-DDL locks. ``end``: of the subtask."""
+    of a subtask that takes part in sharding-DDL locks. ``end``: of the subtask. ``again``: parks tables that would not
+    get further than to their next statements."""
 
     context: RunContext
     registry: LaneRegistry
@@ -38,9 +40,11 @@ class ReleasedTables:
     rest: RestOfCopy
     ops: Ops
     end: SubtaskEnd | None
+    again: ParkAgain
 
     def next(self) -> TableJoin | None:
-        """All tables that are released by now. Raises the lock agent's error."""
+        """All tables that are released by now, except those that are parked again at their next statements. Raises the
+        lock agent's error."""
         self.check()
         released = replayed_together(self.parked.released())
         if not released:
@@ -48,6 +52,12 @@ class ReleasedTables:
         tables, may_lack_rows = self.context.at_target(self._recorded)
         context = replace(self.context, tables=tables)
         plans = joining_plans(context, frozenset(released))
+        if self.end is None:  # a statement after the end must not be executed
+            parked = self.again.park(released, tables, plans)
+            released = {number: each for number, each in released.items() if number not in parked}
+            plans = tuple(plan for plan in plans if plan.shard in released)
+            if not released:
+                return None
         one_lane = frozenset(plan.target_name for plan in plans if plan.one_lane)
         joining = begin_replay(context, released, one_lane, may_lack_rows.intersection(released))
         return TableJoin(
