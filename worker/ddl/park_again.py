@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from shardmerge.proto import config_pb2, failpoints
 from shardmerge.proto.errors import ShardmergeError
@@ -27,7 +28,7 @@ from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.decide.routed_statements import short_text
 from shardmerge.worker.ddl.following import FollowingStatements, KnownStructures
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
-from shardmerge.worker.ddl.rows_before import Span, tables_without_rows
+from shardmerge.worker.ddl.rows_before import LARGEST, Span, tables_without_rows
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.target.quarantine import held_store as quarantine
@@ -104,7 +105,12 @@ class ParkAgain:
             if relay_id != self.relay_id:
                 return {}
             first = min(table.begin for table in waiting.values())
-            found = next_statements(self.context.rules, waiting, relay.statements_from(first))
+            # Those further away would not be near enough to look for rows before them.
+            near = takewhile(
+                lambda statement: relay.bytes_between(first, statement.group_start) <= LARGEST,
+                relay.statements_from(first),
+            )
+            found = next_statements(self.context.rules, waiting, near)
             spans = {
                 number: Span(waiting[number].name, waiting[number].begin, statement.group_start)
                 for number, statement in found.items()
