@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,19 +17,31 @@ _CENTRAL_EUROPE = "CET-1CEST,M3.5.0,M10.5.0/3"
 _IN_WINTER = "SET SESSION timestamp = 1700000000, time_zone = SYSTEM"
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, MariaDB]]:
+    folder = tmp_path_factory.mktemp("zone")
+    target, cluster = MariaDB(folder / "target", 78).start(), Cluster(folder / "cluster", workers=1)
+    try:
+        yield cluster.start(), target
+    finally:
+        cluster.stop()
+        target.stop()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_of_both_halves_of_a_year(
-    kind: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    make_server: Callable[..., MariaDB],
-    make_cluster: Callable[..., Cluster],
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[Cluster, MariaDB]
 ) -> None:
+    """The source has a time zone of its own."""
     monkeypatch.setenv("TZ", _CENTRAL_EUROPE)
     source = KINDS[kind](tmp_path / "local", 77).start()
     monkeypatch.delenv("TZ")
+    cluster, target = place
+    target.execute("DROP DATABASE IF EXISTS d", "DROP DATABASE IF EXISTS dm_meta")
     try:
-        _follow(source, make_server("target"), make_cluster(workers=1))
+        _follow(source, target, cluster)
+        cluster.dmctl("stop-task", "one")
+        cluster.dmctl("operate-source", "stop", "mysql-01")
     finally:
         source.stop()
 

@@ -68,7 +68,12 @@ class Database(Server):
     @property
     def is_plain(self) -> bool:
         """Return whether it has only the options, and the time zone, that every server of its kind has."""
-        return not self.options and os.environ.get("TZ") == _ZONE
+        return self.options == self.plain_options and os.environ.get("TZ") == _ZONE
+
+    @property
+    def plain_options(self) -> tuple[str, ...]:
+        """Return the options that every server of its kind has."""
+        return ()
 
     def start(self) -> Self:
         if (self.directory / "data").exists():

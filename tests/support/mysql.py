@@ -33,8 +33,8 @@ class MySQL(Database):
         super().__init__(directory, server_id, (*_gtid_options(gtid), *options))
 
     @property
-    def is_plain(self) -> bool:
-        return self.options == _gtid_options(True)
+    def plain_options(self) -> tuple[str, ...]:
+        return _gtid_options(True)
 
     def spelt(self, statement: str) -> str:
         """Replace engine and collation by equivalents of this server, and ``seq_1_to_<n>`` of the sequence engine by
