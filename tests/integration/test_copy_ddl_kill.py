@@ -86,6 +86,7 @@ def _copy_under_statements(world: World, name: str, mode: str, kills: Kills) -> 
     world.cluster.dmctl("stop-task", name)
 
 
+@pytest.mark.grid  # the next test does the same with kills
 @pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
 def test_every_shard_table_is_altered_while_it_is_copied(world: World, mode: str) -> None:
     _copy_under_statements(world, f"altered_{mode}", mode, {})
@@ -97,7 +98,7 @@ def test_kills_at_every_moment(world: World, mode: str) -> None:
     _copy_under_statements(world, f"copy_{mode}", mode, dict(zip(MOMENTS, victims, strict=False)))
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("mode", ["pessimistic", pytest.param("optimistic", marks=pytest.mark.grid)])
 def test_a_full_task_ends_after_kills_with_what_was_written_before_its_end(world: World, mode: str) -> None:
     name = f"full_{mode}"
     family = world.family(name, tables=TABLES)
