@@ -40,6 +40,7 @@ from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
 from shardmerge.worker.rules import check_partitions
 from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.members.member_cache import TaskMembers
+from shardmerge.worker.target.records import dropped_columns
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.tables.target_table import ensure_target_from, require_target
@@ -136,6 +137,20 @@ class StatementExecutor:
         if text and override.runs_original:
             context.run([shard.target], for_table(text, context.statement, shard.target))
         context.changes.set_structure(plan, tracked.creation)
+        self._record_dropped_columns(shard, tracked)
+
+    def _record_dropped_columns(self, shard: ShardTarget, tracked: Tracked) -> None:
+        """Record the columns that the shard table no longer has (optimistic): its rows at the target may still have
+        their values, which it would get back with a column of that name."""
+        context, (_, task, source) = self.context, self.context.who
+        names = frozenset(column.name.lower() for column in tracked.table.columns)
+        gone = {column.name.lower() for column in shard.plan.table.columns} - names
+        config = context.run_context.config
+        if not gone or config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
+            return
+        member = (source, shard.number)
+        before = dropped_columns.read(context.session, config.meta_schema, task).get(member, frozenset[str]())
+        context.changes.dropped[member] = (before | gone) - names
 
     def structures_around(self, shard: ShardTarget) -> tuple[CreateStatement, CreateStatement | None]:
         """The shard table before and after the statement; None: it has no effect on merged tables."""
