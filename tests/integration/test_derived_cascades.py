@@ -11,12 +11,14 @@ import pytest
 from shardmerge.worker.unit.contract import Failed
 from tests.integration.cascade_tables import FamilyWriter, differences, family_config, make_family
 from tests.integration.lane_rig import LaneRig, Run, has_joined
+from tests.integration.snapshot_tables import source, target
 from tests.support.database import Database
 from tests.support.hooks import Hooks
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
-from tests.support.pair import emptied
 from tests.support.wait import until
+
+__all__ = ["source", "target"]
 
 SOURCES = {
     "mariadb": (MariaDB, ()),
@@ -45,16 +47,6 @@ def servers(
 @pytest.fixture
 def is_logged(request: pytest.FixtureRequest) -> bool:
     return request.node.callspec.params["servers"] == LOGGED
-
-
-@pytest.fixture
-def source(servers: tuple[Database, Database]) -> Database:
-    return emptied(servers[0])
-
-
-@pytest.fixture
-def target(servers: tuple[Database, Database]) -> Database:
-    return emptied(servers[1])
 
 
 def until_equal(run: Run, source: Database, target: Database) -> None:

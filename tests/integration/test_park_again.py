@@ -1,7 +1,7 @@
 """Tests shard tables that are parked at their next statements without a stream, because they have no rows before them
 (I1, I5, I6).
 
-All statements are in the relay log before the first of them runs at the target: further ones are queued behind it.
+All statements are in the relay log before the first of them runs at the target: further ones wait for it.
 """
 
 from __future__ import annotations

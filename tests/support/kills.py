@@ -261,7 +261,7 @@ def kill_while_locked(world: World, label: str, kills: Kills, *, owner: bool = T
 
 
 def kill_while_queued(world: World, label: str, kills: Kills) -> None:
-    """Kill while released shard tables are parked at the statement that is queued behind theirs (I1, I5, I6). Some of
+    """Kill while released shard tables are parked at the statement that is queued after theirs (I1, I5, I6). Some of
     them have rows in between, and get a stream."""
     name = f"queued_{label}"
     family = world.family(name, tables=2)

@@ -29,6 +29,11 @@ class PartitionId:
     bits: int
     is_shared: bool = False
 
+    @property
+    def last(self) -> int:
+        """The highest id of the range, which begins at ``prefix``."""
+        return self.prefix + (1 << self.bits) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class AddPrefix:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from shardmerge.worker.core.cascades import CascadeKey, CascadeKeys
 from shardmerge.worker.core.mysql.foreign_keys import ForeignKey, ForeignKeyAction, foreign_keys
 from shardmerge.worker.core.table import ValueKind
-from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
-from shardmerge.worker.core.table_plan import Mapping as ColumnMapping
+from shardmerge.worker.core.table_plan import ColumnPlan, TablePlan
+from shardmerge.worker.rules.relations import same_mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _refusal(child: TablePlan, parent: TablePlan | None, key: ForeignKey, *, sha
         for each in (column, other):
             if each.column.kind is not ValueKind.INTEGER:
                 return f"column {each.column.name} is no integer; only integers are derived"
-        if not _same_mapping(column.mapping, other.mapping):
+        if not same_mapping(column.mapping, other.mapping):
             return f"{own} has another mapping than {to}; add an entry of `references`"
     if not child.own_keys:
         return (
@@ -129,12 +129,6 @@ def _written(plan: TablePlan, name: str) -> str:
     """The name as the table has it: a foreign key may be written in another case."""
     column = _column(plan, name)
     return name if column is None else column.column.name
-
-
-def _same_mapping(one: ColumnMapping | None, other: ColumnMapping | None) -> bool:
-    if isinstance(one, PartitionId) and isinstance(other, PartitionId):
-        return (one.prefix, one.bits) == (other.prefix, other.bits)
-    return one == other
 
 
 def _name(plan: TablePlan) -> str:

@@ -37,7 +37,7 @@ class ForgetCommand:
         if request.sources or not name:
             raise errors.master.RECORDS_OF_SOME_SOURCES()
         state = self.store.read()
-        self._ask(request, state, _any_subtask(request, state), 0)
+        self._ask(state, _any_subtask(request, state), 0)
         with self.store.deciding() as state:
             subtask = _any_subtask(request, state)
             pairs = [(name, source) for source in state.sources_of(name)]
@@ -47,7 +47,7 @@ class ForgetCommand:
             if not one.result:
                 raise errors.master.RECORDS_NOT_REMOVED(task=name, reason=one.msg)
         try:
-            removed = self._ask(request, self.store.read(), subtask, revision)
+            removed = self._ask(self.store.read(), subtask, revision)
         except ShardmergeError as error:
             raise errors.master.RECORDS_NOT_REMOVED(task=name, reason=error) from error
         return pb.OperateTaskResponse(
@@ -58,9 +58,7 @@ class ForgetCommand:
             remaining=removed.remaining,
         )
 
-    def _ask(
-        self, request: pb.OperateTaskRequest, state: State, subtask: config.SubTaskConfig, epoch: int
-    ) -> worker_pb2.WorkerForgetTaskResponse:
+    def _ask(self, state: State, subtask: config.SubTaskConfig, epoch: int) -> worker_pb2.WorkerForgetTaskResponse:
         worker = pick_worker(subtask.source_id, state)
         return self.workers.forget_task(
             worker, worker_pb2.WorkerForgetTaskRequest(subtask=subtask, epoch=epoch), FORGET_SECONDS

@@ -20,7 +20,6 @@ from shardmerge.worker.ddl.sql.statement import (
     RenameTables,
     names,
 )
-from shardmerge.worker.ddl.sql.token_reader import NameAt
 from shardmerge.worker.rules.table_scope import TableName
 
 _HARMLESS = frozenset(
@@ -46,8 +45,8 @@ _OF_COLUMNS = frozenset({ClauseKind.DROP_COLUMN, ClauseKind.CHANGE_COLUMN, Claus
 def changes_cascades(ddl: Ddl, keys: CascadeKeys, plans: Mapping[int, TablePlan]) -> TableName | None:
     """The first table of ``keys`` that the statement changes in such a way; None: there is none. ``plans``: by number.
     Names are compared without their case: a statement may only be refused too often."""
-    concerned = {_folded(plan.table.schema, plan.table.name): number for number, plan in plans.items()}
-    family = {name: number for name, number in concerned.items() if number in keys.tables}
+    concerned = ((number, plans[number].table) for number in keys.tables if number in plans)
+    family = {_folded(table.schema, table.name): number for number, table in concerned}
     match ddl:
         case DropSchema(schema=schema):
             return next((name for name in family if name[0] == schema.lower()), None)
@@ -58,7 +57,8 @@ def changes_cascades(ddl: Ddl, keys: CascadeKeys, plans: Mapping[int, TablePlan]
             name = _folded(table.schema, table.table)
             number = family.get(name)
             if number is None:
-                moved = (_folded(each.schema, each.table) for clause in ddl.clauses for each in _moved(clause))
+                clauses = (clause for clause in ddl.clauses if clause.kind in MOVES)
+                moved = (_folded(each.schema, each.table) for clause in clauses for each in clause.names)
                 return next((each for each in moved if each in family), None)
             columns = _columns(keys, number)
             if ddl.ignore or not all(_is_harmless(clause, columns) for clause in ddl.clauses):
@@ -72,10 +72,6 @@ def _is_harmless(clause: Clause, columns: frozenset[str]) -> bool:
     if clause.kind in _OF_COLUMNS:
         return columns.isdisjoint(name.lower() for name in clause.columns)
     return clause.kind in _HARMLESS
-
-
-def _moved(clause: Clause) -> tuple[NameAt, ...]:
-    return clause.names if clause.kind in MOVES else ()
 
 
 def _columns(keys: CascadeKeys, number: int) -> frozenset[str]:

@@ -177,8 +177,8 @@ def _own_rows(plan: TablePlan) -> bytes:
     for index in plan.key:
         mapping = plan.columns[index].mapping
         if isinstance(mapping, PartitionId) and not mapping.is_shared:
-            last = mapping.prefix + (1 << mapping.bits) - 1
-            ranges.append(f" AND {quote_name(plan.columns[index].target_name)} BETWEEN {mapping.prefix} AND {last}")
+            name = quote_name(plan.columns[index].target_name)
+            ranges.append(f" AND {name} BETWEEN {mapping.prefix} AND {mapping.last}")
     if not ranges:
         raise AssertionError(f"the rows of {plan.table.full_name} cannot be distinguished")
     return "".join(ranges).encode()

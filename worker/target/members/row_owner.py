@@ -16,7 +16,7 @@ def owner_of(members: TargetMembers, target: TargetTable, merged_id: int) -> Tab
         and any(
             isinstance(item.mapping, PartitionId)
             and not item.mapping.is_shared
-            and item.mapping.prefix == merged_id >> item.mapping.bits << item.mapping.bits
+            and item.mapping.prefix <= merged_id <= item.mapping.last
             for item in plan.columns
         )
     }

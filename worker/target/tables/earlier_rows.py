@@ -73,8 +73,7 @@ def _range(plan: TablePlan) -> KeyRange | None:
     for item in plan.columns:
         # A NULL is in no range. Columns of several shard tables may refer to ids of one range.
         if isinstance(item.mapping, PartitionId) and not item.mapping.is_shared and not item.column.nullable:
-            first = item.mapping.prefix
-            return KeyRange(item.target_name, first, first + (1 << item.mapping.bits) - 1)
+            return KeyRange(item.target_name, item.mapping.prefix, item.mapping.last)
     return None
 
 

@@ -70,7 +70,7 @@ def stray_condition(plan: TablePlan, members: Sequence[TablePlan]) -> str | None
 
 def _ranges(plan: TablePlan, column: str) -> list[tuple[int, int]]:
     return [
-        (item.mapping.prefix, item.mapping.prefix + (1 << item.mapping.bits) - 1)
+        (item.mapping.prefix, item.mapping.last)
         for item in plan.columns
         if item.target_name == column and isinstance(item.mapping, PartitionId)
     ]

@@ -264,6 +264,5 @@ def _own_rows(plan: TablePlan, found: Table) -> str:
     for column in plan.columns:
         mapping = column.mapping
         if isinstance(mapping, PartitionId) and not mapping.is_shared and column.target_name.lower() in leading:
-            first = mapping.prefix
-            return f"{quote_name(column.target_name)} BETWEEN {first} AND {first + (1 << mapping.bits) - 1}"
+            return f"{quote_name(column.target_name)} BETWEEN {mapping.prefix} AND {mapping.last}"
     return ""
