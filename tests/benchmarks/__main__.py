@@ -219,6 +219,7 @@ class Run:
             if rates is not plain:
                 self.values[f"rules_{name}_history_ratio"] = ratio(rates.history, plain.history)
                 self.values[f"rules_{name}_drain_ratio"] = ratio(rates.drain, plain.drain)
+        self.values["rules_references_lanes_cpu_ratio"] = ratio(found["references"].lanes_cpu, plain.lanes_cpu)
         self.problems += rules.compare(self.world, list(found))
 
     def remember(self, usage: dict[str, Usage]) -> None:
