@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from shardmerge.worker.core.table import Column, Table
 
@@ -111,8 +113,9 @@ class RowTransform:
     has_star: bool
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TargetTable:
+class TargetTable(NamedTuple):
+    """The name of a target table. A tuple, because loops over thousands of shard tables compare it."""
+
     schema: str
     table: str
 
@@ -125,6 +128,17 @@ class TargetTable:
         """As SQL."""
         schema, table = (name.replace("`", "``") for name in self.names)
         return f"`{schema}`.`{table}`"
+
+
+@lru_cache(maxsize=8192)
+def _target(schema: str, table: str) -> TargetTable:
+    """One object per name: a comparison of equal names is then one of identities."""
+    return TargetTable(schema, table)
+
+
+@lru_cache(maxsize=8192)
+def _quoted(schema: str, table: str) -> str:
+    return _target(schema, table).quoted
 
 
 class AutoIncrement(enum.Enum):
@@ -202,9 +216,9 @@ class TablePlan:
 
     @property
     def target(self) -> TargetTable:
-        return TargetTable(self.target_schema, self.target_table)
+        return _target(self.target_schema, self.target_table)
 
     @property
     def target_name(self) -> str:
         """The target table as SQL, quoted."""
-        return self.target.quoted
+        return _quoted(self.target_schema, self.target_table)

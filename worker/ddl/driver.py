@@ -162,6 +162,7 @@ class StatementDriver:
 
         Raises the ddl.* errors, FENCED, the rules' and the target's coded errors.
         """
+        began = time.monotonic()
         context, (_, task, source) = self._context, self._context.who
         queried = context.relay.read_query_event(statement)
         override = override_for(context, self._ops, statement)
@@ -188,7 +189,7 @@ class StatementDriver:
             parks = bool(changes.parked)
             self._leave_to_copy(statement, changes)
             if override is None:
-                last = self._execute_following(statement, ddl, session, changes, may_execute, stop, parks=parks)
+                last = self._execute_following(statement, ddl, session, changes, may_execute, stop, began, parks=parks)
             departing = {number: item.offset for number, item in changes.departing.items()}
             if self._parked_queue is not None:
                 # Before the records: the lock agent reads these first.
@@ -234,19 +235,20 @@ class StatementDriver:
         changes: BarrierChanges,
         may_execute: MayExecute,
         stop: StopSignal,
+        began: float,
         *,
         parks: bool,
     ) -> Statement:
         """Execute the statements that follow ``statement`` and have the same effect on further tables; returns the last
-        of them. ``parks``: ``statement`` has parked tables."""
+        of them. ``began``: see :meth:`FollowingStatements.execute`. ``parks``: ``statement`` has parked tables."""
         config, following = self._context.config, self._following
         # With quarantine, a lane may hold a row, with the structure before, at any time.
         if self._stream is not Stream.MAIN or config.replicate.quarantine:
             return statement
         if config.shard_mode == config_pb2.SHARD_MODE_PESSIMISTIC and parks:
-            return park_ahead(following, statement, session, changes, may_execute, stop)
+            return park_ahead(following, statement, session, changes, may_execute, stop, began)
         if config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC and not changes.parked and adds_columns(ddl):
-            return JoinAhead(following, statement, ddl, session, changes).execute(may_execute, stop)
+            return JoinAhead(following, statement, ddl, session, changes, began).execute(may_execute, stop)
         return statement
 
     def _act(self, met: _CurrentStatement, held: ExitStack) -> StatementContext | None:

@@ -51,6 +51,9 @@ from shardmerge.worker.unit.run_context import RunContext
 SECONDS = 0.25
 """For so long the lanes wait in addition: rows of other tables wait with them."""
 
+LONGEST_SECONDS = 2.0
+"""The most that they wait in addition where the first statement took longer than :data:`SECONDS`."""
+
 MayExecute = Callable[[RelayOffset], bool]
 """Whether a statement that ends at a group end may be executed before the lanes reach it."""
 
@@ -119,11 +122,14 @@ class FollowingStatements:
         may_execute: MayExecute,
         stop: StopSignal,
         begin: Callable[[Around], Callable[[FollowingAlter], bool] | None],
+        began: float,
     ) -> Statement:
         """Execute the statements after ``first`` until one at which anything else is to be done, or which must not be
         executed; returns the last executed one, ``first`` if there are none. The lanes will stop at the next.
 
-        ``begin``: called once if there is a following statement; returns the function that executes one statement and
+        ``began``: when the lanes began to wait (``time.monotonic``). With thousands of shard tables a barrier takes
+        seconds however few statements it executes, so the following ones get as long as the first one took. ``begin``:
+        called once if there is a following statement; returns the function that executes one statement and
         returns whether it did, None if none can be executed. Raises FENCED, coded errors of the source and the target,
         ``pymysql.MySQLError``.
         """
@@ -136,7 +142,8 @@ class FollowingStatements:
         with ExitStack() as sessions:
             around = self.around(session, changes, sessions, stop)
             execute = begin(around)
-            ends_at = time.monotonic() + SECONDS
+            now = time.monotonic()
+            ends_at = now + min(max(SECONDS, now - began), LONGEST_SECONDS)
             while execute is not None and statement is not None and not stop.is_set and time.monotonic() < ends_at:
                 try:
                     found = self.alter(statement, around)

@@ -64,13 +64,15 @@ class _Series:
 
 @dataclass(frozen=True, slots=True)
 class JoinAhead:
-    """Executes the statements that follow ``first``, whose parsed text is ``ddl``."""
+    """Executes the statements that follow ``first``, whose parsed text is ``ddl``. ``began``: see
+    :meth:`FollowingStatements.execute`."""
 
     following: FollowingStatements
     first: Statement
     ddl: AlterTable
     session: Session
     changes: BarrierChanges
+    began: float
 
     def execute(self, may_execute: MayExecute, stop: StopSignal) -> Statement:
         """Add to :attr:`changes` the structures after the statements that follow; returns the last of these statements,
@@ -84,7 +86,7 @@ class JoinAhead:
             series = self._series(altered, joined, around)
             return None if series is None else lambda found: self._join(found, series, around)
 
-        return self.following.execute(self.first, self.session, self.changes, may_execute, stop, begin)
+        return self.following.execute(self.first, self.session, self.changes, may_execute, stop, begin, self.began)
 
     # --- parts
 

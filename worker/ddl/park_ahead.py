@@ -29,10 +29,11 @@ def park_ahead(
     changes: BarrierChanges,
     may_execute: MayExecute,
     stop: StopSignal,
+    began: float,
 ) -> Statement:
     """Add to ``changes`` the tables that are parked at the statements after ``first``; returns the last of these
-    statements, ``first`` if there are none. For ``shard-mode: pessimistic``. Raises what
-    :meth:`FollowingStatements.execute` raises."""
+    statements, ``first`` if there are none. For ``shard-mode: pessimistic``. ``began``: see
+    :meth:`FollowingStatements.execute`, which also documents what is raised."""
     _, task, source = following.context.who
 
     def park(found: FollowingAlter, around: Around) -> bool:
@@ -52,5 +53,5 @@ def park_ahead(
         return True
 
     return following.execute(
-        first, session, changes, may_execute, stop, lambda around: lambda found: park(found, around)
+        first, session, changes, may_execute, stop, lambda around: lambda found: park(found, around), began
     )

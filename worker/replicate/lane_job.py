@@ -15,7 +15,7 @@ from shardmerge.worker.core.spark.runner import TaskDone, TaskFailed, TaskOutcom
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.barrier_state import GrowingTable, StreamTables
-from shardmerge.worker.ddl.decide.routed_statements import RoutedScope
+from shardmerge.worker.ddl.decide.stream_statements import StreamStatements
 from shardmerge.worker.ddl.driver import StatementDriver
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.replicate.alignment import AlignedLanes, AlignmentPoint, StreamRole
@@ -152,15 +152,17 @@ class LaneJob:
         # A lane that was stopped right before a statement reaches it again.
         passed = self._driver.last_passed()
         rules = self._lanes.rules
+        known = StreamStatements(self._driver.tables, rules)
 
         def in_scope(statement: Statement) -> bool:
+            nonlocal known
             if self._driver.has_executed(statement) or (passed is not None and passed.covers(statement)):
                 return False
-            tables = self._driver.tables
-            if not _concerns(tables.statements, rules, statement):
-                return False
+            concerns, tables = known, self._driver.tables
+            if concerns.tables is not tables:
+                concerns = known = StreamStatements(tables, rules)
             # A statement on tables that enter the stream at a later place is executed already.
-            return not tables.arriving or _concerns(tables.at_barrier(statement.offset).scope, rules, statement)
+            return concerns(statement)
 
         return in_scope
 
@@ -264,10 +266,6 @@ def later_plans(growing: Mapping[int, GrowingTable]) -> tuple[LaterPlan, ...]:
 def _edges(windows: tuple[TableWindow, ...], later: tuple[LaterPlan, ...]) -> tuple[RelayOffset, ...]:
     """The places over which no block extends, ascending."""
     return tuple(sorted({*edges_of(windows), *(item.begin for item in later)}))
-
-
-def _concerns(scope: TableScope, rules: Rules, statement: Statement) -> bool:
-    return RoutedScope(replace(scope, rules=rules), with_shadow_tables=True)(statement)
 
 
 def job_outcome(outcomes: Sequence[TaskOutcome], event: Event | None, *, is_stopped: bool) -> Outcome:

@@ -37,8 +37,7 @@ class Regex:
 
     def groups(self, text: str) -> tuple[str, ...] | None:
         """The groups of the first match in ``text``, "" for a group without a match; None: no match."""
-        found = _compiled(self.text, self.ignore_case).search(text)
-        return None if found is None else tuple(group or "" for group in found.groups())
+        return _groups(self.text, self.ignore_case, text)
 
 
 def compile_regex(text: str, *, ignore_case: bool = False) -> Regex:
@@ -53,6 +52,13 @@ def compile_regex(text: str, *, ignore_case: bool = False) -> Regex:
     except UnicodeEncodeError as error:
         raise RegexError("not a regular expression: it holds half of a surrogate pair") from error
     return Regex(text, ignore_case)
+
+
+@lru_cache(maxsize=16384)
+def _groups(text: str, ignore_case: bool, searched: str) -> tuple[str, ...] | None:
+    """Of names of tables, which each statement and each status looks at again: RE2's wrapper takes 10 microseconds."""
+    found = _compiled(text, ignore_case).search(searched)
+    return None if found is None else tuple(group or "" for group in found.groups())
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.ddl.sql.statement_scope import StatementScope, classify, touches
 from shardmerge.worker.relay.model import Statement
+from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName, TableScope
 
 
@@ -45,6 +46,17 @@ class RoutedScope:
 
     def _may_hold(self, schema: str) -> bool:
         return any(map(self._tables.may_hold, {schema, schema.lower()}))
+
+
+def names_looked_up(statement: Statement, rules: Rules) -> frozenset[TableName] | None:
+    """The names that :class:`RoutedScope` looks up in the names of its scope; None: it looks at all of them."""
+    scope = _scope(statement)
+    if scope.kind == "unknown" or scope.schemas:
+        return None
+    named = (*scope.tables, *((scope.like,) if scope.like is not None else ()))
+    names = {form for table in named for form in _forms(*table)}
+    owners = {form for schema, table in names if (own := rules.online.own(table)) for form in _forms(schema, own)}
+    return frozenset(names | owners)
 
 
 def first_ddl(statements: Iterable[Statement], scope: TableScope, before: RelayOffset) -> Statement | None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from shardmerge.proto import config_pb2, errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
@@ -385,8 +386,9 @@ class StatementExecutor:
 
     def _companions(self, plan: TablePlan) -> list[TablePlan]:
         """The subtask's other shard tables of the same target."""
-        plans = sorted(self.context.plans.items())
-        return [other for number, other in plans if other.target == plan.target and number != plan.shard]
+        target = plan.target
+        found = [other for other in self.context.plans.values() if other.target == target and other.shard != plan.shard]
+        return sorted(found, key=attrgetter("shard"))
 
     def _other_members(self, numbers: Collection[int]) -> list[TablePlan]:
         """The task's shard tables at all sources, also those that are parked, without these of this source."""

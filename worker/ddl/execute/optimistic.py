@@ -239,7 +239,7 @@ def join_after(
         case NotJoinable():
             return answer
         case SchemaJoin():
-            left = {member: shard.dropped - answer.gone for member, shard in others.items()}
+            left = {member: shard.dropped - answer.gone for member, shard in others.items() if shard.dropped}
             changed = {member: columns for member, columns in left.items() if columns != others[member].dropped}
             return TargetJoin(answer.clauses, {**changed, own: answer.dropped})
 

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from shardmerge.worker.core.mysql.connection import Session, execute, quote_name, rows, text_of
+from shardmerge.worker.core.mysql.connection import Session, execute, quote_name, rows, server_info, text_of
 from shardmerge.worker.core.mysql.create_table import merged_create_table
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
@@ -44,6 +44,14 @@ class SchemaTracker:
     def __init__(self, session: Session, meta_schema: str, name: str) -> None:
         self._session = session
         self._schema, self._name = meta_schema, _PREFIX + name
+        self._is_mariadb: bool | None = None
+
+    @property
+    def is_mariadb(self) -> bool:
+        """Whether the target is a MariaDB server; it is queried once. Raises ``pymysql.MySQLError``."""
+        if self._is_mariadb is None:
+            self._is_mariadb = server_info(self._session).is_mariadb
+        return self._is_mariadb
 
     @property
     def session(self) -> Session:

@@ -9,7 +9,7 @@ import pymysql
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.mysql.connection import Session, execute, server_info
+from shardmerge.worker.core.mysql.connection import Session, execute
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.mysql.show_create import CreateStatement
@@ -109,9 +109,7 @@ def parked_structure_after(
     """``plan``'s table after the statement at which it is parked. Raises as :func:`structure_after`, with
     STRUCTURE_REFUSES."""
     session = tracker.session
-    dialect = Dialect(
-        item.is_mariadb, server_info(session).is_mariadb, lambda names: find_fallback_collations(session, names)
-    )
+    dialect = Dialect(item.is_mariadb, tracker.is_mariadb, lambda names: find_fallback_collations(session, names))
 
     def refused(name: str, reason: object, errno: int) -> ShardmergeError:
         return errors.ddl.STRUCTURE_REFUSES(

@@ -7,6 +7,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 
 from shardmerge.proto.errors import ShardmergeError
@@ -192,10 +193,14 @@ def write_index(directory: Path, number: int, index: Index, end: Entry | None) -
 def read_description(directory: Path, number: int) -> bytes:
     """The format description event that the segment begins with. Raises OSError, ShardmergeError."""
     with relay_path(directory, number).open("rb") as file:
-        file.seek(FIRST_BYTE)
-        start = file.read(HEADER_SIZE)
-        header = parse_header(start)
-        return start + file.read(header.size - HEADER_SIZE)
+        return _description(file)
+
+
+def _description(file: BufferedReader) -> bytes:
+    file.seek(FIRST_BYTE)
+    start = file.read(HEADER_SIZE)
+    header = parse_header(start)
+    return start + file.read(header.size - HEADER_SIZE)
 
 
 def events(data: memoryview, at: int) -> Iterator[tuple[EventHeader, memoryview]]:
@@ -284,10 +289,10 @@ def group_ends(directory: Path, source: str, begin: Head, until: int) -> Iterato
     """Each group end between group end ``begin`` and byte ``until`` of its segment, with the source byte where its
     group began."""
     number = begin.offset.segment
-    checksum = FormatDescription.parse(read_description(directory, number), source).checksum
-    walker = GroupWalker(source, begin, checksum)
     with relay_path(directory, number).open("rb") as file:
+        checksum = FormatDescription.parse(_description(file), source).checksum
         data = memoryview(os.pread(file.fileno(), until - begin.offset.byte, begin.offset.byte))
+    walker = GroupWalker(source, begin, checksum)
     for header, event in events(data, 0):
         walker.step(event, header.type, header.size, header.log_pos, header.timestamp)
         if walker.at_group_end:

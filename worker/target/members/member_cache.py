@@ -33,7 +33,8 @@ CHECK_VARIABLE = "SHARDMERGE_CHECK_MEMBERS"
 """Environment variable, for tests: compare each cached answer with the records."""
 
 _MANY = 64
-"""Above this number of changed tables, all records of the subtask are read at once."""
+"""If more tables have changed than this number, and more than half of all, all records of the subtask are read at
+once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class MemberCache:
         changed: tuple[int, ...] = ()
         if had.version != version:
             changed = member_versions.read_changed(session, self._schema, self._task, head.source, had.version)
-            if len(changed) > _MANY:
+            if len(changed) > max(_MANY, len(had.tables) // 2):
                 return self._all(session, head, version)
         if not changed and (head.partitioning, head.joining) == (had.partitioning_text, had.joining_text):
             had.version = version
