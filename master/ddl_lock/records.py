@@ -122,7 +122,7 @@ def report_of(target: Target, source: str, record: pb.ShardRecord) -> Report:
     """What ``source`` reports of ``target``."""
     own = [one for one in record.targets if (one.schema, one.table) == (target.schema, target.table)]
     members = tuple(member for one in own for member in _members(source, one))
-    return Report(members, next((one.executed for one in own), ""))
+    return Report(members, next((one.executed for one in own), ""), next((one.declined for one in own), ""))
 
 
 def _report(target: Target, source: str, state: State) -> Report | None:

@@ -94,7 +94,9 @@ def waiting_for(situation: Situation, lock: Lock) -> str:
             parts = [
                 f"source(s) {', '.join(step.unknown)} have reported their shard tables" if step.unknown else "",
                 f"shard table(s) {_names(step.missing)} reach the statement" if step.missing else "",
-                f"an unlock decides about shard table(s) {_names(step.contradicting)}" if step.contradicting else "",
+                f"the wait of shard table(s) {_names(step.contradicting)} ends, or an unlock decides about them"
+                if step.contradicting
+                else "",
                 f"shard table(s) {_names(step.conflicts)} are no longer parked at another statement"
                 if step.conflicts
                 else "",

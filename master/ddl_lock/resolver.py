@@ -4,6 +4,8 @@ A shard table that reaches a DDL is parked at it, and its source reports so. A l
 until the last one has continued::
 
     GATHERING ──every table READY or PASSED──▶ EXECUTING ──the owner has run it──▶ RELEASED ──none is parked──▶ gone
+        │  ▲                                        │
+        │  └──────────the owner declines────────────┘
         └─ while it gathers, another statement may replace it
 
 What always holds (:func:`violations` after each step; tests/unit/master/ddl_lock/test_ddl_lock_model.py for all
@@ -46,6 +48,13 @@ class ChangeOwner:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeBack:
+    """The owner has declined to run the statement, and does not run it: gather again."""
+
+    lock: Lock
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """The statement has been run: the tables parked at it continue."""
 
@@ -80,7 +89,7 @@ class Nothing:
     """There is no lock, and none is needed."""
 
 
-Change = Open | Execute | ChangeOwner | Release | Unlock | Close
+Change = Open | Execute | ChangeOwner | TakeBack | Release | Unlock | Close
 Step = Change | Wait | Nothing
 
 
@@ -106,6 +115,8 @@ def resolve(situation: Situation, now: float, generation: str) -> Step:
         case Stage.EXECUTING:
             if situation.has_run(lock):
                 return Release(replace(lock, stage=Stage.RELEASED))
+            if situation.is_declined(lock):
+                return TakeBack(replace(lock, stage=Stage.GATHERING))
             if lock.owner in situation.reports and lock.owner not in situation.unable:
                 return Wait()
             # Whether the owner has run it is unknown: the next owner finds that out at the target.
@@ -134,7 +145,7 @@ def _gather(situation: Situation, lock: Lock, now: float, generation: str) -> St
     missing = situation.in_state(lock, ShardState.MISSING)
     contradicting = situation.contradicting(lock)
     unknown = situation.unknown()
-    if missing or conflicts or contradicting or unknown:
+    if missing or conflicts or contradicting or unknown or situation.is_declined(lock):
         return Wait(missing, conflicts, contradicting, unknown)
     return Execute(replace(lock, stage=Stage.EXECUTING))
 
@@ -169,7 +180,7 @@ def _broken_by_open(situation: Situation, old: Lock | None, lock: Lock) -> Itera
 
 
 def _broken_by_move(
-    situation: Situation, old: Lock | None, step: Execute | ChangeOwner | Release | Unlock
+    situation: Situation, old: Lock | None, step: Execute | ChangeOwner | TakeBack | Release | Unlock
 ) -> Iterable[str]:
     lock = step.lock
     if old is None or _same(old) != _same(lock):
@@ -185,8 +196,13 @@ def _broken_by_move(
             not_ready += situation.contradicting(lock)
             if old.stage is not Stage.GATHERING or not_ready or situation.unknown():
                 yield f"lock {lock.generation} would execute without {not_ready or situation.unknown()}"
+            if situation.is_declined(lock):
+                yield f"owner {lock.owner} has declined to run the statement of lock {lock.generation}"
         case ChangeOwner():
             if old.stage is Stage.EXECUTING and old.owner in situation.reports and old.owner not in situation.unable:
+                yield f"owner {old.owner} may be running the statement of lock {lock.generation}"
+        case TakeBack():
+            if old.stage is not Stage.EXECUTING or not situation.is_declined(lock):
                 yield f"owner {old.owner} may be running the statement of lock {lock.generation}"
         case Release():
             if old.stage is not Stage.EXECUTING or not situation.has_run(lock):

@@ -19,9 +19,9 @@ class Stage(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Parked:
     """The statement at which a table is parked; see ``ParkedAt``. ``since``: Unix seconds. ``reason``: why its target
-    could not apply it at once, under ``shard-mode: optimistic``; ``contradicts``: the other tables cannot resolve it by
-    reaching the statement: only an operator can let the table continue. ``after_run``: see
-    :class:`shardmerge.proto.ddl_lock_rule.ParkedStatement`."""
+    could not apply it at once, under ``shard-mode: optimistic``; ``contradicts``: no lock may let the table continue as
+    long as its source reports that: other tables, its own further statements or an operator must end it. ``after_run``:
+    see :class:`shardmerge.proto.ddl_lock_rule.ParkedStatement`."""
 
     statement: str
     form: str
@@ -46,10 +46,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a source reports. ``executed``: generation of the last lock whose statement it has run."""
+    """What a source reports. ``executed``: generation of the last lock whose statement it has run. ``declined``: of the
+    lock whose statement it, as the owner, does not run now: a table is not where another report has it."""
 
     members: tuple[Member, ...] = ()
     executed: str = ""
+    declined: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,12 @@ class Situation:
         """Tables that are parked at the lock's statement and must not continue by themselves."""
         ready = self.in_state(lock, ShardState.READY)
         return tuple(member for member in ready if member.parked and member.parked.contradicts)
+
+    def is_declined(self, lock: Lock) -> bool:
+        """Whether the owner reports that it does not run the statement now. It does not, and has not, as long as it
+        reports that. An operator's decision cannot be declined."""
+        report = self.reports.get(lock.owner)
+        return not lock.forced and report is not None and report.declined == lock.generation
 
     def able(self, members: Iterable[Member]) -> tuple[Member, ...]:
         """Those of ``members`` whose source can run a statement now."""

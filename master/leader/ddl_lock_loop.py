@@ -16,6 +16,7 @@ from shardmerge.master.ddl_lock.resolver import (
     Open,
     Release,
     Step,
+    TakeBack,
     Unlock,
     Wait,
     resolve,
@@ -93,6 +94,8 @@ class DdlLockLoop:
                 log.info("ddl lock executing", owner=lock.owner, statement=lock.statement)
             case ChangeOwner(lock):
                 log.info("ddl lock has another owner", owner=lock.owner, stage=lock.stage.value)
+            case TakeBack(lock):
+                log.info("ddl lock gathers again", owner=lock.owner, statement=lock.statement)
             case Release(lock) | Unlock(lock):
                 log.info("ddl lock released", statement=lock.statement, forced=lock.forced)
             case Close():

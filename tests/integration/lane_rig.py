@@ -173,6 +173,9 @@ class NoLocks:
     def current_lock(self, task: str, target: TargetTable) -> state_pb2.LockRecord | None:
         return None
 
+    def sources(self, task: str) -> frozenset[str]:
+        return frozenset()
+
 
 class LaneRig(Rig):
     """Replication from the position where the source's binlog ended when the rig was created; no snapshot. ``locks``:

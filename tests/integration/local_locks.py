@@ -22,10 +22,12 @@ class LocalLocks:
         self._generations = itertools.count(1)
         self._locks: dict[Target, state_pb2.LockRecord] = {}
         self.record = state_pb2.ShardRecord()
+        self._sources: frozenset[str] = frozenset()
 
     def publish(self, task: str, source: str, record: state_pb2.ShardRecord) -> None:
         with self._changed:
             self.record = record
+            self._sources = frozenset({source})
             for one in record.targets:
                 self._decide(Target(task, one.schema, one.table), source)
             self._notify()
@@ -42,6 +44,10 @@ class LocalLocks:
     def current_lock(self, task: str, target: TargetTable) -> state_pb2.LockRecord | None:
         with self._changed:
             return self._locks.get(Target(task, *target.names))
+
+    def sources(self, task: str) -> frozenset[str]:
+        with self._changed:
+            return self._sources
 
     def parked(self) -> set[str]:
         """Return the names of the tables that wait at a lock."""

@@ -59,3 +59,7 @@ class EtcdLockClient:
         key = etcd_keys.lock(task, *target.names)
         record = self._etcd.get(key)
         return etcd_keys.decode(Lock, record.value, key) if record is not None else None
+
+    def sources(self, task: str) -> frozenset[str]:
+        found = self._etcd.get_prefix(etcd_keys.shards(task))
+        return frozenset(etcd_keys.names(record.key, etcd_keys.SHARDS)[1] for record in found.records)

@@ -54,7 +54,8 @@ class SubTask:
     """A task at one source. ``error``: why it is paused; "": it is not. ``running``: the operator wants it to run.
     ``has_worker``: a live worker has the source. ``one_lane``: one lane applies the rows. The rest is the worker's
     memory: ``view``: the lock as it was read; ``injected``: the overrides that have run; ``withdrawn``: the table that
-    no lock may let continue, because it is about to continue by itself."""
+    no lock may let continue, because it is about to continue by itself; ``declined``: the generation of the lock whose
+    statement this source does not run now."""
 
     source: str
     shards: list[Shard]
@@ -67,6 +68,7 @@ class SubTask:
     view: state_pb2.LockRecord | None = None
     injected: set[OverriddenStatement] = field(default_factory=set[OverriddenStatement])
     withdrawn: int | None = None
+    declined: str = ""
 
     @property
     def works(self) -> bool:
@@ -74,7 +76,7 @@ class SubTask:
 
     def kill(self) -> None:
         """Lose the worker's memory."""
-        self.view, self.withdrawn = None, None
+        self.view, self.withdrawn, self.declined = None, None, ""
         self.injected = set()
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from shardmerge.proto import state_pb2
+from shardmerge.proto.ddl_lock_rule import shard_state
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.ddl.decide.operator_override import override_at
 from shardmerge.worker.ddl.execute.optimistic import ColumnMoves, TargetJoin, join_after, moves_of_statement
@@ -26,6 +27,7 @@ from shardmerge.worker.ddl.locks.lock_protocol import (
     to_shard_record,
 )
 from shardmerge.worker.ddl.locks.parked_override import OverriddenStatement, overridden, replaces_lock_run
+from shardmerge.worker.ddl.locks.recorded_members import AT_STATEMENT
 from shardmerge.worker.ddl.locks.way_back import ChainStep, changes_values, has_same_images, moves_of
 from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
 from shardmerge.worker.ddl.sql.statement import parse_ddl
@@ -247,6 +249,12 @@ class Worker:
             return True
         waits = {number: self._waiting(number, item) for number, item in parked.items()}
         waits |= self._without_contradiction(waits)
+        self._decline_on(subtask.view)
+        waits |= {
+            number: replace(one, contradicts=True)
+            for number, one in waits.items()
+            if subtask.declined and subtask.view is not None and one.form == subtask.view.form
+        }
         withdrawn = subtask.withdrawn
         if withdrawn is not None and withdrawn in waits:
             waits[withdrawn] = replace(waits[withdrawn], contradicts=True)
@@ -254,7 +262,8 @@ class Worker:
             Member(plan_now(subtask.source, shard), digest(shard.items), waits.get(shard.number))
             for shard in subtask.shards
         ]
-        record = to_shard_record(1, members, {TARGET: task.run} if task.run is not None else {}, {})
+        runs = {TARGET: task.run} if task.run is not None else {}
+        record = to_shard_record(1, members, runs, {}, {TARGET: subtask.declined})
         if record != subtask.published:
             subtask.published, task.version = record, task.version + 1
             return True
@@ -267,7 +276,7 @@ class Worker:
             return False
         match next_lock_step(lock, subtask.source, task.run, members):
             case Execute(runs=runs):
-                return self._execute(lock, waits, overrides, runs=runs)
+                return not subtask.declined and self._execute(lock, waits, overrides, runs=runs)
             case Release(freed=freed):
                 for item in freed:
                     self._release(subtask.shards[item.parked.number])
@@ -424,6 +433,8 @@ class Worker:
             if not all(fits_target(task, items) for items in after):
                 self.subtask.error = _DIFFERS
                 return True
+        elif self._declines(lock):
+            return True
         elif runs:
             now = digest(task.target.items)
             if here and here[0].parked.why and self._drop_again(here[0].parked, generation):
@@ -433,6 +444,8 @@ class Worker:
                     task.begun[generation] = Begun(lock.statement, now)
                     return True
                 case NextStep.RUN:
+                    if self.optimistic and not lock.forced and self._unreached(lock):
+                        raise BrokenRuleError(f"{lock.statement} runs before {self._unreached(lock)} have reached it")
                     # An operator has let a lock run although other tables change the target meanwhile.
                     if lock.before != lock.after and generation in task.runs and not lock.forced:
                         raise BrokenRuleError(f"the statement of lock {lock} runs twice (I6)")
@@ -447,6 +460,41 @@ class Worker:
         task.begun.pop(generation, None)
         task.run = LockRun(generation, lock.after)
         return True
+
+    def _decline_on(self, lock: state_pb2.LockRecord | None) -> None:
+        """See LockAgent._held_back."""
+        subtask = self.subtask
+        if not subtask.declined:
+            return
+        stays = lock is not None and lock.generation == subtask.declined and lock.owner == subtask.source
+        if lock is None or not stays or lock.forced or lock.stage == _Stage.STAGE_RELEASED or not self._unreached(lock):
+            subtask.declined = ""
+
+    def _declines(self, lock: state_pb2.LockRecord) -> bool:
+        """See LockRunner.run: under the target's lock of the join, the lock and the records are read again."""
+        task, generation = self.task, lock.generation
+        if not self.optimistic or lock.forced:
+            return False
+        if task.lock != lock:
+            return True
+        begun = task.begun.get(generation)
+        if (begun is not None and begun.before != digest(task.target.items)) or not self._unreached(lock):
+            return False
+        task.begun.pop(generation, None)
+        self.subtask.declined = generation
+        return True
+
+    def _unreached(self, lock: state_pb2.LockRecord) -> list[str]:
+        """The shard tables that have not reached the lock's statement, whatever is published of them."""
+        found: list[str] = []
+        for (source, _), shard in self.task.shards().items():
+            waits = None
+            if shard.parked is not None:
+                after = after_of(shard.items, shard.statement.clauses)
+                waits = parked_of(shard.parked, plan_now(source, shard), after)
+            if shard_state(digest(shard.items), waits, lock) not in AT_STATEMENT:
+                found.append(f"{source} {shard.name}")
+        return found
 
     def _parked_at(self, here: list[ParkedStatement]) -> list[Shard]:
         return [self.subtask.shards[item.parked.number] for item in here]

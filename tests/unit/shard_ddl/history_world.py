@@ -89,6 +89,11 @@ class HistoryWorld:
         worker.look()
         return worker.act()
 
+    def lead(self) -> None:
+        """Let the master decide and write until it waits for reports."""
+        while self._master():
+            pass
+
     def _log(self, task: TaskState, text: str) -> None:
         self.trace.append(f"{task.name} {text}".strip())
 

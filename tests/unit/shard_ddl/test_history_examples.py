@@ -126,3 +126,29 @@ def test_the_operator_ends_a_lock_whose_owner_has_no_table_at_its_statement() ->
     assert owner.error == "ddl-refused-by-target"
     world.let_operator_end_it()
     world.check_target()
+
+
+def test_a_lock_waits_for_a_table_whose_report_is_older_than_its_records() -> None:
+    """The second table has dropped the index, which is not published yet: the master regards it as past the statement
+    that adds it. (Seed 624109436)"""
+    table: Table = ("DROP INDEX `u`", {"c": 1}, f"ADD {UNIQUE}", {"c": 2})
+    other: Table = ("DROP INDEX `u`", {"c": 3}, f"ADD {UNIQUE}", {"c": 4})
+    world = world_of((C_INT, UNIQUE), (table,), (other,))
+    task = world.tasks[TASKS[0]]
+    for source in ("s0", "s1"):
+        assert world.act(task.name, source)
+    assert world.advance(task.name, "s0", 0)
+    assert world.advance(task.name, "s1", 0)
+    apply_all(world, "s0")
+    owner = task.subtasks["s0"]
+    assert owner.shards[0].parked is not None
+    assert world.act(task.name, "s0")
+    world.lead()
+    assert task.lock is not None
+    assert task.lock.stage == task.lock.STAGE_EXECUTING
+    assert world.act(task.name, "s0")
+    assert owner.declined == task.lock.generation
+    assert world.act(task.name, "s0")
+    world.lead()
+    assert task.lock.stage == task.lock.STAGE_GATHERING
+    end(world)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shardmerge.proto import config_pb2, errors, failpoints, state_pb2
 from shardmerge.proto.errors import ShardmergeError
@@ -21,7 +21,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.work_share import WorkShare
 from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, cancellable_session
-from shardmerge.worker.core.mysql.connection import Session, Side, quote_name
+from shardmerge.worker.core.mysql.connection import Session, Side
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.table_plan import TargetTable
@@ -41,6 +41,7 @@ from shardmerge.worker.ddl.locks.lock_protocol import (
     parked_statement,
     to_shard_record,
 )
+from shardmerge.worker.ddl.locks.lock_run import LockRunner, drop_of, target_of
 from shardmerge.worker.ddl.locks.parked_override import (
     OverriddenStatement,
     overridden,
@@ -48,6 +49,7 @@ from shardmerge.worker.ddl.locks.parked_override import (
     run_override,
 )
 from shardmerge.worker.ddl.locks.parked_queue import ParkedQueue
+from shardmerge.worker.ddl.locks.recorded_members import RecordedMembers
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked, open_tracker
 from shardmerge.worker.ddl.structure.structure_after import StructureMemo, parked_structure_after
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates, digest_of
@@ -61,7 +63,6 @@ from shardmerge.worker.target.records import (
 from shardmerge.worker.target.records.executed_locks import LockRun
 from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.parked_tables import Parked
-from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from shardmerge.worker.target.tables.target_table import require_target
 from shardmerge.worker.unit.run_context import RunContext
 
@@ -73,6 +74,28 @@ _LOOK_SECONDS = 0.1
 _DEPARTURE_LOOK_SECONDS = 0.02
 _BACKOFF_SECONDS = 2.0
 _RECHECK_SECONDS = 1.0
+_NAMED = 5
+"""Tables that one message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A lock whose statement this source has declined to run. ``form``: of the statement. ``unreached``: the shard
+    tables that have not reached it, according to the records at the target."""
+
+    generation: str
+    form: str
+    unreached: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """Why the tables that are parked at the statement wait, for people."""
+        named = ", ".join(self.unreached[:_NAMED])
+        more = f" and {len(self.unreached) - _NAMED} more" if len(self.unreached) > _NAMED else ""
+        return (
+            f"shard table(s) {named}{more} have not reached the statement, according to the records at the target; the "
+            "statement runs when they have"
+        )
 
 
 class LockAgent:
@@ -103,6 +126,14 @@ class LockAgent:
         self._needs_others = False
         self._refused: dict[int, ShardmergeError] = {}
         self._ended = EndedConflicts(context, ops, self._canonical, self._memo, self._set_activity)
+        self._declined: dict[TargetTable, Declined] = {}
+        self._runner = LockRunner(
+            context,
+            desk,
+            RecordedMembers(context.config.task, context.source.source_id, self._canonical, self._memo),
+            lambda session: self._inputs.read(session).without_parked(self._parked_queue.departing),
+            self._set_activity,
+        )
         self._activity = ""
         self._failure: ShardmergeError | None = None
         self._lock = threading.Lock()
@@ -200,6 +231,7 @@ class LockAgent:
             }
             only_waiting = self._only_waiting(session, seen, waits, tracker, stop)
             waits |= self._added_again(session, seen, waits) | only_waiting
+            waits |= self._held_back(session, seen, waits, locks)
             members = [
                 Member(plan, self._canonical.digest(plan.table, seen.creations[number], tracker), waits.get(number))
                 for number, plan in sorted(seen.plans.items())
@@ -208,9 +240,11 @@ class LockAgent:
             if not overrides and self._end_conflict(session, seen, waits, members, locks, tracker, stop):
                 return True
             for lock in locks:
-                mine = [member for member in members if member.plan.target == _target_of(lock)]
-                match next_lock_step(lock, self._context.source.source_id, seen.runs.get(_target_of(lock)), mine):
+                mine = [member for member in members if member.plan.target == target_of(lock)]
+                match next_lock_step(lock, self._context.source.source_id, seen.runs.get(target_of(lock)), mine):
                     case Execute(runs=runs):
+                        if target_of(lock) in self._declined:
+                            continue
                         if self._execute(session, seen, lock, mine, overrides, stop, runs=runs):
                             return True
                     case Release(freed=freed):
@@ -269,6 +303,30 @@ class LockAgent:
             if dropped_by_all(one.parked, seen.plans[one.parked.number].target, seen.members, gone)
         }
 
+    def _held_back(
+        self, session: Session, seen: LockInputs, waits: Mapping[int, ParkedStatement], locks: Sequence[Lock]
+    ) -> dict[int, ParkedStatement]:
+        """Of the parked tables, those at statements that this source has declined to run for a lock, because other
+        shard tables have not reached them yet."""
+        at_work = {target_of(lock): lock for lock in locks}
+        still: dict[TargetTable, Declined] = {}
+        for target, declined in self._declined.items():
+            lock = at_work.get(target)
+            if lock is None or lock.generation != declined.generation or lock.stage == _Stage.STAGE_RELEASED:
+                continue
+            if lock.forced or lock.owner != self._context.source.source_id:
+                continue  # an operator has decided; another owner reads the records itself
+            if unreached := self._runner.unreached(session, lock, seen):
+                still[target] = replace(declined, unreached=unreached)
+        self._declined = still
+        # Statements of other sources decide about these: nothing wakes the agent then.
+        self._needs_others = self._needs_others or bool(still)
+        return {
+            number: replace(one, contradicts=True)
+            for number, one in waits.items()
+            if (declined := still.get(seen.plans[number].target)) is not None and one.form == declined.form
+        }
+
     def _end_conflict(
         self,
         session: Session,
@@ -283,7 +341,7 @@ class LockAgent:
         if self._context.config.shard_mode != config_pb2.SHARD_MODE_OPTIMISTIC:
             return False
         # A lock that is executing or released releases its tables: otherwise, their records would change in each pass.
-        at_work = {(_target_of(lock), lock.form) for lock in locks if lock.stage != _Stage.STAGE_GATHERING}
+        at_work = {(target_of(lock), lock.form) for lock in locks if lock.stage != _Stage.STAGE_GATHERING}
         forms = {
             number: one.form
             for number, one in waits.items()
@@ -347,7 +405,12 @@ class LockAgent:
     def _publish(self, seen: LockInputs, members: Sequence[Member]) -> None:
         """Publish in etcd what has changed since the last time."""
         reasons = {number: _reason_of(error) for number, error in self._refused.items()}
-        record = to_shard_record(self._context.epoch, members, seen.runs, reasons)
+        for member in members:
+            declined, item = self._declined.get(member.plan.target), member.waits
+            if declined is not None and item is not None and item.form == declined.form:
+                reasons[member.plan.shard] = declined.reason
+        generations = {target: one.generation for target, one in self._declined.items()}
+        record = to_shard_record(self._context.epoch, members, seen.runs, reasons, generations)
         if record != self._published:
             _, task, source = self._context.who
             self._lock_client.publish(task, source, record)
@@ -423,7 +486,7 @@ class LockAgent:
     ) -> bool:
         """Run the lock's statement at the target if it ``runs``, or what an operator has replaced it with; record that
         it has run. False: ``stop`` came first, or the target does not fit after what an operator has decided."""
-        context, target = self._context, _target_of(lock)
+        context, target = self._context, target_of(lock)
         # The table that reached it first may be gone: the lock has the statement, but its session is unknown then.
         here = [item for member in mine if (item := member.waits) is not None and item.form == lock.form]
         same = here[0] if here else None
@@ -435,16 +498,28 @@ class LockAgent:
             after = {item.parked.number: item.tracked for item in here if not item.parked.released}
             if stop.is_set or not self._fits(session, seen, target, after):
                 return False
-        elif runs:
-            if same is not None and same.parked.why:
-                self._drop_again(lock, same.parked, stop)
-            self._run(lock, same, stop)
-        if stop.is_set:
-            return False
+            self._record_run(session, lock, override)
+            return True
+        outcome = self._runner.run(lock, same, lambda own: self._record_run(own, lock, None), stop, runs=runs)
+        if outcome.unreached:
+            log.warning(
+                "a sharding DDL does not run: not all shard tables have reached it",
+                task=context.config.task,
+                source=context.source.source_id,
+                statement=lock.statement,
+                unreached=outcome.unreached,
+            )
+            self._declined[target] = Declined(lock.generation, lock.form, outcome.unreached)
+            failpoints.hit("lock.declined")
+        return outcome.recorded or bool(outcome.unreached)
+
+    def _record_run(self, session: Session, lock: Lock, override: OverriddenStatement | None) -> None:
+        """Record that the lock's statement has run, or the ``override`` that has replaced it."""
         failpoints.hit("lock.executed")
+        context, target = self._context, target_of(lock)
         run = LockRun(lock.generation, lock.after)
         schema, task, _ = context.who
-        keys = [key_of_run([target], name) for name in (lock.generation, _drop_of(lock))]
+        keys = [key_of_run([target], name) for name in (lock.generation, drop_of(lock))]
         begun = [(key, source) for key in keys for source in ddl_progress.read_begun_by(session, schema, task, key)]
 
         def also(inner: Session) -> None:
@@ -457,58 +532,6 @@ class LockAgent:
 
         subtask_record.record_statement(session, *context.who, context.epoch, {}, {}, also)
         failpoints.hit("lock.told")
-        return True
-
-    def _run(self, lock: Lock, same: ParkedStatement | None, stop: StopSignal) -> None:
-        """Run the lock's statement. ``same``: the equal statement at which a table of this source is parked."""
-        context = self._context
-        text, given = (lock.statement, UNKNOWN_SESSION) if same is None else (same.text, same.parked.session)
-        with cancellable_session(
-            stop, context.target_endpoint, Side.TARGET, name="target", read_timeout=None
-        ) as session:
-            run_once(
-                session,
-                context.who,
-                context.epoch,
-                [_target_of(lock)],
-                text,
-                given,
-                stop,
-                self._set_activity,
-                position=same.parked.place if same is not None else "(a lock's)",
-                run=lock.generation,
-            )
-
-    def _drop_again(self, lock: Lock, item: Parked, stop: StopSignal) -> None:
-        """Drop the columns at the target that the lock's statement adds again, if all shard tables have dropped them.
-        No row is written before the statement has run: all shard tables are parked."""
-        context, target = self._context, _target_of(lock)
-        with (
-            cancellable_session(
-                stop, context.target_endpoint, Side.TARGET, name="target", read_timeout=None
-            ) as session,
-            # No shard table is created or changed at the same time.
-            subject_lock(
-                session, context.who, context.epoch, join_subject(target), [target], stop, self._set_activity
-            ) as held,
-        ):
-            gone = dropped_columns.read(session, *context.who[:2])
-            again = dropped_by_all(item, target, context.members.read(session), gone)
-            if not again or not held:
-                return
-            clauses = ", ".join(f"DROP COLUMN {quote_name(name)}" for name in again)
-            run_once(
-                session,
-                context.who,
-                context.epoch,
-                [target],
-                f"ALTER TABLE {target.quoted} {clauses}",
-                item.session,
-                stop,
-                self._set_activity,
-                position=item.place,
-                run=_drop_of(lock),
-            )
 
     def _release(
         self,
@@ -569,12 +592,3 @@ def _held(member: Member) -> Member:
     """``member`` as a table that no lock may let continue by itself."""
     assert member.waits is not None  # noqa: S101 - for the type checker: it is parked
     return replace(member, waits=replace(member.waits, contradicts=True))
-
-
-def _drop_of(lock: Lock) -> str:
-    """Identifies the run of a lock that drops the columns which its statement adds again."""
-    return f"{lock.generation}/drop"
-
-
-def _target_of(lock: Lock) -> TargetTable:
-    return TargetTable(lock.target_schema, lock.target_table)

@@ -29,3 +29,8 @@ class LockClient(Protocol):
     def current_lock(self, task: str, target: TargetTable) -> Lock | None:
         """The target's lock, read after everything that was published. Raises ETCD_UNAVAILABLE."""
         ...
+
+    def sources(self, task: str) -> frozenset[str]:
+        """The sources that have published their shard tables and are still in the task, read after everything that was
+        published. Raises ETCD_UNAVAILABLE."""
+        ...

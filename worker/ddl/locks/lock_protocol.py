@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from shardmerge.proto import state_pb2
 from shardmerge.proto.ddl_lock_rule import is_parked_at
@@ -61,16 +62,25 @@ class Member:
 
 
 def to_shard_record(
-    epoch: int, members: Iterable[Member], runs: Mapping[TargetTable, LockRun], reasons: Mapping[int, str]
+    epoch: int,
+    members: Iterable[Member],
+    runs: Mapping[TargetTable, LockRun],
+    reasons: Mapping[int, str],
+    declined: Mapping[TargetTable, str] = MappingProxyType({}),
 ) -> state_pb2.ShardRecord:
     """The record to publish in etcd. ``members``: by number; ``reasons``: why tables stay parked, other than those that
-    are recorded with them."""
+    are recorded with them. ``declined``: generations of the locks whose statements this source does not run now."""
     targets: dict[TargetTable, state_pb2.ShardTarget] = {}
     for member in members:
         plan, item = member.plan, member.waits
         run = runs.get(plan.target)
         executed = run.generation if run is not None else ""
-        empty = state_pb2.ShardTarget(schema=plan.target_schema, table=plan.target_table, executed=executed)
+        empty = state_pb2.ShardTarget(
+            schema=plan.target_schema,
+            table=plan.target_table,
+            executed=executed,
+            declined=declined.get(plan.target, ""),
+        )
         target = targets.setdefault(plan.target, empty)
         published = target.tables.add(schema=plan.table.schema, table=plan.table.name, structure=member.structure)
         if item is not None and not item.parked.released:

@@ -45,7 +45,7 @@ def _renamed(world: World) -> World:
         if one is not None:
             names.setdefault(one.generation, str(len(names)))
     for source in world.sources:
-        for name in (source.reported_ran, source.ran):
+        for name in (source.reported_ran, source.ran, source.declined, source.reported_declined):
             names.setdefault(name, str(len(names)))
     if times[-1] == len(times) - 1 and all(old == new for old, new in names.items()):
         return world
@@ -66,6 +66,8 @@ def _renamed(world: World) -> World:
             reported=None if one.reported is None else tables(one.reported),
             reported_ran=names[one.reported_ran],
             ran=names[one.ran],
+            declined=names[one.declined],
+            reported_declined=names[one.reported_declined],
             view=lock(one.view),
         )
         for one in world.sources
@@ -94,4 +96,6 @@ def _key(source: Source, s: int) -> tuple[object, ...]:
         seen,
         source.in_task,
         source.paused,
+        source.declined,
+        source.reported_declined,
     )

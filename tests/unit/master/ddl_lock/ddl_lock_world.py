@@ -55,8 +55,9 @@ class Table(NamedTuple):
 
 
 class Source(NamedTuple):
-    """``reported``: the report in etcd, as tables. ``ran`` and ``view`` are in the worker's memory. ``paused``: its
-    subtask does nothing until it is resumed, and the leader knows that."""
+    """``reported``: the report in etcd, as tables. ``ran``, ``view`` and ``declined`` are in the worker's memory.
+    ``paused``: its subtask does nothing until it is resumed, and the leader knows that. ``declined``: the generation
+    whose statement it does not run now."""
 
     tables: tuple[Table, ...]
     reported: tuple[Table, ...] | None = None
@@ -65,6 +66,8 @@ class Source(NamedTuple):
     view: Lock | None = None
     in_task: bool = True
     paused: bool = False
+    declined: str = ""
+    reported_declined: str = ""
 
 
 class World(NamedTuple):
@@ -80,8 +83,9 @@ class World(NamedTuple):
 class Rules:
     """``histories``: per source, per table, from structure ``S0``. ``strict``: what the tables say is the truth.
     ``back``: a table may continue when its next DDL leads back to the structure before the one it is parked at
-    (worker/ddl/locks/ended_conflicts.py). ``skips``: the operator may let a
-    parked table continue without its DDL. ``unpublished``: a broken worker does not withdraw the table before."""
+    (worker/ddl/locks/ended_conflicts.py). ``skips``: the operator may let a parked table continue without its DDL.
+    ``unpublished``: a broken worker does not withdraw the table before. ``declines``: an owner may decline to run a
+    statement, and run it later; ``rash``: a broken one does not read the lock again before that."""
 
     histories: tuple[tuple[tuple[Ddl, ...], ...], ...]
     late: frozenset[tuple[int, int]] = frozenset()
@@ -92,6 +96,8 @@ class Rules:
     skips: bool = False
     operator: bool = False
     unpublished: bool = False
+    declines: bool = False
+    rash: bool = False
     conditions: frozenset[str] = frozenset({"lock", "reports"})
     resolve: Callable[[Situation, float, str], Step] = resolve
 
@@ -119,8 +125,9 @@ class Rules:
         )
 
 
-Reported = tuple[bool, tuple[Table, ...] | None, str, bool]
-"""Of a source: whether it is in the task, its report, what it says to have run, whether it is paused."""
+Reported = tuple[bool, tuple[Table, ...] | None, str, bool, str]
+"""Of a source: whether it is in the task, its report, what it says to have run, whether it is paused, what it has
+declined."""
 
 
 class BrokenRuleError(Exception):
@@ -147,13 +154,13 @@ class Moves:
 
     def _situation(self, reported: tuple[Reported, ...], lock: Lock | None) -> Situation:
         reports: dict[str, Report | None] = {}
-        for s, (in_task, tables, ran, _) in enumerate(reported):
+        for s, (in_task, tables, ran, _, declined) in enumerate(reported):
             if in_task:
                 reports[str(s)] = None
                 if tables is not None:
                     members = (self.member(s, t, table) for t, table in enumerate(tables) if table.there)
-                    reports[str(s)] = Report(tuple(members), ran)
-        unable = frozenset(str(s) for s, (*_, is_paused) in enumerate(reported) if is_paused)
+                    reports[str(s)] = Report(tuple(members), ran, declined)
+        unable = frozenset(str(s) for s, (*_, is_paused, _) in enumerate(reported) if is_paused)
         return Situation(reports, lock, unable)
 
     def read(self, world: World) -> Situation:
@@ -208,19 +215,23 @@ class Moves:
             if self.rules.back and table.since:
                 for name, after in self._way_back(world, s, t):
                     yield f"{s}.{t} {name}", became_table(t, after)
-        if (source.reported, source.reported_ran) != (source.tables, source.ran):
-            yield (
-                f"{s} reports",
-                self._dirty("reports", became(source._replace(reported=source.tables, reported_ran=source.ran))),
-            )
+        reports = source._replace(reported=source.tables, reported_ran=source.ran, reported_declined=source.declined)
+        if reports != source:
+            yield f"{s} reports", self._dirty("reports", became(reports))
         if self.rules.stale_views and source.view != world.lock:
             yield f"{s} looks", became(source._replace(view=world.lock))
-        if source.ran or source.view or source.tables != _recorded(source.tables):
-            yield f"{s} is killed", became(source._replace(ran="", view=None, tables=_recorded(source.tables)))
+        if source.ran or source.view or source.declined or source.tables != _recorded(source.tables):
+            killed = source._replace(ran="", view=None, declined="", tables=_recorded(source.tables))
+            yield f"{s} is killed", became(killed)
+        if source.declined:
+            yield f"{s} declines no more", became(source._replace(declined=""))
         if view and view.stage is Stage.EXECUTING and view.owner == str(s) and source.ran != view.generation:
-            ran = became(source._replace(ran=view.generation))
-            is_there = self.rules.back and view.after == self.target(world)
-            yield f"{s} runs {view.form}", ran if is_there else ran._replace(log=self._run(world, view))
+            if self.rules.declines and not view.forced and not source.declined and not self._has_run(world, view):
+                yield f"{s} declines {view.form}", became(source._replace(declined=view.generation))
+            if self._may_run(world, source, view):
+                ran = became(source._replace(ran=view.generation))
+                is_there = self.rules.back and view.after == self.target(world)
+                yield f"{s} runs {view.form}", ran if is_there else ran._replace(log=self._run(world, view))
         if self.rules.may_leave and sum(one.in_task for one in world.sources) > 1:
             yield f"{s} leaves the task", self._dirty("reports", became(Source((), (), in_task=False)))
 
@@ -230,7 +241,7 @@ class Moves:
             return
         source = world.sources[s]
         tables = _recorded(source.tables)
-        after = source._replace(ran="", view=None, tables=tables, paused=not source.paused)
+        after = source._replace(ran="", view=None, declined="", tables=tables, paused=not source.paused)
         verb = "is resumed" if source.paused else "is paused"
         yield f"{s} {verb}", world._replace(sources=(*world.sources[:s], after, *world.sources[s + 1 :]))
 
@@ -271,6 +282,15 @@ class Moves:
                     raise BrokenRuleError(f"{lock.form} is run, and {s}.{t} is {table}")
                 if parked and table.withdrawn is Withdrawn.CHECKED:
                     raise BrokenRuleError(f"{lock.form} is run, and {s}.{t} is {table}")
+
+    def _may_run(self, world: World, source: Source, view: Lock) -> bool:
+        """An owner that may decline publishes that it does not, and reads the lock after that."""
+        if not self.rules.declines or self.rules.rash or view.forced:
+            return not source.declined
+        return not source.declined and not source.reported_declined and view == world.lock
+
+    def _has_run(self, world: World, lock: Lock) -> bool:
+        return (lock.form, lock.generation) in world.log
 
     def _run(self, world: World, lock: Lock) -> tuple[tuple[str, str], ...]:
         """The log after the statement has been run: once more under one generation has no effect."""
@@ -331,7 +351,9 @@ class Moves:
 
 
 def _reported(world: World) -> tuple[Reported, ...]:
-    return tuple((one.in_task, one.reported, one.reported_ran, one.paused) for one in world.sources)
+    return tuple(
+        (one.in_task, one.reported, one.reported_ran, one.paused, one.reported_declined) for one in world.sources
+    )
 
 
 def _recorded(tables: tuple[Table, ...]) -> tuple[Table, ...]:

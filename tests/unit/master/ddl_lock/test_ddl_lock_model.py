@@ -108,6 +108,8 @@ def forms(world: World) -> tuple[str, ...]:
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), stale_views=True), id="there and back, old views"),
         pytest.param(Rules(the_same(IN_ORDER, 1, 1), may_leave=True), id="sources leave"),
         pytest.param(Rules(the_same(IN_ORDER, 2, 1), may_leave=True), id="sources leave, two tables"),
+        pytest.param(Rules(the_same(IN_ORDER, 1, 1), declines=True), id="owners decline"),
+        pytest.param(Rules(the_same((A,), 1, 1), declines=True, stale_views=True), id="owners decline, old views"),
     ],
 )
 def test_same_ddls_run_once_each_in_order_and_everybody_gets_through(rules: Rules) -> None:
@@ -165,6 +167,7 @@ BACK_AND_ON = (A, Ddl("C", "S0"), B)
         pytest.param(Rules(((BACK_AND_ON,), (BACK_AND_ON,)), back=True), id="and another DDL"),
         pytest.param(Rules(((BACK_AND_ON,), ((B,),)), back=True), id="the other has the last DDL only"),
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, may_leave=True), id="sources leave"),
+        pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, declines=True), id="owners decline"),
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, operator=True), id="operator"),
         pytest.param(Rules(the_same(BACK_AND_ON, 1, 1), back=True, operator=True), id="operator, and another DDL"),
     ],
@@ -219,6 +222,7 @@ def test_a_table_that_goes_back_without_withdrawing_is_seen() -> None:
     [
         pytest.param(Rules(the_same(IN_ORDER, 1, 1), may_pause=True), id="pauses"),
         pytest.param(Rules(the_same((A,), 2, 2), may_pause=True), id="pauses, two tables each"),
+        pytest.param(Rules(the_same((A,), 1, 1), may_pause=True, declines=True), id="pauses, owners decline"),
         pytest.param(
             Rules(the_same(IN_ORDER, 1, 1), may_pause=True, stale_views=True),
             id="pauses, old views",

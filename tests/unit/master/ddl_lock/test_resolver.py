@@ -14,6 +14,7 @@ from shardmerge.master.ddl_lock.resolver import (
     Open,
     Release,
     Step,
+    TakeBack,
     Unlock,
     Wait,
     resolve,
@@ -43,6 +44,15 @@ def at(source: str, form: str = "", *, structure: str = "S0", after: str = "", s
     leads_to = after or {"fa": "S1", "fb": "S2"}.get(form, "")
     parked = Parked(f"ALTER {form[1:].upper()}", form, leads_to, since=since) if form else None
     return Member(source, "db", f"t-{source}", structure, parked)
+
+
+def declined(situation: Situation, **generations: str) -> Situation:
+    """``situation`` with what owners have declined, by source."""
+    reports = {
+        source: report and replace(report, declined=generations.get(source, ""))
+        for source, report in situation.reports.items()
+    }
+    return replace(situation, reports=reports)
 
 
 def seen(
@@ -144,6 +154,21 @@ AGAIN2 = replace(at("s2", "fa"), parked=replace(PARKED2, after_run="g1"))
             seen(A2, lock=EXECUTING), ChangeOwner(replace(EXECUTING, owner="s2")), id="the owner left meanwhile"
         ),
         pytest.param(seen(BEHIND2, lock=EXECUTING), Close(), id="the owner left, and nobody waits"),
+        # the owner declines to run it
+        pytest.param(
+            declined(seen(CONTRADICTS, BEHIND2, lock=EXECUTING), s1="g1"), TakeBack(LOCK), id="the owner declines"
+        ),
+        pytest.param(declined(seen(A1, A2, lock=EXECUTING), s1="g0"), Wait(), id="the owner declined an earlier one"),
+        pytest.param(declined(seen(A1, A2, lock=EXECUTING), s2="g1"), Wait(), id="another source declines"),
+        pytest.param(
+            declined(seen(A1, A2, lock=EXECUTING, s1="g1"), s1="g1"), Release(RELEASED), id="it has run nevertheless"
+        ),
+        pytest.param(
+            declined(seen(CONTRADICTS, A2, lock=LOCK), s1="g1"), Wait(contradicting=(CONTRADICTS,)),
+            id="the owner declines still",
+        ),
+        pytest.param(declined(seen(A1, A2, lock=LOCK), s1="g1"), Wait(), id="the owner declines, its table may go on"),
+        pytest.param(declined(seen(A1, A2, lock=LOCK), s2="g1"), Execute(EXECUTING), id="a former owner has declined"),
         # the owner cannot run a statement
         pytest.param(
             seen(A1, A2, lock=LOCK, unable=("s1",)), ChangeOwner(replace(LOCK, owner="s2")), id="paused before its run"
@@ -216,6 +241,13 @@ def test_operator_lets_the_owner_run_it_or_nobody() -> None:
         (seen(BEHIND1, BEHIND2, lock=EXECUTING), Close(), "may be running"),
         (seen(A1), Close(), "no lock to close"),
         (seen(A1, A2, lock=LOCK), Unlock(EXECUTING), "without a trace"),
+        (declined(seen(A1, A2, lock=LOCK), s1="g1"), Execute(EXECUTING), "has declined"),
+        (seen(A1, A2, lock=EXECUTING), TakeBack(LOCK), "may be running"),
+        (
+            declined(seen(A1, A2, lock=replace(EXECUTING, forced=True)), s1="g1"),
+            TakeBack(replace(LOCK, forced=True)),
+            "may be running",
+        ),
         (seen(A1, FLOWS2, lock=LOCK), unlock(LOCK, "s2"), "is not parked at"),
     ],
 )

@@ -1,0 +1,186 @@
+"""Runs the statement of a sharding-DDL lock at the target, once, by the lock's owner.
+
+Under ``shard-mode: optimistic`` this holds the target's lock of the join until the run is recorded: no shard table of
+the target executes a statement meanwhile. Under it the owner compares the lock with the records at the target, and
+declines to run the statement where a shard table is not there: see recorded_members.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from shardmerge.proto import config_pb2, failpoints, state_pb2
+from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
+from shardmerge.worker.core.mysql.connection import Session, Side, quote_name
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.ddl.execute.optimistic import join_subject
+from shardmerge.worker.ddl.execute.run_once import digest_of, key_of_run, run_once, subject_lock, wait_for_indexes
+from shardmerge.worker.ddl.locks.added_again import dropped_by_all
+from shardmerge.worker.ddl.locks.lock_client import Lock, LockClient
+from shardmerge.worker.ddl.locks.lock_inputs import LockInputs
+from shardmerge.worker.ddl.locks.lock_protocol import ParkedStatement
+from shardmerge.worker.ddl.locks.recorded_members import RecordedMembers
+from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
+from shardmerge.worker.target.records import ddl_progress, dropped_columns
+from shardmerge.worker.target.records.parked_tables import Parked
+from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
+from shardmerge.worker.unit.run_context import RunContext
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``recorded``: the statement has run, and that is recorded. ``unreached``: the shard tables that have not reached
+    it; then it has not run."""
+
+    recorded: bool
+    unreached: tuple[str, ...] = ()
+
+
+_NOT_YET = Outcome(recorded=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LockRunner:
+    """For one run of a subtask, and one thread. ``read``: reads the lock inputs."""
+
+    context: RunContext
+    client: LockClient
+    members: RecordedMembers
+    read: Callable[[Session], LockInputs]
+    on_wait: Callable[[str], None]
+
+    def run(
+        self,
+        lock: Lock,
+        same: ParkedStatement | None,
+        record: Callable[[Session], None],
+        stop: StopSignal,
+        *,
+        runs: bool,
+    ) -> Outcome:
+        """Run the lock's statement if it ``runs``, and ``record`` that it has run. ``same``: the equal statement at
+        which a table of this source is parked. The outcome is neither when ``stop`` came first or the lock has changed.
+
+        Raises FENCED, DDL_REFUSED, ETCD_UNAVAILABLE, coded errors of the target.
+        """
+        target = target_of(lock)
+        with self._session(target, stop) as session:
+            if session is None:
+                return _NOT_YET
+            if self._is_optimistic and not lock.forced:
+                wait_for_indexes(session, self.context.who[0], [target], stop, self.on_wait)
+                now = self.client.current_lock(self.context.config.task, target)
+                if now != lock or stop.is_set:
+                    return _NOT_YET
+                seen = self.read(session)
+                known = seen.runs.get(target)
+                if known is not None and known.generation == lock.generation:
+                    return Outcome(recorded=True)  # by the owner before
+                if not self._has_run(session, lock):
+                    if unreached := self.unreached(session, lock, seen):
+                        self._forget(session, lock)
+                        return Outcome(recorded=False, unreached=unreached)
+                    runs = known is None or known.structure != lock.after
+            failpoints.hit("lock.checked")
+            if runs:
+                if same is not None and same.parked.why:
+                    self._drop_again(session, lock, same.parked, stop)
+                self._run(session, lock, same, stop)
+            if stop.is_set:
+                return _NOT_YET
+            record(session)
+        return Outcome(recorded=True)
+
+    def unreached(self, session: Session, lock: Lock, seen: LockInputs) -> tuple[str, ...]:
+        """The shard tables that have not reached the lock's statement, according to the records at the target. Raises
+        ETCD_UNAVAILABLE, and what :meth:`RecordedMembers.unreached` raises."""
+        tracker = open_tracker(session, self.context.who, "lock members", self.context.epoch)
+        return self.members.unreached(lock, seen, self.client.sources(self.context.config.task), tracker)
+
+    # --- parts
+
+    @property
+    def _is_optimistic(self) -> bool:
+        return self.context.config.shard_mode == config_pb2.SHARD_MODE_OPTIMISTIC
+
+    @contextmanager
+    def _session(self, target: TargetTable, stop: StopSignal) -> Generator[Session | None]:
+        """A session at the target; None: ``stop`` came first. Its statement may continue at the server after a kill:
+        the lock ends with it."""
+        context = self.context
+        with cancellable_session(
+            stop, context.target_endpoint, Side.TARGET, name="target", read_timeout=None
+        ) as session:
+            if not self._is_optimistic:
+                yield session
+                return
+            subject = join_subject(target)
+            with subject_lock(session, context.who, context.epoch, subject, [target], stop, self.on_wait) as held:
+                yield session if held else None
+
+    def _has_run(self, session: Session, lock: Lock) -> bool:
+        """Whether the statement has run already, and only that is not recorded: its owner was killed."""
+        schema, task, _ = self.context.who
+        target = target_of(lock)
+        begun = ddl_progress.read_begun_by(session, schema, task, key_of_run([target], lock.generation))
+        now = digest_of(session, [target]) if begun else ""
+        return any(each.before != now for each in begun.values())
+
+    def _forget(self, session: Session, lock: Lock) -> None:
+        """Forget that the statement was begun, which has not run: other statements will change the target before it is
+        begun again."""
+        schema, task, _ = self.context.who
+        key = key_of_run([target_of(lock)], lock.generation)
+        for source in ddl_progress.read_begun_by(session, schema, task, key):
+            ddl_progress.delete_begun(session, schema, task, source, key)
+
+    def _run(self, session: Session, lock: Lock, same: ParkedStatement | None, stop: StopSignal) -> None:
+        context = self.context
+        text, given = (lock.statement, UNKNOWN_SESSION) if same is None else (same.text, same.parked.session)
+        run_once(
+            session,
+            context.who,
+            context.epoch,
+            [target_of(lock)],
+            text,
+            given,
+            stop,
+            self.on_wait,
+            position=same.parked.place if same is not None else "(a lock's)",
+            run=lock.generation,
+        )
+
+    def _drop_again(self, session: Session, lock: Lock, item: Parked, stop: StopSignal) -> None:
+        """Drop the columns at the target that the lock's statement adds again, if all shard tables have dropped them.
+        No row is written before the statement has run: all shard tables are parked, and none is created or changed
+        under the target's lock of the join."""
+        context, target = self.context, target_of(lock)
+        gone = dropped_columns.read(session, *context.who[:2])
+        again = dropped_by_all(item, target, context.members.read(session), gone)
+        if not again:
+            return
+        clauses = ", ".join(f"DROP COLUMN {quote_name(name)}" for name in again)
+        run_once(
+            session,
+            context.who,
+            context.epoch,
+            [target],
+            f"ALTER TABLE {target.quoted} {clauses}",
+            item.session,
+            stop,
+            self.on_wait,
+            position=item.place,
+            run=drop_of(lock),
+        )
+
+
+def drop_of(lock: Lock) -> str:
+    """Identifies the run of a lock that drops the columns which its statement adds again."""
+    return f"{lock.generation}/drop"
+
+
+def target_of(lock: state_pb2.LockRecord) -> TargetTable:
+    return TargetTable(lock.target_schema, lock.target_table)
