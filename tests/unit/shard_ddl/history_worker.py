@@ -176,7 +176,7 @@ class Worker:
         if isinstance(join, NotJoinable):
             self._park(shard, event, join.reason, contradicts=not join.waits)
             return True
-        if join.clauses and not self._run(join.clauses, strict=True):
+        if join.clauses and not self._run_join(join.clauses):
             return True
         self._take(join)
         shard.items, shard.at = after, shard.at + 1
@@ -223,6 +223,17 @@ class Worker:
             index.unique for each in self.subtask.shards if not each.parked for index in shape_of(*each.items).indexes
         )
         self.subtask.one_lane = further or (self.subtask.one_lane and own)
+
+    def _run_join(self, clauses: tuple[str, ...]) -> bool:
+        """See run_once: statements that were begun before it, and have not run, are begun after it."""
+        task, before = self.task, digest(self.task.target.items)
+        if not self._run(clauses, strict=True):
+            return False
+        now = digest(task.target.items)
+        task.begun = {
+            key: replace(each, before=now) if each.before == before else each for key, each in task.begun.items()
+        }
+        return True
 
     def _run(self, clauses: tuple[str, ...], *, strict: bool = True) -> bool:
         """Run a statement at the target; False: the target has refused it, and the subtask is paused."""
@@ -337,7 +348,7 @@ class Worker:
         if ended is None:
             return True
         join, items, skips_to = ended
-        if join.clauses and not self._run(join.clauses, strict=True):
+        if join.clauses and not self._run_join(join.clauses):
             return True
         self._take(join)
         shard.skips_to = skips_to
@@ -480,7 +491,10 @@ class Worker:
         begun = task.begun.get(generation)
         if (begun is not None and begun.before != digest(task.target.items)) or not self._unreached(lock):
             return False
-        task.begun.pop(generation, None)
+        # It may have run, and a table that has passed it has undone that by its own next statement (DROP of a unique
+        # index), before the run was recorded: then it runs once more when that table has reached it again.
+        if task.begun.pop(generation, None) is not None:
+            task.runs = [each for each in task.runs if each != generation]
         self.subtask.declined = generation
         return True
 

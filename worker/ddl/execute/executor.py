@@ -221,6 +221,7 @@ class StatementExecutor:
                         context.on_wait,
                         subject,
                         position=context.statement.position,
+                        computed=True,
                     )
                 context.changes.set_structure(plan, tracked.creation)
                 context.changes.dropped.update(dropped)

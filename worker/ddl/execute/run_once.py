@@ -2,9 +2,10 @@
 
 A DDL cannot be rolled back and commits by itself, so no record can be written in the same transaction. Therefore the
 definitions of its tables before it are recorded first (``statement_begun``). A process that finds this record compares
-it with the current definitions: if they differ, the statement has run; if they are equal, it has not. A statement that
-leaves the definitions unchanged (FORCE, a MODIFY to the current type) may run twice. That changes nothing: no row is
-written in between, because all lanes of its tables have stopped.
+it with the current definitions: if they differ, the statement has run; if they are equal, it has not. A schema join
+(``shard-mode: optimistic``) may change the definitions meanwhile: it corrects the records of other statements that have
+not run. A statement that leaves the definitions unchanged (FORCE, a MODIFY to the current type) may run twice. That
+changes nothing: no row is written in between, because all lanes of its tables have stopped.
 
 A killed client's statement continues at the server. A server lock per subject, which ends with the connection, lets one
 session at a time run it. The epoch is checked under the lock, so no older process can begin later (I3). A lock holder
@@ -111,6 +112,8 @@ def run_once(
     prepare: Callable[[Session], None] = lambda _: None,
     position: object = "",
     run: str = "",
+    *,
+    computed: bool = False,
 ) -> None:
     """Run ``statement``, which changes ``targets``, unless it has run. Its record stays: the caller deletes it in the
     transaction that records the result.
@@ -119,6 +122,8 @@ def run_once(
     ``subject``: the lock name; "" for that of the tables. ``prepare``: called before the tables' definitions are read
     for the first time. ``position``: the statement's position at the source. ``run``: of a statement that any source of
     the task may run once, see :func:`key_of_run`; a source that takes it over finds the record of the one before.
+    ``computed``: the statement was computed from the tables' definitions under a lock that the caller holds, so it has
+    not run, whatever was begun before.
     Returns early, without a result, when
     ``stop`` is set. Raises FENCED, DDL_REFUSED and ``pymysql.MySQLError``.
     """
@@ -135,6 +140,8 @@ def run_once(
             prepare(session)
         now = digest_of(session, targets)
         step = next_step(begun, statement, now)
+        if computed and step is NextStep.HAS_RUN:
+            step = NextStep.BEGIN
         key = key_of_run(targets, run) if run else subject
         if run and step is NextStep.BEGIN:
             others = ddl_progress.read_begun_by(session, *who[:2], key)
@@ -151,7 +158,7 @@ def run_once(
         failpoints.hit("ddl.begun")
         try:
             with session_settings.applied_to(session):
-                run_statement(session, who, targets, statement, position, stop, on_wait)
+                has_run = run_statement(session, who, targets, statement, position, stop, on_wait)
         except (ShardmergeError, pymysql.MySQLError):
             # The server answered with an error, so it has not run. If an operator repaired the tables by hand
             # meanwhile, their definitions differ and the record is kept.
@@ -160,6 +167,9 @@ def run_once(
                     ddl_progress.delete_begun(session, *who, key)
             raise
         failpoints.hit("ddl.run")
+        if computed and has_run:
+            # Statements that were begun and not sent have still not run, though the definitions differ now.
+            ddl_progress.move_begun(session, *who, key, now, digest_of(session, targets))
 
 
 def wait_for_indexes(

@@ -62,7 +62,7 @@ class TargetWidener:
                 return
             if answer.clauses:
                 text = f"ALTER TABLE {target.quoted} {', '.join(answer.clauses)}"
-                run_once(session, who, self.epoch, [target], text, STRICT, self.stop, lambda _: None)
+                run_once(session, who, self.epoch, [target], text, STRICT, self.stop, lambda _: None, computed=True)
             if not self.stop.is_set:
                 session.begin()
                 ddl_progress.delete_begun(session, *who, subject_of([target]))

@@ -388,6 +388,7 @@ class LockAgent:
                 self._set_activity,
                 subject,
                 position=ended.context.statement.position,
+                computed=True,
             )
             if stop.is_set:
                 return

@@ -189,6 +189,17 @@ def write_begun(session: Session, schema: str, task: str, source: str, subject: 
         )
 
 
+def move_begun(session: Session, schema: str, task: str, source: str, subject: str, before: str, now: str) -> None:
+    """Another statement, that of ``source`` and ``subject``, has changed the tables from ``before`` to ``now``: what
+    was begun before it and has not run is begun after it. In its own transaction."""
+    with session.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {quote_name(schema)}.`statement_begun` SET `before_digest` = %s "
+            "WHERE `task` = %s AND `before_digest` = %s AND NOT (`source` = %s AND `subject` = %s)",
+            (now, task, before, source, subject),
+        )
+
+
 def delete_begun(session: Session, schema: str, task: str, source: str, subject: str) -> None:
     """Inside the caller's transaction, which records that the statement has finished."""
     with session.cursor() as cursor:
