@@ -168,6 +168,11 @@ BACK_AND_ON = (A, Ddl("C", "S0"), B)
         pytest.param(Rules(((BACK_AND_ON,), ((B,),)), back=True), id="the other has the last DDL only"),
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, may_leave=True), id="sources leave"),
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, declines=True), id="owners decline"),
+        pytest.param(
+            Rules(the_same(THERE_AND_BACK, 1, 1), back=True, declines=True, stale_views=True),
+            id="owners decline, old views",
+            marks=pytest.mark.long,
+        ),
         pytest.param(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, operator=True), id="operator"),
         pytest.param(Rules(the_same(BACK_AND_ON, 1, 1), back=True, operator=True), id="operator, and another DDL"),
     ],
@@ -210,6 +215,11 @@ def test_a_table_that_goes_there_only_is_shown() -> None:
 
     stuck = walked.stuck(reported)
     assert stuck is None, walked.trace(stuck)
+
+
+def test_an_owner_that_does_not_read_the_lock_again_is_seen() -> None:
+    with pytest.raises(AssertionError, match="is run, and"):
+        walk(Rules(the_same(THERE_AND_BACK, 1, 1), back=True, declines=True, stale_views=True, rash=True))
 
 
 def test_a_table_that_goes_back_without_withdrawing_is_seen() -> None:
