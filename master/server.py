@@ -18,6 +18,7 @@ from shardmerge.master.commands.task.ddl_locks import DdlLockCommands
 from shardmerge.master.commands.task.ddl_preview import PreviewCommand
 from shardmerge.master.commands.task.operate import TaskCommands
 from shardmerge.master.commands.task.quarantine import QuarantineCommand
+from shardmerge.master.commands.task.rename_target import RenameCommand
 from shardmerge.master.commands.task.rules import RulesCommand
 from shardmerge.master.commands.task.status import StatusCommand
 from shardmerge.master.commands.task.update import UpdateCommand
@@ -73,11 +74,13 @@ class Master:
         )
         waiter = Waiter(self._store.read, self._workers, settings.rpc_timeout, self._ending)
         binlog = BinlogCommand(self._store, self._workers)
+        updates = UpdateCommand(self._store, self._workers, waiter, settings.rpc_timeout)
         service = Service(
             self._store,
             SourceCommands(self._store, self._workers, waiter, settings.rpc_timeout),
             TaskCommands(self._store, self._workers, waiter, settings.rpc_timeout),
-            UpdateCommand(self._store, self._workers, waiter, settings.rpc_timeout),
+            updates,
+            RenameCommand(updates, self._store, self._workers, waiter),
             StatusCommand(self._store, self._workers),
             RelayCommands(self._store, self._workers, waiter),
             DdlLockCommands(self._store, binlog),

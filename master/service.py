@@ -16,6 +16,7 @@ from shardmerge.master.commands.task.ddl_locks import DdlLockCommands
 from shardmerge.master.commands.task.ddl_preview import PreviewCommand
 from shardmerge.master.commands.task.operate import TaskCommands
 from shardmerge.master.commands.task.quarantine import QuarantineCommand
+from shardmerge.master.commands.task.rename_target import RenameCommand
 from shardmerge.master.commands.task.rules import RulesCommand
 from shardmerge.master.commands.task.status import StatusCommand
 from shardmerge.master.commands.task.update import UpdateCommand
@@ -36,6 +37,7 @@ class Service(MasterServicer):
         sources: SourceCommands,
         tasks: TaskCommands,
         updates: UpdateCommand,
+        renames: RenameCommand,
         status: StatusCommand,
         relays: RelayCommands,
         locks: DdlLockCommands,
@@ -52,6 +54,7 @@ class Service(MasterServicer):
         self._sources = sources
         self._tasks = tasks
         self._updates = updates
+        self._renames = renames
         self._status = status
         self._relays = relays
         self._locks = locks
@@ -81,6 +84,8 @@ class Service(MasterServicer):
         return self._tasks.start(request)
 
     def UpdateTask(self, request: pb.UpdateTaskRequest, context: grpc.ServicerContext) -> pb.UpdateTaskResponse:
+        if request.rename_target:
+            return self._renames.rename(request)
         return self._updates.update(request)
 
     def OperateTask(self, request: pb.OperateTaskRequest, context: grpc.ServicerContext) -> pb.OperateTaskResponse:

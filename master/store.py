@@ -149,8 +149,14 @@ class Store:
             operations.append(Put(etcd_keys.subtask(task, source), etcd_keys.encode(record)))
         return self._commit("a subtask", conditions, operations)
 
-    def update_subtasks(self, task: pb.TaskRecord, subtasks: Sequence[pb.SubTaskRecord], state: State) -> int:
-        """Replace the configurations of existing subtasks, and the task file with them; returns the revision."""
+    def update_subtasks(
+        self, task: pb.TaskRecord, subtasks: Sequence[pb.SubTaskRecord], state: State, *, drop_shards: bool = False
+    ) -> int:
+        """Replace the configurations of existing subtasks, and the task file with them; returns the revision.
+
+        ``drop_shards``: delete their reports, which name target tables: until a source reports again, locks wait for
+        it.
+        """
         pairs = [(one.config.task, one.config.source_id) for one in subtasks]
         return self._commit(
             f"task {task.name}",
@@ -164,6 +170,7 @@ class Store:
                     Put(etcd_keys.subtask(*pair), etcd_keys.encode(one))
                     for pair, one in zip(pairs, subtasks, strict=True)
                 ),
+                *(Delete(etcd_keys.shard(*pair)) for pair in pairs if drop_shards),
             ],
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -95,7 +95,9 @@ def update_task(answer: pb.UpdateTaskResponse) -> RenderableType:
                 look.cell("–"),
             )
         changes += len(part.tables) + len(part.settings)
-    if changes:
+    if answer.HasField("rename"):
+        parts += _rename(answer.rename, dry_run=answer.dry_run)
+    elif changes:
         parts.append(made)
     elif answer.sources and answer.result:
         parts.append(Text("Nothing changes."))
@@ -104,6 +106,15 @@ def update_task(answer: pb.UpdateTaskResponse) -> RenderableType:
     elif answer.sources:
         parts.append(_by_source(answer, answer.sources))
     return Group(*parts, *problems(answer), *notes(answer.msg))
+
+
+def _rename(rename: pb.TargetRename, *, dry_run: bool) -> Iterator[RenderableType]:
+    """The rename of a target table; nothing is copied."""
+    verb = "would be" if dry_run else "is"
+    yield Text(f"{rename.before} {verb} renamed to {rename.after}; no row is copied.")
+    if rename.mentions:
+        yield Text("These name the old table; RENAME TABLE does not change them:")
+        yield from (Text(f"  {mention}") for mention in rename.mentions)
 
 
 def operate_task(answer: pb.OperateTaskResponse) -> RenderableType:

@@ -138,6 +138,11 @@ class Workers:
     ) -> pb.WorkerForgetTaskResponse:
         return self._ask(worker, lambda stub: stub.ForgetTask(request, timeout=seconds))
 
+    def rename_target(
+        self, worker: state.WorkerRecord, request: pb.WorkerRenameTargetRequest, seconds: float
+    ) -> pb.WorkerRenameTargetResponse:
+        return self._ask(worker, lambda stub: stub.RenameTarget(request, timeout=seconds))
+
     def operate_schema(
         self, worker: state.WorkerRecord, request: pb.WorkerSchemaRequest, seconds: float
     ) -> pb.WorkerSchemaResponse:

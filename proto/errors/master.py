@@ -503,3 +503,55 @@ SOURCE_PASSWORD_NEEDED = _define(
     "server must know it. The masters store the password encrypted. After the change the masters accept a file with "
     "the reference or the encrypted text again.",
 )
+
+RENAME_NOTHING = _define(
+    60319,
+    "rename-target-nothing",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="task {task}: by the file every target table has the name that it has: there is nothing to rename",
+    workaround="Nothing was changed. Give the new `target-table` in the routes of the file, and repeat the command.",
+)
+RENAME_NOT_ALONE = _define(
+    60320,
+    "rename-target-not-alone",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="task {task}: the file does not just give one target table a new name: {reason}",
+    workaround="Nothing was changed. Change only the target of the routes of one target table, the same for all of its "
+    "shard tables, and make other changes with an `update-task` of their own. `dmctl update-task <file>` without "
+    "--rename-target copies the history into the new table.",
+)
+RENAME_EXISTS = _define(
+    60321,
+    "rename-target-exists",
+    scope=Scope.TARGET,
+    message="task {task}: {before} cannot get the name {after}: the target has a table or view of this name",
+    workaround="Nothing was changed. Give another name in the file; or remove or rename what has the name, if nothing "
+    "needs it, and repeat the command.",
+)
+RENAME_BUSY = _define(
+    60322,
+    "rename-target-busy",
+    scope=Scope.TARGET,
+    message="task {task}: a target table cannot be renamed now: {reason}",
+    workaround="Nothing was changed. `dmctl query-status {task}`, `dmctl shard-ddl-lock {task}` and `dmctl quarantine "
+    "list {task}` show what is in progress. Repeat the command when it has ended. Where it does not end: docs/how-to/"
+    "update-a-task.md describes the rename without this command.",
+)
+RENAME_SHARED = _define(
+    60323,
+    "rename-target-shared",
+    scope=Scope.CONFIG,
+    message="task {task}: another task has rows or records of {before} or {after}",
+    workaround="Nothing was changed. The name would change for one of the tasks only. Stop both, rename the table and "
+    "start both with the new name as docs/how-to/update-a-task.md describes it; or keep the name.",
+)
+RENAME_REFUSED = _define(
+    60324,
+    "rename-target-refused",
+    scope=Scope.TARGET,
+    message="task {task}: the target refused {statement}: {reason} (errno {errno})",
+    workaround="Nothing was changed. The task's user needs ALTER and DROP on the table, CREATE and INSERT on the new "
+    "name. A lock wait timeout: a transaction uses the table; end it. Then repeat the command.",
+)

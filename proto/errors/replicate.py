@@ -447,3 +447,31 @@ CASCADES_AWAY = _define(
     "foreign keys connect them by cascade: {reason}",
     workaround=f"If a statement has added or widened columns, ALTER the target table too. Then {COPY_AGAIN}.",
 )
+RENAME_UNDER_WAY = _define(
+    40094,
+    "target-rename-under-way",
+    scope=Scope.TARGET,
+    level=Level.MEDIUM,
+    message="task {task}: a session at the target is renaming one of its target tables",
+    workaround="It ends within a minute, or with its session. The worker retries by itself; repeat a command that was "
+    "refused.",
+    retryable=True,
+)
+RENAME_UNPUBLISHED = _define(
+    40095,
+    "target-rename-unpublished",
+    scope=Scope.CONFIG,
+    message="task {task}: the target table {before} was renamed to {after}, and the task's file still has the old name",
+    workaround="Nothing was written. `dmctl update-task <file> --rename-target` with the file that names {after} "
+    "completes the rename; with the file that names {before} it renames the table back. Then `dmctl resume-task "
+    "{task}`.",
+)
+RENAME_UNCLEAR = _define(
+    40096,
+    "target-rename-unclear",
+    scope=Scope.TARGET,
+    message="task {task}: it is not known whether the target table {before} was renamed to {after}: {reason}",
+    workaround="Nothing was written. See which table has the rows of the task. If both exist, rename or drop the one "
+    "without them; if neither exists, restore it under one of the names; then `dmctl resume-task {task}`. If the "
+    "records were changed by hand, restore them.",
+)

@@ -49,6 +49,35 @@ def test_an_error_on_a_terminal_is_two_lines(master: CannedMaster) -> None:
     assert terminal.text.startswith("\x1b[1;31merror:\x1b[0m [60302 task-unknown] ")
 
 
+def _updates(master: CannedMaster) -> list[pb.UpdateTaskRequest]:
+    return [one for one in master.requests if isinstance(one, pb.UpdateTaskRequest)]
+
+
+def test_a_rename_of_a_target_is_confirmed(master: CannedMaster, task_file: Path) -> None:
+    rename = pb.TargetRename(before="`d`.`t`", after="`d`.`u`", statement="", mentions=["view `d`.`v`"])
+    seen = pb.UpdateTaskResponse(result=True, dry_run=True, rename=rename)
+    master.answer("UpdateTask", seen, seen, pb.UpdateTaskResponse(result=True, rename=rename))
+    command = ("update-task", str(task_file), "--rename-target")
+    terminal = Terminal(*command, address=master.address)
+    terminal.shows("`d`.`t` would be renamed to `d`.`u`", "view `d`.`v`", "[y/N]")
+    terminal.type("n\n")
+    assert terminal.end() == 1
+    assert [one.dry_run for one in _updates(master)] == [True]
+    terminal = Terminal(*command, address=master.address)
+    terminal.shows("[y/N]")
+    terminal.type("y\n")
+    assert terminal.end() == 0
+    assert "`d`.`t` is renamed to `d`.`u`" in terminal.text
+    assert [one.dry_run for one in _updates(master)] == [True, True, False]
+    assert dmctl(*command, address=master.address).code == 2, "nobody can answer"
+    # A master of an earlier version ignores the option: it would copy the table.
+    master.answer("UpdateTask", pb.UpdateTaskResponse(result=True, dry_run=True))
+    refused = dmctl(*command, "--yes", address=master.address)
+    assert refused.code == 1
+    assert "does not know --rename-target" in refused.err
+    assert [one.dry_run for one in _updates(master)][3:] == [True]
+
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "example_client.py"
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import cast
+
+import pytest
 
 from shardmerge.proto import errors
 from tests.support.cluster import Cluster, Json, SubTask
@@ -258,6 +262,134 @@ def test_a_table_moves_to_another_target(world: World) -> None:
     cluster.dmctl("stop-task", "moves")
 
 
+def _renamed(family: Family, table: str) -> str:
+    return family.task().replace("target-table: orders", f"target-table: {table}")
+
+
+def _rename_refused(cluster: Cluster, text: str, code: int) -> None:
+    answer = cluster.dmctl(
+        "update-task", cluster.write("updated.task.yaml", text), "--rename-target", "--yes", check=False
+    )
+    assert answer.code == 1, answer.text
+    assert f"[{code} " in answer.text, answer.text
+
+
+def _judge_renamed(world: World, family: Family, table: str) -> None:
+    """The table has every row under its new name, and no record has the old one. All writers have stopped."""
+    world.settle([family.name])
+    places = [
+        Shard(server.connect, f"{family.name}_01", f"order_{number:02d}", PartitionIds(instance, 1, number))
+        for instance, (_, server) in enumerate(world.sources, 1)
+        for number in range(1, family.tables + 1)
+    ]
+    verdict = compare(places, Target(world.target.connect, family.name, table))
+    assert verdict.differences == 0, verdict
+    assert world.cluster.compare(family.name).rows == verdict.rows
+    assert world.target.query(f"SHOW TABLES FROM {family.name}") == [(table,)]
+    for (name,) in world.target.query(
+        "SELECT TABLE_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'dm_meta' "
+        "AND COLUMN_NAME = 'target_table'"
+    ):
+        of_old = f"target_schema = '{family.name}' AND target_table <> '{table}'"
+        assert _count(world, f"SELECT COUNT(*) FROM dm_meta.{name} WHERE {of_old}") == 0, name
+    assert _count(world, f"SELECT COUNT(*) FROM dm_meta.target_rename WHERE task = '{family.name}'") == 0
+    for (dealing,) in world.target.query(f"SELECT dealing FROM dm_meta.subtask WHERE task = '{family.name}'"):
+        recorded = json.loads(str(dealing))
+        assert [route["targetTable"] for route in json.loads(recorded["rules"])["routes"]] == [table]
+        assert recorded["former_names"] == []
+
+
+def test_a_target_table_is_renamed_in_place(world: World) -> None:
+    """While the sources change rows, and after each refusal the task continues unchanged."""
+    family = world.family("title")
+    shards = family.create(400)
+    cluster = world.cluster
+    cluster.start_task(family.task(extra="replicate: {lanes: 3}\n"))
+    cluster.wait_replicating("title")
+    text = _renamed(family, "all_orders") + "replicate: {lanes: 3}\n"
+    with Writer(shards, seed=38) as writer:
+        writer.go_on()
+        assert "--rename-target" in str(_update(cluster, text, "--dry-run")["msg"])
+        unasked = cluster.dmctl("update-task", cluster.write("updated.task.yaml", text), "--rename-target", check=False)
+        assert "--yes" in unasked.text
+        _rename_refused(cluster, _renamed(family, "all_orders"), errors.master.RENAME_NOT_ALONE.code)
+        _rename_refused(cluster, family.task(extra="replicate: {lanes: 3}\n"), errors.master.RENAME_NOTHING.code)
+        world.target.execute("CREATE VIEW title.all_orders AS SELECT * FROM title.orders")
+        _rename_refused(cluster, text, errors.master.RENAME_EXISTS.code)
+        world.target.execute("RENAME TABLE title.all_orders TO title.seen")
+        assert _update(cluster, text, "--rename-target", "--dry-run")["rename"] == {
+            "before": "`title`.`orders`",
+            "after": "`title`.`all_orders`",
+            "statement": "RENAME TABLE `title`.`orders` TO `title`.`all_orders`",
+            "mentions": ["view `title`.`seen`"],
+        }
+        world.target.execute("DROP VIEW title.seen")
+        cluster.wait_subtasks("title", lambda sub: sub.stage == "Running", "still runs")
+        chunks = _count(world, "SELECT COUNT(*) FROM dm_meta.snapshot_chunk WHERE task = 'title'")
+        _update(cluster, text, "--rename-target", "--yes")
+        cluster.wait_replicating("title")
+        writer.go_on()
+        writer.stop()
+    _judge_renamed(world, family, "all_orders")
+    assert _count(world, "SELECT COUNT(*) FROM dm_meta.snapshot_chunk WHERE task = 'title'") == chunks
+    cluster.dmctl("stop-task", "title")
+
+
+_GRID = [
+    pytest.param(f"rename_target.{moment}", True, marks=pytest.mark.grid)
+    for moment in ("paused", "begun", "renamed", "moved")
+]
+
+
+@pytest.mark.parametrize(
+    ("point", "kills"), [("rename_target.renamed", False), ("rename_target.unpublished", True), *_GRID]
+)
+def test_a_rename_that_fails_is_completed_or_undone(world: World, point: str, *, kills: bool) -> None:
+    """``kills``: the process, with SIGKILL; else the command alone fails."""
+    moment = point.removeprefix("rename_target.") + ("_killed" if kills else "")
+    family = world.family(f"title_{moment}", tables=1)
+    shards = family.create(300)
+    cluster, hooks = world.cluster, world.cluster.hooks
+    cluster.start_task(family.task())
+    cluster.wait_replicating(family.name)
+    file = cluster.write("renamed.task.yaml", _renamed(family, "all_orders"))
+    command = ("update-task", file, "--rename-target", "--yes")
+    with Writer(shards, seed=39) as writer, ThreadPoolExecutor(1) as pool:
+        writer.go_on()
+        if kills:
+            hooks.hold(point)
+            answer = pool.submit(cluster.dmctl, *command, check=False)
+            [victim] = hooks.reached(point)
+            [daemon] = [one for one in cluster.daemons if one.pid == victim]
+            daemon.kill()
+            assert answer.result().code != 0
+            hooks.release_all()
+            daemon.start()
+            world.heal()
+        else:
+            hooks.fail(point)
+            assert cluster.dmctl(*command, check=False).code != 0
+            hooks.release_all()
+        cluster.dmctl("resume-task", family.name, check=False)
+        if moment in ("paused_killed", "begun_killed"):  # undone: the task continues with the old name
+            cluster.wait_replicating(family.name)
+            assert world.target.query(f"SHOW TABLES FROM {family.name}") == [("orders",)]
+        else:  # completed: nothing is written until the file has the new name
+            cluster.wait_subtasks(
+                family.name,
+                lambda sub: [code for code, _ in sub.errors] == [errors.replicate.RENAME_UNPUBLISHED.code],
+                "names the rename",
+            )
+        cluster.dmctl(*command)
+        cluster.dmctl("resume-task", family.name)
+        cluster.wait_replicating(family.name)
+        writer.go_on()
+        writer.stop()
+    _judge_renamed(world, family, "all_orders")
+    cluster.dmctl("stop-task", family.name)
+
+
+@pytest.mark.grid  # the command does the same
 def test_a_target_table_gets_another_name_without_a_copy(world: World) -> None:
     """As docs/how-to/update-a-task.md describes it, while the sources change rows."""
     family = world.family("named", tables=1)

@@ -38,8 +38,9 @@ def hash_indexes(plan: TablePlan) -> tuple[int, ...]:
 
 
 def crc_seed(plan: TablePlan) -> int:
-    """The start value of a key's hash: CRC-32 of the quoted target name, or of the name of its group."""
-    return zlib.crc32((plan.lane_group or plan.target_name).encode())
+    """The start value of a key's hash: CRC-32 of the quoted target name, of the former one, or of the name of its
+    group."""
+    return zlib.crc32((plan.lane_group or plan.hash_name or plan.target_name).encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,8 @@ class TablePlan:
     ``1 << ChangeKind``. ``filters``: filters on the rows' values at the source, before mapping (they number
     ``read_columns``). ``staged``: rows are decoded for the row stage (worker/rules/stage), which converts them to the
     target's rows.
-    ``lane_group``: the targets of one group have one lane together; "": the target is alone. ``is_cascaded``: the
+    ``lane_group``: the targets of one group have one lane together; "": the target is alone. ``hash_name``: the name
+    by which keys get their lanes; "": ``target_name``. ``is_cascaded``: the
     source changes rows of the table by foreign keys, and does not log these changes.
     ``transform``: None if the table has no transform. ``auto_increment``: of the target table, if it is created.
     ``keep_partitions``: such a table gets the partitions of its shard tables.
@@ -191,6 +192,7 @@ class TablePlan:
     keep_partitions: bool = False
     lane_group: str = ""
     is_cascaded: bool = False
+    hash_name: str = ""
 
     @property
     def has_further_key(self) -> bool:

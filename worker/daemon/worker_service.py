@@ -20,6 +20,7 @@ from shardmerge.worker.daemon.commands.forget_task import forget_task
 from shardmerge.worker.daemon.commands.preview_ddl import preview_ddl
 from shardmerge.worker.daemon.commands.preview_update import preview_update
 from shardmerge.worker.daemon.commands.quarantine import KeySelection
+from shardmerge.worker.daemon.commands.rename_target import rename_target
 from shardmerge.worker.daemon.commands.show_targets import show_targets
 from shardmerge.worker.relay.fetch.server_change import check_reach
 from shardmerge.worker.rules import Rules
@@ -173,6 +174,18 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         return at_target(
             request.subtask,
             lambda session: forget_task(session, request.subtask, request.epoch),
+            seconds=_LONG_SECONDS,
+        )
+
+    def RenameTarget(
+        self, request: worker_pb2.WorkerRenameTargetRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.WorkerRenameTargetResponse:
+        _check_configs(request)
+        if not request.subtasks:
+            raise errors.worker.CONFIG_REFUSED(field="subtasks", reason="there is none")
+        return at_target(
+            request.subtasks[0],
+            lambda session: rename_target(session, request.subtasks, request.epoch),
             seconds=_LONG_SECONDS,
         )
 

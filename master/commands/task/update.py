@@ -111,7 +111,7 @@ def flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
     """The subtasks with their new configuration, in the order of the file."""
 
     file: TaskFile
@@ -119,7 +119,7 @@ class _Wanted:
     absent: tuple[str, ...]
 
 
-def select(file: TaskFile, state: State) -> _Wanted:
+def select(file: TaskFile, state: State) -> Wanted:
     """The subtasks to update. Pure. Raises TASK_UNKNOWN, UPDATE_SOURCES, UPDATE_FULL."""
     present = state.sources_of(file.name)
     if not present:
@@ -130,7 +130,7 @@ def select(file: TaskFile, state: State) -> _Wanted:
     subtasks = all_with_source_settings(file.to_subtasks(), state)
     if any(one.mode == config.TASK_MODE_FULL for one in subtasks):
         raise errors.master.UPDATE_FULL(task=file.name)
-    return _Wanted(
+    return Wanted(
         file,
         tuple(one for one in subtasks if one.source_id in present),
         tuple(one.source_id for one in subtasks if one.source_id not in present),
@@ -150,10 +150,12 @@ class UpdateCommand:
         state = self.store.read()
         wanted = select(file, state)
         check_shard_mode(wanted.subtasks, state)
-        parts = self._preview(wanted, state)
-        notes = (*_absent(wanted), *file.notes)
+        parts = self.preview(wanted, state)
+        notes = (*absent_notes(wanted), *file.notes)
+        if request.dry_run:
+            notes = (*rename_note(parts), *notes)
         if request.dry_run or not all(part.result for part in parts):
-            return _answer(parts, notes, dry_run=request.dry_run)
+            return answer_of(parts, notes, dry_run=request.dry_run)
         # A joining table whose key exists already stops alone; the keys of the other tables are known.
         checks = check_subtasks(wanted.subtasks, state, self.workers, self.check_seconds, as_recorded=True, keys=False)
         if checks.failed:
@@ -166,26 +168,19 @@ class UpdateCommand:
             wanted = select(file, now)
             check_shard_mode(wanted.subtasks, now)
             records = [_record(one, now) for one in wanted.subtasks]
-            revision = self.store.update_subtasks(_task(file, request.file.name, now), records, now)
+            revision = self.store.update_subtasks(task_record(file, request.file.name, now), records, now)
         # A paused task stays paused: the update takes effect when it is resumed.
         running = [
             (one.config.task, one.config.source_id) for one in records if one.expected == common_pb2.STAGE_RUNNING
         ]
         by_source = {result.source: result for result in self.waiter.subtasks(Goal.RUNNING, running, revision)}
-        for part in parts:
-            result = by_source.get(part.source)
-            if result is not None:
-                part.result, part.msg, part.worker = result.result, result.msg, result.worker
-                if result.HasField("error"):
-                    part.error.CopyFrom(result.error)
-            else:
-                part.msg = "paused: takes effect with resume-task"
-        answer = _answer(parts, notes, dry_run=False)
+        add_results(parts, by_source)
+        answer = answer_of(parts, notes, dry_run=False)
         answer.check_result.extend(checks.failures_and_warnings())
         answer.checks_passed = checks.passed
         return answer
 
-    def _preview(self, wanted: _Wanted, state: State) -> list[pb.SourceUpdate]:
+    def preview(self, wanted: Wanted, state: State) -> list[pb.SourceUpdate]:
         """The changes at each source; its workers are asked in parallel. Raises UPDATE_FIXED."""
         name = wanted.file.name
         settings = {
@@ -226,7 +221,7 @@ def _record(subtask: config.SubTaskConfig, state: State) -> state_pb.SubTaskReco
     return record
 
 
-def _task(file: TaskFile, file_name: str, state: State) -> state_pb.TaskRecord:
+def task_record(file: TaskFile, file_name: str, state: State) -> state_pb.TaskRecord:
     """The task's record with the new file; its sources stay the same."""
     record = state_pb.TaskRecord()
     record.CopyFrom(state.tasks[file.name].value)
@@ -234,14 +229,40 @@ def _task(file: TaskFile, file_name: str, state: State) -> state_pb.TaskRecord:
     return record
 
 
-def _absent(wanted: _Wanted) -> tuple[str, ...]:
+def add_results(parts: Iterable[pb.SourceUpdate], by_source: Mapping[str, pb.SourceResult]) -> None:
+    """Add to ``parts`` whether the subtasks run again. A subtask that was paused stays so."""
+    for part in parts:
+        result = by_source.get(part.source)
+        if result is None:
+            part.msg = "paused: takes effect with resume-task"
+            continue
+        part.result, part.msg, part.worker = result.result, result.msg, result.worker
+        if result.HasField("error"):
+            part.error.CopyFrom(result.error)
+
+
+def rename_note(parts: Iterable[pb.SourceUpdate]) -> tuple[str, ...]:
+    """That one target table could be renamed instead of copied, if that is all that changes. Pure."""
+    changes = [table for part in parts for table in part.tables]
+    pairs = {(table.before, table.after) for table in changes}
+    moves = all(table.kind == TableChange.MOVES for table in changes)
+    if len(pairs) != 1 or not moves or any(part.settings for part in parts):
+        return ()
+    [(before, after)] = pairs
+    return (
+        f"Without a copy: update-task --rename-target renames {before} to {after} at the target, if all shard tables "
+        f"of {before} move.",
+    )
+
+
+def absent_notes(wanted: Wanted) -> tuple[str, ...]:
     return tuple(
         f"source {source} does not run this task yet: start-task with this file begins it there"
         for source in wanted.absent
     )
 
 
-def _answer(parts: Iterable[pb.SourceUpdate], notes: Iterable[str], *, dry_run: bool) -> pb.UpdateTaskResponse:
+def answer_of(parts: Iterable[pb.SourceUpdate], notes: Iterable[str], *, dry_run: bool) -> pb.UpdateTaskResponse:
     parts = list(parts)
     failures = tuple(part.msg for part in parts if not part.result)[:1]
     return pb.UpdateTaskResponse(

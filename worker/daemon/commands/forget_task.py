@@ -12,6 +12,8 @@ from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.quarantine import held_store
 from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records.schema import ensure_meta
+from shardmerge.worker.target.renames.rename_target import settle
 from shardmerge.worker.target.tables import deferred_index_store
 
 _COUNTED_ROWS = 100_000
@@ -26,6 +28,9 @@ def forget_task(session: Session, subtask: config_pb2.SubTaskConfig, epoch: int)
     meta, task = subtask.meta_schema, subtask.task
     if not _has_records(session, meta):
         return pb.WorkerForgetTaskResponse()
+    if epoch:
+        ensure_meta(session, meta)
+        settle(session, meta, task)
     answer = _describe(session, meta, task)
     if epoch:
         failpoints.hit("forget_task.described")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from shardmerge.proto import config_pb2
+from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.subtask.begin import begin
 from shardmerge.worker.daemon.subtask.finish import finished_outcome, read_stop_search
@@ -16,8 +17,12 @@ from shardmerge.worker.daemon.subtask.snapshot_phase import copy
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.records import subtask_record
+from shardmerge.worker.target.records.partitioning import Partitioning
 from shardmerge.worker.target.records.schema import ensure_meta
-from shardmerge.worker.target.records.subtask_record import Phase
+from shardmerge.worker.target.records.subtask_record import Phase, SubTaskRow
+from shardmerge.worker.target.renames import target_renames
+from shardmerge.worker.target.renames.rename_target import settle
+from shardmerge.worker.target.renames.target_renames import RenameState
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, Stopped
 
 
@@ -57,7 +62,9 @@ class SubTaskRun:
             owner.epoch_acquired(epoch)
             with resources.coded_target_errors():
                 ensure_meta(target, config.meta_schema)
+                settle(target, config.meta_schema, config.task)
                 row = subtask_record.take_over(target, *resources.who, epoch, self._meta_token)
+                _check_names(target, resources, rules, row)
             if row.starts_over:
                 if not remove_earlier_rows(resources, target, rules, epoch, row, stop):
                     return Stopped()
@@ -89,3 +96,27 @@ class SubTaskRun:
                     return Finished()
             if outcome is not None:
                 return outcome
+
+
+def _check_names(target: Session, resources: RunResources, rules: Rules, row: SubTaskRow) -> None:
+    """Check that no target table of the task is being renamed, and that the file has the new name of one that was.
+    Called after the epoch was taken over: no rename begins without seeing it. Raises RENAME_UNDER_WAY,
+    RENAME_UNPUBLISHED and ``pymysql.MySQLError``."""
+    config = resources.config
+    rename = target_renames.read(target, config.meta_schema, config.task)
+    if rename is None:
+        return
+    if rename.state is RenameState.BEGUN:
+        raise errors.replicate.RENAME_UNDER_WAY(task=config.task)
+    recorded = Partitioning.from_json(row.partitioning)
+    tables = subtask_record.read_tables(target, *resources.who)
+    plans = recorded.plans(resources.source_id, tables) if recorded is not None else ()
+    routes = [rules.route(plan.table.schema, plan.table.name) for plan in plans if plan.target == rename.after]
+    names = {(route.target_schema, route.target_table) for route in routes if route is not None}
+    if rename.before.names in names:
+        raise errors.replicate.RENAME_UNPUBLISHED(
+            task=config.task, before=rename.before.quoted, after=rename.after.quoted
+        )
+    if rename.after.names in names:
+        # The master stores the file for all sources at once, so all have the new name.
+        target_renames.delete(target, config.meta_schema, config.task)

@@ -20,7 +20,7 @@ from shardmerge.proto import config_pb2, errors
 from shardmerge.worker.core.cascades import CascadeKey
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.target.records.checkpoint import Checkpoint
@@ -31,6 +31,7 @@ VERSION = 1
 """Version of the function that maps keys to lanes (worker/core/lane_hash.py); it changes with the function."""
 
 _WITH_CASCADES = "+cascades"
+_WITH_FORMER_NAMES = "+renamed"
 
 _NOT_RULES = (
     "source_id",
@@ -47,7 +48,9 @@ _NOT_RULES = (
 
 
 def _number(version: object) -> object:
-    return int(version.removesuffix(_WITH_CASCADES)) if isinstance(version, str) else version
+    if not isinstance(version, str):
+        return version
+    return int(version.removesuffix(_WITH_FORMER_NAMES).removesuffix(_WITH_CASCADES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,15 @@ class AwayName:
 
 
 @dataclass(frozen=True, slots=True)
+class FormerName:
+    """The target table ``target`` was renamed: its keys have the lanes that they got by its name ``hashed``, until all
+    lanes are at one position. Both are quoted; they are equal while it is not known whether the table was renamed."""
+
+    target: str
+    hashed: str
+
+
+@dataclass(frozen=True, slots=True)
 class Partitioning:
     """``one_lane``: names of the targets whose keys all belong to one lane. ``shards``: numbers of the shard tables
     that take part; one that once took no part does not return, because its rows were skipped. ``rules``: the rules'
@@ -102,7 +114,8 @@ class Partitioning:
     lack rows now, or could in the past (see TablePlan): new rules do not change which rows the target has.
     ``leaving``: tables that leave the lanes at later places, without a barrier. ``growing``: tables that get columns at
     later places, without a barrier. ``away``: names that statements gave to tables of other streams.
-    ``cascades``: the foreign keys whose effect on rows the lanes derive."""
+    ``cascades``: the foreign keys whose effect on rows the lanes derive. ``former_names``: of targets that were renamed
+    while the lanes were at different positions."""
 
     lanes: int
     one_lane: frozenset[str]
@@ -114,12 +127,14 @@ class Partitioning:
     growing: tuple[Growing, ...] = ()
     away: tuple[AwayName, ...] = ()
     cascades: tuple[CascadeKey, ...] = ()
+    former_names: tuple[FormerName, ...] = ()
 
     def to_json(self) -> str:
         text = _JSON.dump_json(self, by_alias=True).decode()
-        # An earlier version of the program, which derives no cascades, does not read this and stops.
+        # An earlier version of the program, which does not know these, does not read this and stops.
+        marks = (_WITH_CASCADES if self.cascades else "") + (_WITH_FORMER_NAMES if self.former_names else "")
         plain = f'"version":{self.version}'
-        return text.replace(plain, f'"version":"{self.version}{_WITH_CASCADES}"', 1) if self.cascades else text
+        return text.replace(plain, f'"version":"{self.version}{marks}"', 1) if marks else text
 
     @staticmethod
     def from_json(text: str) -> Partitioning | None:
@@ -128,7 +143,19 @@ class Partitioning:
 
     def plans(self, source_id: str, tables: tuple[Table, ...]) -> tuple[TablePlan, ...]:
         """The plans of the lanes with this partitioning; needs no server."""
-        return self.plans_of(self.shards, self.compiled_rules(), source_id, tables)
+        made = self.plans_of(self.shards, self.compiled_rules(), source_id, tables)
+        former = {item.target: item.hashed for item in self.former_names}
+        return tuple(
+            replace(plan, hash_name=former[plan.target_name]) if plan.target_name in former else plan for plan in made
+        )
+
+    def with_renamed(self, before: TargetTable, after: TargetTable, rules: str) -> Partitioning:
+        """With the target ``before`` named ``after``, as ``rules`` name it. Each key keeps its lane."""
+        hashed = {item.target: item.hashed for item in self.former_names}
+        name = hashed.pop(before.quoted, before.quoted)
+        one_lane = frozenset(after.quoted if item == before.quoted else item for item in self.one_lane)
+        former = (*(FormerName(*item) for item in hashed.items()), FormerName(after.quoted, name))
+        return replace(self, rules=rules, one_lane=one_lane, former_names=former)
 
     def plans_of(
         self, numbers: frozenset[int], rules: Rules, source_id: str, tables: tuple[Table, ...]

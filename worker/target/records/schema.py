@@ -277,6 +277,17 @@ _DEFERRED_INDEX = """CREATE TABLE IF NOT EXISTS {schema}.`deferred_index` (
     PRIMARY KEY (`target_schema`, `target_table`, `number`)
 ) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"""
 
+_TARGET_RENAME = """CREATE TABLE IF NOT EXISTS {schema}.`target_rename` (
+    `task` VARCHAR(191) NOT NULL,
+    `from_schema` VARCHAR(64) NOT NULL,
+    `from_table` VARCHAR(64) NOT NULL,
+    `to_schema` VARCHAR(64) NOT NULL,
+    `to_table` VARCHAR(64) NOT NULL,
+    `state` VARCHAR(16) NOT NULL,
+    `partitionings` LONGTEXT NOT NULL,
+    PRIMARY KEY (`task`)
+) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"""
+
 SNAPSHOT_TABLES = (_SNAPSHOT_TABLE, _SNAPSHOT_CHUNK)
 """The tables that a snapshot creates when it begins (worker/snapshot/chunk_store.py)."""
 
@@ -301,6 +312,7 @@ _TABLES = (
     _HELD_CHANGE,
     _SNAPSHOT_PASSED,
     _SNAPSHOT_INTERRUPTED,
+    _TARGET_RENAME,
 )
 
 OWNED_TABLES = (
@@ -324,8 +336,8 @@ OWNED_TABLES = (
     "held_change",
 )
 """Tables whose rows belong to one subtask: start-task --remove-meta deletes them. Not ``subtask``, which is reset,
-``subtask_version``, whose versions only grow, ``lock_run``, which belongs to the task, and ``deferred_index``, which
-belongs to the target table."""
+``subtask_version``, whose versions only grow, ``lock_run`` and ``target_rename``, which belong to the task, and
+``deferred_index``, which belongs to the target table."""
 
 
 def ensure_meta(connection: Session, schema: str) -> None:

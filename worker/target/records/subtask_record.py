@@ -159,6 +159,8 @@ def forget_task(connection: Session, schema: str, task: str, epoch: int) -> tupl
             if its_epoch > epoch:
                 raise errors.master.RECORDS_OF_NEWER_START(task=task, source=source, found=its_epoch, epoch=epoch)
             _begin_anew(connection, schema, task, source, FORGOTTEN, epoch)
+        with connection.cursor() as cursor:
+            cursor.execute(f"DELETE FROM {quote_name(schema)}.`target_rename` WHERE `task` = %s", (task,))
         connection.commit()
     finally:
         connection.rollback()

@@ -6,10 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from shardmerge.master.commands.task.update import check_shard_mode, select, settings_changed
+from shardmerge.master.commands.task.rename_target import check_alone, check_moves
+from shardmerge.master.commands.task.update import check_shard_mode, rename_note, select, settings_changed
+from shardmerge.master.state import State
 from shardmerge.proto import config_pb2, errors, state_pb2
+from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.config.task.task_file import TaskFile, parse_task
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
+from shardmerge.proto.worker_pb2 import TableChange
 from tests.unit.master.records import state
 
 TASK = """
@@ -54,6 +58,54 @@ def test_refusals() -> None:
     assert error.values["sources"] == "s2"
     full = _file("task-mode: all", "task-mode: full")
     _refused(errors.master.UPDATE_FULL, lambda: select(full, state(bindings=BINDINGS, subtasks=both)))
+
+
+def _changes(*tables: tuple[TableChange.Kind, str, str], setting: str = "") -> pb.SourceUpdate:
+    part = pb.SourceUpdate(tables=[TableChange(kind=kind, before=one, after=two) for kind, one, two in tables])
+    if setting:
+        part.settings.add(key=setting)
+    return part
+
+
+def test_a_dry_run_names_the_rename_where_it_is_possible() -> None:
+    move = (TableChange.MOVES, "`d`.`t`", "`d`.`u`")
+    [note] = rename_note([_changes(move, move), _changes(), _changes(move)])
+    assert "--rename-target renames `d`.`t` to `d`.`u`" in note
+    for parts in (
+        [_changes()],
+        [_changes(move, (TableChange.MOVES, "`d`.`t`", "`d`.`w`"))],
+        [_changes((TableChange.JOINS, "", "`d`.`u`"))],
+        [_changes(move, (TableChange.JOINS, "`d`.`t`", "`d`.`u`"))],
+        [_changes(move), _changes(setting="replicate.lanes")],
+    ):
+        assert rename_note(parts) == (), parts
+
+
+def test_a_rename_is_all_that_the_file_changes() -> None:
+    routed = TASK.replace("source-id: s1", "{source-id: s1, route-rules: [r]}").replace(
+        "source-id: s2", "{source-id: s2, route-rules: [r]}"
+    )
+    routes = "routes:\n  r: {schema-pattern: a, table-pattern: b, target-schema: d, target-table: TABLE}\n"
+    before = parse_task((routed + routes).replace("TABLE", "t"), "merge.yaml").to_subtasks()
+    now = state(bindings=BINDINGS, subtasks=before)
+
+    def check(text: str, seen: State = now) -> None:
+        check_alone(select(parse_task(text, "merge.yaml"), seen), seen)
+
+    after = (routed + routes).replace("TABLE", "u")
+    check(after)
+    error = _refused(errors.master.RENAME_NOT_ALONE, lambda: check(after + "replicate: {lanes: 3}\n"))
+    assert "replicate" in str(error)
+    move = (TableChange.MOVES, "`d`.`t`", "`d`.`u`")
+    check_moves("merge", [_changes(move)])
+    for kind in (TableChange.JOINS, TableChange.LEAVES):
+        parts = [_changes(move, (kind, "", "`d`.`u`"))]
+        _refused(errors.master.RENAME_NOT_ALONE, lambda parts=parts: check_moves("merge", parts))
+    only = state(bindings=BINDINGS, subtasks=before[:1])
+    error = _refused(errors.master.RENAME_NOT_ALONE, lambda: check(after, only))
+    assert "s2" in str(error)
+    locked = state(bindings=BINDINGS, subtasks=before, locks=(LOCK,))
+    _refused(errors.master.RENAME_BUSY, lambda: check(after, locked))
 
 
 def test_settings_that_differ_are_told_and_tables_are_not() -> None:

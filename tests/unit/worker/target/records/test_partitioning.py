@@ -8,7 +8,9 @@ import pytest
 
 from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.core.lane_hash import lane_of
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
+from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
 from shardmerge.worker.target.records.partitioning import (
@@ -137,6 +139,37 @@ def test_old_plans_are_made_of_the_record_alone() -> None:
     assert plan.one_lane
     assert DEALING.plans("s", (replace(table, schema="other"),)) == ()
     assert replace(DEALING, shards=frozenset({1})).plans("s", (table,)) == ()
+
+
+def test_keys_keep_their_lanes_when_a_target_is_renamed() -> None:
+    """Until all lanes are at one position; an earlier version, which would compute other lanes, cannot read it."""
+    table = replace(SPREAD.table, schema="shard")
+    recorded = partitioning_for(CONFIG, 8, [SPREAD])
+    routed = config_pb2.SubTaskConfig()
+    routed.CopyFrom(CONFIG)
+    routed.routes.add(name="r", schema_pattern="shard", table_pattern="*", target_schema="all", target_table="new")
+    [before] = recorded.plans("s", (table,))
+    wanted = partitioning_for(routed, 8, [])
+    renamed = recorded.with_renamed(before.target, TargetTable("all", "new"), wanted.rules)
+    [after] = renamed.plans("s", (table,))
+    assert after.target == TargetTable("all", "new")
+    keys = [(str(number).encode(),) for number in range(100)]
+    assert [lane_of(before, key, 8) for key in keys] == [lane_of(after, key, 8) for key in keys]
+    assert [lane_of(before, key, 8) for key in keys] != [lane_of(replace(after, hash_name=""), key, 8) for key in keys]
+    assert isinstance(
+        step(tuple(at(lane, lane) for lane in range(8)), renamed, replace(wanted, shards=renamed.shards)), DrainTo
+    )
+    assert wanted.inherit(renamed).former_names == ()
+    assert Partitioning.from_json(renamed.to_json()) == renamed
+    assert '"version":"1+renamed"' in renamed.to_json()
+    again = renamed.with_renamed(after.target, before.target, recorded.rules)
+    assert [lane_of(again.plans("s", (table,))[0], key, 8) for key in keys] == [lane_of(before, key, 8) for key in keys]
+
+
+def test_a_renamed_target_keeps_its_only_lane() -> None:
+    one = replace(DEALING, one_lane=frozenset({"`a`.`b`", "`a`.`c`"}))
+    renamed = one.with_renamed(TargetTable("a", "b"), TargetTable("a", "d"), one.rules)
+    assert renamed.one_lane == {"`a`.`d`", "`a`.`c`"}
 
 
 def test_a_target_keeps_one_lane_while_a_shard_table_has_a_further_key() -> None:

@@ -16,6 +16,7 @@ from shardmerge.worker.target.records import (
     subtask_record,
 )
 from shardmerge.worker.target.records.history import interrupted_copies
+from shardmerge.worker.target.renames import target_renames
 
 _FORMS: dict[str, set[str]] = {
     "ddl_progress": {"at", "file", "gtid_set", "pos", "position", "server"},
@@ -30,8 +31,10 @@ _FORMS: dict[str, set[str]] = {
         "dealing",
         "entries",
         "file",
+        "former_names",
         "growing",
         "gtid_set",
+        "hashed",
         "kept",
         "lanes",
         "leaving",
@@ -54,6 +57,7 @@ _FORMS: dict[str, set[str]] = {
         "skips",
         "start",
         "table",
+        "target",
         "to_columns",
         "version",
     },
@@ -105,8 +109,10 @@ _FORMS: dict[str, set[str]] = {
         "created",
         "dropped",
         "file",
+        "former_names",
         "growing",
         "gtid_set",
+        "hashed",
         "lanes",
         "leaving",
         "loose",
@@ -125,6 +131,7 @@ _FORMS: dict[str, set[str]] = {
         "server",
         "shards",
         "table",
+        "target",
         "to_columns",
         "version",
     },
@@ -187,6 +194,7 @@ _FORMS: dict[str, set[str]] = {
         "unsigned",
         "written_as",
     },
+    "target_renames": {"following", "meanwhile", "recorded"},
 }
 """Record -> every field name in its JSON, those of nested objects included."""
 
@@ -198,6 +206,7 @@ _ADAPTERS: dict[str, TypeAdapter[Any]] = {
     "partitioning": vars(partitioning)["_JSON"],
     "shadow_tables": vars(shadow_tables)["_JSON"],
     "subtask_record": vars(subtask_record)["_TABLE_JSON"],
+    "target_renames": vars(target_renames)["_CHANGES"],
 }
 
 
