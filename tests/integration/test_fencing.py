@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from shardmerge.proto import errors
-from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.batch import Batch
 from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, RowChange
+from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.replicate.lane.target_writer import TargetWriter
 from shardmerge.worker.target.apply.target_session import ApplySettings
 from shardmerge.worker.target.members.target_members import read_target_members
@@ -21,6 +22,9 @@ from shardmerge.worker.target.records import checkpoint as checkpoints
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.schema import ensure_meta
+from shardmerge.worker.target.renames import target_renames
+from shardmerge.worker.target.renames.rename_target import rename_lock, rename_locked, settle
+from shardmerge.worker.target.renames.target_renames import Change, Rename, RenameState
 from tests.support.cluster import Cluster
 from tests.support.mariadb import MariaDB
 from tests.support.plans import integer, table_plan, text
@@ -191,4 +195,78 @@ def test_forgotten_records_fence_the_earlier_run(target: MariaDB) -> None:
     row = subtask_record.take_over(session, *WHO, 8, "")
     assert (row.phase, row.starts_over) == (subtask_record.Phase.NEW, False)
     assert read_target_members(session, *WHO[:2], "mysql-02").unrecorded_sources == ("mysql-01",)
+    session.close()
+
+
+OLD, NEW = TargetTable("shop", "orders"), TargetTable("shop", "all_orders")
+
+
+def _rename(recorded: str, before: TargetTable = OLD, after: TargetTable = NEW) -> Rename:
+    change = Change(recorded, f"{recorded}+", "after")
+    return Rename("zombie", before, after, RenameState.BEGUN, {"mysql-01": change})
+
+
+def _refused(spec: ErrorSpec, work: Callable[[], object]) -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        work()
+    assert caught.value.spec is spec
+
+
+def _recorded(target: MariaDB) -> tuple[object, ...]:
+    [(dealing,)] = target.query("SELECT dealing FROM dm_meta.subtask")
+    return dealing, *(state for (state,) in target.query("SELECT state FROM dm_meta.target_rename"))
+
+
+def test_a_rename_fences_the_earlier_run_and_is_settled(target: MariaDB) -> None:
+    """The table that exists decides, and nothing is settled while a session may still rename it."""
+    _prepare(target, 5)
+    old = _writer(target, 5)
+    found = old.read_checkpoint()
+    session, other = (connect(_endpoint(target), Side.TARGET, name="target") for _ in range(2))
+    _refused(errors.master.RENAME_BUSY, lambda: target_renames.begin(session, "dm_meta", _rename(""), 4))
+    _refused(errors.master.RENAME_BUSY, lambda: target_renames.begin(session, "dm_meta", _rename("other"), 7))
+    assert _recorded(target) == ("",)
+    target_renames.begin(session, "dm_meta", _rename(""), 7)
+    assert _recorded(target) == ("+", "begun")
+    _refused(errors.replicate.FENCED, lambda: old.commit(_batch(1), _moved(found)))
+    _refused(errors.replicate.FENCED, lambda: subtask_record.take_over(session, *WHO, 6, ""))
+    with rename_lock(other, "dm_meta", "zombie"):
+        _refused(errors.replicate.RENAME_UNDER_WAY, lambda: settle(session, "dm_meta", "zombie"))
+    settle(session, "dm_meta", "zombie")
+    assert _recorded(target) == ("+",), "undone: the old table exists"
+    target.execute(
+        "INSERT INTO dm_meta.lock_run VALUES ('zombie', 'shop', 'orders', 'g', 's'), "
+        "('zombie', 'shop', 'all_orders', 'earlier', 's'), ('other', 'shop', 'orders', 'g', 's')"
+    )
+    target_renames.begin(session, "dm_meta", _rename("+"), 8)
+    target.execute("RENAME TABLE shop.orders TO shop.all_orders")
+    settle(session, "dm_meta", "zombie")
+    assert _recorded(target) == ("after", "moved")
+    runs = target.query("SELECT task, target_table, generation FROM dm_meta.lock_run ORDER BY task")
+    assert runs == [("other", "orders", "g"), ("zombie", "all_orders", "g")]
+    back = _rename("after", NEW, OLD)
+    with rename_lock(session, "dm_meta", "zombie"):
+        target.execute("CREATE TABLE shop.orders (id INT)")
+        _refused(errors.master.RENAME_REFUSED, lambda: rename_locked(session, "dm_meta", back, 9))
+    assert _recorded(target) == ("after+",)
+    target_renames.begin(session, "dm_meta", _rename("after+", NEW, OLD), 9)
+    _refused(errors.replicate.RENAME_UNCLEAR, lambda: settle(session, "dm_meta", "zombie"))
+    target.execute("DROP TABLE shop.orders")
+    target.execute("UPDATE dm_meta.subtask SET dealing = 'by hand'", "RENAME TABLE shop.all_orders TO shop.orders")
+    _refused(errors.replicate.RENAME_UNCLEAR, lambda: settle(session, "dm_meta", "zombie"))
+    assert _recorded(target) == ("by hand", "begun")
+    subtask_record.forget_task(session, "dm_meta", "zombie", 9)
+    assert _recorded(target) == ("",)
+    session.close()
+    other.close()
+
+
+def test_a_rename_that_the_target_refuses_is_undone(target: MariaDB) -> None:
+    _prepare(target, 5)
+    session = connect(_endpoint(target), Side.TARGET, name="target")
+    target.execute("CREATE SCHEMA attic", "CREATE TRIGGER shop.t AFTER INSERT ON shop.orders FOR EACH ROW SET @a = 1")
+    away = _rename("", after=TargetTable("attic", "orders"))
+    with rename_lock(session, "dm_meta", "zombie"):
+        _refused(errors.master.RENAME_REFUSED, lambda: rename_locked(session, "dm_meta", away, 7))
+    assert _recorded(target) == ("+",)
     session.close()

@@ -92,14 +92,17 @@ def rename_locked(session: Session, schema: str, rename: Rename, epoch: int) -> 
     try:
         execute(session, rename_statement(rename.before, rename.after))
     except pymysql.MySQLError as error:
-        # A lost connection raises here again: the state stays unknown, and the next run settles it.
-        if settle_locked(session, schema, rename.task) is None:
+        # A lost connection raises here again: the state stays unknown, and the next run settles it. Otherwise the
+        # statement has ended.
+        if exists(session, rename.before):
+            target_renames.delete(session, schema, rename.task)
             raise errors.master.RENAME_REFUSED(
                 task=rename.task,
                 statement=rename_statement(rename.before, rename.after),
                 reason=reason_of(error),
                 errno=errno_of(error),
             ) from error
+        settle_locked(session, schema, rename.task)
         return
     failpoints.hit("rename_target.renamed")
     target_renames.move(session, schema, rename)
