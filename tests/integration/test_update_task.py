@@ -300,20 +300,22 @@ def _judge_renamed(world: World, family: Family, table: str) -> None:
 
 
 def test_a_target_table_is_renamed_in_place(world: World) -> None:
-    """While the sources change rows, and after each refusal the task continues unchanged."""
+    """While the sources change rows, and after each refusal the task continues unchanged. Later sharding DDLs wait for
+    the shard tables of all sources."""
     family = world.family("title")
+    extra = "shard-mode: pessimistic\nreplicate: {lanes: 3}\n"
     shards = family.create(400)
     cluster = world.cluster
-    cluster.start_task(family.task(extra="replicate: {lanes: 3}\n"))
+    cluster.start_task(family.task(extra=extra))
     cluster.wait_replicating("title")
-    text = _renamed(family, "all_orders") + "replicate: {lanes: 3}\n"
+    text = _renamed(family, "all_orders") + extra
     with Writer(shards, seed=38) as writer:
         writer.go_on()
         assert "--rename-target" in str(_update(cluster, text, "--dry-run")["msg"])
         unasked = cluster.dmctl("update-task", cluster.write("updated.task.yaml", text), "--rename-target", check=False)
         assert "--yes" in unasked.text
         _rename_refused(cluster, _renamed(family, "all_orders"), errors.master.RENAME_NOT_ALONE.code)
-        _rename_refused(cluster, family.task(extra="replicate: {lanes: 3}\n"), errors.master.RENAME_NOTHING.code)
+        _rename_refused(cluster, family.task(extra=extra), errors.master.RENAME_NOTHING.code)
         world.target.execute("CREATE VIEW title.all_orders AS SELECT * FROM title.orders")
         _rename_refused(cluster, text, errors.master.RENAME_EXISTS.code)
         world.target.execute("RENAME TABLE title.all_orders TO title.seen")
@@ -328,7 +330,10 @@ def test_a_target_table_is_renamed_in_place(world: World) -> None:
         chunks = _count(world, "SELECT COUNT(*) FROM dm_meta.snapshot_chunk WHERE task = 'title'")
         _update(cluster, text, "--rename-target", "--yes")
         cluster.wait_replicating("title")
-        writer.go_on()
+        for shard in shards:
+            with shard.connect() as session, session.cursor() as cursor:
+                cursor.execute(f"ALTER TABLE {shard.schema}.{shard.table} ADD COLUMN later INT NOT NULL DEFAULT 7")
+            writer.go_on()
         writer.stop()
     _judge_renamed(world, family, "all_orders")
     assert _count(world, "SELECT COUNT(*) FROM dm_meta.snapshot_chunk WHERE task = 'title'") == chunks
