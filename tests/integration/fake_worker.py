@@ -187,6 +187,11 @@ class FakeWorker(WorkerServicer):
     ) -> pb.WorkerForgetTaskResponse:
         raise NotImplementedError
 
+    def RenameTarget(
+        self, request: pb.WorkerRenameTargetRequest, context: grpc.ServicerContext
+    ) -> pb.WorkerRenameTargetResponse:
+        raise NotImplementedError
+
     def OperateSchema(self, request: pb.WorkerSchemaRequest, context: grpc.ServicerContext) -> pb.WorkerSchemaResponse:
         raise NotImplementedError
 

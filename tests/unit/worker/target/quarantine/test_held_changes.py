@@ -14,6 +14,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.batch import Batch, Keys, KeyState
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, kind_of
 from shardmerge.worker.core.row_change import ChangeKind, JoinedLiterals, RowChange
+from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.target.apply.dml import DeleteKeys, InsertRows
 from shardmerge.worker.target.apply.row_bisect import Group, statements_of
 from shardmerge.worker.target.apply.row_errors import is_row_error
@@ -215,8 +216,8 @@ def test_digests_tell_keys_apart() -> None:
         HeldKey(target, 0, b"1"),
         HeldKey(target, 0, b"11"),
         HeldKey(target, 1, b"1"),
-        HeldKey(replace(target, table="orders1"), 0, b"1"),
-        HeldKey(replace(target, schema="sho", table="porders"), 0, b"1"),
+        HeldKey(TargetTable(target.schema, "orders1"), 0, b"1"),
+        HeldKey(TargetTable("sho", "porders"), 0, b"1"),
     ]
     assert len({key.digest for key in keys}) == len(keys)
 
