@@ -8,6 +8,12 @@ from functools import partial
 from shardmerge.proto.errors.spec import Level, Scope, define
 
 _define = partial(define, error_class="check")
+
+_REPLACE_KEY = (
+    "ALTER TABLE … ADD FOREIGN KEY … without ON DELETE and ON UPDATE, then ALTER TABLE … DROP FOREIGN KEY …, in this "
+    "order, so that no row without a parent is added between them; the application must then change such rows by itself"
+)
+
 UNSUPPORTED_COLUMN = _define(
     12010,
     "column-type-unsupported",
@@ -108,18 +114,16 @@ CASCADES = _define(
     scope=Scope.SOURCE,
     message="source {source}: a foreign key changes rows by cascade, which the binary log does not show: {tables}",
     workaround="`cascades: derive` in the task file lets the task derive these rows "
-    "(docs/explanation/cascades.md). Otherwise, at the source, for each of these keys: ALTER TABLE … DROP FOREIGN "
-    "KEY …, then ALTER TABLE … ADD FOREIGN KEY … without ON DELETE and ON UPDATE; or leave the table out with the "
-    "block-allow list.",
+    f"(docs/explanation/cascades.md). Otherwise, at the source, for each of these keys: {_REPLACE_KEY}; or leave the "
+    "table out with the block-allow list.",
 )
 CASCADES_INEXACT = _define(
     12093,
     "cascade-not-derivable",
     scope=Scope.SOURCE,
     message="source {source}: the rows that these foreign keys change by cascade cannot be derived: {keys}",
-    workaround="Change what the message names: in the task file, or the foreign key at the source (ALTER TABLE … DROP "
-    "FOREIGN KEY …, then ALTER TABLE … ADD FOREIGN KEY … without ON DELETE and ON UPDATE); or leave the table out with "
-    "the block-allow list.",
+    workaround=f"Change what the message names: in the task file, or the foreign key at the source ({_REPLACE_KEY}); "
+    "or leave the table out with the block-allow list.",
 )
 NOT_TRANSACTIONAL = _define(
     12014,

@@ -140,10 +140,14 @@ TRANSFORMED_TABLE = _define(
     "those of transform {rule}: {reason}: {statement}",
     workaround="The task has stopped right before the statement. Make the change at the target by hand if it needs "
     "one, then "
-    f"{_SKIP}; or {_REPLACE}. If an expression names the changed column: stop-task, start-task with a projection that "
-    "does not use it, then binlog skip (rows that are at the target stay as they were made); or update-task with a "
-    "file that leaves the table out, remove its rows at the target (only those of this shard table, if others are "
-    "merged there), and add it again with another transform.",
+    f"{_SKIP}; or "
+    '`dmctl binlog replace {task} "<statement>" -s {source}` runs another one instead, with the name of the table as '
+    "at the source, and those of its columns as at the target. If the statement drops or changes a column that an "
+    "expression needs as it was: `dmctl stop-task {task} -s {source}`, then `dmctl start-task <file> -s {source}` with "
+    "a projection that neither uses it nor keeps it by `*`; when the task has stopped there again, skip the statement "
+    "(rows that are at the target stay as they were made). "
+    f"Or {_UPDATE} with a file that leaves the table out, remove its rows at the target (only those of this shard "
+    "table, if others are merged there), and add it again with another transform.",
 )
 RENAME_REMAPS = _define(
     50013,
@@ -316,9 +320,9 @@ ZONE_VARIES = _define(
     message="source {source}, task {task}: the statement at {position} was run in the source's own time zone "
     "(SYSTEM), and no single offset from UTC is right for all of it: {reason}: {statement}",
     workaround="The task has stopped right before the statement. "
-    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, one for each offset, with times in the source's local time as of when the "
-    "statement was run, and for values that were converted `dmctl compare {task} --repair`. A session with a "
-    "time_zone of its own, such as '+00:00', does not have this problem.",
+    f"{_REPLACE}: the same change, with all times as at the offset at which the statement ran; for several "
+    "statements, one text, with ';' between them. For values that were converted, "
+    f"{_REPAIR}. A session with a time_zone of its own, such as '+00:00', does not have this problem.",
 )
 PREVIEW_STATEMENT = _define(
     50150,

@@ -11,6 +11,11 @@ _define = partial(define, error_class="relay")
 
 _RESUME = "for each task that is paused, `dmctl resume-task <task> -s {source}`"
 _UPDATE = "`dmctl operate-source update <source-file>`"
+_READ_PREVIOUS = (
+    f"If the previous server can be read, point the source's file to it, {_UPDATE}; then stop the source's worker, "
+    "move the directory {source} in its relay-dir away and start it: the relay log is fetched again from the previous "
+    "server. Read from there"
+)
 
 SOURCE_LOG_GONE = _define(
     20001,
@@ -75,9 +80,11 @@ SOURCE_CHANGED = _define(
     "source-is-another-server",
     scope=Scope.SOURCE,
     message="source {source}: {host}:{port} is now {found}, the relay log was written from {expected}",
-    workaround="Positions in files of one server mean nothing at another, and the relay log holds no GTIDs to continue "
-    "by. Point the source's file to the old server: " + _UPDATE + ". If that server is lost for good, "
-    f"{COPY_FROM_ANOTHER_SERVER}. With GTIDs (gtid_mode=ON; MariaDB always has them) it continues by itself.",
+    workaround="Check first that the address leads to the right server: a copy from a wrong one replaces the rows of "
+    "this source at the target. Positions in files of one server mean nothing at another, and the relay log holds no "
+    f"GTIDs to continue by. Point the source's file to the old server: {_UPDATE}; or let its address lead there again: "
+    f"{_RESUME}. If that server is lost for good, {COPY_FROM_ANOTHER_SERVER}. With GTIDs (gtid_mode=ON; MariaDB always "
+    "has them) it continues by itself.",
 )
 SOURCE_LOG_RESET = _define(
     20008,
@@ -131,9 +138,10 @@ GTID_PLACE_MISSING = _define(
     scope=Scope.SOURCE,
     message="source {source}: no position in the relay log has exactly GTID set {wanted}; it goes from {before} to "
     "{behind}",
-    workaround="Give a set as the source itself had it (gtid_executed; gtid_binlog_pos on MariaDB, with every domain). "
-    "For a checkpoint: the current server has its transactions in another order than the previous one; point the "
-    f"source's file to the previous one, {_UPDATE}, until the tasks have caught up; or {COPY_SOURCE_AGAIN}.",
+    workaround="For a start position: give a set as the source itself had it (gtid_executed; gtid_binlog_pos on "
+    "MariaDB, with every domain). For a checkpoint: the current server has its transactions in another order than the "
+    f"previous one. {_READ_PREVIOUS} until the tasks have caught up. If the previous server is lost, "
+    f"{COPY_SOURCE_AGAIN}.",
 )
 POSITION_ELSEWHERE = _define(
     20014,
@@ -152,8 +160,8 @@ PIECE_OF_ANOTHER_SERVER = _define(
     scope=Scope.SOURCE,
     message="source {source}: the checkpoint is inside the transaction after {position} of {server}, and the "
     "current relay log has that transaction from {now}, which may have written it in other events",
-    workaround=f"Point the source's file to {{server}}, {_UPDATE}, until the task has applied that "
-    f"transaction; or {COPY_SOURCE_AGAIN}.",
+    workaround=f"{_READ_PREVIOUS} until the task has applied that transaction. If the previous server is lost, "
+    f"{COPY_SOURCE_AGAIN}.",
 )
 XA_PREPARE_MISSING = _define(
     20016,
@@ -169,9 +177,9 @@ SERVER_ID_TAKEN = _define(
     "server-id-taken",
     scope=Scope.CONFIG,
     message="source {source}: server-id {server_id} is used by {owner}, at the same server",
-    workaround="Set another server-id in this source's file or in the other one, or none: then a free one is chosen. "
-    "If the other source is no longer needed, stop it (`dmctl operate-source stop <source>`); then, "
-    f"{_RESUME}.",
+    workaround="Set another server-id in this source's file, or none (then a free one is chosen), and "
+    f"{_UPDATE}: its tasks continue. Or change the other source in this way, or stop it if it is no longer needed "
+    f"(`dmctl operate-source stop <source>`); then, {_RESUME}.",
 )
 POSITION_UNORDERED = _define(
     20018,

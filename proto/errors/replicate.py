@@ -428,8 +428,8 @@ CASCADES_INEXACT = _define(
     "cascades-not-derivable",
     scope=Scope.SOURCE,
     message="task {task}, source {source}: rows that foreign keys change by cascade cannot be derived: {reason}",
-    workaround="Nothing was written. Change what the message names, then `dmctl resume-task {task}`. `dmctl check-task "
-    "<file>` shows the same.",
+    workaround="Nothing was written. Change what the message names, until `dmctl check-task <file>` accepts it, "
+    f"without `ignore-checking-items`. Then {COPY_AGAIN}.",
 )
 CASCADES_CHANGED = _define(
     40092,
@@ -437,7 +437,9 @@ CASCADES_CHANGED = _define(
     scope=Scope.CONFIG,
     message="task {task}, source {source}: the task began with `cascades: {before}`, and the task file has "
     "`cascades: {after}`",
-    workaround=f"Nothing was written. Set it back in the file, then `dmctl update-task <file>`; or {COPY_AGAIN}.",
+    workaround="Nothing was written. Set it back in the file, `dmctl stop-task {task}`, then `dmctl start-task "
+    "<file>`: the task continues where it was. With `cascades: refuse` the pre-check names keys that must be replaced "
+    f"at the source first. Or, for each source, {COPY_AGAIN}.",
 )
 CASCADES_AWAY = _define(
     40093,

@@ -30,7 +30,8 @@ begin at a later position."""
 
 COPY_FROM_ANOTHER_SERVER = (
     f"copy its history again, from the server in the source's file. {_STOP_EACH}; then `dmctl operate-source update "
-    f"<source-file>`; only then, for each, {_START}"
+    "<source-file>` (it stores the file also if it reports that the relay log does not continue there, 20007 or "
+    f"20008); only then, for each, {_START}"
 )
 """As COPY_SOURCE_AGAIN, where the source is to be read from a server that does not continue the former one."""
 

@@ -14,6 +14,7 @@ _KEYS = {
     "onlineDdl.shadowTables": "shadow-table-rules",
     "onlineDdl.trashTables": "trash-table-rules",
     "mode": "task-mode",
+    "deriveCascades": "cascades",
     "start": "meta",
     "startAt": "start-time",
     "replicate.quarantine": "replicate.on-row-error",
@@ -28,7 +29,10 @@ _KEYS = {
     "target.tls.allowedCn": "target-database.security.cert-allowed-cn",
     "target.allowPublicKeyRetrieval": "target-database.security.allow-public-key-retrieval",
 }
-_VALUES = {"replicate.quarantine": {"": "pause", "False": "pause", "True": "quarantine"}}
+_VALUES = {
+    "replicate.quarantine": {"": "pause", "False": "pause", "True": "quarantine"},
+    "deriveCascades": {"": "refuse", "False": "refuse", "True": "derive"},
+}
 _ENUM = re.compile(r"(?:SHARD_MODE|TASK_MODE|AUTO_INCREMENT|PARTITIONS)_([A-Z_]+)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 

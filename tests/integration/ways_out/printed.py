@@ -58,18 +58,27 @@ class Operator:
     file: str
 
     def runs(
-        self, printed: Printed, begin: str, place: int = 0, *, source_file: str = "", statement: str = ""
+        self,
+        printed: Printed,
+        begin: str,
+        place: int = 0,
+        *,
+        source_file: str = "",
+        source_name: str = "",
+        statement: str = "",
+        check: bool = True,
     ) -> Answer:
-        """Run a printed command: nothing of it changes but `<file>`, `<source-file>`, `<statement>` and `<task>`. Only
-        the report of a comparison goes to the cluster's directory instead of the current one."""
+        """Run a printed command: nothing of it changes but `<file>`, `<source-file>`, `<source>`, `<statement>` and
+        `<task>`. Only the report of a comparison goes to the cluster's directory instead of the current one."""
         command = printed.command(begin, place).replace("<source-file>", source_file)
+        command = command.replace("<source>", source_name)
         command = command.replace("<statement>", statement)
         command = command.replace("<file>", self.file).replace("<task>", self.task)
         assert "{" not in command and "<" not in command, f"an operator does not know what to fill in: {command}"
         words = shlex.split(command)
         if words[0] == "compare":
             words += ["--report", str(self.cluster.directory / "way_out.jsonl")]
-        return self.cluster.dmctl(*words)
+        return self.cluster.dmctl(*words, check=check)
 
     def stopped(self, code: int, source: str = "", *, or_code: int = 0) -> Printed:
         """Wait until a subtask is paused by an error of this code, or of ``or_code``; ``source``: only there."""

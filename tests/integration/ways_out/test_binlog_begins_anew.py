@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.replicated_rig import SOURCE, Replicated, module_replicated, replicated
-from tests.integration.ways_out.test_source_ways_out import started
+from tests.integration.ways_out.running import started
 
 __all__ = ["module_replicated", "replicated"]
 

@@ -2,78 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from tests.integration.replicated_rig import SOURCE, Replicated, given_over, module_replicated, replicated
-from tests.integration.ways_out.printed import Operator, Printed
-from tests.support.cluster import Answer, source_yaml
+from tests.integration.ways_out.running import refused, started
 from tests.support.database import Database
 from tests.support.wait import until
-from tests.support.world import Family
 
 __all__ = ["module_replicated", "replicated"]
 
 pytestmark = pytest.mark.parametrize("module_replicated", ["mariadb"], indirect=True, scope="module")
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A running task of the source, which is read from its first server."""
-
-    rig: Replicated
-    family: Family
-    operator: Operator
-
-    @property
-    def name(self) -> str:
-        return self.family.name
-
-    def file_of(self, server: Database, user: str | None = None) -> str:
-        """Write the source's file, with the address of ``server``; return its path."""
-        return self.rig.cluster.write("source.yaml", source_yaml(SOURCE, server, user))
-
-    def insert(self, server: Database, customer: str) -> None:
-        server.execute(
-            f"INSERT INTO {self.name}_01.order_01 (customer, amount, state, token, created) "
-            f"VALUES ('{customer}', 1, 'new', '', '2024-01-01')"
-        )
-
-    def copied_again(self, printed: Printed, server: Database, *, source_file: str = "") -> None:
-        """Run the printed commands that copy the history again; ``source_file``: of another server."""
-        self.operator.runs(printed, "query-status")
-        self.operator.runs(printed, "stop-task")
-        if source_file:
-            self.operator.runs(printed, "operate-source update", source_file=source_file)
-        self.operator.runs(printed, "start-task")
-        self.rig.cluster.wait_replicating(self.name)
-        self.insert(server, "after")
-        self.rig.judge(self.name, server)
-        self.rig.cluster.dmctl("stop-task", self.name)
-
-
-def started(rig: Replicated, name: str, server: Database | None = None, *, hold: str = "") -> Running:
-    """Start a task of ``server``; ``hold``: a moment at which its copy is held."""
-    server = server or rig.old
-    family = rig.family(name, server)
-    family.create(200)
-    if hold:
-        rig.cluster.hooks.hold(hold)
-    rig.cluster.start_task(family.task())
-    if hold:
-        rig.cluster.hooks.reached(hold)
-    else:
-        rig.cluster.wait_replicating(name)
-        rig.cluster.wait_caught_up(name, {SOURCE: server})
-    return Running(rig, family, Operator(rig.cluster, name, str(rig.cluster.directory / f"{name}.task.yaml")))
-
-
-def _refused(answer: Answer, code: int) -> Printed:
-    assert answer.code != 0, answer.text
-    [one] = answer.json["sources"]
-    assert int(one["error"]["code"]) == code, answer.text
-    return Printed.of(one["error"])
 
 
 def test_a_privilege_is_revoked(replicated: Replicated) -> None:
@@ -99,7 +37,7 @@ def test_the_source_is_moved_while_its_history_is_copied(replicated: Replicated)
     running = started(replicated, "way_20052", hold="snapshot.before_commit")
     replicated.servers.caught_up(replicated.new, replicated.old)
     path = running.file_of(replicated.new)
-    printed = _refused(replicated.cluster.dmctl("operate-source", "update", path, check=False), 20052)
+    printed = refused(replicated.cluster.dmctl("operate-source", "update", path, check=False), 20052)
     replicated.cluster.hooks.release_all()
     running.operator.runs(printed, "stop-task")
     running.operator.runs(printed, "operate-source update", source_file=path)
@@ -150,6 +88,6 @@ def test_a_replica_with_writes_of_its_own(replicated: Replicated) -> None:
     _change_by_replication(replicated, "way_20051")
     replicated.cluster.wait_caught_up("way_20051", {SOURCE: old})
     path = running.file_of(new)
-    printed = _refused(replicated.cluster.dmctl("operate-source", "update", path, check=False), 20051)
+    printed = refused(replicated.cluster.dmctl("operate-source", "update", path, check=False), 20051)
     running.copied_again(printed, new, source_file=path)
     replicated.servers.promote(new)

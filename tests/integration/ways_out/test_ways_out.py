@@ -8,10 +8,13 @@ from tests.integration.ways_out.data_situations import DATA_WAYS_OUT
 from tests.integration.ways_out.ddl_situations import DDL_WAYS_OUT
 from tests.integration.ways_out.printed import Operator
 from tests.integration.ways_out.situations import WAYS_OUT, Merge, WayOut
+from tests.integration.ways_out.transform_situations import TRANSFORM_WAYS_OUT
 from tests.support.world import Family, World
 
 
-@pytest.mark.parametrize("way", (*DDL_WAYS_OUT, *DATA_WAYS_OUT, *WAYS_OUT), ids=lambda way: str(way.code))
+@pytest.mark.parametrize(
+    "way", (*DDL_WAYS_OUT, *TRANSFORM_WAYS_OUT, *DATA_WAYS_OUT, *WAYS_OUT), ids=lambda way: str(way.code)
+)
 def test_the_printed_way_out_loses_no_row(world: World, way: WayOut) -> None:
     name, cluster = way.name, world.cluster
     family = Family(name, world.sources[: way.sources], world.target, tables=way.tables)

@@ -10,7 +10,10 @@ from shardmerge.proto.errors import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "reference" / "ways-out.md").read_text(encoding="utf-8")
-_TESTS = ("tests/integration/ways_out/*.py", "tests/integration/test_changed_key_way_out.py")
+_TESTS = (
+    "tests/integration/ways_out/*.py",
+    "tests/integration/test_changed_key_way_out.py",
+)
 
 
 def _tested() -> list[int]:

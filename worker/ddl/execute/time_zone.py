@@ -75,12 +75,13 @@ def offset_of(session: Session, second: int, moments: TimeLiterals) -> str | Off
     offsets = {literal: offset for literal in moments.literals if (offset := _at(session, literal)) is not None}
     if moments.now:
         offsets["the present time"] = int(present)
+    ran = f"it ran at {_shown(int(present))}"
     if len(set(offsets.values())) > 1:
         shown = ", ".join(f"{_shown(offset)} at {literal}" for literal, offset in offsets.items())
-        return OffsetVaries(f"its offset is {shown}")
+        return OffsetVaries(f"{ran}; its offset is {shown}")
     if moments.converted and len(found := _all(session)) > 1:
         return OffsetVaries(
-            f"values of column `{moments.converted}` are converted, at offsets from {_shown(min(found))} to "
+            f"{ran}; values of column `{moments.converted}` are converted, at offsets from {_shown(min(found))} to "
             f"{_shown(max(found))}"
         )
     return _shown(next(iter(offsets.values()), int(present)))

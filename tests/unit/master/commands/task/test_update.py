@@ -133,6 +133,13 @@ def test_references_may_change_for_tables_that_come() -> None:
     assert settings_changed(_one(), _one(extra="references: [{from: c.t_id, to: t.id}]\n")) == ()
 
 
+def test_a_setting_that_stays_is_named_as_the_file_names_it() -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        settings_changed(_one(), _one(extra="cascades: derive\n"))
+    assert caught.value.spec is errors.master.UPDATE_FIXED
+    assert "cascades cannot be changed by an update (it is refuse, in the file derive)" in caught.value.message
+
+
 def test_a_task_of_an_earlier_version_takes_the_default_of_new_keys() -> None:
     before = _one()
     before.ClearField("auto_increment")
