@@ -57,6 +57,7 @@ def test_a_restored_backup(replicated: Replicated) -> None:
     cluster.dmctl("operate-source", "stop", OTHER)
 
 
+@pytest.mark.grid
 def test_servers_without_gtids(replicated: Replicated) -> None:
     """20053 and 20007: another server is to be the source, and later another one has the address of the source."""
     folder = replicated.servers.directory

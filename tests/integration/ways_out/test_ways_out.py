@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.ways_out.data_situations import DATA_WAYS_OUT
-from tests.integration.ways_out.ddl_situations import DDL_WAYS_OUT
 from tests.integration.ways_out.printed import Operator
-from tests.integration.ways_out.situations import WAYS_OUT, Merge, WayOut
-from tests.integration.ways_out.transform_situations import TRANSFORM_WAYS_OUT
+from tests.integration.ways_out.situations.data import DATA_WAYS_OUT
+from tests.integration.ways_out.situations.ddl import DDL_WAYS_OUT
+from tests.integration.ways_out.situations.situation import WAYS_OUT, Merge, WayOut
+from tests.integration.ways_out.situations.transform import TRANSFORM_WAYS_OUT
 from tests.support.world import Family, World
 
 

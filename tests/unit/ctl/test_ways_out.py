@@ -12,7 +12,7 @@ import pytest
 
 from shardmerge.ctl.main import dmctl, run
 from shardmerge.proto.errors import CATALOGUE, ErrorSpec
-from tests.integration.ways_out.situations import WAYS_OUT
+from tests.integration.ways_out.situations.situation import WAYS_OUT
 
 _COMMAND = re.compile(r"`dmctl ([^`]+)`")
 _NAME = re.compile(r"(?<![\w-])[a-z]+-(?:task|relay|source|member|leader|schema|lock|ddl-lock)(?![\w-])")

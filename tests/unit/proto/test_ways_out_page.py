@@ -11,7 +11,7 @@ from shardmerge.proto.errors import CATALOGUE
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "reference" / "ways-out.md").read_text(encoding="utf-8")
 _TESTS = (
-    "tests/integration/ways_out/*.py",
+    "tests/integration/ways_out/**/*.py",
     "tests/integration/test_changed_key_way_out.py",
 )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.integration.ways_out.printed import Printed
-from tests.integration.ways_out.situations import ONE, Merge, WayOut
+from tests.integration.ways_out.situations.situation import ONE, Merge, WayOut
 from tests.support.wait import until
 from tests.support.world import Family
 

@@ -4,7 +4,7 @@ printed way out."""
 from __future__ import annotations
 
 from tests.integration.ways_out.printed import Printed
-from tests.integration.ways_out.situations import ONE, Merge, WayOut, as_account
+from tests.integration.ways_out.situations.situation import ONE, Merge, WayOut, as_account
 from tests.support.world import Family
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.integration.ways_out.printed import Printed
-from tests.integration.ways_out.situations import ONE, TWO, Merge, WayOut
+from tests.integration.ways_out.situations.situation import ONE, TWO, Merge, WayOut
 from tests.support.cluster import Json
 from tests.support.kills import locks_of
 from tests.support.wait import until
