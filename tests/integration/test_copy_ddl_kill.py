@@ -92,7 +92,7 @@ def test_every_shard_table_is_altered_while_it_is_copied(world: World, mode: str
     _copy_under_statements(world, f"altered_{mode}", mode, {})
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("mode", ["pessimistic", pytest.param("optimistic", marks=pytest.mark.grid)])
 def test_kills_at_every_moment(world: World, mode: str) -> None:
     victims = itertools.cycle(("worker", "tasks") if mode == "pessimistic" else ("tasks", "worker"))
     _copy_under_statements(world, f"copy_{mode}", mode, dict(zip(MOMENTS, victims, strict=False)))

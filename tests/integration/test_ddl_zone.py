@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.ways_out.printed import Operator, Printed
 from tests.support.cluster import Cluster
 from tests.support.database import Database
 from tests.support.judge import Shard, Target, compare
@@ -79,16 +80,22 @@ def _follow(source: Database, target: MariaDB, cluster: Cluster) -> None:
         "ALTER TABLE d.t ADD x TIMESTAMP NOT NULL DEFAULT '2000-01-01', ADD y TIMESTAMP NOT NULL DEFAULT '2000-07-01'",
         "INSERT INTO d.t (id) VALUES (4)",
     )
-    _stands(cluster, "+01:00 at '2000-01-01', +02:00 at '2000-07-01'")
+    # The ways out are followed as they are printed.
+    operator = Operator(cluster, "one", "")
+    printed = _stopped(operator, "it ran at +01:00; its offset is +01:00 at '2000-01-01', +02:00 at '2000-07-01'")
     one, other = "ADD x TIMESTAMP NOT NULL DEFAULT '2000-01-01'", "ADD y TIMESTAMP NOT NULL DEFAULT '2000-06-30 23:00'"
-    cluster.dmctl("binlog", "replace", "one", f"ALTER TABLE d.t {one}; ALTER TABLE d.t {other}")
-    cluster.dmctl("resume-task", "one")
+    operator.runs(printed, "binlog replace", statement=f"ALTER TABLE d.t {one}; ALTER TABLE d.t {other}")
     judged()
-    source.execute(_IN_WINTER, "ALTER TABLE d.t MODIFY dt TIMESTAMP NULL")
-    _stands(cluster, "values of column `dt` are converted, at offsets from +01:00 to +02:00")
+    change = "ALTER TABLE d.t MODIFY dt TIMESTAMP NULL"
+    source.execute(_IN_WINTER, change, "INSERT INTO d.t (id, dt) VALUES (5, '2020-07-02 00:00:00')")
+    printed = _stopped(operator, "values of column `dt` are converted, at offsets from +01:00 to +02:00")
+    operator.runs(printed, "binlog replace", statement=change)
+    cluster.wait_caught_up("one", {"mysql-01": source})
+    operator.runs(printed, "compare")
+    judged()
 
 
-def _stands(cluster: Cluster, says: str) -> None:
-    (sub,) = cluster.wait_paused("one").values()
-    [(code, message)] = sub.errors
-    assert code == 50017 and says in message, message
+def _stopped(operator: Operator, reason: str) -> Printed:
+    printed = operator.stopped(50017)
+    assert reason in printed.message, printed.message
+    return printed

@@ -228,7 +228,7 @@ def _plain_task(world: World, name: str, target: Database) -> str:
     )
 
 
-@pytest.mark.parametrize("victim", ["source", "target", "machine"])
+@pytest.mark.parametrize("victim", ["source", "target", pytest.param("machine", marks=pytest.mark.grid)])
 def test_kill_while_replicating_from_mysql_to_mysql(world: World, victim: str) -> None:
     kill_while_replicating(world, victim)
 

@@ -31,7 +31,8 @@ from tests.integration.relay_rig import (
     servers,
     written,
 )
-from tests.support.cluster import Cluster
+from tests.integration.ways_out.printed import Operator
+from tests.support.cluster import Cluster, source_yaml
 from tests.support.database import Database
 from tests.support.etcd import Etcd
 from tests.support.mariadb import MariaDB
@@ -347,9 +348,11 @@ def test_a_newer_process_of_the_name_takes_the_id_over(client: Client, make_work
     assert held(client)[GIVEN].lease == lease
 
 
+@pytest.mark.parametrize("way", ["file", pytest.param("stop", marks=pytest.mark.grid)])
 def test_workers_hold_what_their_relays_use(
-    make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster]
+    way: str, make_server: Callable[..., MariaDB], make_cluster: Callable[..., Cluster]
 ) -> None:
+    """The printed ways out of 20017 are followed: another source file, or the other source is stopped."""
     source, target = make_server("source"), make_server("target")
     cluster = make_cluster(workers=2, worker_settings={"keepalive-ttl": int(SHORT)})
     families = {name: Family(name, ((name, source),), target) for name in ("east", "west")}
@@ -363,19 +366,31 @@ def test_workers_hold_what_their_relays_use(
         before = held(client)[GIVEN]
         assert holder(before) == (first, "east")
         cluster.start_task(families["west"].task())
-        [west] = cluster.wait_paused("west").values()
-        assert any(code == 20017 and first in message and "east" in message for code, message in west.errors)
+        operator = Operator(cluster, "west", "")
+        printed = operator.stopped(20017, "west")
+        assert first in printed.message and "east" in printed.message
 
         client.revoke(before.lease)
         until(lambda: GIVEN in held(client), "it is held again")
         assert holder(held(client)[GIVEN]) == (first, "east")
         cluster.wait_replicating("east")
 
-        cluster.dmctl("stop-task", "east")
-        cluster.dmctl("operate-source", "stop", "east")
-        assert until(lambda: not held(client), "it is released")
-        cluster.dmctl("resume-task", "west")
+        if way == "file":
+            path = cluster.write("west.yaml", source_yaml("west", source))
+            operator.runs(printed, "operate-source update", source_file=path)
+            wanted = {("east", True), ("west", False)}
+        else:
+            cluster.dmctl("stop-task", "east")
+            operator.runs(printed, "operate-source stop", source_name="east")
+            assert until(lambda: not held(client), "it is released")
+            operator.runs(printed, "resume-task")
+            wanted = {("west", True)}
         cluster.wait_replicating("west")
-        assert holder(held(client)[GIVEN]) == (cluster.worker_of("west").name, "west")
-    cluster.wait_caught_up("west", {"west": source})
-    assert families["west"].verdict().differences == 0
+        assert {(holder(record)[1], number == GIVEN) for number, record in held(client).items()} == wanted
+    insert_into = (
+        "INSERT INTO {}_01.order_01 (customer, amount, state, token, created) VALUES ('x', 1, 'new', '', NOW())"
+    )
+    source.execute(*(insert_into.format(name) for name, _ in wanted))
+    for name, _ in wanted:
+        cluster.wait_caught_up(name, {name: source})
+        assert families[name].verdict().differences == 0

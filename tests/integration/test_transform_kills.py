@@ -10,7 +10,9 @@ from tests.support.world import World
 PASSES = "grp <> 3 AND v % 3 <> 1"
 
 
-@pytest.mark.parametrize("victim", ["tasks", "worker", "target"])
+@pytest.mark.parametrize(
+    "victim", [*(pytest.param(victim, marks=pytest.mark.grid) for victim in ("tasks", "target")), "worker"]
+)
 def test_a_kill_between_transformed_changes(world: World, victim: str) -> None:
     """Changed rows begin and cease to match the filter."""
     task = f"transformed_{victim}"

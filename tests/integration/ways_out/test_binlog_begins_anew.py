@@ -13,15 +13,18 @@ from tests.integration.ways_out.running import started
 
 __all__ = ["module_replicated", "replicated"]
 
-pytestmark = pytest.mark.parametrize("module_replicated", ["mariadb"], indirect=True, scope="module")
+pytestmark = pytest.mark.parametrize(
+    "module_replicated", ["mariadb", pytest.param("mysql", marks=pytest.mark.grid)], indirect=True, scope="module"
+)
 
 
 def test_the_binlog_begins_anew(replicated: Replicated) -> None:
     """20008: RESET MASTER at the source, or a restored backup."""
     server = replicated.old
     running = started(replicated, "way_20008", server)
-    server.execute("RESET MASTER")
-    server.kill_threads("root", "Binlog Dump")
+    server.execute("RESET MASTER" if server.flavor == "mariadb" else "RESET BINARY LOGS AND GTIDS")
+    for thread in server.dump_threads():
+        server.kill_thread(thread)
     server.execute("DELETE FROM way_20008_01.order_02 WHERE id % 5 = 0")
     running.insert(server, "later")
     printed = running.operator.stopped(20008, SOURCE)

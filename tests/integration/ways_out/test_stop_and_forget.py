@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.integration.ways_out.printed import Operator
 from tests.support.cluster import Answer, Json
+from tests.support.wait import until
 from tests.support.world import Family, World
 
 ONE = "mysql-01"
@@ -94,6 +97,38 @@ def test_a_failure_leaves_all_records_or_none(world: World, moment: str) -> None
     left = _records(world, name)
     assert left == before if moment == "described" else left.keys() == {"subtask", "subtask_version"}
     cluster.dmctl("stop-task", operator.file, "--remove-meta")
+    _copied_anew(world, family, operator)
+    cluster.dmctl("stop-task", name, "--remove-meta")
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("victim", ["worker", "master"])
+@pytest.mark.parametrize("moment", ["described", "removed"])
+def test_a_kill_leaves_all_records_or_none(world: World, moment: str, victim: str) -> None:
+    """The printed command, with the task's file, ends it."""
+    name, held = f"kill_{moment}_{victim}", f"forget_task.{moment}"
+    family, operator = _started(world, name)
+    cluster, hooks = world.cluster, world.cluster.hooks
+    before = _records(world, name)
+    hooks.hold(held)
+    with ThreadPoolExecutor(1) as pool:
+        interrupted = pool.submit(cluster.dmctl, "stop-task", name, "--remove-meta", check=False)
+        [pid] = hooks.reached(held)
+        [worker] = [one for one in cluster.workers if one.pid == pid]
+        killed = worker if victim == "worker" else cluster.masters[0]
+        killed.kill()
+        hooks.release(held)
+        killed.start()
+        answer = interrupted.result()
+    assert answer.code != 0, answer.text
+    forgotten = {"subtask", "subtask_version"}
+    if victim == "worker":
+        left = _records(world, name)
+        assert left == before if moment == "described" else left.keys() == forgotten
+    cluster.wait_for_workers(cluster.workers)
+    cluster.dmctl("stop-task", operator.file, "--remove-meta")
+    until(lambda: _records(world, name).keys() == forgotten, "no record is left", 60)
+    assert not cluster.subtasks(name)
     _copied_anew(world, family, operator)
     cluster.dmctl("stop-task", name, "--remove-meta")
 

@@ -13,6 +13,8 @@ PAGE = (ROOT / "docs" / "reference" / "ways-out.md").read_text(encoding="utf-8")
 _TESTS = (
     "tests/integration/ways_out/**/*.py",
     "tests/integration/test_changed_key_way_out.py",
+    "tests/integration/test_ddl_zone.py",
+    "tests/integration/test_server_id.py",
 )
 
 
