@@ -80,8 +80,10 @@ def sync_status(lanes: Sequence[LaneView], around: StatusInputs, held_keys: int 
         status.seconds_behind_master = oldest / 1000
     if places:
         _, slowest = min(places, key=lambda place: place[0])
-        status.syncer_binlog = str(SourcePosition.from_proto(slowest.position))
-        status.syncer_binlog_gtid = slowest.position.gtid_set
+        # The source skips events that the relay log has: these move the position of its head without another offset.
+        applied = around.head.position if drained else SourcePosition.from_proto(slowest.position)
+        status.syncer_binlog = str(applied)
+        status.syncer_binlog_gtid = applied.gtid_set
     return status
 
 

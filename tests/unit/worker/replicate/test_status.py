@@ -71,6 +71,15 @@ def test_in_sync() -> None:
     assert [lane.waits_for for lane in status.lanes] == ["events"] * 2
 
 
+def test_the_position_after_events_that_the_source_has_skipped() -> None:
+    """On MySQL with GTIDs, the first events of a file come again: they end before the position of the copy."""
+    further = replace(AROUND, head=Head(RelayOffset(1, 1000), SourcePosition("bin.000001", 3000, "u:1-7"), 990.0))
+    status = sync_status([view(report(0)), view(report(1))], further)
+    assert (status.syncer_binlog, status.syncer_binlog_gtid) == ("(bin.000001, 3000)", "u:1-7")
+    status = sync_status([view(report(0)), view(report(1, 400))], further)
+    assert status.syncer_binlog == "(bin.000001, 400)"
+
+
 def test_behind_the_oldest_transaction_counts() -> None:
     status = sync_status([view(report(0)), view(report(1, 400))], AROUND)
     assert not status.synced
