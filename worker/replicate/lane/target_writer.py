@@ -212,7 +212,7 @@ class TargetWriter:
         if error.spec is not errors.replicate.TARGET_DUPLICATE_OTHER_KEY or not merged_id:
             return error
         try:
-            members = read_target_members(self._target.connected(), *self._settings.who)
+            members = read_target_members(self._target.connected(), *self._settings.who, is_executor=True)
         except (pymysql.MySQLError, ShardmergeError):
             return error  # which matters more than a name in its text
         owner = owner_of(members, refused.state.plan.target, int(merged_id))

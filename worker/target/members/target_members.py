@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.mysql.connection import Session, quote_name, rows
 from shardmerge.worker.core.mysql.consistent_read import consistent_read
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.rules import Rules
+from shardmerge.worker.rules.transform_rules import Transforms
 from shardmerge.worker.target.records import parked_tables, subtask_record
 from shardmerge.worker.target.records.joining_tables import Joining
 from shardmerge.worker.target.records.partitioning import Partitioning
@@ -27,15 +29,24 @@ class TargetMembers:
 
 
 def read_target_members(
-    session: Session, meta_schema: str, task: str, source: str, expected: Iterable[str] = ()
+    session: Session,
+    meta_schema: str,
+    task: str,
+    source: str,
+    expected: Iterable[str] = (),
+    *,
+    is_executor: bool = False,
 ) -> TargetMembers:
     """From one consistent read. ``session``: in no transaction. ``expected``: the task's sources, recorded or not.
-    Raises ``pymysql.MySQLError`` and the rules' errors."""
+    ``is_executor``: the caller runs in a Spark executor, where transforms cannot be analysed: the plans are without
+    them. Raises ``pymysql.MySQLError`` and the rules' errors."""
     with consistent_read(session):
-        return _read_members(session, meta_schema, task, source, expected)
+        return _read_members(session, meta_schema, task, source, expected, is_executor=is_executor)
 
 
-def _read_members(session: Session, meta_schema: str, task: str, source: str, expected: Iterable[str]) -> TargetMembers:
+def _read_members(
+    session: Session, meta_schema: str, task: str, source: str, expected: Iterable[str], *, is_executor: bool
+) -> TargetMembers:
     own: Mapping[int, TablePlan] = {}
     same_task: list[TablePlan] = []
     other_tasks: list[TablePlan] = []
@@ -50,9 +61,8 @@ def _read_members(session: Session, meta_schema: str, task: str, source: str, ex
     for its_task, its_source, partitioning, joining, token in found:
         who = meta_schema, str(its_task), str(its_source)
         parked_here = parked_tables.read(session, *who).keys()
-        plans = _plans(
-            session, who, Partitioning.from_json(str(partitioning)), Joining.from_json(str(joining)), parked_here
-        )
+        recorded, its_joining = Partitioning.from_json(str(partitioning)), Joining.from_json(str(joining))
+        plans = _plans(session, who, recorded, its_joining, parked_here, is_executor=is_executor)
         if who[1] != task:
             other_tasks += plans.values()
             continue
@@ -73,6 +83,8 @@ def _plans(
     partitioning: Partitioning | None,
     joining: Joining | None,
     parked: Collection[int],
+    *,
+    is_executor: bool,
 ) -> dict[int, TablePlan]:
     """The shard tables of one subtask by number, whichever stream applies their rows now."""
     if partitioning is None:
@@ -80,7 +92,13 @@ def _plans(
     source = who[2]
     tables = subtask_record.read_tables(session, *who)
     numbers = partitioning.shards.union(parked)
-    plans = list(partitioning.plans_of(numbers, partitioning.compiled_rules(), source, tables))
+    plans = list(partitioning.plans_of(numbers, _rules(partitioning, is_executor), source, tables))
     if joining is not None:
-        plans += joining.partitioning.plans_of(joining.numbers, joining.partitioning.compiled_rules(), source, tables)
+        rules = _rules(joining.partitioning, is_executor)
+        plans += joining.partitioning.plans_of(joining.numbers, rules, source, tables)
     return {plan.shard: plan for plan in plans}
+
+
+def _rules(partitioning: Partitioning, is_executor: bool) -> Rules:
+    rules = partitioning.compiled_rules()
+    return replace(rules, transforms=Transforms()) if is_executor else rules
