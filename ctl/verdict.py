@@ -13,6 +13,7 @@ from shardmerge.ctl.error_report import Report
 from shardmerge.proto import errors, worker_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.common_pb2 import ErrorDetail
+from shardmerge.proto.listed_names import listed
 
 _MAX_NAMED = 5  # sources that one line of text names
 
@@ -154,6 +155,4 @@ def _parts(answer: Answer) -> int:
 
 
 def _names(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _MAX_NAMED} more" if len(listed) > _MAX_NAMED else ""
-    return ", ".join(listed[:_MAX_NAMED]) + more
+    return listed(tuple(names), _MAX_NAMED)

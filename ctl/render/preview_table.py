@@ -11,6 +11,7 @@ from shardmerge.ctl.error_report import Report
 from shardmerge.ctl.render import style
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import worker_pb2
+from shardmerge.proto.listed_names import listed
 
 _WORDS = {"at-once": "at once", "nothing": "at once, nothing to do", "waits": "waits", "stops": "the task would stop"}
 _STYLES = {"at-once": "green", "nothing": "green", "waits": "yellow", "stops": "bold red"}
@@ -53,9 +54,8 @@ def _details(number: int, each: worker_pb2.DDLPreview) -> Iterator[RenderableTyp
     if reason:
         yield style.cell(f"{'waits' if each.outcome == 'waits' else 'because'}: {reason}")
     if each.missing:
-        names = [f"{one.source} {one.schema}.{one.table}" for one in each.missing[:_MAX_MISSING]]
-        more = f" and {len(each.missing) - _MAX_MISSING} more" if len(each.missing) > _MAX_MISSING else ""
-        yield style.cell(f"missing: {', '.join(names)}{more}")
+        names = [f"{one.source} {one.schema}.{one.table}" for one in each.missing]
+        yield style.cell(f"missing: {listed(names, _MAX_MISSING)}")
     for risk in each.risks:
         yield Text.assemble(("! ", "bold yellow"), style.flat(risk))
     if has_error:

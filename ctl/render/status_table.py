@@ -10,6 +10,7 @@ from shardmerge.ctl.render import format, style
 from shardmerge.ctl.render.progress import lag_seconds, problems, unknown_progress
 from shardmerge.proto import common_pb2
 from shardmerge.proto import master_pb2 as pb
+from shardmerge.proto.listed_names import listed
 from shardmerge.proto.worker_pb2 import JoinStatus, LoadStatus, RelayStatus, SubTaskStatus, SyncStatus
 
 
@@ -77,7 +78,7 @@ def _join(source: str, task: str, join: JoinStatus) -> list[RenderableType]:
             progress_text = f"failed: [{join.error.code} {join.error.name}] {join.error.message}{again}"
         case phase:
             progress_text = phase
-    names = ", ".join(join.tables[:_NAMED]) + (f" and {len(join.tables) - _NAMED} more" if join.tables[_NAMED:] else "")
+    names = listed(join.tables, _NAMED)
     line = Text.assemble(("joining ", "bold"), f"{style.flat(task)} on {style.flat(source)}: {names}: ", progress_text)
     lines: list[RenderableType] = [line]
     if join.HasField("error") and join.error.workaround:

@@ -11,6 +11,7 @@ from shardmerge.master.ddl_lock.situation import Lock, Member, ShardState, Situa
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.listed_names import listed
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 
 _MAX_NAMED = 5  # tables that one phrase names
@@ -122,9 +123,7 @@ def _table(member: Member, lock: Lock, now: float) -> pb.DDLLockTable:
 
 
 def _names(members: Iterable[Member]) -> str:
-    listed = [f"{member.source} `{member.schema}`.`{member.table}`" for member in members]
-    more = f" and {len(listed) - _MAX_NAMED} more" if len(listed) > _MAX_NAMED else ""
-    return ", ".join(listed[:_MAX_NAMED]) + more
+    return listed([f"{member.source} `{member.schema}`.`{member.table}`" for member in members], _MAX_NAMED)
 
 
 def _utc(seconds: float) -> str:

@@ -69,7 +69,7 @@ def test_a_rename_of_a_target_is_confirmed(master: CannedMaster, task_file: Path
     assert terminal.end() == 0
     assert "`d`.`t` is renamed to `d`.`u`" in terminal.text
     assert [one.dry_run for one in _updates(master)] == [True, True, False]
-    assert dmctl(*command, address=master.address).code == 2, "nobody can answer"
+    assert dmctl(*command, address=master.address).code == 2, "there is no terminal"
     # A master of an earlier version ignores the option: it would copy the table.
     master.answer("UpdateTask", pb.UpdateTaskResponse(result=True, dry_run=True))
     refused = dmctl(*command, "--yes", address=master.address)

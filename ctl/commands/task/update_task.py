@@ -46,7 +46,7 @@ def update_task(file: str, *, dry_run: bool, rename_target: bool, yes: bool) -> 
 
 def _may_rename(session: Session, request: pb.UpdateTaskRequest, *, is_confirmed: bool) -> bool:
     """Let the master check the rename, show it and ask. Raises REFUSED for a master that does not know the option: it
-    would copy the table. Raises ``click.UsageError`` where nobody can answer."""
+    would copy the table. Raises ``click.UsageError`` without a terminal."""
     if not is_confirmed and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("--rename-target changes a table at the target: give --yes, or confirm it on a terminal")
     answer = _call(session, pb.UpdateTaskRequest(file=request.file, rename_target=True, dry_run=True))

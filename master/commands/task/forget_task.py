@@ -15,6 +15,7 @@ from shardmerge.proto import errors, worker_pb2
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto.config.task.task_file import parse_task
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.listed_names import listed
 
 _NAMED = 5
 
@@ -109,5 +110,4 @@ def consequences(task: str, removed: worker_pb2.WorkerForgetTaskResponse) -> Ite
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return listed(names, _NAMED)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pymysql
 
+from shardmerge.proto.listed_names import listed
 from shardmerge.worker.core.mysql.connection import Session, ask, server_info, text_of
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
 
@@ -62,10 +63,9 @@ class LockWait:
         of_table = f" of {self.table}" if self.table else ""
         if not self.holders:
             return f"a {self.kind}{of_table}{f' ({self.hint})' if self.hint else ''}"
-        named = ", ".join(map(str, self.holders[:_NAMED]))
-        more = f" and {len(self.holders) - _NAMED} more" if self.holders[_NAMED:] else ""
+        named = listed([str(holder) for holder in self.holders], _NAMED)
         word = "connection" if len(self.holders) == 1 else "connections"
-        return f"a {self.kind}{of_table}, which {word} {named}{more} of the target may hold"
+        return f"a {self.kind}{of_table}, which {word} {named} of the target may hold"
 
 
 def read_lock_wait(session: Session, connection: int, tables: Sequence[str]) -> LockWait | None:

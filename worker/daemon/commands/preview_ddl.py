@@ -12,6 +12,7 @@ import pymysql
 from pymysql.constants import ER
 
 from shardmerge.proto import config_pb2, errors, worker_pb2
+from shardmerge.proto.listed_names import listed
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import (
     Endpoint,
@@ -85,12 +86,11 @@ def _members(
         if found:
             return found
     known = sorted({f"{each.plan.table.schema}.{each.plan.table.name}" for each in asked.values()})
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
     raise errors.ddl.PREVIEW_TABLE_UNKNOWN(
         table=".".join(name),
         task=task,
         where=f" at source(s) {', '.join(sources)}",
-        known=", ".join(known[:_LISTED]) + more if known else "none that is recorded at the target yet",
+        known=listed(known, _LISTED) if known else "none that is recorded at the target yet",
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from shardmerge.proto import listed_names
 from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.ddl.execute.optimistic import renamed_of, replaced_of
 from shardmerge.worker.ddl.sql.column_definition import NO_DEFAULT, ColumnDefinition
@@ -53,8 +54,7 @@ def risks(change: Change) -> tuple[str, ...]:
 
 def listed(names: Sequence[str]) -> str:
     """The first names, and the number of the others."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return listed_names.listed(names, _NAMED)
 
 
 def _leaving(change: Change) -> Iterator[str]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from shardmerge.proto import config_pb2, errors, failpoints, state_pb2
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.listed_names import listed
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.proto.work_share import WorkShare
@@ -90,11 +91,9 @@ class Declined:
     @property
     def reason(self) -> str:
         """Why the tables that are parked at the statement wait, for people."""
-        named = ", ".join(self.unreached[:_NAMED])
-        more = f" and {len(self.unreached) - _NAMED} more" if len(self.unreached) > _NAMED else ""
         return (
-            f"shard table(s) {named}{more} have not reached the statement, according to the records at the target; the "
-            "statement runs when they have"
+            f"shard table(s) {listed(self.unreached, _NAMED)} have not reached the statement, according to the records "
+            "at the target; the statement runs when they have"
         )
 
 

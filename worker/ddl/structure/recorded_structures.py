@@ -14,6 +14,7 @@ from pymysql.constants import ER
 
 from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.listed_names import listed
 from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, errno_of, quote_name, rows, text_of
 from shardmerge.worker.core.mysql.endpoint import Endpoint
 from shardmerge.worker.core.mysql.information_schema import read_table
@@ -191,12 +192,11 @@ def _read_resets(session: Session, who: Who) -> frozenset[int]:
 def unknown_table_error(task: str, source: str, schema: str, table: str, names: Iterable[str] = ()) -> ShardmergeError:
     """SCHEMA_TABLE_UNKNOWN. ``names``: of the subtask's shard tables."""
     known = sorted(names)
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
     return errors.ddl.SCHEMA_TABLE_UNKNOWN(
         task=task,
         source=source,
         table=f"{schema}.{table}",
-        known=", ".join(known[:_LISTED]) + more if known else "none that is recorded at the target yet",
+        known=listed(known, _LISTED) if known else "none that is recorded at the target yet",
     )
 
 

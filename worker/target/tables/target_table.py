@@ -13,6 +13,7 @@ import pymysql
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.listed_names import listed
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import (
     Session,
@@ -315,13 +316,8 @@ def _check(target: Session, plans: Sequence[TablePlan], found: Table, created: b
         for difference in _differences(plan, found, required):
             tables_of.setdefault(difference, []).append(f"{plan.table.schema}.{plan.table.name}")
     if tables_of:
-        raise _differs(first, (f"{what} ({_some(tables)})" for what, tables in tables_of.items()))
+        raise _differs(first, (f"{what} ({listed(tables, _SHOWN_TABLES)})" for what, tables in tables_of.items()))
     return _facts(plans, found, created)
-
-
-def _some(tables: list[str]) -> str:
-    more = len(tables) - _SHOWN_TABLES
-    return ", ".join(tables[:_SHOWN_TABLES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _check_engine(target: Session, plan: TablePlan, engine: str) -> None:

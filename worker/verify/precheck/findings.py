@@ -10,6 +10,7 @@ import pymysql
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.listed_names import listed
 from shardmerge.worker.core.mysql.connection import Session, errno_of, rows, text_of
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, kind_of, reason_of
 
@@ -176,5 +177,4 @@ def variable(session: Session, name: str) -> str | None:
 
 def abbreviated(names: Sequence[str]) -> str:
     """A list for a message: the first few names and how many more."""
-    more = len(names) - SHOWN_TABLES
-    return ", ".join(names[:SHOWN_TABLES]) + (f" and {more} more" if more > 0 else "")
+    return listed(names, SHOWN_TABLES)
