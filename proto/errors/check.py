@@ -234,6 +234,14 @@ TARGET_CHARSET = _define(
     workaround="Convert their columns at the source (utf8mb4 holds all texts), or leave the tables out by the "
     "block-allow-list.",
 )
+TARGET_TYPE = _define(
+    12099,
+    "target-lacks-type",
+    scope=Scope.TARGET,
+    message="the target has no type that holds the values of shard tables of {target} exactly: {columns}",
+    workaround="Leave the columns out of the merged table with a `transforms` rule, convert them at the source, or "
+    "leave the tables out by the block-allow-list.",
+)
 POSITION_GONE = _define(
     12040,
     "start-position-gone",

@@ -113,6 +113,16 @@ CHECK_BY_NAME = _define(
     workaround="The task has stopped right before the statement. "
     f"{_REPLACE[0].upper()}{_REPLACE[1:]}, with the name that SHOW CREATE TABLE shows at the target.",
 )
+CHARSET_NOT_AT_TARGET = _define(
+    50068,
+    "ddl-charset-not-at-target",
+    scope=Scope.SOURCE,
+    message="source {source}, task {task}: the statement at {position} names character set(s) {charsets} for {table}, "
+    "which the target lacks, and a lock of shard tables keeps statements in the target's form: {statement}",
+    workaround="The task has stopped right before the statement. "
+    f"{_REPLACE[0].upper()}{_REPLACE[1:]}, with utf8mb4 as the character set: the target holds every character of "
+    "the source by it. Repeat this for each shard table.",
+)
 MAPPED_COLUMN = _define(
     50012,
     "ddl-of-mapped-column",

@@ -118,6 +118,16 @@ TARGET_STORAGE = _define(
     workaround="Free disk space at the target; the task continues by itself.",
     retryable=True,
 )
+TARGET_TRANSACTION_TOO_LARGE = _define(
+    40027,
+    "target-transaction-too-large",
+    scope=Scope.TARGET,
+    message="target {host}:{port} has no memory for a transaction of this size: {reason} (errno {errno})",
+    workaround="Changes of rows are repeated in smaller transactions by themselves. If it does not pass, or while the "
+    "history is copied: raise the target's limit (TiDB: tidb_mem_quota_query, txn-total-size-limit), or make "
+    "`replicate.batch-rows` or `snapshot.chunk-rows` smaller with `dmctl update-task`.",
+    retryable=True,
+)
 TARGET_STATEMENT = _define(
     40026,
     "target-refused",

@@ -291,9 +291,10 @@ Step = Annotated[
 
 
 class Case(Part):
-    """``shows``: the behaviour in one sentence."""
+    """``shows``: the behaviour in one sentence. ``not_on_tidb``: why the case does not apply to a TiDB target."""
 
     shows: Annotated[str, Field(min_length=20)]
+    not_on_tidb: Annotated[str, Field(min_length=20)] | None = None
     steps: Annotated[list[Step], Field(min_length=2)]
 
 

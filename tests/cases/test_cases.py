@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.cases.case import read_case
+from tests.cases.conftest import TARGET
 from tests.cases.runner import Runner
+from tests.support.tidb import TiDB
 from tests.support.world import World
 
-FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/case.yaml"))
+FOLDERS = [
+    path.parent
+    for path in sorted(Path(__file__).parent.glob("*/case.yaml"))
+    if TARGET is not TiDB or read_case(path.parent).not_on_tidb is None
+]
 _META = "dm_meta"
 
 

@@ -15,6 +15,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd as Client
 from shardmerge.proto.etcd import Record
 from shardmerge.worker.core.mysql.connection import Endpoint, ServerInfo
+from shardmerge.worker.core.mysql.target_dialect import parse_dialect
 from shardmerge.worker.daemon.registration import Registration
 from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
 from shardmerge.worker.relay.model import PurgePolicy
@@ -45,7 +46,19 @@ GIVEN = 4711
 FIRST = 2**31 + 5
 LONG, SHORT = 60.0, 20.0
 """Seconds of a lease: one that must not expire on a busy machine, and one whose end the tests wait for."""
-INFO = ServerInfo("mariadb", (10, 11, 6), "10.11.6-MariaDB", 1, "", True, 0, 1 << 24, "db-1", 3306)
+INFO = ServerInfo(
+    "mariadb",
+    (10, 11, 6),
+    "10.11.6-MariaDB",
+    1,
+    "",
+    True,
+    0,
+    1 << 24,
+    "db-1",
+    3306,
+    parse_dialect("10.11.6-MariaDB", ""),
+)
 
 
 class Worker:

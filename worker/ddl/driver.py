@@ -18,7 +18,7 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
-from shardmerge.worker.core.mysql.connection import Session, Side, server_info
+from shardmerge.worker.core.mysql.connection import Session, Side, dialect_of
 from shardmerge.worker.core.mysql.foreign_keys import added_foreign_keys, adds_cascade
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
@@ -447,7 +447,7 @@ class StatementDriver:
         )
         dialect = Dialect(
             met.queried.is_mariadb,
-            server_info(session).is_mariadb,
+            dialect_of(session),
             lambda names: find_fallback_collations(session, names),
         )
         return StatementExecutor(

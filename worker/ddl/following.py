@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.mysql.connection import Session, server_info
+from shardmerge.worker.core.mysql.connection import Session, dialect_of
 from shardmerge.worker.core.mysql.foreign_keys import added_foreign_keys, adds_cascade
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
@@ -159,10 +159,10 @@ class FollowingStatements:
     def around(self, session: Session, changes: BarrierChanges, sessions: ExitStack, stop: StopSignal) -> Around:
         """``sessions``: closes sessions at the source. Raises coded errors and ``pymysql.MySQLError``."""
         context, who = self.context, self.context.who
-        is_mariadb = server_info(session).is_mariadb
+        target = dialect_of(session)
 
         def dialect(queried: LoggedQuery) -> Dialect:
-            return Dialect(queried.is_mariadb, is_mariadb, lambda names: find_fallback_collations(session, names))
+            return Dialect(queried.is_mariadb, target, lambda names: find_fallback_collations(session, names))
 
         return Around(
             session,

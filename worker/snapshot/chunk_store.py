@@ -22,7 +22,7 @@ import pymysql
 from pymysql.constants import ER
 
 from shardmerge.proto import errors
-from shardmerge.worker.core.mysql.connection import Endpoint, Session, errno_of, quote_name
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, dialect_of, errno_of, quote_name
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
@@ -85,7 +85,7 @@ class SnapshotStore:
         with session.cursor() as cursor:
             cursor.execute(
                 f"SELECT 1 FROM {quote_name(self.schema)}.`subtask` "
-                "WHERE `task` = %s AND `source` = %s AND `epoch` = %s LOCK IN SHARE MODE",
+                f"WHERE `task` = %s AND `source` = %s AND `epoch` = %s {dialect_of(session).share_lock}",
                 (*self._subtask, self.epoch),
             )
             found = cursor.fetchone()

@@ -18,6 +18,7 @@ never merged, never a target."""
 
 PINNED_VARIABLES = frozenset(
     {
+        "allow_auto_random_explicit_insert",
         "autocommit",
         "character_set_client",
         "character_set_connection",
@@ -29,6 +30,17 @@ PINNED_VARIABLES = frozenset(
         "sql_mode",
         "sql_safe_updates",
         "sql_select_limit",
+        "tidb_batch_delete",
+        "tidb_batch_insert",
+        "tidb_constraint_check_in_place_pessimistic",
+        "tidb_dml_batch_size",
+        "tidb_dml_type",
+        "tidb_low_resolution_tso",
+        "tidb_opt_write_row_id",
+        "tidb_read_staleness",
+        "tidb_skip_utf8_check",
+        "tidb_snapshot",
+        "tidb_txn_mode",
         "time_zone",
         "transaction_isolation",
         "tx_isolation",

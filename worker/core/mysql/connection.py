@@ -19,6 +19,7 @@ from shardmerge.worker.core.mysql.endpoint import PLAIN, Endpoint, Side
 from shardmerge.worker.core.mysql.guarded_connection import SHORT_ANSWER, Guard, GuardedConnection
 from shardmerge.worker.core.mysql.login import CACHING, PublicKeyLoginNeeded, Refused
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, coded_errors, errno_of, kind_of, reason_of, to_coded
+from shardmerge.worker.core.mysql.target_dialect import TargetDialect, parse_dialect, parse_version
 from shardmerge.worker.core.mysql.tls import context_of
 from shardmerge.worker.core.position import SourcePosition
 
@@ -35,10 +36,10 @@ __all__ = [
     "coded_errors",
     "connect",
     "current_position",
+    "dialect_of",
     "errno_of",
     "execute",
     "kind_of",
-    "parse_version",
     "position_statement",
     "quote_name",
     "quote_text",
@@ -59,7 +60,8 @@ _ANSWER_BYTES = 2048
 """Largest answer to each statement of a packet that has several statements."""
 
 _ENDPOINT = "shardmerge_endpoint"
-"""Attribute of a session."""
+_DIALECT = "shardmerge_dialect"
+"""Attributes of a session."""
 
 _SECURE_TRANSPORT_REQUIRED = 3159  # ER_SECURE_TRANSPORT_REQUIRED of MySQL
 _KEEPALIVE_IDLE_SECONDS = 15
@@ -99,6 +101,7 @@ class ServerInfo:
     max_allowed_packet: int  # bytes
     host: str  # the server's own name of its machine, independent of the address that the worker uses
     port: int  # the server's own port
+    dialect: TargetDialect
 
     @property
     def is_mariadb(self) -> bool:
@@ -108,10 +111,6 @@ class ServerInfo:
     def identity(self) -> str:
         """Distinguishes the servers of one fail-over group: positions in files belong to one server."""
         return self.server_uuid or f"server-id {self.server_id}"
-
-    @property
-    def is_tidb(self) -> bool:
-        return "tidb" in self.text.lower()
 
 
 def quote_name(name: str) -> str:
@@ -183,6 +182,16 @@ def endpoint_of(session: Session) -> Endpoint:
     """The endpoint to which :func:`connect` has connected the session."""
     endpoint: Endpoint = vars(session)[_ENDPOINT]
     return endpoint
+
+
+def dialect_of(session: Session) -> TargetDialect:
+    """The dialect of the server; it is queried once per session. Raises ``pymysql.MySQLError``."""
+    dialect: TargetDialect | None = vars(session).get(_DIALECT)
+    if dialect is None:
+        [(version, comment)] = rows(session, "SELECT VERSION(), @@version_comment")
+        dialect = parse_dialect(text_of(version), text_of(comment))
+        vars(session)[_DIALECT] = dialect
+    return dialect
 
 
 def _log_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) -> Session:
@@ -329,7 +338,9 @@ def _prepare(session: Session, endpoint: Endpoint, side: Side, raw: bool) -> Non
         if variable.lower() not in PINNED_VARIABLES:
             _set_variable(session, variable, value, endpoint)
     execute(session, _SOURCE_SESSION if side is Side.SOURCE else _TARGET_SESSION)
-    if side is Side.SOURCE:
+    if side is Side.TARGET:
+        _prepare_target(session)
+    else:
         # A site-wide limit on a statement's time must not cut a chunk's SELECT.
         version = str(vars(session)["server_version"])
         mariadb = "mariadb" in version.lower()
@@ -341,6 +352,19 @@ def _prepare(session: Session, endpoint: Endpoint, side: Side, raw: bool) -> Non
     execute(session, f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
     if raw:
         execute(session, "SET SESSION character_set_results = NULL")
+
+
+def _prepare_target(session: Session) -> None:
+    """Read the target's dialect and set what it needs."""
+    dialect = dialect_of(session)
+    for statement in dialect.session_statements:
+        execute(session, statement)
+    if dialect.optional_settings:
+        names = ", ".join(quote_text(variable) for variable, _ in dialect.optional_settings)
+        found = rows(session, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
+        known = {text_of(name).lower() for name, _ in found}
+        settings = (f"{variable} = {value}" for variable, value in dialect.optional_settings if variable in known)
+        execute(session, f"SET SESSION {', '.join(settings)}")
 
 
 def _set_variable(session: Session, variable: str, value: str, endpoint: Endpoint) -> None:
@@ -405,13 +429,17 @@ def text_of(value: Any) -> str:
 
 def server_info(session: Session) -> ServerInfo:
     """Query the server's description of itself. Raises ``pymysql.MySQLError``."""
-    [(version, server_id, log_bin, lower_case, packet, host, port)] = ask(
+    known: TargetDialect | None = vars(session).get(_DIALECT)
+    # TiDB has no binlog, and no such variable.
+    log_bin = "'OFF'" if known is not None and known.is_tidb else "@@GLOBAL.log_bin"
+    [(version, comment, server_id, log_bin, lower_case, packet, host, port)] = ask(
         session,
-        "SELECT VERSION(), @@GLOBAL.server_id, @@GLOBAL.log_bin, @@GLOBAL.lower_case_table_names, "
+        f"SELECT VERSION(), @@version_comment, @@GLOBAL.server_id, {log_bin}, @@GLOBAL.lower_case_table_names, "
         "@@GLOBAL.max_allowed_packet, @@hostname, @@port",
     )
     text = text_of(version)
-    flavor = "mariadb" if "mariadb" in text.lower() else "mysql"
+    dialect = parse_dialect(text, text_of(comment))
+    flavor = "mariadb" if dialect.is_mariadb else "mysql"
     uuid = ""
     if flavor == "mysql":
         found = ask(session, "SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
@@ -427,16 +455,8 @@ def server_info(session: Session) -> ServerInfo:
         max_allowed_packet=int(packet),
         host=text_of(host),
         port=int(port),
+        dialect=dialect,
     )
-
-
-def parse_version(text: str) -> tuple[int, int, int]:
-    """(10, 11, 6) of "5.5.5-10.11.6-MariaDB-log", (8, 4, 0) of "8.4.0"; missing parts are 0."""
-    # MariaDB before 11 puts "5.5.5-" in front, for replicas that refuse a major version of 10.
-    match = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)(?:\.(\d+))?", text)
-    if match is None:
-        return (0, 0, 0)
-    return (int(match.group(1)), int(match.group(2)), int(match.group(3) or 0))
 
 
 def position_statement(info: ServerInfo) -> str:

@@ -42,7 +42,9 @@ _PARTITIONS = re.compile(r"\bPARTITION\s+BY\b", re.IGNORECASE)
 _NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 _PREFIX_LENGTH = re.compile(r"\(\d+\)")
 _AUTO_INCREMENT = re.compile(r"\s+AUTO_INCREMENT\b", re.IGNORECASE)
+_INVISIBLE = re.compile(r"\s+(?:/\*!80023\s+INVISIBLE\s*\*/|INVISIBLE\b)", re.IGNORECASE)
 _CHARSET = re.compile(r"\bCHARACTER\s+SET\s+\w+(?!\s+COLLATE|\w)", re.IGNORECASE)
+_CHARSET_NAME = re.compile(r"\bCHARACTER\s+SET\s+(\w+)", re.IGNORECASE)
 _COLLATE = re.compile(r"\bCOLLATE\s+(\w+)", re.IGNORECASE)
 _COMMENT = re.compile(r"\bCOMMENT='", re.IGNORECASE)
 _MYSQL_COLLECTION, _COLLECTION = " geomcollection", " geometrycollection"
@@ -165,13 +167,15 @@ def merged_create_table(
     transformed: bool = False,
     keep_auto_increment: bool = False,
     partitions: str = "",
+    keep_invisible: bool = True,
 ) -> str:
     """The statement that makes the target table unless it exists.
 
     ``columns``: of the shard table; ``written``: its plan's; ``target``: quoted name; ``collation``: the shard
     table's default; ``replaced``: collations that the target lacks, each with its replacement; ``transformed``: a
     transform may drop columns of the shard table. ``keep_auto_increment``: where the target can have it.
-    ``partitions``: PARTITION BY …, "" for none.
+    ``partitions``: PARTITION BY …, "" for none. ``keep_invisible``: the target has invisible columns; otherwise they
+    become visible.
 
     Raises :class:`UnreadableCreateTable`.
     """
@@ -192,6 +196,7 @@ def merged_create_table(
             if name not in by_name:
                 raise UnreadableCreateTable(f"column {name} is not among the table's columns")
             text = _column_item(item, own.end(), by_name[name], plans.get(name), replaced)
+            text = text if keep_invisible else _without(_INVISIBLE, text)
         items.append(_rename(text, renamed) if renamed else text)
     items += (_computed_item(plan) for plan in written if plan.is_computed)
     items += (f"{quote_name(plan.target_name)} {CONSTANT_TYPE} NOT NULL" for plan in written if plan.is_constant)
@@ -200,7 +205,7 @@ def merged_create_table(
         name = renamed.get(numbered.name, numbered.name)
         items = [_numbered(item, name) for item in items] if _leads_an_index(items, name) else items
     default = replaced.get(collation, collation)
-    options = f"ENGINE=InnoDB DEFAULT CHARSET={default.split('_', 1)[0]} COLLATE={default}"
+    options = f"ENGINE=InnoDB DEFAULT CHARSET={charset_of(default)} COLLATE={default}"
     if parsed.comment:
         options += f" COMMENT={parsed.comment}"
     if partitions:
@@ -253,7 +258,12 @@ def _numbered(item: str, name: str) -> str:
 
 
 def _not_numbered(item: str) -> str:
-    found = _AUTO_INCREMENT.search(masked_quotes(item))
+    return _without(_AUTO_INCREMENT, item)
+
+
+def _without(attribute: re.Pattern[str], item: str) -> str:
+    """A column's item without an attribute."""
+    found = attribute.search(masked_quotes(item))
     return item if found is None else item[: found.start()] + item[found.end() :]
 
 
@@ -282,8 +292,9 @@ def widened_type(plan: ColumnPlan) -> str:
             return f"{sized.group(1)}({int(sized.group(2)) + len(text)})"
 
 
-def fallback_collations(collation: str) -> tuple[str, ...]:
-    """Collations that may replace one that the target lacks, best first, all of the same charset.
+def fallback_collations(collation: str, *, as_utf8: bool = False) -> tuple[str, ...]:
+    """Collations that may replace one that the target lacks, best first, all of the same charset; with ``as_utf8`` also
+    of utf8mb4, which has every character.
 
     Each distinguishes all texts that the source distinguishes, so that no two rows of the source become one: MySQL's
     0900 collations do not ignore trailing spaces, which MariaDB calls nopad. The last one is the charset's binary
@@ -300,6 +311,10 @@ def fallback_collations(collation: str) -> tuple[str, ...]:
     if "0900_" in rest or "nopad_" in rest:
         found += [f"{charset}_nopad_bin", f"{charset}_0900_bin"]
     found.append(f"{charset}_bin")
+    if as_utf8:
+        # That of TiDB (manual, "Character Set and Collation"), which regards trailing spaces.
+        found += ["utf8mb4_0900_bin"] if "0900_" in rest or "nopad_" in rest else []
+        found.append("utf8mb4_bin")
     return tuple(each for each in found if each != collation)
 
 
@@ -318,8 +333,17 @@ def _column_item(item: str, at: int, column: Column, plan: ColumnPlan | None, re
         item = f"{item[: found.end()]} COLLATE {column.collation}{item[found.end() :]}"
     found = _COLLATE.search(masked_quotes(item))
     if found is not None and found.group(1) in replaced:
-        item = item[: found.start(1)] + replaced[found.group(1)] + item[found.end(1) :]
+        other = replaced[found.group(1)]
+        item = item[: found.start(1)] + other + item[found.end(1) :]
+        charset = _CHARSET_NAME.search(masked_quotes(item))
+        if charset is not None and charset.group(1) != charset_of(other):
+            item = item[: charset.start(1)] + charset_of(other) + item[charset.end(1) :]
     return item
+
+
+def charset_of(collation: str) -> str:
+    """The character set of a collation: its name begins with it."""
+    return collation.split("_", 1)[0]
 
 
 def _names_any(item: str, names: Collection[str]) -> bool:

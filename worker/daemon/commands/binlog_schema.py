@@ -22,6 +22,7 @@ from shardmerge.worker.core.mysql.connection import (
     Side,
     coded_errors,
     connect,
+    dialect_of,
     rows,
     server_info,
     text_of,
@@ -202,9 +203,7 @@ def _structure_from_text(
     found = read_create_body(text, ddl, 0)
     if found is None:
         raise _no_create_table(request, text, "it does not list the columns")
-    dialect = Dialect(
-        server.is_mariadb, server_info(session).is_mariadb, lambda names: find_fallback_collations(session, names)
-    )
+    dialect = Dialect(server.is_mariadb, dialect_of(session), lambda names: find_fallback_collations(session, names))
     tracker = open_tracker(session, who_of(config), "schema", epoch)
     moved = dialect.for_target(
         found.create_statement(TargetTable(*tracker.place).quoted, "" if found.has_charset else collation), 0
@@ -214,7 +213,10 @@ def _structure_from_text(
     except pymysql.MySQLError as error:
         raise refusal_of(error, table.full_name, _refused(request, text)) from error
     statement = Statement(_NOWHERE, _NOWHERE, _NOWHERE, SourcePosition("", 0), table.schema, text, 0)
-    return replace(tracked, table=dialect.as_declared(tracked.table, statement))
+    return Tracked(
+        dialect.as_declared(tracked.table, statement, collation),
+        dialect.default_after(tracked.creation, collation, statement),
+    )
 
 
 def only_create_table(request: _Request, text: str, schema: str) -> tuple[str, CreateTable]:

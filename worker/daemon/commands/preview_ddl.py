@@ -20,9 +20,9 @@ from shardmerge.worker.core.mysql.connection import (
     Side,
     coded_errors,
     connect,
+    dialect_of,
     errno_of,
     rows,
-    server_info,
 )
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.ddl.dry_run.dry_run import DryRun
@@ -96,10 +96,10 @@ def _members(
 
 def _dry_run(session: Session, config: config_pb2.SubTaskConfig, sources: Sequence[str]) -> DryRun:
     schema, task = config.meta_schema, config.task
-    is_mariadb = server_info(session).is_mariadb
+    target = dialect_of(session)
 
     def dialect(source: bool) -> Dialect:
-        return Dialect(source, is_mariadb, lambda names: find_fallback_collations(session, names))
+        return Dialect(source, target, lambda names: find_fallback_collations(session, names))
 
     # For the whole task, whichever worker runs the preview.
     copies = TargetCopies(open_tracker(session, (schema, task, ""), "preview", 0))
@@ -123,7 +123,7 @@ def _dry_run(session: Session, config: config_pb2.SubTaskConfig, sources: Sequen
             routed[source] = partitioning.compiled_rules() if partitioning is not None else Rules.from_config(config)
             creations = ddl_progress.read_creations(session, schema, task, source)
             held = parked_tables.read(session, schema, task, source)
-            by_mariadb = is_mariadb if row is None or row.start is None else _is_mariadb(row.start)
+            by_mariadb = target.is_mariadb if row is None or row.start is None else _is_mariadb(row.start)
             for plan in (*found.own.values(), *found.same_task):
                 if plan.source == source:
                     at = source, plan.shard

@@ -26,6 +26,7 @@ from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldNothing, RelayHold
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
+from shardmerge.worker.daemon.subtask.smaller_batches import MOST_BATCH_DIVISOR, with_smaller_batches
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.status import without_progress
@@ -109,6 +110,7 @@ class SubTask:
         self._ops_before = decision.binlog_ops
         self._failures = 0
         self._retry_at: float | None = None
+        self._batch_divisor = 1
         self._log = log.bind(task=decision.config.task, source=host.source.source_id)
         self._thread = threading.Thread(target=self._run_all, name=f"subtask-{decision.config.task}", daemon=True)
         self._thread.start()
@@ -303,7 +305,8 @@ class SubTask:
     def _run(self) -> Outcome:
         decision = self._decision
         try:
-            run = SubTaskRun(decision.config, decision.meta_token, decision.update_token, self._host, self)
+            config = with_smaller_batches(decision.config, self._batch_divisor)
+            run = SubTaskRun(config, decision.meta_token, decision.update_token, self._host, self)
             return run.run(self._stop)
         except ShardmergeError as error:  # of an endpoint whose password cannot be read
             return Failed(error)
@@ -348,6 +351,8 @@ class SubTask:
                 case Failed(error=error):
                     self._error = error
                     self._become(pb.STAGE_PAUSED)
+                    if error.spec is errors.replicate.TARGET_TRANSACTION_TOO_LARGE:
+                        self._batch_divisor = min(self._batch_divisor * 4, MOST_BATCH_DIVISOR)
                     if error.spec.retryable:
                         pause = min(_BACKOFF_FIRST_SECONDS * 2**self._failures, _BACKOFF_MAX_SECONDS)
                         self._failures = min(self._failures + 1, _BACKOFF_MAX_DOUBLINGS)

@@ -257,6 +257,10 @@ class StatementExecutor:
             return None  # it has no effect on merged tables
         check_mergeable(shard.plan, context.plans.values(), context.refusal)
         self.structures.check(shard.plan, creation)
+        if lacking := self.dialect.lacking_charsets(text, context.sql_mode):
+            raise context.refusal(
+                errors.ddl.CHARSET_NOT_AT_TARGET, table=shard.plan.table.full_name, charsets=", ".join(lacking)
+            )
         return creation, self.dialect.for_target(text, context.sql_mode)
 
     def _park(

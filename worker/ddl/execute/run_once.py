@@ -7,9 +7,10 @@ it with the current definitions: if they differ, the statement has run; if they 
 not run. A statement that leaves the definitions unchanged (FORCE, a MODIFY to the current type) may run twice. That
 changes nothing: no row is written in between, because all lanes of its tables have stopped.
 
-A killed client's statement continues at the server. A server lock per subject, which ends with the connection, lets one
-session at a time run it. The epoch is checked under the lock, so no older process can begin later (I3). A lock holder
-whose connection is idle is frozen or gone: its connection is killed, so the holder gets an error when it continues.
+A killed client's statement continues at the server; at TiDB as a job of the cluster, whose end is waited for. A server
+lock per subject, which ends with the connection, lets one session at a time run it. The epoch is checked under the
+lock, so no older process can begin later (I3). A lock holder whose connection is idle is frozen or gone: its connection
+is killed, so the holder gets an error when it continues.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from pymysql.constants import ER
 from shardmerge.proto import errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
-from shardmerge.worker.core.mysql.connection import Session, execute, quote_name, rows, text_of
+from shardmerge.worker.core.mysql.connection import Session, dialect_of, execute, quote_name, rows, text_of
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.ddl.execute.ddl_jobs import running_jobs, wait_for_jobs
 from shardmerge.worker.target.apply.statement_waits import naming_waits, user_lock_phrase
 from shardmerge.worker.target.records import ddl_progress
 from shardmerge.worker.target.records.ddl_progress import Begun
@@ -135,6 +137,9 @@ def run_once(
     with subject_lock(session, who, epoch, subject, targets, stop, on_wait) as held:
         if not held:
             return
+        wait_for_jobs(session, targets, stop, on_wait)
+        if stop.is_set:
+            return
         begun = ddl_progress.read_begun(session, *who, subject)
         if begun is None or begun.statement != statement:
             prepare(session)
@@ -163,7 +168,7 @@ def run_once(
             # The server answered with an error, so it has not run. If an operator repaired the tables by hand
             # meanwhile, their definitions differ and the record is kept.
             with suppress(pymysql.MySQLError):  # the connection is lost: the state stays unknown
-                if digest_of(session, targets) == now:
+                if not running_jobs(session, targets) and digest_of(session, targets) == now:
                     ddl_progress.delete_begun(session, *who, key)
             raise
         failpoints.hit("ddl.run")
@@ -210,7 +215,8 @@ def run_statement(
                 execute(session, statement)
         except pymysql.MySQLError as error:
             kind = kind_of(errno_of(error))
-            if kind is ErrorKind.CONFLICT:
+            # Where a DDL is a job, it may still run: the caller begins again, and looks.
+            if kind is ErrorKind.CONFLICT and not dialect_of(session).has_asynchronous_ddl:
                 stop.wait(_LOCK_SECONDS)
                 continue
             if kind in (ErrorKind.STATEMENT, ErrorKind.SESSION, ErrorKind.PRIVILEGE):

@@ -156,7 +156,10 @@ class StatementStructures:
             tracked = self.tracker.created(*action.name, runner(statement, context.source_session))
         except pymysql.MySQLError as error:
             raise refusal_of(error, ".".join(action.name), self._refused) from error
-        return replace(tracked, table=self.dialect.as_declared(tracked.table, context.statement))
+        return Tracked(
+            self.dialect.as_declared(tracked.table, context.statement, collation),
+            self.dialect.default_after(tracked.creation, collation, context.statement),
+        )
 
     def check(self, plan: TablePlan, creation: CreateStatement) -> None:
         """Check that the statement's names and values are the same at the target."""

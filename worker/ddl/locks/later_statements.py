@@ -15,7 +15,7 @@ from functools import partial
 
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.binlog.decoder import BlockDecoder
-from shardmerge.worker.core.mysql.connection import server_info
+from shardmerge.worker.core.mysql.connection import dialect_of
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.row_change import RowChange
@@ -196,9 +196,11 @@ class StatementConverter:
             return None
         dialect = Dialect(
             queried.is_mariadb,
-            server_info(session).is_mariadb,
+            dialect_of(session),
             lambda found: find_fallback_collations(session, found),
         )
+        if dialect.lacking_charsets(text, statement.sql_mode or 0):
+            return None
         item = Parked(
             plan.shard,
             dialect.for_target(text, statement.sql_mode or 0),

@@ -15,10 +15,11 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from shardmerge.worker.core.mysql.connection import Session, execute, quote_name, rows, server_info, text_of
+from shardmerge.worker.core.mysql.connection import Session, dialect_of, execute, quote_name, rows, text_of
 from shardmerge.worker.core.mysql.create_table import merged_create_table
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
+from shardmerge.worker.core.mysql.target_dialect import TargetDialect
 from shardmerge.worker.core.table import Column, Table
 from shardmerge.worker.core.table_plan import ColumnPlan
 from shardmerge.worker.target.tables.target_table import find_fallback_collations
@@ -44,14 +45,11 @@ class SchemaTracker:
     def __init__(self, session: Session, meta_schema: str, name: str) -> None:
         self._session = session
         self._schema, self._name = meta_schema, _PREFIX + name
-        self._is_mariadb: bool | None = None
 
     @property
-    def is_mariadb(self) -> bool:
-        """Whether the target is a MariaDB server; it is queried once. Raises ``pymysql.MySQLError``."""
-        if self._is_mariadb is None:
-            self._is_mariadb = server_info(self._session).is_mariadb
-        return self._is_mariadb
+    def target(self) -> TargetDialect:
+        """The target's dialect. Raises ``pymysql.MySQLError``."""
+        return dialect_of(self._session)
 
     @property
     def session(self) -> Session:
@@ -102,7 +100,15 @@ class SchemaTracker:
         replaced = {lacking: found for lacking, found in fallbacks.items() if found is not None}
         as_is = tuple(ColumnPlan(index, column, column.name) for index, column in enumerate(table.columns))
         place = f"{quote_name(self._schema)}.{quote_name(self._name)}"
-        text = merged_create_table(creation.text, table.columns, as_is, place, creation.collation, replaced)
+        text = merged_create_table(
+            creation.text,
+            table.columns,
+            as_is,
+            place,
+            creation.collation,
+            replaced,
+            keep_invisible=self.target.has_invisible_columns,
+        )
         execute(self._session, text)
 
     def _read(self, table: Table) -> Table | None:

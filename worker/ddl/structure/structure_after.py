@@ -71,7 +71,7 @@ def structure_after(
     moved = for_table(text, statement, TargetTable(*tracker.place))
     mode = statement.sql_mode or 0
     types, renamed = declared_types(statement.text, statement.schema, mode), renamed_columns(ddl)
-    declared = DeclaredColumns(types.keys(), renamed)
+    declared = DeclaredColumns(types.keys() | dialect.converted_columns(table.columns, statement), renamed)
     key = (
         replace(table.structure, schema="", name=""),
         creation.body,
@@ -87,12 +87,17 @@ def structure_after(
         return known
     try:
         tracked = tracker.after(
-            table, creation, runner(moved, session_settings), lambda now: dialect.as_declared(now, statement), declared
+            table,
+            creation,
+            runner(moved, session_settings),
+            lambda now: dialect.as_declared(now, statement, creation.collation, table.columns),
+            declared,
         )
     except pymysql.MySQLError as error:
         raise refusal_of(error, table.full_name, refused) from error
     except UnreadableCreateTable as error:
         raise refused(table.full_name, error, 0) from error
+    tracked = replace(tracked, creation=dialect.default_after(tracked.creation, creation.collation, statement))
     if memo is not None:
         memo.add(key, tracked)
     return tracked
@@ -109,7 +114,7 @@ def parked_structure_after(
     """``plan``'s table after the statement at which it is parked. Raises as :func:`structure_after`, with
     STRUCTURE_REFUSES."""
     session = tracker.session
-    dialect = Dialect(item.is_mariadb, tracker.is_mariadb, lambda names: find_fallback_collations(session, names))
+    dialect = Dialect(item.is_mariadb, tracker.target, lambda names: find_fallback_collations(session, names))
 
     def refused(name: str, reason: object, errno: int) -> ShardmergeError:
         return errors.ddl.STRUCTURE_REFUSES(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from shardmerge.proto import errors
 from shardmerge.worker.binlog.events import HEADER_SIZE, FormatDescription, QueryEvent, parse_header
 from shardmerge.worker.binlog.query_text import parse
-from shardmerge.worker.core.mysql.connection import parse_version
+from shardmerge.worker.core.mysql.target_dialect import parse_version
 from shardmerge.worker.relay.log.files import relay_path
 from shardmerge.worker.relay.log.relay_log import RelayLog
 from shardmerge.worker.relay.log.segment import read_description

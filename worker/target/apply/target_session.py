@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import pymysql
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_exponential
 
+from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, errno_of, send, to_coded
@@ -150,4 +151,9 @@ def send_batch(session: Session, statements: Sequence[bytes]) -> tuple[list[int]
 
 def _is_retryable(error: BaseException) -> bool:
     # Not FENCED and collisions; but lost connections, deadlocks, a read-only or full target.
-    return isinstance(error, ShardmergeError) and error.spec.retryable
+    # The same transaction would be too large again: the subtask goes on with smaller ones.
+    return (
+        isinstance(error, ShardmergeError)
+        and error.spec.retryable
+        and error.spec is not errors.replicate.TARGET_TRANSACTION_TOO_LARGE
+    )

@@ -11,9 +11,31 @@ import pymysql
 from shardmerge.worker.binlog.events import QueryEvent
 from shardmerge.worker.core.mysql.connection import TARGET_MODES, Session, execute, quote_text
 
-_SHARED_MODES = sum(1 << bit for bit in (0, 1, 2, 3, 5, 6, *range(18, 28), 29, 30, 31))
-"""Bits of sql_mode that MySQL 8 and MariaDB 10 accept with the same meaning (MySQL sql/system_variables.h, MariaDB
-sql/sql_class.h). MySQL 8 refuses bit 28, NO_AUTO_CREATE_USER, which has no effect on tables."""
+_MODES = {
+    0: "REAL_AS_FLOAT",
+    1: "PIPES_AS_CONCAT",
+    2: "ANSI_QUOTES",
+    3: "IGNORE_SPACE",
+    5: "ONLY_FULL_GROUP_BY",
+    6: "NO_UNSIGNED_SUBTRACTION",
+    19: "NO_AUTO_VALUE_ON_ZERO",
+    20: "NO_BACKSLASH_ESCAPES",
+    21: "STRICT_TRANS_TABLES",
+    22: "STRICT_ALL_TABLES",
+    23: "NO_ZERO_IN_DATE",
+    24: "NO_ZERO_DATE",
+    25: "ALLOW_INVALID_DATES",
+    26: "ERROR_FOR_DIVISION_BY_ZERO",
+    29: "HIGH_NOT_PRECEDENCE",
+    30: "NO_ENGINE_SUBSTITUTION",
+    31: "PAD_CHAR_TO_FULL_LENGTH",
+}
+"""Bits of sql_mode that MySQL 8, MariaDB 10 and TiDB accept with the same meaning (MySQL sql/system_variables.h,
+MariaDB sql/sql_class.h, TiDB pkg/parser/mysql/const.go). ANSI and TRADITIONAL only stand for others. MySQL 8 refuses
+bit 28, NO_AUTO_CREATE_USER, which has no effect on tables."""
+
+# Also those by which older records name the mode.
+_SHARED_MODES = sum(1 << bit for bit in (*_MODES, 18, 27))
 
 _SYSTEM = "SYSTEM"
 _OWN = (("sql_mode", f"'{TARGET_MODES}'"), ("time_zone", "'+00:00'"))
@@ -54,7 +76,9 @@ class StatementSession:
                 execute(session, f"SET SESSION {own}, timestamp = DEFAULT")
 
     def _apply(self, session: Session) -> None:
-        execute(session, f"SET SESSION sql_mode = {self.sql_mode}, timestamp = {self.moment}")
+        # By names: TiDB refuses the number.
+        modes = ",".join(name for bit, name in _MODES.items() if self.sql_mode >> bit & 1)
+        execute(session, f"SET SESSION sql_mode = '{modes}', timestamp = {self.moment}")
         if self.time_zone:
             execute(session, f"SET SESSION time_zone = {quote_text(self.time_zone)}")
         if self.explicit_timestamp is not None:

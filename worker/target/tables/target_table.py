@@ -19,6 +19,7 @@ from shardmerge.worker.core.mysql.connection import (
     Session,
     Side,
     coded_errors,
+    dialect_of,
     execute,
     quote_name,
     rows,
@@ -27,6 +28,7 @@ from shardmerge.worker.core.mysql.connection import (
 )
 from shardmerge.worker.core.mysql.create_table import (
     UnreadableCreateTable,
+    charset_of,
     fallback_collations,
     merged_create_table,
     numbered_column,
@@ -107,7 +109,11 @@ def ensure_target(
             raise _differs(first, ["it cannot be found under this name after its creation"])
         facts = _check(target, plans, found, created)
         if creation:
-            numbering = after_load and first.auto_increment is AutoIncrement.AFTER_MAX
+            numbering = (
+                after_load
+                and first.auto_increment is AutoIncrement.AFTER_MAX
+                and dialect_of(target).adds_auto_increment
+            )
             # Without one key for all rows, the stream may need another index to find them.
             indexes = defer and bool(facts.key) and not found.key_hidden
             defer_indexes(target, meta_schema, plans, creation, indexes=indexes, numbering=numbering)
@@ -204,6 +210,7 @@ def creation_of(target: Session, plan: TablePlan, described: CreateStatement) ->
             transformed=plan.transform is not None,
             keep_auto_increment=plan.auto_increment is not AutoIncrement.NONE,
             partitions=_kept_partitions(plan, statement) if plan.keep_partitions else "",
+            keep_invisible=dialect_of(target).has_invisible_columns,
         )
     except UnreadableCreateTable as error:
         raise _refused(plan, str(error), 0, statement) from error
@@ -266,15 +273,18 @@ def find_fallback_collations(target: Session, collations: Iterable[str]) -> dict
     because the target lacks the character set. Raises ``pymysql.MySQLError``.
     """
     lacking = (collation for collation in sorted(collations) if not _has_collation(target, collation))
+    as_utf8 = not dialect_of(target).has_charsets
     return {
-        collation: next((each for each in fallback_collations(collation) if _has_collation(target, each)), None)
+        collation: next(
+            (each for each in fallback_collations(collation, as_utf8=as_utf8) if _has_collation(target, each)), None
+        )
         for collation in lacking
     }
 
 
 def _has_collation(target: Session, collation: str) -> bool:
     # Tested by using it: lists of collations have different columns (and names) on every server.
-    charset = collation.split("_", 1)[0]
+    charset = charset_of(collation)
     try:
         rows(target, f"SELECT CONVERT('' USING {charset}) COLLATE {collation}")
     except pymysql.MySQLError as error:

@@ -32,7 +32,7 @@ SUPPORTED = {
         case-sensitive: true | online-ddl: false | shadow-table-rules: ['^_(.+)_s$'] |
         trash-table-rules: ['^_(.+)_t$'] | name: other""",
     "target": """
-        password: p | session: {tidb_txn_mode: optimistic, tidb_skip_utf8_check: 1}""",
+        password: p | session: {tidb_mem_quota_query: 8589934592, tidb_constraint_check_in_place: 0}""",
     "security": """
         ssl-ca: /ca | ssl-cert: /c, ssl-key: /k | cert-allowed-cn: [a] | allow-public-key-retrieval: true""",
     "instance": """

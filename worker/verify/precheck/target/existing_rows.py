@@ -13,6 +13,7 @@ from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Session, quote_name, rows, server_info, text_of
 from shardmerge.worker.core.mysql.server_errors import errno_of
+from shardmerge.worker.core.mysql.target_dialect import ServerKind
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import PartitionId, TablePlan, TargetTable
 from shardmerge.worker.rules import Rules
@@ -21,9 +22,9 @@ from shardmerge.worker.target.tables.earlier_rows import EarlierRows, Removable,
 from shardmerge.worker.target.tables.target_table import find_target
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, passed, warned
 
-_OLDEST = {"mysql": (5, 7, 0), "mariadb": (10, 2, 0)}
-_NEWEST_TESTED = {"mysql": (9, 99, 0), "mariadb": (12, 99, 0)}
-_TIDB_OLDEST = 4
+_OLDEST = {ServerKind.MYSQL: (5, 7, 0), ServerKind.MARIADB: (10, 2, 0), ServerKind.TIDB: (6, 2, 0)}
+# TiDB has savepoints since 6.2.
+_NEWEST_TESTED = {ServerKind.MYSQL: (9, 99, 0), ServerKind.MARIADB: (12, 99, 0), ServerKind.TIDB: (8, 5, 99)}
 
 
 def check_version(checklist: Checklist, target: Session) -> None:
@@ -32,13 +33,9 @@ def check_version(checklist: Checklist, target: Session) -> None:
 
 def _version(source: str, target: Session) -> Iterator[pb.CheckResult]:
     info = server_info(target)
-    if info.is_tidb:
-        # "8.0.11-TiDB-v7.5.1": the first number is the MySQL version that it is compatible with.
-        own = info.text.lower().rpartition("tidb-v")[2].partition(".")[0]
-        bad, untested = own.isdecimal() and int(own) < _TIDB_OLDEST, True
-    else:
-        bad = info.version < _OLDEST[info.flavor]
-        untested = info.version > _NEWEST_TESTED[info.flavor]
+    kind, version = info.dialect.kind, info.dialect.version
+    bad = version < _OLDEST[kind]
+    untested = version > _NEWEST_TESTED[kind]
     if bad:
         yield failed("downstream_version", source, errors.check_room.TARGET_VERSION(version=info.text))
     elif untested:

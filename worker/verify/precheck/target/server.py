@@ -10,8 +10,9 @@ from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.listed_names import listed
 from shardmerge.worker.binlog.rows.row_filter import is_local
-from shardmerge.worker.core.mysql.connection import Session, errno_of, rows, text_of
+from shardmerge.worker.core.mysql.connection import Session, dialect_of, errno_of, rows, text_of
 from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.target.tables.target_table import check_existing_target, find_fallback_collations
@@ -19,6 +20,8 @@ from shardmerge.worker.verify.precheck.findings import Checklist, failed, warned
 from shardmerge.worker.verify.precheck.source.grants import Grants
 from shardmerge.worker.verify.precheck.source.server import read_grants
 from shardmerge.worker.verify.precheck.target.expressions import check_expressions
+
+_SHOWN_COLUMNS = 10
 
 WRITES = ("SELECT", "INSERT", "UPDATE", "DELETE")
 """Privileges for writing rows."""
@@ -139,7 +142,10 @@ def _tables(source: str, session: Session, groups: list[list[TablePlan]]) -> Ite
     for plans in groups:
         reason: str
         try:
-            yield from _collations(source, session, plans, will_be_made=check_existing_target(session, plans) is None)
+            will_be_made = check_existing_target(session, plans) is None
+            yield from _collations(source, session, plans, will_be_made=will_be_made)
+            if will_be_made:
+                yield from _types(source, session, plans)
             continue
         except ShardmergeError as error:
             reason, way_out = str(error), error.workaround
@@ -148,6 +154,21 @@ def _tables(source: str, session: Session, groups: list[list[TablePlan]]) -> Ite
             reason = f"{name} cannot be read: {reason_of(error)} (errno {errno_of(error)})"
             way_out = "Grant what the server's message names."
         yield failed("schema_of_shard_tables", source, errors.check.TARGET_TABLE(reason=reason, way_out=way_out))
+
+
+def _types(source: str, session: Session, plans: list[TablePlan]) -> Iterator[pb.CheckResult]:
+    """Find columns that no column of the target can hold."""
+    dialect = dialect_of(session)
+    lacking = {
+        f"{item.target_name} ({item.column.type_text})": None
+        for plan in plans
+        for item in plan.columns
+        if dialect.lacks_type(item.column.type_text)
+    }
+    if lacking:
+        table = f"{plans[0].target_schema}.{plans[0].target_table}"
+        found = errors.check.TARGET_TYPE(target=table, columns=listed(list(lacking), _SHOWN_COLUMNS))
+        yield failed("schema_of_shard_tables", source, found)
 
 
 def _collations(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shardmerge.worker.core.mysql.connection import ServerInfo, parse_version, position_statement
+from shardmerge.worker.core.mysql.connection import ServerInfo, position_statement
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, kind_of
+from shardmerge.worker.core.mysql.target_dialect import ServerKind, TargetDialect, parse_dialect, parse_version
 
 
 def info(flavor: str, text: str) -> ServerInfo:
-    return ServerInfo(flavor, parse_version(text), text, 1, "", True, 0, 1 << 24, "db", 3306)
+    return ServerInfo(flavor, parse_version(text), text, 1, "", True, 0, 1 << 24, "db", 3306, parse_dialect(text, ""))
 
 
 @pytest.mark.parametrize(
@@ -45,8 +46,12 @@ def test_where_the_binlog_ends(flavor: str, text: str, statement: str) -> None:
 
 
 def test_tidb_is_known_by_its_version() -> None:
-    assert info("mysql", "8.0.11-TiDB-v7.5.0").is_tidb
-    assert not info("mysql", "8.0.36").is_tidb
+    assert parse_dialect("8.0.11-TiDB-v7.5.1", "") == TargetDialect(ServerKind.TIDB, (7, 5, 1))
+    # `server-version` of its configuration file hides it.
+    comment = "TiDB Server (Apache License 2.0) Community Edition, MySQL 8.0 compatible"
+    assert parse_dialect("8.0.36", comment) == TargetDialect(ServerKind.TIDB, (0, 0, 0))
+    assert parse_dialect("8.0.36", "MySQL Community Server - GPL") == TargetDialect(ServerKind.MYSQL, (8, 0, 36))
+    assert parse_dialect("5.5.5-10.11.6-MariaDB", "") == TargetDialect(ServerKind.MARIADB, (10, 11, 6))
 
 
 def test_an_unknown_number_is_nobodys_to_retry() -> None:

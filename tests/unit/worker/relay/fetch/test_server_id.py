@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.worker.core.mysql.connection import ServerInfo
+from shardmerge.worker.core.mysql.target_dialect import parse_dialect
 from shardmerge.worker.relay.fetch.server_id import (
     Holder,
     Taken,
@@ -26,7 +27,19 @@ from shardmerge.worker.relay.fetch.server_id import (
 OTHER = Holder("worker-2", "mysql-02", 10)
 FIRST = 2**31
 LAST = 2**32 - 1
-INFO = ServerInfo("mariadb", (10, 11, 6), "10.11.6-MariaDB", 1, "", True, 0, 1 << 24, "db-1", 3306)
+INFO = ServerInfo(
+    "mariadb",
+    (10, 11, 6),
+    "10.11.6-MariaDB",
+    1,
+    "",
+    True,
+    0,
+    1 << 24,
+    "db-1",
+    3306,
+    parse_dialect("10.11.6-MariaDB", ""),
+)
 
 ids = st.integers(FIRST, LAST)
 own_ids = st.integers(1, LAST)
