@@ -20,6 +20,7 @@ from decimal import Decimal
 import pyarrow as pa
 from pyarrow import types
 
+from shardmerge.worker.binlog.rows.characters.character_set import character_set
 from shardmerge.worker.binlog.rows.literal_text import text_of_literal
 from shardmerge.worker.binlog.rows.row_literals import escape_text
 from shardmerge.worker.core.table import Column, ValueKind
@@ -30,7 +31,7 @@ ROW = "shardmerge_row"
 Value = int | float | Decimal | str | bytes | bool | datetime.date | datetime.datetime | None
 Reading = Callable[[bytes], Value]
 
-_CHARSETS = {"utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "ascii": "ascii"}
+_CHARSETS = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "latin1"})
 _DIGITS = re.compile(r"\((\d+)(?:,(\d+))?\)")
 _MOST_DIGITS = 38
 _MOST_SCALE = 30
@@ -71,7 +72,7 @@ def arrow_type(column: Column) -> pa.DataType | None:
         case ValueKind.DATETIME | ValueKind.TIMESTAMP:
             return pa.timestamp("us")
         case ValueKind.STRING:
-            return pa.string() if column.charset in _CHARSETS or column.charset == "latin1" else None
+            return pa.string() if column.charset in _CHARSETS else None
         case ValueKind.TIME | ValueKind.ENUM | ValueKind.SET:
             return pa.string()
         case ValueKind.BINARY:
@@ -103,11 +104,8 @@ def _conversion(column: Column) -> Callable[[bytes], Value]:
     match column.kind:
         case ValueKind.BINARY:
             return bytes
-        case ValueKind.STRING if column.charset in _CHARSETS:
-            codec = _CHARSETS[column.charset]
-            return lambda text: text.decode(codec)
-        case ValueKind.STRING:
-            return _of_latin1
+        case ValueKind.STRING if (characters := character_set(column.charset)) is not None:
+            return characters.decoded
         case ValueKind.TIME | ValueKind.ENUM | ValueKind.SET:
             return lambda text: text.decode("utf-8")
         case ValueKind.FLOAT | ValueKind.DOUBLE:
@@ -124,14 +122,6 @@ def _conversion(column: Column) -> Callable[[bytes], Value]:
 
 def _is_wide(kind: pa.DataType | None) -> bool:
     return kind is not None and types.is_decimal(kind)
-
-
-def _of_latin1(text: bytes) -> str:
-    # For the servers latin1 is cp1252, and the five bytes that cp1252 lacks are the characters of the same number.
-    return "".join(bytes([byte]).decode("cp1252") if byte not in _UNASSIGNED else chr(byte) for byte in text)
-
-
-_UNASSIGNED = frozenset(b"\x81\x8d\x8f\x90\x9d")
 
 
 def computed_column(name: str, spark_type: str, *, nullable: bool) -> Column:
