@@ -93,3 +93,15 @@ UNREADABLE_VALUE = _define(
     workaround="Nothing of this row was written. Look at the row at the source; if it is sound, the table's structure "
     "was changed while it was read: `dmctl resume-task {task} -s {source}`.",
 )
+NO_CHARACTER = _define(
+    21010,
+    "bytes-without-character",
+    scope=Scope.SOURCE,
+    message="source {source}: {schema}.{table}.{column}: the bytes {code} (hexadecimal) are no character of {charset}; "
+    "the value begins with {value}{at}",
+    workaround="Nothing of this row was written. The target stores text as UTF-8 only, and a client that reads this "
+    "value at the source sees a question mark or nothing for these bytes. Correct the row at the source. If it is read "
+    "as history, `dmctl resume-task {task} -s {source}`. If the message names a place in the binlog, which keeps the "
+    "old bytes: `dmctl binlog skip {task} -s {source} -b <position>` leaves the rows of that event out and records "
+    "them; then compare and repair the table.",
+)

@@ -16,9 +16,9 @@ Literals = tuple[bytes, ...]
 """One SQL literal per written column of the plan (mapped), in plan order; b"NULL" for NULL.
 
 A literal is bytes ready for use in a statement sent over a utf8mb4 connection: numbers as
-digits, temporal values and utf8 text quoted and escaped, other charsets as ``_charset X'..'``,
-binary as ``X'..'``. The stream's decoder and the chunk reader make the same bytes of the same
-value, so that keys can be compared as bytes."""
+digits, temporal values and utf8 text quoted and escaped, other charsets as ``_charset X'..'`` (as
+utf8 text for a plan with ``text_as_utf8``), binary as ``X'..'``. The stream's decoder and the chunk
+reader make the same bytes of the same value, so that keys can be compared as bytes."""
 
 
 JoinedLiterals = bytes

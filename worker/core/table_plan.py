@@ -170,7 +170,8 @@ class TablePlan:
     by which keys get their lanes; "": ``target_name``. ``is_cascaded``: the
     source changes rows of the table by foreign keys, and does not log these changes.
     ``transform``: None if the table has no transform. ``auto_increment``: of the target table, if it is created.
-    ``keep_partitions``: such a table gets the partitions of its shard tables.
+    ``keep_partitions``: such a table gets the partitions of its shard tables. ``text_as_utf8``: for a target that lacks
+    the source's character sets: its texts are sent as UTF-8, with the characters that a client reads at the source.
     """
 
     shard: int
@@ -193,6 +194,7 @@ class TablePlan:
     lane_group: str = ""
     is_cascaded: bool = False
     hash_name: str = ""
+    text_as_utf8: bool = False
 
     @property
     def has_further_key(self) -> bool:

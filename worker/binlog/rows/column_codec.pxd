@@ -35,7 +35,10 @@ cdef class ColumnCodec:
     cdef int id_bits
     cdef bytes introducer
     cdef bint quotable
+    cdef bint source_quotable
+    cdef bint source_only_ascii
     cdef bint only_ascii
+    cdef object characters
     cdef bytes before
     cdef bytes after
     cdef list labels
@@ -62,6 +65,8 @@ cdef class ColumnCodec:
     cdef bytes _label(self, unsigned long long index)
     cdef bytes _members(self, unsigned long long mask)
     cdef bytes _string(self, unsigned char* data, Py_ssize_t start, Py_ssize_t stop, bint mapped)
+    cdef bytes _mapped_text(self, bytes text)
+    cdef bytes _utf8(self, object characters, bytes value)
     cdef bytes _text_literal(self, unsigned char* data, Py_ssize_t start, Py_ssize_t stop)
     cdef unsigned char* _room(self, Py_ssize_t size)
     cdef bytes _hexadecimal(

@@ -20,7 +20,8 @@ from shardmerge.proto import errors
 from shardmerge.worker.binlog.json.literals import literal_of_text, literal_of_value
 from shardmerge.worker.binlog.json.partial_update import apply_diffs
 from shardmerge.worker.binlog.json.scalars import BadJson
-from shardmerge.worker.binlog.rows.charsets import affix_bytes, introducer, is_ascii_superset
+from shardmerge.worker.binlog.rows.characters.character_set import CharacterSet, NoCharacter, character_set
+from shardmerge.worker.binlog.rows.charsets import affix_bytes, introducer, is_ascii_superset, is_utf8
 from shardmerge.worker.binlog.rows.digits import Unreadable
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, Constant, Mapping, PartitionId
@@ -78,10 +79,19 @@ class ColumnCodec:
     ``fixed``: bytes of a value in a row image, or -1 when a length of ``length_bytes`` bytes precedes it; set by
     :meth:`bind`. ``slot``: index among the written columns, -1 when the column is not written; ``key_slot`` likewise.
     ``absent``: the literal of an absent value: NULL, or that of a Constant, which has no value in any image.
+    ``as_utf8``: (mapped) texts for the target are quoted UTF-8, whatever the column's character set; texts before
+    mapping, which the source's server reads, are not.
     """
 
     def __init__(
-        self, table: Table, column: Column, slot: int, key_slot: int, mapping: Mapping | None, source: str
+        self,
+        table: Table,
+        column: Column,
+        slot: int,
+        key_slot: int,
+        mapping: Mapping | None,
+        source: str,
+        as_utf8: bool = False,
     ) -> None:
         self.kind = int(column.kind)
         self.start = -1
@@ -110,7 +120,10 @@ class ColumnCodec:
         self.id_bits = 0
         self.introducer = b""
         self.quotable = False
+        self.source_quotable = False
+        self.source_only_ascii = False
         self.only_ascii = False
+        self.characters: CharacterSet | None = None
         self.before = b""
         self.after = b""
         self.labels: list[bytes] = []
@@ -127,6 +140,10 @@ class ColumnCodec:
                 self.quotable = not self.only_ascii or is_ascii_superset(column.charset)
             except ValueError:
                 raise self.refused("its character set is not known") from None
+            self.source_quotable = self.quotable
+            self.source_only_ascii = self.only_ascii
+            if as_utf8 and not is_utf8(column.charset):
+                self._read_characters()
         elif column.kind in (ValueKind.ENUM, ValueKind.SET):
             self.labels = [label.encode("utf-8", "surrogateescape") for label in column.labels]
             if column.kind == ValueKind.ENUM:
@@ -142,7 +159,7 @@ class ColumnCodec:
         elif isinstance(mapping, AddPrefix | AddSuffix):
             if column.kind != ValueKind.STRING:
                 raise self.refused("`add prefix` and `add suffix` map texts only")
-            affix = affix_bytes(mapping.text, column.charset)
+            affix = affix_bytes(mapping.text, "utf8mb4" if self.characters is not None else column.charset)
             if affix is None:
                 raise self.refused(f"{mapping.text!r} cannot be written in character set {column.charset}")
             if isinstance(mapping, AddPrefix):
@@ -166,6 +183,14 @@ class ColumnCodec:
         shardmerge.worker.binlog.json.binary.json_text)."""
         self.is_json = True
         self.old_json = old
+
+    def _read_characters(self) -> None:
+        found = character_set(self.column.charset)
+        if found is None:
+            raise self.refused("its character set is not known")
+        self.characters = found
+        self.only_ascii = True
+        self.quotable = found.extends_ascii
 
     def name(self) -> str:
         """The column's name."""
@@ -195,6 +220,19 @@ class ColumnCodec:
             at="",
         )
 
+    def no_character(self, value: bytes, code: bytes) -> errors.ShardmergeError:
+        """The coded error for a text with bytes, ``code``, that are no character; at most 64 bytes are shown."""
+        return errors.decode.NO_CHARACTER(
+            source=self.source,
+            schema=self.table.schema,
+            table=self.table.name,
+            column=self.column.name,
+            charset=self.column.charset,
+            code=code.hex().upper(),
+            value=value[:64].hex().upper(),
+            at="",
+        )
+
     def overflow(self, value: str) -> errors.ShardmergeError:
         """The coded error for an id that does not fit its bits."""
         return errors.config.ID_OVERFLOW(
@@ -219,7 +257,7 @@ class ColumnCodec:
     def of_text(self, text: bytes | None, mapped: cython.bint) -> bytes:
         """The literal of the server's text for a value (None: NULL), as the select expressions return it.
 
-        Raises UNREADABLE_VALUE, ID_OVERFLOW.
+        Raises UNREADABLE_VALUE, NO_CHARACTER, ID_OVERFLOW.
         """
         if text is None or self.constant:
             return self.absent
@@ -443,22 +481,36 @@ class ColumnCodec:
     def _string(
         self, data: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, mapped: cython.bint
     ) -> bytes:
+        text: bytes
+        if mapped and self.characters is not None:
+            return self._utf8(self.characters, cut(data, start, stop))
         if mapped and self.mapped:
-            text: bytes = cut(data, start, stop)
-            if self.partition:
-                if not text.isdigit():
-                    raise Unreadable
-                text = self._partition(text)
-            else:
-                text = self.before + text + self.after
+            text = self._mapped_text(cut(data, start, stop))
             return self._text_literal(text, 0, len(text))
         return self._text_literal(data, start, stop)
 
     @cython.cfunc
+    def _mapped_text(self, text: bytes) -> bytes:
+        if self.partition:
+            if not text.isdigit():
+                raise Unreadable
+            return self._partition(text)
+        return self.before + text + self.after
+
+    @cython.cfunc
+    def _utf8(self, characters: CharacterSet, value: bytes) -> bytes:
+        """The (mapped) literal of a text for a target that gets UTF-8."""
+        try:
+            text: bytes = characters.decoded(value).encode()
+        except NoCharacter as wrong:
+            raise self.no_character(value, wrong.code) from None
+        return self.quoted(self._mapped_text(text) if self.mapped else text)
+
+    @cython.cfunc
     def _text_literal(self, data: cython.p_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> bytes:
-        if self.quotable:
+        if self.source_quotable:
             out: cython.p_uchar = self._room(2 * (stop - start) + 2)
-            write: cython.Py_ssize_t = put_quoted(out, 0, data, start, stop, self.only_ascii)
+            write: cython.Py_ssize_t = put_quoted(out, 0, data, start, stop, self.source_only_ascii)
             if write >= 0:
                 return cut(out, 0, write)
         return self._hexadecimal(data, start, stop, 0, self.introducer)

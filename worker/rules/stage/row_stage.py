@@ -12,15 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.rows.charsets import is_utf8
 from shardmerge.worker.binlog.rows.column_codec import ColumnCodec
 from shardmerge.worker.binlog.rows.literal_text import text_of_literal
 from shardmerge.worker.binlog.rows.row_filter import RowFilters, compile_filters, is_local
 from shardmerge.worker.core.lane_hash import Bucket, lane_hash
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
-from shardmerge.worker.core.table import Column
+from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.rules.stage.server_filter import EvaluationFailed, ServerFilter, failed
+from shardmerge.worker.rules.stage.server_filter import EvaluationFailed, ServerFilter, check_evaluable, failed
 from shardmerge.worker.rules.stage.transformed_rows import TableView, as_read
 from shardmerge.worker.rules.table_scope import TableName
 from shardmerge.worker.rules.transform.client import Evaluate, no_transforms
@@ -30,12 +31,13 @@ Place = Callable[[RowChange], object]
 
 
 def as_decoded(plan: TablePlan) -> TablePlan:
-    """The plan by which rows for the stage are decoded: no column is mapped. It keeps filters that need no server."""
+    """The plan by which rows for the stage are decoded: no column is mapped, and texts are in the source's character
+    sets. It keeps filters that need no server."""
     filters = plan.filters if is_local(plan) else ()
     if plan.transform is not None:
         return replace(as_read(plan), filters=filters)
     columns = tuple(replace(column, mapping=None) for column in plan.columns)
-    return replace(plan, columns=columns, staged=True, filters=filters)
+    return replace(plan, columns=columns, staged=True, filters=filters, text_as_utf8=False)
 
 
 def needs_stage(plan: TablePlan) -> bool:
@@ -48,6 +50,11 @@ def staged_targets(plans: Iterable[TablePlan]) -> frozenset[str]:
     return frozenset(plan.target_name for plan in plans if needs_stage(plan))
 
 
+def _changes_form(plan: TablePlan, column: Column) -> bool:
+    """Whether the literals of the column's texts for the target differ from those at the source."""
+    return plan.text_as_utf8 and column.kind is ValueKind.STRING and not is_utf8(column.charset)
+
+
 class TableStage:
     """The rules of one table. Raises the mapping's errors, EXPRESSION_FAILED and TRANSFORM_FAILED; one thread at a
     time."""
@@ -57,9 +64,9 @@ class TableStage:
         self._view = TableView(plan, evaluator) if plan.transform is not None else None
         self._server_filter = server_filter
         self._mapped = {
-            slot: ColumnCodec(plan.table, column.column, slot, -1, column.mapping, plan.source)
+            slot: ColumnCodec(plan.table, column.column, slot, -1, column.mapping, plan.source, plan.text_as_utf8)
             for slot, column in enumerate(plan.columns)
-            if column.mapping is not None and not column.is_computed
+            if not column.is_computed and (column.mapping is not None or _changes_form(plan, column.column))
         }
         self._hash = lane_hash(plan)
         places = range(len(plan.columns)) if self._view is None else self._view.sources
@@ -188,6 +195,8 @@ class TableStage:
         self, expressions: Sequence[str], found: Sequence[Literals], place: Callable[[int], object]
     ) -> list[tuple[bool, ...]]:
         try:
+            if found:
+                check_evaluable(self.plan, self._columns)
             return self._server_filter.true_of(
                 self.plan.table.name, self._columns, expressions, [self._values(row) for row in found]
             )

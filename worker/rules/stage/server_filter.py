@@ -12,6 +12,7 @@ import pymysql
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.worker.binlog.rows.charsets import is_utf8
 from shardmerge.worker.binlog.rows.literal_text import comparable_expression
 from shardmerge.worker.core.mysql.cancellable_session import ANSWER_SECONDS, close_quietly
 from shardmerge.worker.core.mysql.connection import (
@@ -41,6 +42,8 @@ _ROWS = 1000
 _BYTES = 1 << 20
 """Limits of one INSERT."""
 _MARK = "shardmerge_row"
+_NOT_SUPPORTED = 1235
+"""ER_NOT_SUPPORTED_YET"""
 
 
 class EvaluationFailed(Exception):
@@ -143,12 +146,23 @@ class ServerFilter:
         return known
 
 
+def check_evaluable(plan: TablePlan, columns: Sequence[Column]) -> None:
+    """Check that the target has the character sets of ``columns``: comparisons depend on their collations, too. Raises
+    EvaluationFailed."""
+    for column in columns:
+        if plan.text_as_utf8 and column.charset and not is_utf8(column.charset):
+            reason = f"the target lacks character set {column.charset} of column {column.name}, and its collation"
+            raise EvaluationFailed(0, reason, _NOT_SUPPORTED)
+
+
 def create_statement(name: str, columns: Sequence[Column], *, is_mariadb: bool) -> str:
     """The temporary table's statement. Raises ``pymysql.ProgrammingError`` for types that differ at the target."""
     parts = [f"{_MARK} INT NOT NULL PRIMARY KEY"]
     for column in columns:
         if column.kind in (ValueKind.GEOMETRY, ValueKind.VECTOR) or (column.kind is ValueKind.JSON and is_mariadb):
-            raise pymysql.ProgrammingError(1235, f"the target cannot evaluate a column of type {column.type_text}")
+            raise pymysql.ProgrammingError(
+                _NOT_SUPPORTED, f"the target cannot evaluate a column of type {column.type_text}"
+            )
         charset = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.collation else ""
         parts.append(f"{quote_name(column.name)} {column.type_text}{charset} NULL")
     return f"CREATE TEMPORARY TABLE {name} ({', '.join(parts)}) ENGINE = InnoDB"

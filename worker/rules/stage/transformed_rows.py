@@ -14,11 +14,12 @@ _NULL = b"NULL"
 
 
 def as_read(plan: TablePlan) -> TablePlan:
-    """The plan by which a table with a transform is decoded and read: its own columns, unmapped, with its filters."""
+    """The plan by which a table with a transform is decoded and read: its own columns, unmapped, in the source's
+    character sets, with its filters."""
     columns = plan.read_columns
     place = {column.index: at for at, column in enumerate(columns)}
     key = tuple(place[plan.columns[slot].index] for slot in plan.source_key)
-    return replace(plan, columns=columns, key=key, staged=True, transform=None)
+    return replace(plan, columns=columns, key=key, staged=True, transform=None, text_as_utf8=False)
 
 
 def _picking(indexes: Sequence[int]) -> Callable[[Literals], Literals]:

@@ -218,6 +218,8 @@ def _one_row(operation: RowOperation) -> bytes:
         name = quote_name(item.target_name).encode()
         if value == b"NULL":
             conditions.append(name + b" IS NULL")
+        elif item.column.kind is ValueKind.STRING and operation.plan.text_as_utf8:
+            conditions.append(b"CAST(" + name + b" AS BINARY) = CAST(" + value + b" AS BINARY)")
         elif item.column.kind is ValueKind.STRING:
             charset = item.column.charset.encode()
             conditions.append(b"BINARY " + name + b" = BINARY CONVERT(" + value + b" USING " + charset + b")")

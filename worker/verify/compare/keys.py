@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from shardmerge.worker.binlog.rows.charsets import affix_bytes
+from shardmerge.worker.binlog.rows.characters.character_set import CharacterSet, character_set
+from shardmerge.worker.binlog.rows.charsets import affix_bytes, is_utf8
 from shardmerge.worker.binlog.rows.row_literals import RowWriter, literal
 from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.mysql.information_schema import select_expression, select_written
@@ -39,10 +40,12 @@ class KeyReader:
     def __init__(self, plan: TablePlan, target: Table) -> None:
         columns = tuple(plan.columns[index] for index in plan.key)
         by_name = {column.name.lower(): column for column in target.columns}
-        self._columns = columns
+        self._columns = tuple(_KeyColumn(item, as_utf8=plan.text_as_utf8) for item in columns)
         self._writer = RowWriter(replace(plan, columns=columns, key=tuple(range(len(columns)))), plan.source)
         self.source_list = select_written(columns)
-        self.target_list = ", ".join(_in_source_form(item, by_name[item.target_name.lower()]) for item in columns)
+        self.target_list = ", ".join(
+            _in_source_form(each.as_read, by_name[each.as_read.target_name.lower()]) for each in self._columns
+        )
         self.width = len(columns)
 
     def at_source(self, values: Sequence[bytes | None]) -> Key:
@@ -51,12 +54,39 @@ class KeyReader:
 
     def at_target(self, values: Sequence[bytes | None]) -> Key:
         """``values``: of ``target_list``."""
-        mapped = tuple(literal(item.column, value) for item, value in zip(self._columns, values, strict=True))
-        original = [unmapped(item, value) for item, value in zip(self._columns, values, strict=True)]
+        pairs = list(zip(self._columns, values, strict=True))
+        mapped = tuple(literal(each.as_read.column, value) for each, value in pairs)
+        original = [each.original(value) for each, value in pairs]
         if any(value is None for value in original):
             return Key(mapped, ())
-        own = [(item, value) for item, value in zip(self._columns, original, strict=True) if not item.is_constant]
+        own = [
+            (each.item, value) for each, value in zip(self._columns, original, strict=True) if not each.item.is_constant
+        ]
         return Key(mapped, tuple(literal(item.column, value) for item, value in own))
+
+
+class _KeyColumn:
+    """A key column. ``as_read``: with the form in which the target's values are read: the source's, but for a text that
+    the target gets as UTF-8."""
+
+    def __init__(self, item: ColumnPlan, *, as_utf8: bool) -> None:
+        self.item = self.as_read = item
+        self._characters: CharacterSet | None = None
+        column = item.column
+        if as_utf8 and column.kind is ValueKind.STRING and not is_utf8(column.charset) and not item.is_constant:
+            found = character_set(column.charset)
+            if found is None or not found.is_injective:
+                # The source's value could not be found by its characters.
+                raise NotComparable(f"key column {item.target_name}: {column.charset} has two codes of one character")
+            self._characters = found
+            self.as_read = replace(item, column=replace(column, charset="utf8mb4", collation="utf8mb4_bin"))
+
+    def original(self, text: bytes | None) -> bytes | None:
+        """The source's text of a mapped one; None if the source cannot have it."""
+        found = unmapped(self.as_read, text)
+        if found is None or self._characters is None:
+            return found
+        return self._characters.encoded(found.decode("utf-8", "surrogateescape"))
 
 
 def unmapped(item: ColumnPlan, text: bytes | None) -> bytes | None:

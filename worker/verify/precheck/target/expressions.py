@@ -12,7 +12,12 @@ from shardmerge.worker.binlog.rows.row_filter import is_local
 from shardmerge.worker.core.mysql.connection import Session, errno_of, rows, server_info
 from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.rules.stage.server_filter import create_statement, probe_query
+from shardmerge.worker.rules.stage.server_filter import (
+    EvaluationFailed,
+    check_evaluable,
+    create_statement,
+    probe_query,
+)
 from shardmerge.worker.verify.precheck.findings import failed
 
 _ITEM = "schema_of_shard_tables"
@@ -34,12 +39,18 @@ def check_expressions(source: str, session: Session, plans: Sequence[TablePlan])
                 continue
             asked.add((columns, *texts))
             try:
+                check_evaluable(plan, columns)
                 create_statement("t", columns, is_mariadb=is_mariadb)
                 rows(session, probe_query(plan, columns, texts).decode())
-            except pymysql.MySQLError as error:
+            except (pymysql.MySQLError, EvaluationFailed) as error:
+                why, errno = (
+                    (error.reason, error.errno)
+                    if isinstance(error, EvaluationFailed)
+                    else (reason_of(error), errno_of(error))
+                )
                 reason = (
                     f"source {source}: expression filter {rule.rule} of {plan.table.schema}.{plan.table.name} cannot "
-                    f"be evaluated at the target: {'; '.join(texts)}: {reason_of(error)} (errno {errno_of(error)})"
+                    f"be evaluated at the target: {'; '.join(texts)}: {why} (errno {errno})"
                 )
                 way_out = "Use only functions that the target's server knows, or other columns."
                 yield failed(_ITEM, source, errors.check.RULES(reason=reason, way_out=way_out))

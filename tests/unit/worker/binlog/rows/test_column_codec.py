@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,7 +133,8 @@ def test_prefix_and_suffix_are_written_in_the_column_s_character_set() -> None:
         (BIGINT, AddPrefix("x")),
         (LATIN, AddPrefix("中")),
         (column(ValueKind.DOUBLE, "double"), PartitionId(0, 44)),
-        (column(ValueKind.STRING, "varchar(5)", charset="tis620"), AddSuffix("x")),
+        (column(ValueKind.STRING, "varchar(5)", charset="tis620"), AddSuffix("é")),
+        (column(ValueKind.STRING, "varchar(5)", charset="of_tomorrow"), AddSuffix("x")),
         (column(ValueKind.STRING, "varchar(5)", charset="bad name"), None),
         (column(ValueKind.YEAR, "year(2)"), None),
     ],
@@ -139,4 +142,56 @@ def test_prefix_and_suffix_are_written_in_the_column_s_character_set() -> None:
 def test_a_mapping_a_column_cannot_have_is_refused(one: Column, mapping: AddPrefix | PartitionId | None) -> None:
     with pytest.raises(ShardmergeError) as caught:
         RowWriter(plan_of(table(one), {"c": mapping} if mapping else None), "s1")
+    assert caught.value.spec.name == "unsupported-column-type"
+
+
+def as_utf8(one: Column, mapping: AddPrefix | AddSuffix | PartitionId | None = None) -> RowWriter:
+    plan = plan_of(table(one), {"c": mapping} if mapping else None)
+    return RowWriter(replace(plan, text_as_utf8=True), "s1")
+
+
+def text_column(charset: str) -> Column:
+    return column(ValueKind.STRING, "varchar(50)", charset=charset)
+
+
+@pytest.mark.parametrize(
+    ("charset", "value", "target", "source"),
+    [
+        ("latin1", b"plain", "'plain'", b"'plain'"),
+        ("latin1", b"\xdf'\\\0", r"'ß\'\\\0'", b"_latin1 X'DF275C00'"),
+        ("latin1", b"", "''", b"''"),
+        ("swe7", b"[x]", "'ÄxÅ'", b"_swe7 X'5B785D'"),
+        ("sjis", b"plain", "'plain'", b"_sjis X'706C61696E'"),
+        ("sjis", b"\x83\x5c", "'ソ'", b"_sjis X'835C'"),
+        ("utf16", b"\0a\xd8\x3d\xde\0", "'a😀'", b"_utf16 X'0061D83DDE00'"),
+        ("ascii", b"it's", r"'it\'s'", rb"'it\'s'"),
+        ("utf8mb4", "ß".encode(), "'ß'", "'ß'".encode()),
+    ],
+)
+def test_text_as_utf8_is_for_the_target_alone(charset: str, value: bytes, target: str, source: bytes) -> None:
+    writer = as_utf8(text_column(charset))
+    assert writer.literals([value]) == (target.encode(),)
+    assert writer.source_key([value]) == (source,)
+
+
+def test_text_as_utf8_is_mapped_as_characters() -> None:
+    assert as_utf8(LATIN, AddPrefix("中-")).literals([b"\xdf"]) == ("'中-ß'".encode(),)
+    assert as_utf8(text_column("ucs2"), AddSuffix("'")).literals([b"\0x"]) == (rb"'x\''",)
+    assert as_utf8(text_column("utf16"), PartitionId(1 << 50, 44)).literals([b"\x007"]) == (b"'%d'" % (1 << 50 | 7),)
+    assert as_utf8(LATIN, PartitionId(1 << 50, 44)).literals([None]) == (b"NULL",)
+
+
+@pytest.mark.parametrize(("charset", "code"), [("ascii", "80"), ("cp1250", "81"), ("ucs2", "D83D")])
+def test_bytes_without_a_character_are_no_text_for_a_target_of_utf8(charset: str, code: str) -> None:
+    writer = as_utf8(text_column(charset))
+    value = b"\0a" + bytes.fromhex(code)
+    with pytest.raises(ShardmergeError) as caught:
+        writer.literals([value])
+    assert caught.value.spec.name == "bytes-without-character"
+    assert {"shop_01", "order_02", "c", charset, code, value.hex().upper()} <= set(caught.value.values.values())
+
+
+def test_a_character_set_that_is_not_known_is_refused_for_a_target_of_utf8() -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        as_utf8(text_column("of_tomorrow"))
     assert caught.value.spec.name == "unsupported-column-type"

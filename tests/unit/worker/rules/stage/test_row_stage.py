@@ -19,7 +19,7 @@ from shardmerge.worker.core.lane_hash import Bucket, lane_of
 from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import AddPrefix, PartitionId, RowFilter, TablePlan
-from shardmerge.worker.rules.stage.row_stage import RowStage, as_decoded
+from shardmerge.worker.rules.stage.row_stage import RowStage, TableStage, as_decoded
 from shardmerge.worker.rules.stage.server_filter import EvaluationFailed, ServerFilter
 from tests.support.plans import integer, table_plan, text
 
@@ -141,6 +141,38 @@ def test_a_literal_gives_its_value_back(value: bytes, charset: str) -> None:
     assert text_of_literal(raw) == value
     codec = ColumnCodec(made.table, column, 0, -1, made.columns[0].mapping, "s1")
     assert codec.of_text(text_of_literal(raw), True) == RowWriter(made, "s1").literals([value])[0]
+
+
+LATIN = Column("v", ValueKind.STRING, "varchar(20)", True, charset="latin1", collation="latin1_bin")
+
+
+def latin(*rules: RowFilter) -> TablePlan:
+    made = table_plan((integer(), LATIN), (0, 1), mapping=MAPPED)
+    return replace(made, filters=rules, may_lack_rows=bool(rules), text_as_utf8=True)
+
+
+def test_text_becomes_utf8_after_the_rules() -> None:
+    made = RowStage(cast(ServerFilter, Asked()), Bucket(0, 1))
+    with_rule = latin(RowFilter("r", (0,), insert="ABS(id) = 1"))
+    table = TableStage(with_rule, cast(ServerFilter, Asked()))
+    decoded = RowWriter(as_decoded(with_rule), "s1").literals([b"7", b"\xdf"])
+    assert decoded == (b"7", b"_latin1 X'DF'")
+    expected = RowWriter(latin(), "s1").literals([b"7", b"\xdf"])
+    assert expected == (b"%d" % (7 | MAPPED.prefix), "'ß'".encode())
+    assert table.mapped(decoded) == table.key(decoded) == expected
+    made.set_plans([with_rule])
+    assert made.decoded_by(with_rule) == as_decoded(with_rule)
+
+
+def test_the_target_does_not_evaluate_text_in_a_character_set_that_it_lacks() -> None:
+    with_rule = latin(RowFilter("r", (1,), "v = 'x'", "v = 'x'", "v = 'x'", "v = 'x'"))
+    made, asked = stage()
+    made.set_plans([with_rule])
+    change = RowChange(0, 0, ChangeKind.INSERT, made.decoded_by(with_rule), (), row(1, "x"))
+    with pytest.raises(ShardmergeError, match="lacks character set latin1 of column v") as caught:
+        made.evaluate([change], place)
+    assert caught.value.spec is errors.replicate.EXPRESSION_FAILED
+    assert asked.questions == []
 
 
 def test_other_literals_give_their_value_back() -> None:

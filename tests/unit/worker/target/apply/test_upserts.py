@@ -292,3 +292,12 @@ def test_an_update_without_a_key_is_one_statement() -> None:
         b"WHERE `id` = 1 AND BINARY `v` = BINARY CONVERT('a' USING utf8mb4) LIMIT 1"
     )
     assert delete.sql.startswith(b"DELETE FROM")
+
+
+def test_text_as_utf8_is_compared_as_such() -> None:
+    batch = Batch(0, 1, "f")
+    batch.add(RowChange(0, 0, ChangeKind.DELETE, replace(NO_KEY, text_as_utf8=True), row(1, "a"), ()), 4)
+    [delete] = unkeyed_statements(batch.unkeyed)
+    assert delete.sql == (
+        b"DELETE FROM `shop`.`orders` WHERE `id` = 1 AND CAST(`v` AS BINARY) = CAST('a' AS BINARY) LIMIT 1"
+    )

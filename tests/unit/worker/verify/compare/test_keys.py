@@ -58,6 +58,40 @@ def test_a_wider_key_is_read_in_the_narrow_form() -> None:
     assert _with_key(integer, replace(integer, type_text="bigint(20)")) == "`id`"
 
 
+def _text_key(charset: str, mapping: AddPrefix | AddSuffix | None = None) -> KeyReader:
+    column = Column("id", ValueKind.STRING, "varchar(20)", False, charset=charset, collation=f"{charset}_bin")
+    table = replace(TABLE, columns=(column, TABLE.columns[1]))
+    items = (ColumnPlan(0, column, "id", mapping),)
+    plan = TablePlan(0, "s1", table, "merged", "t", items, (0,), text_as_utf8=True)
+    target = replace(column, charset="utf8mb4", collation="utf8mb4_bin")
+    return KeyReader(plan, replace(TARGET, columns=(target, TABLE.columns[1])))
+
+
+@pytest.mark.parametrize("mapping", [None, AddPrefix("中-"), AddSuffix("-ß")])
+def test_both_sides_make_the_same_key_of_a_text_that_the_target_has_as_utf8(
+    mapping: AddPrefix | AddSuffix | None,
+) -> None:
+    reader = _text_key("latin1", mapping)
+    assert reader.target_list == "`id`"
+    before = mapping.text if isinstance(mapping, AddPrefix) else ""
+    after = mapping.text if isinstance(mapping, AddSuffix) else ""
+    ours = reader.at_source([b"\xdf'"])
+    theirs = reader.at_target([f"{before}ß'{after}".encode()])
+    assert ours == theirs
+    assert ours.target == (f"'{before}ß\\'{after}'".encode(),)
+    assert ours.source == theirs.source == (b"_latin1 X'DF27'",)
+
+
+def test_a_key_that_the_source_cannot_have_leads_nowhere() -> None:
+    for value in ("中".encode(), b"\xff"):
+        assert _text_key("latin1").at_target([value]).source == ()
+
+
+def test_characters_with_two_codes_identify_nothing() -> None:
+    with pytest.raises(NotComparable, match="cp932"):
+        _text_key("cp932")
+
+
 def test_labels_that_differ_identify_nothing() -> None:
     label = Column("id", ValueKind.ENUM, "enum('a')", False, charset="utf8mb4", labels=("a",))
     with pytest.raises(NotComparable):
