@@ -105,3 +105,14 @@ NO_CHARACTER = _define(
     "old bytes: `dmctl binlog skip {task} -s {source} -b <position>` leaves the rows of that event out and records "
     "them; then compare and repair the table.",
 )
+SECOND_CODE = _define(
+    21011,
+    "key-with-second-code",
+    scope=Scope.SOURCE,
+    message="source {source}: {schema}.{table}.{column}: {charset} has two codes of a character in key {value} "
+    "(hexadecimal); as UTF-8 it is the same key as {common}{at}",
+    workaround="Nothing of this row was written. The target stores text as UTF-8 only, where both keys would be one. "
+    "Change the key to {common} at the source. If it is read as history, `dmctl resume-task {task} -s {source}`. If "
+    "the message names a place in the binlog, which keeps the old bytes: `dmctl binlog skip {task} -s {source} -b "
+    "<position>` leaves the rows of that event out and records them; then compare and repair the table.",
+)

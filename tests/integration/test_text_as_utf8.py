@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from shardmerge.proto import config_pb2, errors
+from shardmerge.proto.errors.spec import ErrorSpec
 from shardmerge.worker.binlog.rows.characters.character_set import NoCharacter, character_set
 from shardmerge.worker.binlog.rows.characters.multi_byte import MULTI_BYTE, multi_byte_table
 from shardmerge.worker.binlog.rows.characters.single_byte import SINGLE_BYTE
@@ -204,14 +205,29 @@ def test_keys_keyless_tables_and_mappings(pair: tuple[Database, Database], tmp_p
 
 
 @pytest.mark.parametrize("in_stream", [False, True])
-def test_bytes_without_a_character_stop_the_task_before_the_row(
-    pair: tuple[Database, Database], tmp_path: Path, *, in_stream: bool
+@pytest.mark.parametrize(
+    ("column", "charset", "value", "spec", "named"),
+    [
+        ("id INT PRIMARY KEY, v VARCHAR(20)", "cp1250", "E181", errors.decode.NO_CHARACTER, {"v", "81", "E181"}),
+        ("id INT, v VARCHAR(20) PRIMARY KEY", "cp932", "879C", errors.decode.SECOND_CODE, {"v", "81BE", "879C"}),
+    ],
+)
+def test_what_cannot_be_sent_stops_the_task_before_the_row(
+    pair: tuple[Database, Database],
+    tmp_path: Path,
+    *,
+    in_stream: bool,
+    column: str,
+    charset: str,
+    value: str,
+    spec: ErrorSpec,
+    named: set[str],
 ) -> None:
     source, target = pair
-    source.execute("CREATE TABLE shard.odd (id INT PRIMARY KEY, v VARCHAR(20)) CHARACTER SET cp1250")
-    target.execute("CREATE TABLE shard.odd (id INT PRIMARY KEY, v VARCHAR(20)) CHARACTER SET utf8mb4")
+    source.execute(f"CREATE TABLE shard.odd ({column}) CHARACTER SET {charset}")
+    target.execute(f"CREATE TABLE shard.odd ({column}) CHARACTER SET utf8mb4")
     source.execute("INSERT INTO shard.odd VALUES (0, 'x')")
-    odd = "INSERT INTO shard.odd VALUES (1, _cp1250 X'E181')"
+    odd = f"INSERT INTO shard.odd VALUES (1, _{charset} X'{value}')"
     if not in_stream:
         source.execute(odd)
     config = subtask_config(target)
@@ -223,7 +239,7 @@ def test_bytes_without_a_character_stop_the_task_before_the_row(
             run = rig.begin(config)
         outcome = run.join()
     assert isinstance(outcome, Failed)
-    assert outcome.error.spec is errors.decode.NO_CHARACTER
-    assert {"shard", "odd", "v", "cp1250", "81", "E181"} <= set(outcome.error.values.values())
+    assert outcome.error.spec is spec
+    assert {"shard", "odd", charset, *named} <= set(outcome.error.values.values())
     assert (" in the rows at " in str(outcome.error)) == in_stream
     assert target.query("SELECT id FROM shard.odd WHERE id") == []

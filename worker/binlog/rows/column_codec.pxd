@@ -39,6 +39,7 @@ cdef class ColumnCodec:
     cdef bint source_only_ascii
     cdef bint only_ascii
     cdef object characters
+    cdef bint one_code
     cdef bytes before
     cdef bytes after
     cdef list labels

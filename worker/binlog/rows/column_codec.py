@@ -80,7 +80,7 @@ class ColumnCodec:
     :meth:`bind`. ``slot``: index among the written columns, -1 when the column is not written; ``key_slot`` likewise.
     ``absent``: the literal of an absent value: NULL, or that of a Constant, which has no value in any image.
     ``as_utf8``: (mapped) texts for the target are quoted UTF-8, whatever the column's character set; texts before
-    mapping, which the source's server reads, are not.
+    mapping, which the source's server reads, are not. ``in_key``: the column belongs to the key at the target.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class ColumnCodec:
         mapping: Mapping | None,
         source: str,
         as_utf8: bool = False,
+        in_key: bool = False,
     ) -> None:
         self.kind = int(column.kind)
         self.start = -1
@@ -124,6 +125,7 @@ class ColumnCodec:
         self.source_only_ascii = False
         self.only_ascii = False
         self.characters: CharacterSet | None = None
+        self.one_code = False
         self.before = b""
         self.after = b""
         self.labels: list[bytes] = []
@@ -143,7 +145,7 @@ class ColumnCodec:
             self.source_quotable = self.quotable
             self.source_only_ascii = self.only_ascii
             if as_utf8 and not is_utf8(column.charset):
-                self._read_characters()
+                self._read_characters(in_key)
         elif column.kind in (ValueKind.ENUM, ValueKind.SET):
             self.labels = [label.encode("utf-8", "surrogateescape") for label in column.labels]
             if column.kind == ValueKind.ENUM:
@@ -184,13 +186,14 @@ class ColumnCodec:
         self.is_json = True
         self.old_json = old
 
-    def _read_characters(self) -> None:
+    def _read_characters(self, in_key: bool) -> None:
         found = character_set(self.column.charset)
         if found is None:
             raise self.refused("its character set is not known")
         self.characters = found
         self.only_ascii = True
         self.quotable = found.extends_ascii
+        self.one_code = in_key and not found.is_injective
 
     def name(self) -> str:
         """The column's name."""
@@ -233,6 +236,19 @@ class ColumnCodec:
             at="",
         )
 
+    def second_code(self, value: bytes, common: bytes) -> errors.ShardmergeError:
+        """The coded error for a key of which another key, ``common``, is the same text."""
+        return errors.decode.SECOND_CODE(
+            source=self.source,
+            schema=self.table.schema,
+            table=self.table.name,
+            column=self.column.name,
+            charset=self.column.charset,
+            value=value[:64].hex().upper(),
+            common=common[:64].hex().upper(),
+            at="",
+        )
+
     def overflow(self, value: str) -> errors.ShardmergeError:
         """The coded error for an id that does not fit its bits."""
         return errors.config.ID_OVERFLOW(
@@ -257,7 +273,7 @@ class ColumnCodec:
     def of_text(self, text: bytes | None, mapped: cython.bint) -> bytes:
         """The literal of the server's text for a value (None: NULL), as the select expressions return it.
 
-        Raises UNREADABLE_VALUE, NO_CHARACTER, ID_OVERFLOW.
+        Raises UNREADABLE_VALUE, NO_CHARACTER, SECOND_CODE, ID_OVERFLOW.
         """
         if text is None or self.constant:
             return self.absent
@@ -501,9 +517,15 @@ class ColumnCodec:
     def _utf8(self, characters: CharacterSet, value: bytes) -> bytes:
         """The (mapped) literal of a text for a target that gets UTF-8."""
         try:
-            text: bytes = characters.decoded(value).encode()
+            found: str = characters.decoded(value)
         except NoCharacter as wrong:
             raise self.no_character(value, wrong.code) from None
+        if self.one_code:
+            # Two keys at the source must never be one key here: the rows of both would be taken for one.
+            common: bytes | None = characters.encoded(found)
+            if common != value:
+                raise self.second_code(value, common or b"")
+        text: bytes = found.encode()
         return self.quoted(self._mapped_text(text) if self.mapped else text)
 
     @cython.cfunc

@@ -40,7 +40,9 @@ class RowWriter:
 
     def __init__(self, plan: TablePlan, source: str) -> None:
         self._codecs = [
-            ColumnCodec(plan.table, written.column, slot, -1, written.mapping, source, plan.text_as_utf8)
+            ColumnCodec(
+                plan.table, written.column, slot, -1, written.mapping, source, plan.text_as_utf8, slot in plan.key
+            )
             for slot, written in enumerate(plan.columns)
         ]
         self._key = plan.source_key
@@ -53,7 +55,7 @@ class RowWriter:
     def literals(self, values: Sequence[bytes | None]) -> Literals:
         """Mapped literals of one row; ``values``: the raw text of the plan's columns, in order.
 
-        Raises errors.decode.UNREADABLE_VALUE, NO_CHARACTER, errors.config.ID_OVERFLOW.
+        Raises errors.decode.UNREADABLE_VALUE, NO_CHARACTER, SECOND_CODE, errors.config.ID_OVERFLOW.
         """
         return tuple([codec.of_text(text, True) for codec, text in zip(self._codecs, values, strict=True)])
 

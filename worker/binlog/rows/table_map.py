@@ -299,7 +299,7 @@ def _codec(
 ) -> ColumnCodec:
     """One column's codec; the values of a column that is not written are only skipped, whatever its type."""
     mapping = column_plan.mapping if column_plan is not None else None
-    codec = ColumnCodec(plan.table, column, slot, key_slot, mapping, source, plan.text_as_utf8)
+    codec = ColumnCodec(plan.table, column, slot, key_slot, mapping, source, plan.text_as_utf8, slot in plan.key)
     if column_plan is not None:
         base_match = _BASE.match(column.type_text)
         base = base_match.group() if base_match else ""

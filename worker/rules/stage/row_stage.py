@@ -64,7 +64,9 @@ class TableStage:
         self._view = TableView(plan, evaluator) if plan.transform is not None else None
         self._server_filter = server_filter
         self._mapped = {
-            slot: ColumnCodec(plan.table, column.column, slot, -1, column.mapping, plan.source, plan.text_as_utf8)
+            slot: ColumnCodec(
+                plan.table, column.column, slot, -1, column.mapping, plan.source, plan.text_as_utf8, slot in plan.key
+            )
             for slot, column in enumerate(plan.columns)
             if not column.is_computed and (column.mapping is not None or _changes_form(plan, column.column))
         }

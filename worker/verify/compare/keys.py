@@ -74,11 +74,7 @@ class _KeyColumn:
         self._characters: CharacterSet | None = None
         column = item.column
         if as_utf8 and column.kind is ValueKind.STRING and not is_utf8(column.charset) and not item.is_constant:
-            found = character_set(column.charset)
-            if found is None or not found.is_injective:
-                # The source's value could not be found by its characters.
-                raise NotComparable(f"key column {item.target_name}: {column.charset} has two codes of one character")
-            self._characters = found
+            self._characters = character_set(column.charset)
             self.as_read = replace(item, column=replace(column, charset="utf8mb4", collation="utf8mb4_bin"))
 
     def original(self, text: bytes | None) -> bytes | None:

@@ -195,3 +195,17 @@ def test_a_character_set_that_is_not_known_is_refused_for_a_target_of_utf8() -> 
     with pytest.raises(ShardmergeError) as caught:
         as_utf8(text_column("of_tomorrow"))
     assert caught.value.spec.name == "unsupported-column-type"
+
+
+def test_two_codes_of_a_character_are_two_keys_no_longer_and_one_is_refused() -> None:
+    one = text_column("cp932")
+    keyed = as_utf8(one)
+    keyless = RowWriter(replace(plan_of(replace(table(one), key=())), key=(), text_as_utf8=True), "s1")
+    for common, second in ((b"\x81\xbe", b"\x87\x9c"), (b"\x81\xca", b"\xee\xf9")):
+        [literal_of_common] = keyed.literals([b"a" + common])
+        assert keyless.literals([b"a" + second]) == (literal_of_common,)
+        with pytest.raises(ShardmergeError) as caught:
+            keyed.literals([b"a" + second])
+        assert caught.value.spec.name == "key-with-second-code"
+        values = {"c", "cp932", (b"a" + common).hex().upper(), (b"a" + second).hex().upper()}
+        assert values <= set(caught.value.values.values())

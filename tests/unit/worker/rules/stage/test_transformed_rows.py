@@ -130,3 +130,9 @@ def test_lanes_take_their_own() -> None:
         changes.append(tuple(found))
     assert sorted(change.byte for lane in changes for change in lane) == list(range(50))
     assert all(changes)
+
+
+def test_rows_are_decoded_in_the_source_s_character_sets() -> None:
+    decoded = as_decoded(replace(plan(), text_as_utf8=True))
+    assert decoded == as_decoded(plan())
+    assert not decoded.text_as_utf8

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardmerge.proto import errors
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.table import Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import AddPrefix, AddSuffix, ColumnPlan, Constant, TablePlan
 from shardmerge.worker.verify.compare.canonical_values import NotComparable
@@ -87,9 +89,12 @@ def test_a_key_that_the_source_cannot_have_leads_nowhere() -> None:
         assert _text_key("latin1").at_target([value]).source == ()
 
 
-def test_characters_with_two_codes_identify_nothing() -> None:
-    with pytest.raises(NotComparable, match="cp932"):
-        _text_key("cp932")
+def test_a_character_with_two_codes_is_looked_for_by_the_common_one() -> None:
+    reader = _text_key("cp932")
+    assert reader.at_target(["∪".encode()]).source == (b"_cp932 X'81BE'",)
+    with pytest.raises(ShardmergeError) as caught:
+        reader.at_source([b"\x87\x9c"])
+    assert caught.value.spec is errors.decode.SECOND_CODE
 
 
 def test_labels_that_differ_identify_nothing() -> None:
