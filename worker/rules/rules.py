@@ -34,6 +34,7 @@ class Rules:
     transforms: Transforms = field(default_factory=Transforms)
     references: References = field(default_factory=References)
     keep_partitions: bool = False
+    text_as_utf8: bool = False
 
     @staticmethod
     def from_config(subtask: pb.SubTaskConfig) -> Rules:
@@ -49,6 +50,7 @@ class Rules:
             Transforms.from_config(subtask),
             References.from_config(subtask),
             subtask.partitions == pb.PARTITIONS_KEEP,
+            subtask.text_as_utf8,
         )
 
     def route(self, schema: str, table: str) -> Route | None:
@@ -121,6 +123,7 @@ class Rules:
             transform=transformed[0] if transformed is not None else None,
             auto_increment=route.auto_increment,
             keep_partitions=self.keep_partitions,
+            text_as_utf8=self.text_as_utf8,
         )
 
     def mappings(self, table: Table, route: Route) -> dict[int, Mapping]:

@@ -39,6 +39,7 @@ __all__ = [
     "dialect_of",
     "errno_of",
     "execute",
+    "is_tidb",
     "kind_of",
     "position_statement",
     "quote_name",
@@ -192,6 +193,12 @@ def dialect_of(session: Session) -> TargetDialect:
         dialect = parse_dialect(text_of(version), text_of(comment))
         vars(session)[_DIALECT] = dialect
     return dialect
+
+
+def is_tidb(session: Session) -> bool:
+    """Whether the session is one at a TiDB target; a source never is one."""
+    known: TargetDialect | None = vars(session).get(_DIALECT)
+    return known is not None and known.is_tidb
 
 
 def _log_in(endpoint: Endpoint, side: Side, name: str, options: dict[str, Any]) -> Session:
@@ -429,9 +436,8 @@ def text_of(value: Any) -> str:
 
 def server_info(session: Session) -> ServerInfo:
     """Query the server's description of itself. Raises ``pymysql.MySQLError``."""
-    known: TargetDialect | None = vars(session).get(_DIALECT)
     # TiDB has no binlog, and no such variable.
-    log_bin = "'OFF'" if known is not None and known.is_tidb else "@@GLOBAL.log_bin"
+    log_bin = "'OFF'" if is_tidb(session) else "@@GLOBAL.log_bin"
     [(version, comment, server_id, log_bin, lower_case, packet, host, port)] = ask(
         session,
         f"SELECT VERSION(), @@version_comment, @@GLOBAL.server_id, {log_bin}, @@GLOBAL.lower_case_table_names, "

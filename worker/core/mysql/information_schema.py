@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from shardmerge.proto import errors
 from shardmerge.proto.config.rules.reserved_names import SYSTEM_SCHEMAS
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.mysql.connection import Session, quote_name, rows, text_of
+from shardmerge.worker.core.mysql.connection import Session, is_tidb, quote_name, rows, text_of
 from shardmerge.worker.core.table import FIXED_BINARY, Column, Table, ValueKind
 from shardmerge.worker.core.table_plan import ColumnPlan
 
@@ -183,6 +183,8 @@ def _collect(
     session: Session, schema: str, name: str | None, hidden: str, raws: dict[tuple[str, str], _RawTable]
 ) -> None:
     """Read one schema's (or one table's) description; four queries. ``hidden``: of :func:`_hidden_expression`."""
+    # TiDB shows a backslash in a label as it is (pkg/parser/types/field_type.go, ``CompactStr``).
+    escapes_labels = not is_tidb(session)
 
     def ask(columns: str, view: str, schema_column: str = "TABLE_SCHEMA", order: str = "") -> Sequence[list[str]]:
         statement = f"SELECT {columns} FROM information_schema.{view} WHERE {schema_column} = %s"
@@ -207,6 +209,8 @@ def _collect(
     ):
         if table in found:
             column, data_type, type_text, nullable, charset, collation, extra = parts
+            if data_type in ("enum", "set") and not escapes_labels:
+                type_text = type_text.replace("\\", "\\\\")
             found[table].columns.append(
                 _RawColumn(
                     column,

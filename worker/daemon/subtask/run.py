@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 
 from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.mysql.connection import Session, dialect_of
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.subtask.begin import begin
 from shardmerge.worker.daemon.subtask.finish import finished_outcome, read_stop_search
 from shardmerge.worker.daemon.subtask.remove_earlier_rows import remove_earlier_rows
 from shardmerge.worker.daemon.subtask.replicate_phase import replicate
+from shardmerge.worker.daemon.subtask.run_config import with_target_facts
 from shardmerge.worker.daemon.subtask.run_resources import RunObserver, RunResources
 from shardmerge.worker.daemon.subtask.snapshot_phase import copy
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
@@ -54,10 +56,13 @@ class SubTaskRun:
 
     def _run(self, stop: StopSignal) -> Outcome:
         resources = self._resources
-        config, host, owner = resources.config, resources.host, resources.owner
-        rules = Rules.from_config(config)
+        host, owner = resources.host, resources.owner
         with ExitStack() as sessions:
             target = resources.target(sessions)
+            with resources.coded_target_errors():
+                config = with_target_facts(resources.config, dialect_of(target))
+            self._resources = resources = replace(resources, config=config)
+            rules = Rules.from_config(config)
             epoch = host.epochs.acquire(config.task, resources.source_id)
             owner.epoch_acquired(epoch)
             with resources.coded_target_errors():

@@ -26,7 +26,7 @@ from shardmerge.proto.state_pb2 import BinlogOp
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldNothing, RelayHold
 from shardmerge.worker.daemon.subtask.run import SubTaskRun
-from shardmerge.worker.daemon.subtask.smaller_batches import MOST_BATCH_DIVISOR, with_smaller_batches
+from shardmerge.worker.daemon.subtask.run_config import MOST_BATCH_DIVISOR, with_smaller_batches
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.replicate.join.unit import JoiningUnit
 from shardmerge.worker.replicate.status import without_progress

@@ -8,9 +8,11 @@ a second get zeros, label numbers are translated); text is converted to utf8mb4 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from shardmerge.worker.binlog.rows.charsets import affix_bytes
 from shardmerge.worker.core.mysql.connection import quote_name
@@ -37,7 +39,7 @@ class ComparedColumn:
 
     ``source``, ``target``: expressions that give the same text for the same value, NULL for NULL. ``is_long``: values
     may be too long to be sent, so their hash is compared. ``is_binary``: shown in hexadecimal. ``nullable``: at one
-    side at least.
+    side at least. ``by_meaning``: the target has no negative zero, and orders the keys of JSON in its own way (TiDB).
     """
 
     name: str
@@ -47,6 +49,12 @@ class ComparedColumn:
     is_long: bool
     is_binary: bool
     nullable: bool = True
+    by_meaning: bool = False
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether the hash of a value is read instead of the value."""
+        return self.is_long and not (self.by_meaning and self.kind is ValueKind.JSON)
 
     def hashed(self, expression: str) -> str:
         """The value's part of a row's checksum: of bounded length, without NULL, which is marked separately."""
@@ -68,14 +76,14 @@ class ComparedColumn:
         return f"LEFT({expression},{_SHOWN_BYTES})" if self.is_long else expression
 
 
-def compared_column(item: ColumnPlan, target: Column) -> ComparedColumn:
+def compared_column(item: ColumnPlan, target: Column, *, as_utf8: bool = False) -> ComparedColumn:
     """How ``item`` is compared with the target's column, which can hold its values (see
-    worker/target/tables/column_fit.py).
+    worker/target/tables/column_fit.py). ``as_utf8``: see TablePlan.text_as_utf8.
 
     Raises NotComparable.
     """
     column = item.column
-    source_sql, target_sql = _expressions(item, target)
+    source_sql, target_sql = _expressions(item, target, as_utf8=as_utf8)
     return ComparedColumn(
         name=item.target_name,
         kind=column.kind,
@@ -84,10 +92,11 @@ def compared_column(item: ColumnPlan, target: Column) -> ComparedColumn:
         is_long=_LONG.match(column.type_text) is not None or _LONG.match(target.type_text) is not None,
         is_binary=column.kind is ValueKind.BINARY,
         nullable=column.nullable or target.nullable,
+        by_meaning=as_utf8,
     )
 
 
-def _expressions(item: ColumnPlan, target: Column) -> tuple[str, str]:
+def _expressions(item: ColumnPlan, target: Column, *, as_utf8: bool) -> tuple[str, str]:
     column = item.column
     ours, theirs = select_expression(column), select_expression(target)
     match (column.kind, target.kind):
@@ -104,7 +113,7 @@ def _expressions(item: ColumnPlan, target: Column) -> tuple[str, str]:
         case _ if column.kind in _TEMPORAL and column.kind is target.kind:
             return _padded(ours, _fraction(column.type_text), _fraction(target.type_text)), theirs
         case (ValueKind.STRING, ValueKind.STRING):
-            return _texts(item, target)
+            return _texts(item, target, as_utf8=as_utf8)
         case (ValueKind.BINARY, ValueKind.BINARY):
             return ours, theirs
         case (ValueKind.ENUM, ValueKind.ENUM) | (ValueKind.SET, ValueKind.SET):
@@ -157,9 +166,9 @@ def _json(column: Column) -> str:
     return _bytes(f"CAST({quote_name(column.name)} AS CHAR CHARACTER SET utf8mb4)")
 
 
-def _texts(item: ColumnPlan, target: Column) -> tuple[str, str]:
+def _texts(item: ColumnPlan, target: Column, *, as_utf8: bool) -> tuple[str, str]:
     ours, theirs = quote_name(item.column.name), quote_name(target.name)
-    same = same_charset(item.column.charset, target.charset)
+    same = same_charset(item.column.charset, target.charset) and not as_utf8
     ours, theirs = (_bytes(ours), _bytes(theirs)) if same else (_utf8(ours), _utf8(theirs))
     if item.mapping is None:
         return ours, theirs
@@ -222,11 +231,34 @@ def multiset_sums(columns: Sequence[ComparedColumn], *, at_source: bool) -> str:
     return f"COUNT(*),COUNT({checksum}),{','.join(sums)}"
 
 
-def same_value(kind: ValueKind, one: bytes | None, other: bytes | None) -> bool:
+def same_value(column: ComparedColumn, one: bytes | None, other: bytes | None) -> bool:
     """Whether two texts of this form are the same value."""
     if one == other:
         return True
-    if kind in _REALS and one is not None and other is not None:
+    if one is None or other is None:
+        return False
+    if column.kind in _REALS:
         ours, theirs = float(one), float(other)
-        return ours == theirs and one.startswith(b"-") == other.startswith(b"-")
+        return ours == theirs and (column.by_meaning or one.startswith(b"-") == other.startswith(b"-"))
+    if column.kind is ValueKind.JSON and column.by_meaning and not column.is_hashed:
+        return _same_json(one, other)
     return False
+
+
+def _same_json(one: bytes, other: bytes) -> bool:
+    """Whether two JSON texts have one value: members of objects in any order. Numbers are compared as texts are read:
+    1 and 1.0 are equal, as for the servers."""
+    try:
+        return _ordered(json.loads(one)) == _ordered(json.loads(other))
+    except ValueError:
+        return False
+
+
+def _ordered(value: object) -> object:
+    """A JSON value in which True is not equal to 1."""
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        return {name: _ordered(member) for name, member in members.items()}
+    if isinstance(value, list):
+        return [_ordered(element) for element in cast("list[object]", value)]
+    return (value,) if isinstance(value, bool) else value

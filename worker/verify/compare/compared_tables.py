@@ -147,7 +147,7 @@ def _columns(plan: TablePlan, target: Table | None) -> tuple[ComparedColumn, ...
             column = by_name.get(item.target_name.lower())
             if column is None:
                 return NotCompared(plan, f"column {item.target_name} is missing at the target")
-            columns.append(compared_column(item, column))
+            columns.append(compared_column(item, column, as_utf8=plan.text_as_utf8))
     except NotComparable as reason:
         return NotCompared(plan, str(reason))
     return tuple(columns)
@@ -230,7 +230,7 @@ class TableQueries:
         shown: list[str] = []
         for column in self.table.columns:
             expression = column.source if at_source else column.target
-            values.append(f"SHA2({expression},256)" if column.is_long else expression)
+            values.append(f"SHA2({expression},256)" if column.is_hashed else expression)
             if column.is_long or column.is_binary:
                 shown.append(column.shown(expression))
         listed = self.keys.source_list if at_source else self.keys.target_list

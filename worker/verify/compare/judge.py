@@ -98,5 +98,5 @@ def diff_rows(
 
 def differing_columns(source: Row, target: Row, columns: Sequence[ComparedColumn]) -> tuple[int, ...]:
     return tuple(
-        at for at, column in enumerate(columns) if not same_value(column.kind, source.values[at], target.values[at])
+        at for at, column in enumerate(columns) if not same_value(column, source.values[at], target.values[at])
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pymysql
 
@@ -14,7 +14,7 @@ from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
-from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, dialect_of
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.table_plan import TablePlan
@@ -178,6 +178,7 @@ class _SubTaskCheck:
             return
         plans = () if tables is None else tables.plans
         check_version(checklist, target)
+        plans = tuple(replace(plan, text_as_utf8=not dialect_of(target).has_charsets) for plan in plans)
         fitting = _as_recorded(target, subtask, plans) if request.as_recorded else plans
         check_target_server(checklist, target, fitting, subtask)
         check_rows(checklist, target, plans, StartRequest(subtask, request.as_recorded, request.together))
@@ -293,6 +294,9 @@ def _as_recorded(
     }
     rules = Rules.from_config(subtask)
     return tuple(
-        rules.plan(plan.shard, plan.source, known.get((plan.table.schema, plan.table.name), plan.table))
+        replace(
+            rules.plan(plan.shard, plan.source, known.get((plan.table.schema, plan.table.name), plan.table)),
+            text_as_utf8=plan.text_as_utf8,
+        )
         for plan in plans
     )
