@@ -153,6 +153,102 @@ def test_all_types(world: World) -> None:
     world.cluster.dmctl("stop-task", "tidb_types")
 
 
+# As DM's manual writes such a task: "Task Configuration File", "Table Routing".
+_DM_TASK = """\
+name: "tidb_dm"
+task-mode: "all"
+shard-mode: "pessimistic"
+meta-schema: "dm_meta"
+timezone: "UTC"
+case-sensitive: false
+online-ddl: true
+clean-dump-file: true
+collation_compatible: "loose"
+target-database:
+  host: "127.0.0.1"
+  port: {port}
+  user: "root"
+  password: ""
+  session:
+    tidb_skip_utf8_check: 1
+    tidb_constraint_check_in_place: 0
+mysql-instances:
+{instances}
+routes:
+  all-shards:
+    schema-pattern: "tidb_dm_*"
+    table-pattern: "t_*"
+    target-schema: "tidb_dm"
+    target-table: "t"
+    extract-table: {{table-regexp: "t_(.*)", target-column: "c_table"}}
+    extract-schema: {{schema-regexp: "tidb_dm_(.*)", target-column: "c_schema"}}
+    extract-source: {{source-regexp: "mysql-(.*)", target-column: "c_source"}}
+block-allow-list:
+  own:
+    do-dbs: ["tidb_dm_*"]
+mydumpers:
+  global: {{threads: 2, chunk-filesize: "64", extra-args: "--consistency none"}}
+loaders:
+  global: {{pool-size: 2, dir: "./dumped_data", import-mode: "logical", on-duplicate-logical: "replace"}}
+syncers:
+  global: {{worker-count: 2, batch: 100, enable-ansi-quotes: true, safe-mode: false, multiple-rows: true}}
+"""
+_ROW = "'Straße', '{{\"b\": 1, \"a\": 2}}', 0.1, '0000-00-00', X'61', ''"
+_PLANTED = (
+    "UPDATE tidb_dm.t SET v = 'Strae' WHERE id = 1 AND c_source = '01'",  # a letter that latin1 has
+    "UPDATE tidb_dm.t SET v = 'Straße ' WHERE id = 2 AND c_source = '01'",
+    "UPDATE tidb_dm.t SET v = 'straße' WHERE id = 3 AND c_source = '01'",
+    "DELETE FROM tidb_dm.t WHERE id = 4 AND c_source = '01'",
+    "INSERT INTO tidb_dm.t SELECT 99, v, j, d, z, b, n, c_table, c_schema, c_source FROM tidb_dm.t "
+    "WHERE id = 5 AND c_source = '02'",
+    "UPDATE tidb_dm.t SET d = 0.10000000000000002 WHERE id = 6 AND c_source = '02'",
+    "UPDATE tidb_dm.t SET j = '{\"a\": 2, \"b\": 1}' WHERE id = 7 AND c_source = '01'",  # a text at this source
+    "UPDATE tidb_dm.t SET z = '2000-00-00' WHERE id = 8 AND c_source = '02'",
+    "UPDATE tidb_dm.t SET b = X'6100' WHERE id = 9 AND c_source = '02'",
+    "UPDATE tidb_dm.t SET n = NULL WHERE id = 10 AND c_source = '02'",
+)
+
+
+def test_a_task_file_of_dm_and_ten_planted_differences(world: World) -> None:
+    """A task file of DM merges latin1 shards with extracted columns; the comparison finds each difference."""
+    for number, (_, server) in enumerate(world.sources, 1):
+        server.execute(
+            f"CREATE DATABASE tidb_dm_{number} CHARACTER SET latin1",
+            "SET sql_mode = ''",
+            f"CREATE TABLE tidb_dm_{number}.t_1 (id INT PRIMARY KEY, v VARCHAR(20), j LONGTEXT, d DOUBLE, z DATE, "
+            "b VARBINARY(9), n VARCHAR(9)) CHARSET=latin1",
+            *(f"INSERT INTO tidb_dm_{number}.t_1 VALUES ({row}, {_ROW.format()})" for row in range(1, 8)),
+        )
+    instances = "\n".join(
+        f'  - {{source-id: "{source_id}", block-allow-list: "own", route-rules: ["all-shards"], '
+        'mydumper-config-name: "global", loader-config-name: "global", syncer-config-name: "global"}'
+        for source_id, _ in world.sources
+    )
+    world.cluster.start_task(_DM_TASK.format(port=world.target.port, instances=instances))
+    world.cluster.wait_replicating("tidb_dm")
+    for number, (_, server) in enumerate(world.sources, 1):
+        server.execute(
+            "SET sql_mode = ''",
+            *(f"INSERT INTO tidb_dm_{number}.t_1 VALUES ({row}, {_ROW.format()})" for row in range(8, 11)),
+        )
+    world.settle(["tidb_dm"])
+    assert world.target.query("SELECT COUNT(*), COUNT(DISTINCT v), MIN(HEX(v)) FROM tidb_dm.t") == [
+        (20, 1, "Straße".encode().hex().upper())
+    ]
+    compared = world.cluster.compare("tidb_dm")
+    assert (compared.answer.code, compared.lines) == (0, []), compared.answer.text
+    world.target.execute("SET sql_mode = 'ALLOW_INVALID_DATES'", *_PLANTED)
+    compared = world.cluster.compare("tidb_dm", check=False)
+    assert compared.answer.code == 1, compared.answer.text
+    found = sorted((str(line["kind"]), int(line["key"]["id"])) for line in compared.lines)
+    assert found == sorted([("missing", 4), ("extra", 99), *(("different", row) for row in (1, 2, 3, 6, 7, 8, 9, 10))])
+    compared = world.cluster.compare("tidb_dm", "--repair")
+    assert compared.total("repaired") == len(_PLANTED), compared.answer.text
+    compared = world.cluster.compare("tidb_dm")
+    assert (compared.answer.code, compared.lines) == (0, []), compared.answer.text
+    world.cluster.dmctl("stop-task", "tidb_dm")
+
+
 # A moment, and who is killed then.
 _COPYING = {
     "snapshot.after_select": "target",
