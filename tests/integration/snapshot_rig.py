@@ -36,6 +36,7 @@ from shardmerge.worker.snapshot.unit import SnapshotUnit
 from shardmerge.worker.target.members.member_cache import MemberCache
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.schema import ensure_meta
+from shardmerge.worker.target.tables.deferred_index import Defer
 from shardmerge.worker.target.tables.make_targets import make_plans, read_structures
 from shardmerge.worker.unit.contract import Outcome
 from shardmerge.worker.unit.run_context import RunContext
@@ -167,7 +168,7 @@ class Rig:
         self.take_over()
         source, target = self.session(Side.SOURCE), self.session(Side.TARGET)
         try:
-            defer = self.config.load.defer_indexes
+            defer = Defer.of(self.config.load)
             self.plans = make_plans(self.rules, SOURCE, self.tables, source, target, META, defer=defer, after_load=True)
         finally:
             source.close()

@@ -69,7 +69,7 @@ def is_numbered(target: Database) -> bool:
 
 
 def adder_of(rig: Rig) -> IndexAdder:
-    return IndexAdder(rig.target_endpoint, META, rig.config.task, rig.plans, patient=True)
+    return IndexAdder(rig.target_endpoint, META, rig.config.task, [plan.target for plan in rig.plans], patient=True)
 
 
 def test_keep_numbers_from_the_start(source: Database, target: Database, tmp_path: Path) -> None:

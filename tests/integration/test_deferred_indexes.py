@@ -76,7 +76,7 @@ def owed(target: Database) -> int:
 
 
 def adder_of(rig: Rig, *, patient: bool = True) -> IndexAdder:
-    return IndexAdder(rig.target_endpoint, META, rig.config.task, rig.plans, patient=patient)
+    return IndexAdder(rig.target_endpoint, META, rig.config.task, [plan.target for plan in rig.plans], patient=patient)
 
 
 def test_added_after_the_load(source: Database, target: Database, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.support.kills import (
     ADDING,
     COPYING,
+    DROPPING,
     JOINING,
     VICTIMS,
     at_each,
@@ -47,6 +48,13 @@ _JOINING = {
     "join.adopting": "worker",
     "join.adopted": "tasks",
 }
+_DROPPING = {
+    "deferred.existing_recorded": "adder",
+    "deferred.existing_dropped": "target",
+    "snapshot.before_commit": "machine",
+    "deferred.before_alter": "adder",
+    "deferred.added": "target",
+}
 _ADDING = {"deferred.before_alter": "target", "deferred.added": "adder"}
 
 
@@ -65,6 +73,11 @@ def test_kill_while_indexes_are_added(world: World) -> None:
     kill_while_indexes_are_added(world, "mixed", _ADDING)
 
 
+def test_kill_while_indexes_of_an_existing_table_are_dropped_and_added(world: World) -> None:
+    assert tuple(_DROPPING) == DROPPING
+    kill_while_indexes_are_added(world, "existing", _DROPPING, existing=True)
+
+
 @pytest.mark.grid
 @pytest.mark.parametrize("victim", _WHOLE)
 def test_kill_at_every_moment_of_a_snapshot(world: World, victim: str) -> None:
@@ -75,6 +88,12 @@ def test_kill_at_every_moment_of_a_snapshot(world: World, victim: str) -> None:
 @pytest.mark.parametrize("victim", _WHOLE)
 def test_kill_at_every_moment_of_a_join(world: World, victim: str) -> None:
     kill_while_joining(world, victim, at_each(victim, JOINING))
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("victim", ["machine", "target"])
+def test_kill_whenever_indexes_of_an_existing_table_are_dropped_and_added(world: World, victim: str) -> None:
+    kill_while_indexes_are_added(world, f"existing_{victim}", at_each(victim, DROPPING), existing=True)
 
 
 @pytest.mark.grid

@@ -357,11 +357,15 @@ def kill_at_each(
 ADDING = ("deferred.before_alter", "deferred.added")
 """Moments of the indexes that are added after a snapshot."""
 
+DROPPING = ("deferred.existing_recorded", "deferred.existing_dropped", "snapshot.before_commit", *ADDING)
+"""Moments of the indexes of an existing table, which are dropped before a snapshot and added after it."""
 
-def kill_while_indexes_are_added(world: World, label: str, kills: Kills) -> None:
+
+def kill_while_indexes_are_added(world: World, label: str, kills: Kills, *, existing: bool = False) -> None:
     """Kill before the indexes' ALTER and after it, under load: the target ends with the source's indexes and rows (I1).
 
-    A victim may also be "adder", the worker that adds the indexes.
+    A victim may also be "adder", the worker that adds (or drops) the indexes. ``existing``: the target table exists
+    beforehand, and the task drops its indexes first.
     """
     name = f"index_{label}"
     family = world.family(name)
@@ -369,10 +373,15 @@ def kill_while_indexes_are_added(world: World, label: str, kills: Kills) -> None
     shards = family.create(12_000, shape)
     for _, server in world.sources:
         server.execute(*(f"ANALYZE TABLE {shard.name}" for shard in shards if shard.connect == server.connect))
+    if existing:
+        world.target.execute(
+            f"CREATE DATABASE {name}", f"CREATE TABLE {name}.orders ({shape.definition}) CHARSET=utf8mb4"
+        )
+    task = family.task(extra="load: {defer-indexes: empty}\n" if existing else "")
     with Writer(shards, seed=23, shape=shape) as writer:
         for moment in kills:
             world.cluster.hooks.hold(moment)
-        world.cluster.start_task(family.task())
+        world.cluster.start_task(task)
         for moment, victim in kills.items():
             at_it = world.cluster.hooks.reached(moment)
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from shardmerge.proto.config import defaults
 from shardmerge.proto.config.document.file_model import LOWERED, Count, FileModel, UInt32
@@ -228,13 +228,30 @@ class Snapshot(FileModel):
     ] = "auto"
 
 
+_SWITCH = TypeAdapter(bool)
+
+
+def _deferral(value: object) -> object:
+    """The setting was a switch before it had three values."""
+    try:
+        return "created" if _SWITCH.validate_python(value) else "never"
+    except ValidationError:
+        return value
+
+
 class Load(FileModel):
     """How the history is written. Our own block."""
 
     defer_indexes: Annotated[
-        bool,
-        Key("Secondary indexes of a target table that the task creates are added after its load.", sample="true"),
-    ] = True
+        Literal["created", "empty", "never"],
+        BeforeValidator(_deferral, json_schema_input_type=Literal["created", "empty", "never"] | bool),
+        Key(
+            "Target tables whose non-unique secondary indexes are added after the load. `created`: those that the task "
+            "creates; `empty`: also those that exist and are empty when the load begins, whose indexes are dropped "
+            "first; `never`: none. `true` means `created`, `false` means `never`.",
+            sample="created",
+        ),
+    ] = "created"
 
 
 class Replicate(FileModel):

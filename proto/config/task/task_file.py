@@ -85,7 +85,9 @@ class TaskFile:
             expression_filters=[task.expression_filter[name].to_proto(name) for name in instance.expression_filters],
             transforms=[task.transforms[name].to_proto(name) for name in instance.transform_rules],
             snapshot=_snapshot(task, instance),
-            load=pb.LoadConfig(defer_indexes=task.load.defer_indexes),
+            load=pb.LoadConfig(
+                defer_indexes=task.load.defer_indexes != "never", defer_existing=task.load.defer_indexes == "empty"
+            ),
             replicate=_replicate(task, instance),
             ignore_checking_items=task.ignore_checking_items,
             shard_mode=_SHARD_MODES[task.shard_mode or ("pessimistic" if task.is_sharding else "")],

@@ -15,6 +15,7 @@ from shardmerge.worker.rules import Rules
 from shardmerge.worker.snapshot.chunk_store import read_handover
 from shardmerge.worker.snapshot.handover import Handover
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
+from shardmerge.worker.target.tables.deferred_index import Defer
 from shardmerge.worker.target.tables.index_adder import IndexAdder
 from shardmerge.worker.target.tables.make_targets import make_plans
 
@@ -27,15 +28,15 @@ def plans_of(
     target: Session,
     shards: frozenset[int] | None,
     *,
-    defer: bool = False,
+    defer: Defer = Defer.NEVER,
     after_load: bool = False,
     widen: Callable[[TablePlan], None] | None = None,
     recorded: Mapping[int, CreateStatement] = MappingProxyType({}),
 ) -> tuple[TablePlan, ...]:
     """See :func:`shardmerge.worker.target.tables.make_targets.make_plans`; errors of the source become coded errors.
 
-    ``defer``: indexes may be added after the load; ``after_load``: the tables' rows are loaded now. Without a load
-    everything exists from the start.
+    ``defer``: whose indexes may be added after the load; ``after_load``: the tables' rows are loaded now. Without a
+    load everything exists from the start.
     """
     with resources.coded_source_errors():
         return make_plans(
@@ -80,6 +81,7 @@ def adder_of(resources: RunResources, plans: tuple[TablePlan, ...]) -> IndexAdde
     """Adds the secondary indexes that the target tables still lack after their load."""
     config = resources.config
     patient = config.load.defer_indexes or any(plan.auto_increment is AutoIncrement.AFTER_MAX for plan in plans)
-    adder = IndexAdder(resources.target_endpoint, config.meta_schema, config.task, plans, patient=patient)
+    targets = {plan.target for plan in plans}
+    adder = IndexAdder(resources.target_endpoint, config.meta_schema, config.task, targets, patient=patient)
     resources.owner.background_activity(adder.activity)
     return adder

@@ -32,6 +32,7 @@ from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.history.interrupted_copies import InterruptedCopy
 from shardmerge.worker.target.records.partitioning import Partitioning, partitioning_for
 from shardmerge.worker.target.records.subtask_record import Phase, SubTaskRow
+from shardmerge.worker.target.tables.deferred_index import Defer
 from shardmerge.worker.unit.contract import Finished, Outcome, Stopped
 
 
@@ -50,7 +51,7 @@ def copy(resources: RunResources, rules: Rules, epoch: int, row: SubTaskRow, sto
             rules = partitioning.compiled_rules()
         shards = partitioning.shards if partitioning is not None else None
         widen = _widening(resources, target, creations, epoch, stop)
-        defer = config.load.defer_indexes
+        defer = Defer.of(config.load)
         plans = plans_of(
             resources,
             rules,

@@ -42,6 +42,7 @@ from shardmerge.worker.target.records.checkpoint import Checkpoint
 from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.history.interrupted_copies import InterruptedCopy
 from shardmerge.worker.target.records.joining_tables import Joining
+from shardmerge.worker.target.tables.deferred_index import Defer
 from shardmerge.worker.target.tables.make_targets import make_plans, recorded_plans
 from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUnit, Stopped
 from shardmerge.worker.unit.run_context import RunContext
@@ -401,7 +402,7 @@ def joining_plans(
             target,
             config.meta_schema,
             numbers,
-            defer=config.load.defer_indexes,
+            defer=Defer.of(config.load),
             after_load=True,
             recorded=creations,
         )

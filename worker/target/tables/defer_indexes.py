@@ -12,9 +12,9 @@ from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.connection import Session, execute, quote_name
 from shardmerge.worker.core.mysql.create_table import column_item, numbered_column
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.target.tables import deferred_index_store
-from shardmerge.worker.target.tables.deferred_index import DeferredIndex, deferrable, worth_deferring
+from shardmerge.worker.target.tables.deferred_index import DeferredIndex, deferrable, owed_with, worth_deferring
 
 log = get_logger()
 
@@ -44,7 +44,26 @@ def defer_indexes(
         owed += (DeferredIndex("", numbered),)
     if not owed:
         return
-    deferred_index_store.record(session, meta_schema, target, owed)
+    failpoints.hit("deferred.created")
+    with deferred_index_store.table_lock(session, target, deferred_index_store.LOCK_SECONDS) as held:
+        if held:
+            _drop_locked(session, meta_schema, target, creation, owed)
+        else:
+            log.warning("indexes are not deferred: another connection adds or drops some", table=target.quoted)
+
+
+def _drop_locked(
+    session: Session, meta_schema: str, target: TargetTable, creation: str, wanted: tuple[DeferredIndex, ...]
+) -> None:
+    present = deferred_index_store.read_present(session, target) or frozenset()
+    owed = tuple(index for index in wanted if index.name.lower() in present)
+    if not owed:
+        return
+    # Another source may have found the empty table meanwhile, and have deferred some. A record of an earlier table of
+    # this name ends here.
+    names = {index.name.lower() for index in wanted if index not in owed}
+    gone = [one for one in deferred_index_store.read_owed(session, meta_schema, target) if one.name.lower() in names]
+    deferred_index_store.record(session, meta_schema, target, owed_with(gone, owed))
     failpoints.hit("deferred.recorded")
     drops = ", ".join(
         f"MODIFY COLUMN {column_item(creation, index.definition, numbered=False)}"
@@ -57,7 +76,7 @@ def defer_indexes(
     except pymysql.MySQLError as error:
         if kind_of(errno_of(error)) not in (ErrorKind.STATEMENT, ErrorKind.PRIVILEGE):
             raise
-        deferred_index_store.delete(session, meta_schema, target)
+        deferred_index_store.record(session, meta_schema, target, gone)
         log.warning("indexes cannot be deferred", table=target.quoted, reason=reason_of(error))
         return
     log.info("indexes are deferred", table=target.quoted, indexes=[index.shown for index in owed])

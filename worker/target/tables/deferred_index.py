@@ -1,22 +1,49 @@
-"""Decides which indexes of a new target table are deferred until its load has ended, and when to add them. Pure.
+"""Decides which indexes of a target table are deferred until its load has ended, and when to add them. Pure.
 
 Only plain secondary indexes are deferred. These exist from the start: unique keys (they detect collisions), FULLTEXT,
 SPATIAL and VECTOR indexes (adding them rebuilds or locks the table), and indexes over expressions or generated columns
-(not every server adds those while other sessions write).
+(not every server adds those while other sessions write). Those that begin with the columns of a foreign key stay too:
+the server requires one.
 """
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shardmerge.worker.core.mysql.create_table import index_parts, numbered_column
+from shardmerge.proto import config_pb2
+from shardmerge.worker.core.mysql.create_table import (
+    closing_parenthesis,
+    index_parts,
+    masked_quotes,
+    numbered_column,
+    parse_create_table,
+)
 
 DEFER_FROM_ROWS = 20_000
 """Smaller tables keep their indexes: an ALTER costs about as much as it saves for this many rows."""
 
 _PLAIN = re.compile(r"KEY\s+`", re.IGNORECASE)
+_FOREIGN_KEY = re.compile(r"(?:CONSTRAINT\s+`[^`]*`\s+)?FOREIGN\s+KEY\s*(?=\()", re.IGNORECASE)
+_COLUMN = re.compile(r"`((?:[^`]|``)*)`")
+
+
+class Defer(enum.Enum):
+    """Of which target tables the task defers indexes: the setting ``load.defer-indexes``."""
+
+    NEVER = "never"
+    CREATED = "created"
+    """Tables that it creates."""
+    EMPTY = "empty"
+    """Also tables that exist and are empty when their load begins."""
+
+    @staticmethod
+    def of(load: config_pb2.LoadConfig) -> Defer:
+        if not load.defer_indexes:
+            return Defer.NEVER
+        return Defer.EMPTY if load.defer_existing else Defer.CREATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +97,48 @@ Step = Complete | WaitForLoads | AddIndexes
 def deferrable(creation: str, generated: frozenset[str]) -> tuple[DeferredIndex, ...]:
     """The deferrable indexes of a CREATE TABLE. ``generated``: names of generated columns, in lower case.
 
-    An index that begins with the column with AUTO_INCREMENT stays: a server requires one.
+    An index that begins with the column with AUTO_INCREMENT stays: a server requires one. So does one that begins with
+    the columns of a foreign key; a created table has none.
     Raises :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`.
     """
     found: list[DeferredIndex] = []
     numbered = numbered_column(creation)
+    referring = _foreign_keys(creation)
     for item in index_parts(creation):
+        names = [name.lower() for name in item.columns]
+        if any(columns == frozenset(names[: len(columns)]) for columns in referring):
+            continue
         plain = _PLAIN.match(item.text) is not None
         if numbered and item.columns[:1] == (numbered,):
             continue
-        if plain and not item.has_expressions and not generated & {name.lower() for name in item.columns}:
+        if plain and not item.has_expressions and not generated.intersection(names):
             found.append(DeferredIndex(item.name, item.text))
     return tuple(found)
+
+
+def _foreign_keys(creation: str) -> tuple[frozenset[str], ...]:
+    """The columns of each foreign key of a CREATE TABLE, in lower case."""
+    found: list[frozenset[str]] = []
+    for item in parse_create_table(creation).items:
+        masked = masked_quotes(item)
+        head = _FOREIGN_KEY.match(masked)
+        if head is not None:
+            listed = item[head.end() : closing_parenthesis(masked, head.end())]
+            found.append(frozenset(name.replace("``", "`").lower() for name in _COLUMN.findall(listed)))
+    return tuple(found)
+
+
+def owed_with(owed: Sequence[DeferredIndex], present: Sequence[DeferredIndex]) -> tuple[DeferredIndex, ...]:
+    """The record of a table whose indexes ``present`` are to be dropped; ``owed``: its record so far. The table's own
+    definition of an index wins over an earlier record of the same name."""
+    names = {index.name.lower() for index in present}
+    return (*(index for index in owed if index.name.lower() not in names), *present)
+
+
+def adding_statement(target: str, indexes: Sequence[DeferredIndex]) -> str:
+    """The ALTER TABLE that adds them to the table ``target`` (quoted); "" without an index."""
+    additions = ", ".join(f"ADD {index.definition}" for index in indexes if not index.is_auto_increment)
+    return f"ALTER TABLE {target} {additions}" if additions else ""
 
 
 def worth_deferring(row_estimates: Iterable[int]) -> bool:

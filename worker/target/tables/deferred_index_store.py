@@ -1,15 +1,18 @@
 """Stores which deferred indexes a target table still lacks: table ``deferred_index`` of the meta schema.
 
-Written after the worker's CREATE TABLE and before the indexes are dropped from the empty table; deleted once the table
-has all of them. Between the two the table may lack them. Only tables that a worker created are ever in the record. The
-record belongs to the target table, not to a task: start-task --remove-meta does not delete it.
+Written before the indexes are dropped from the empty table: after the worker's CREATE TABLE, or for a table that
+existed. Deleted once the table has all of them. Between the two the table may lack them. Both are done under the
+table's server lock: several sources and tasks use one record. It belongs to the target table, not to a task: start-task
+--remove-meta does not delete it.
 
 Functions raise ``pymysql.MySQLError``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 
 import pymysql
 from pymysql.constants import ER
@@ -18,8 +21,30 @@ from shardmerge.worker.core.mysql.connection import Session, errno_of, execute, 
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.target.tables.deferred_index import DeferredIndex, Load
 
+LOCK_SECONDS = 20
+"""How long a load waits for another connection that drops or adds indexes of its table."""
+
 _OPEN_ABOVE = "[]"
 """The upper bound of a table's last chunk, as worker/snapshot/chunk_store.py writes it."""
+
+
+@contextmanager
+def table_lock(session: Session, target: TargetTable, seconds: int) -> Generator[bool]:
+    """Hold the server lock under which deferred indexes of the table are recorded, dropped and added; False: another
+    connection has held it for ``seconds``."""
+    name = lock_name(target)
+    [(got,)] = rows(session, "SELECT GET_LOCK(%s, %s)", (name, seconds))
+    try:
+        yield got == 1
+    finally:
+        if got == 1:
+            with suppress(pymysql.MySQLError):
+                execute(session, "DO RELEASE_LOCK(%s)", (name,))
+
+
+def lock_name(target: TargetTable) -> str:
+    """At most 64 characters for any table name (MySQL 8.4 Reference Manual, "Locking Functions")."""
+    return "shardmerge-" + hashlib.sha1(target.quoted.lower().encode(), usedforsecurity=False).hexdigest()
 
 
 def record(session: Session, meta_schema: str, target: TargetTable, indexes: Sequence[DeferredIndex]) -> None:
@@ -42,6 +67,12 @@ def record(session: Session, meta_schema: str, target: TargetTable, indexes: Seq
 def delete(session: Session, meta_schema: str, target: TargetTable) -> None:
     """Record that the table lacks no index."""
     record(session, meta_schema, target, ())
+
+
+def read_tables(session: Session, meta_schema: str) -> tuple[TargetTable, ...]:
+    """The tables that have a record."""
+    found = rows(session, f"SELECT DISTINCT `target_schema`, `target_table` FROM {_table(meta_schema)} ORDER BY 1, 2")
+    return tuple(TargetTable(text_of(schema), text_of(table)) for schema, table in found)
 
 
 def read_owed(session: Session, meta_schema: str, target: TargetTable) -> tuple[DeferredIndex, ...]:

@@ -9,10 +9,9 @@ the lock until it has ended.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 
 import pymysql
 
@@ -20,12 +19,12 @@ from shardmerge.proto import errors, failpoints
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
-from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, execute, rows
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, execute
 from shardmerge.worker.core.mysql.create_table import column_item
 from shardmerge.worker.core.mysql.server_errors import errno_of, reason_of
 from shardmerge.worker.core.mysql.show_create import read_create_statement
 from shardmerge.worker.core.stop_signal import StopSignal, running_thread
-from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.target.apply.statement_waits import naming_waits, user_lock_phrase
 from shardmerge.worker.target.tables import deferred_index_store
 from shardmerge.worker.target.tables.deferred_index import (
@@ -34,6 +33,7 @@ from shardmerge.worker.target.tables.deferred_index import (
     DeferredIndex,
     Step,
     WaitForLoads,
+    adding_statement,
     next_step,
 )
 
@@ -52,11 +52,11 @@ class IndexAdder:
     :func:`shardmerge.worker.target.tables.deferred_index.next_step`."""
 
     def __init__(
-        self, endpoint: Endpoint, meta_schema: str, task: str, plans: Iterable[TablePlan], *, patient: bool
+        self, endpoint: Endpoint, meta_schema: str, task: str, targets: Iterable[TargetTable], *, patient: bool
     ) -> None:
         self._endpoint = endpoint
         self._meta_schema, self._task = meta_schema, task
-        self._left = sorted({plan.target for plan in plans})
+        self._left = sorted(set(targets))
         self._patient = patient
         self._activity: dict[TargetTable, str] = {}
         self._lock = threading.Lock()
@@ -136,14 +136,11 @@ class IndexAdder:
 
     def _add_locked(self, session: Session, target: TargetTable) -> str:
         """Add the indexes under the table's lock; the record is read again under it."""
-        name = _lock_name(target)
-        [(got,)] = rows(session, "SELECT GET_LOCK(%s, 0)", (name,))
-        if got != 1:
-            self._set_activity(
-                target, f"adding indexes of {target.quoted}: {user_lock_phrase(session, name, [target])}"
-            )
-            return "busy"
-        try:
+        with deferred_index_store.table_lock(session, target, 0) as held:
+            if not held:
+                wait = user_lock_phrase(session, deferred_index_store.lock_name(target), [target])
+                self._set_activity(target, f"adding indexes of {target.quoted}: {wait}")
+                return "busy"
             match self._next(session, target, deferred_index_store.read_owed(session, self._meta_schema, target)):
                 case WaitForLoads():
                     return "waits"
@@ -155,9 +152,6 @@ class IndexAdder:
             deferred_index_store.delete(session, self._meta_schema, target)
             self._done(target)
             return "done"
-        finally:
-            with suppress(pymysql.MySQLError):
-                execute(session, "DO RELEASE_LOCK(%s)", (name,))
 
     def _alter(self, session: Session, target: TargetTable, indexes: tuple[DeferredIndex, ...]) -> None:
         names = ", ".join(index.shown for index in indexes)
@@ -169,7 +163,7 @@ class IndexAdder:
         show("")
         log.info("adding indexes", table=target.quoted, indexes=names)
         failpoints.hit("deferred.before_alter")
-        additions = ", ".join(f"ADD {index.definition}" for index in indexes if not index.is_auto_increment)
+        adding = adding_statement(target.quoted, indexes)
         try:
             with naming_waits(session, [target], show):
                 # First: it copies the table, which costs less without the indexes. Indexes are added while others
@@ -177,8 +171,8 @@ class IndexAdder:
                 for index in indexes:
                     if index.is_auto_increment:
                         _add_auto_increment(session, target, index.definition)
-                if additions:
-                    execute(session, f"ALTER TABLE {target.quoted} {additions}")
+                if adding:
+                    execute(session, adding)
         except pymysql.MySQLError as error:
             raise errors.snapshot.INDEXES_NOT_ADDED(
                 target_schema=target.schema,
@@ -214,8 +208,3 @@ def _add_auto_increment(session: Session, target: TargetTable, column: str) -> N
         log.warning("the column that lacks AUTO_INCREMENT is gone", table=target.quoted, column=column)
         return
     execute(session, f"ALTER TABLE {target.quoted} MODIFY COLUMN {item}")
-
-
-def _lock_name(target: TargetTable) -> str:
-    """At most 64 characters for any table name (MySQL 8.4 Reference Manual, "Locking Functions")."""
-    return "shardmerge-" + hashlib.sha1(target.quoted.lower().encode(), usedforsecurity=False).hexdigest()

@@ -20,6 +20,7 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement, read_creat
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules import Rules, check_partitions
+from shardmerge.worker.target.tables.deferred_index import Defer
 from shardmerge.worker.target.tables.target_table import ensure_target
 
 log = get_logger()
@@ -92,7 +93,7 @@ def make_plans(
     meta_schema: str,
     shards: frozenset[int] | None = None,
     *,
-    defer: bool = False,
+    defer: Defer = Defer.NEVER,
     after_load: bool = False,
     widen: Callable[[TablePlan], None] | None = None,
     recorded: Mapping[int, CreateStatement] = MappingProxyType({}),

@@ -40,7 +40,9 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement, read_creat
 from shardmerge.worker.core.table import EXACT_KINDS, Column, Table
 from shardmerge.worker.core.table_plan import AutoIncrement, TablePlan
 from shardmerge.worker.target.tables.column_fit import incompatibility
+from shardmerge.worker.target.tables.defer_existing import defer_existing
 from shardmerge.worker.target.tables.defer_indexes import defer_indexes
+from shardmerge.worker.target.tables.deferred_index import Defer
 from shardmerge.worker.target.tables.partition_clause import clause_of, problem_of
 
 _NO_SUCH_SCHEMA = 1049
@@ -81,16 +83,16 @@ def ensure_target(
     plans: Sequence[TablePlan],
     *,
     meta_schema: str,
-    defer: bool = False,
+    defer: Defer = Defer.NEVER,
     after_load: bool = False,
     recorded: CreateStatement | None = None,
 ) -> TargetFacts:
     """Create the target table of ``plans`` (one or more plans with the same target) unless it exists, and check it.
 
-    ``recorded``: the first plan's CREATE TABLE, from which it is created; None: the source's current one. ``defer``: a
-    table created here may get its secondary indexes after its load. ``after_load``: a load follows, so the
-    AUTO_INCREMENT of such a table waits for its end if the plans require it; without, it exists from the start. An
-    existing table is never altered or dropped.
+    ``recorded``: the first plan's CREATE TABLE, from which it is created; None: the source's current one. ``defer``:
+    which table may get its secondary indexes after its load. ``after_load``: a load follows, so the AUTO_INCREMENT of a
+    created table waits for its end if the plans require it; without, it exists from the start. Nothing else of an
+    existing table than its secondary indexes is ever altered or dropped.
     Raises errors.replicate.TARGET_TABLE_DIFFERS with every difference, TARGET_NOT_TRANSACTIONAL, TARGET_CREATE_REFUSED,
     TARGET_IS_META, SOURCE_TABLE_GONE, or what :func:`shardmerge.worker.core.mysql.server_errors.to_coded` returns for a
     server's error. ``target`` must not be inside a transaction.
@@ -108,15 +110,18 @@ def ensure_target(
         if found is None:
             raise _differs(first, ["it cannot be found under this name after its creation"])
         facts = _check(target, plans, found, created)
+        # Without one key for all rows, the stream may need another index to find them.
+        keyed = bool(facts.key) and not found.key_hidden
         if creation:
             numbering = (
                 after_load
                 and first.auto_increment is AutoIncrement.AFTER_MAX
                 and dialect_of(target).adds_auto_increment
             )
-            # Without one key for all rows, the stream may need another index to find them.
-            indexes = defer and bool(facts.key) and not found.key_hidden
+            indexes = keyed and defer is not Defer.NEVER
             defer_indexes(target, meta_schema, plans, creation, indexes=indexes, numbering=numbering)
+        elif keyed and after_load and defer is Defer.EMPTY:
+            defer_existing(target, meta_schema, plans, found)
         return facts
 
 

@@ -96,6 +96,24 @@ def test_own_blocks_win_over_dms() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("created", pb.LoadConfig(defer_indexes=True)),
+        ("empty", pb.LoadConfig(defer_indexes=True, defer_existing=True)),
+        ("never", pb.LoadConfig()),
+        # The setting was a switch before.
+        ("true", pb.LoadConfig(defer_indexes=True)),
+        ("'yes'", pb.LoadConfig(defer_indexes=True)),
+        ("false", pb.LoadConfig()),
+        ("off", pb.LoadConfig()),
+    ],
+)
+def test_whose_indexes_are_deferred(value: str, expected: pb.LoadConfig) -> None:
+    for one in task(TASK + f"load: {{defer-indexes: {value}}}\n").to_subtasks():
+        assert one.load == expected
+
+
+@pytest.mark.parametrize(
     ("keys", "expected"),
     [
         ("online-ddl: false\n", None),

@@ -5,15 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardmerge.proto.config_pb2 import LoadConfig
 from shardmerge.worker.target.tables.deferred_index import (
     DEFER_FROM_ROWS,
     AddIndexes,
     Complete,
+    Defer,
     DeferredIndex,
     Load,
     WaitForLoads,
+    adding_statement,
     deferrable,
     next_step,
+    owed_with,
     worth_deferring,
 )
 
@@ -46,6 +50,44 @@ def test_plain_secondary_indexes_alone_may_wait() -> None:
         DeferredIndex("part,s (", "KEY `part,s (` (`b``x`(10),`a` DESC) USING BTREE COMMENT 'by (name)'"),
         DeferredIndex("hidden", "KEY `hidden` (`KEY`) /*!80000 INVISIBLE */"),
     )
+
+
+def test_an_index_that_begins_with_the_columns_of_a_foreign_key_stays() -> None:
+    creation = """CREATE TABLE `t` (
+  `id` int NOT NULL,
+  `a` int DEFAULT NULL COMMENT 'FOREIGN KEY (`b`)',
+  `b` int DEFAULT NULL,
+  `c``(` int DEFAULT NULL,
+  PRIMARY KEY (`id`),
+  KEY `one` (`c``(`),
+  KEY `longer` (`c``(`,`a`),
+  KEY `two` (`B`,`a`),
+  KEY `other` (`b`),
+  KEY `later` (`b`,`c``(`),
+  CONSTRAINT `f (``x` FOREIGN KEY (`c``(`) REFERENCES `p` (`id`),
+  FOREIGN KEY (`a`,`b`) REFERENCES `p` (`x`, `b`)
+) ENGINE=InnoDB"""
+    assert [index.name for index in deferrable(creation, frozenset())] == ["other", "later"]
+
+
+def test_the_table_s_own_definition_wins_in_the_record() -> None:
+    newer = DeferredIndex("k", "KEY `k` (`c`)")
+    assert owed_with((K, L), (newer,)) == (L, newer)
+    assert owed_with((), (K, L)) == (K, L)
+    assert owed_with((K, L), ()) == (K, L)
+
+
+def test_one_statement_adds_them() -> None:
+    numbered = DeferredIndex("", "id")
+    assert adding_statement("`m`.`t`", (numbered, K, L)) == "ALTER TABLE `m`.`t` ADD KEY `K` (`a`), ADD KEY `l` (`b`)"
+    assert adding_statement("`m`.`t`", (numbered,)) == ""
+
+
+def test_the_setting_is_read_from_both_switches() -> None:
+    """An earlier version of the master sends the first one alone."""
+    assert Defer.of(LoadConfig()) is Defer.NEVER
+    assert Defer.of(LoadConfig(defer_indexes=True)) is Defer.CREATED
+    assert Defer.of(LoadConfig(defer_indexes=True, defer_existing=True)) is Defer.EMPTY
 
 
 def test_small_tables_keep_their_indexes() -> None:
