@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shardmerge.master.precheck.duplicate_keys import KeyChecks
@@ -16,6 +16,9 @@ from shardmerge.proto.rpc.coded_errors import error_from_proto
 
 ALL_ITEMS = "all"
 """In ``ignore-checking-items``: make no check."""
+
+_OF_TARGET = "target_indexes"
+"""The item whose findings are about one target table, whatever the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,18 @@ def check_subtasks(
     results = [one for some in workers.for_each(subtasks, check) for one in some]
     if keys:
         results += KeyChecks(state, workers, seconds).run(subtasks, all_subtasks, proven=prove_keys)
-    return Checks(tuple(results))
+    return Checks(tuple(_once_per_target(results)))
+
+
+def _once_per_target(results: Iterable[pb.CheckResult]) -> Iterator[pb.CheckResult]:
+    """Without the findings about a target table that an earlier source has too."""
+    seen: set[str] = set()
+    for one in results:
+        if one.name == _OF_TARGET and one.error_msg:
+            if one.error_msg in seen:
+                continue
+            seen.add(one.error_msg)
+        yield one
 
 
 def flattened(answer: pb.CheckResponse, source: str) -> list[pb.CheckResult]:

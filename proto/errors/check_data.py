@@ -193,3 +193,22 @@ TRIGGERS_UNSEEN = _define(
     workaround="Triggers at the target run for every replicated row. Look for them with another account (SHOW "
     "TRIGGERS), or grant the privilege: {grant}",
 )
+TARGET_INDEXES_KEPT = _define(
+    12110,
+    "target-indexes-kept",
+    scope=Scope.CONFIG,
+    level=Level.LOW,
+    message="the existing empty target table {target} is loaded with its secondary indexes {indexes}: the target "
+    "updates them row by row, and the load takes about one and a half times as long as without them, longer with many "
+    "indexes",
+    workaround="With defer-indexes: empty in the block load of the task file, the task drops them before the load and "
+    "adds them after it, as they were. With defer-indexes: never, it loads as now, without this warning.",
+)
+PRIVILEGE_FOR_INDEXES = _define(
+    12111,
+    "privilege-missing-for-indexes",
+    scope=Scope.TARGET,
+    message="defer-indexes: empty cannot drop and add the indexes {indexes} of {target}: user {user} lacks {missing}",
+    workaround="{grant}\nOr set defer-indexes: created in the block load of the task file: the table is then loaded "
+    "with its indexes.",
+)

@@ -38,6 +38,7 @@ SUBTASK_ITEMS = [
     "downstream_version",
     "target_privilege",
     "schema_of_shard_tables",
+    "target_indexes",
     "downstream_table_empty",
     "triggers",
     "collation",

@@ -44,6 +44,7 @@ DESCRIPTIONS = {
     "downstream_version": "the target's version is supported",
     "target_privilege": "the target's user may do what the task does",
     "schema_of_shard_tables": "target tables hold their shard tables",
+    "target_indexes": "existing empty target tables are loaded without their secondary indexes",
     "downstream_table_empty": "target tables hold no rows but the task's own",
     "triggers": "no trigger at the target runs for replicated rows",
     "collation": "keys that are different at a source are different at the target",

@@ -49,6 +49,7 @@ from shardmerge.worker.verify.precheck.source.table_locks import ReadModes, chec
 from shardmerge.worker.verify.precheck.start_and_stop import check_ends
 from shardmerge.worker.verify.precheck.tables import Derives, TablesView, check_tables, read_view, with_cascades_marked
 from shardmerge.worker.verify.precheck.target.existing_rows import StartRequest, check_rows, check_version
+from shardmerge.worker.verify.precheck.target.indexes import check_indexes
 from shardmerge.worker.verify.precheck.target.server import check_target_server
 from shardmerge.worker.verify.precheck.target.triggers import check_triggers
 from shardmerge.worker.verify.precheck.worker_capacity import WorkerView, check_clocks, check_relay_disk, check_spark
@@ -181,6 +182,8 @@ class _SubTaskCheck:
         plans = tuple(replace(plan, text_as_utf8=not dialect_of(target).has_charsets) for plan in plans)
         fitting = _as_recorded(target, subtask, plans) if request.as_recorded else plans
         check_target_server(checklist, target, fitting, subtask)
+        if self._copies:
+            check_indexes(checklist, target, fitting, subtask)
         check_rows(checklist, target, plans, StartRequest(subtask, request.as_recorded, request.together))
         check_triggers(checklist, view, target, plans)
         check_collations(checklist, target, fitting)
