@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 
 STATUS_SECONDS = 5.0
 PURGE_SECONDS = 60.0  # removing hundreds of files on a slow disk takes long
-FORGET_SECONDS = 330.0  # one transaction that deletes the records of all chunks of a task
+FORGET_SECONDS = 510.0  # deferred indexes are added, and one transaction deletes the records of all chunks of a task
 _FAN_OUT = 32
 
 

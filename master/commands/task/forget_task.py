@@ -92,6 +92,7 @@ def consequences(task: str, removed: worker_pb2.WorkerForgetTaskResponse) -> Ite
         )
     if not removed.remaining:
         yield "No target table has rows of it: start-task copies the history anew."
+        yield from to_add(removed)
         return
     tables = _listed([one.target for one in removed.remaining])
     yield (
@@ -107,6 +108,14 @@ def consequences(task: str, removed: worker_pb2.WorkerForgetTaskResponse) -> Ite
     lacking = [one.target for one in removed.remaining if one.lacks_indexes]
     if lacking:
         yield f"The copy had not added all indexes of {_listed(lacking)}: the next start of a task on it adds them."
+    yield from to_add(removed)
+
+
+def to_add(described: worker_pb2.WorkerForgetTaskResponse) -> Iterator[str]:
+    """The statements that add the indexes that target tables lack. Pure."""
+    if described.add_indexes:
+        yield "Indexes that the load had deferred are missing. These statements add them, at the target:"
+        yield from (f"{statement};" for statement in described.add_indexes)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shardmerge.master.commands.task.forget_task import ForgetCommand
+from shardmerge.master.commands.task.forget_task import ForgetCommand, to_add
+from shardmerge.master.commands.task.rules import pick_worker
 from shardmerge.master.precheck.precheck import Checks, check_subtasks
 from shardmerge.master.state import State
 from shardmerge.master.store import Store, merged_task
 from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.compose import all_with_source_settings
 from shardmerge.master.workers.wait import Goal, Waiter, failed
-from shardmerge.proto import common_pb2, errors
+from shardmerge.proto import common_pb2, errors, worker_pb2
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.config.secrets.sealed import as_comparable
 from shardmerge.proto.config.task.task_file import TaskFile, parse_task, with_ends
+from shardmerge.proto.errors import ShardmergeError
 
 _Op = pb.OperateTaskRequest.Op
 
 _EXPECTED = {Goal.PAUSED: common_pb2.STAGE_PAUSED, Goal.RUNNING: common_pb2.STAGE_RUNNING}
 
 _PASSED = "pre-check is passed"
+
+_DESCRIBE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +180,28 @@ class TaskCommands:
             return ForgetCommand(self.store, self.workers, self.waiter).forget(request)
         with self.store.deciding() as state:
             pairs, refused = _pairs(request, state)
+            stopped = _with_dropped_indexes(pairs, state) if goal is Goal.GONE else []
             revision = self._decide(goal, pairs, state) if pairs else state.revision
         results = [*self.waiter.subtasks(goal, pairs, revision), *refused]
+        lacking = [line for subtask in stopped for line in self._lacking_indexes(subtask)]
         return pb.OperateTaskResponse(
             result=_all(results),
-            msg="\n".join(_first_message(results)),
+            msg="\n".join((*_first_message(results), *lacking)),
             op=_Op.Name(request.op).removeprefix("OP_").capitalize(),
             sources=results,
         )
+
+    def _lacking_indexes(self, subtask: config.SubTaskConfig) -> Iterator[str]:
+        """Which indexes of existing tables a stopped task leaves out, until it is started again."""
+        try:
+            worker = pick_worker(subtask.source_id, self.store.read())
+            request = worker_pb2.WorkerForgetTaskRequest(subtask=subtask)
+            found = list(to_add(self.workers.forget_task(worker, request, _DESCRIBE_SECONDS)))
+        except ShardmergeError as error:
+            found = [f"Whether target tables lack indexes that the load deferred is not known: {error}"]
+        if found:
+            yield from found
+            yield f"Or start the task {subtask.task} again: it adds them when the load is complete."
 
     def _decide(self, goal: Goal, pairs: Sequence[tuple[str, str]], state: State) -> int:
         match goal:
@@ -193,6 +211,12 @@ class TaskCommands:
                 return self.store.expect(common_pb2.STAGE_PAUSED, pairs, state)
             case Goal.RUNNING:
                 return self.store.expect(common_pb2.STAGE_RUNNING, pairs, state)
+
+
+def _with_dropped_indexes(pairs: Sequence[tuple[str, str]], state: State) -> list[config.SubTaskConfig]:
+    """One subtask of each task that may have dropped indexes of existing tables."""
+    subtasks = {task: state.subtasks[task, source].value.config for task, source in pairs}
+    return [one for one in subtasks.values() if one.load.defer_existing]
 
 
 def _pairs(request: pb.OperateTaskRequest, state: State) -> tuple[list[tuple[str, str]], list[pb.SourceResult]]:

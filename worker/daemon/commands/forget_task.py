@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pymysql
 from pymysql.constants import ER
 
@@ -9,21 +11,22 @@ from shardmerge.proto import config_pb2, failpoints
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Session, errno_of, quote_name, rows, text_of
 from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.daemon.commands.lacking_indexes import add_lacking, lacking_indexes
 from shardmerge.worker.target.members.target_members import read_target_members
 from shardmerge.worker.target.quarantine import held_store
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.target.renames.rename_target import settle
-from shardmerge.worker.target.tables import deferred_index_store
 
 _COUNTED_ROWS = 100_000
 
 
 def forget_task(session: Session, subtask: config_pb2.SubTaskConfig, epoch: int) -> pb.WorkerForgetTaskResponse:
-    """Remove the records of all of the task's sources; no row of a merged table changes.
+    """Remove the records of all of the task's sources; no row of a merged table changes. Before, the deferred indexes
+    that its target tables lack are added: no run of it will do that.
 
-    ``epoch``: an etcd revision at which the task did not exist; 0: remove nothing. The answer describes what was there
-    before. Raises RECORDS_OF_NEWER_START and ``pymysql.MySQLError``.
+    ``epoch``: an etcd revision at which the task did not exist; 0: change nothing. The answer describes what was there
+    before the removal. Raises RECORDS_OF_NEWER_START and ``pymysql.MySQLError``.
     """
     meta, task = subtask.meta_schema, subtask.task
     if not _has_records(session, meta):
@@ -31,6 +34,8 @@ def forget_task(session: Session, subtask: config_pb2.SubTaskConfig, epoch: int)
     if epoch:
         ensure_meta(session, meta)
         settle(session, meta, task)
+        members = _Members.read(session, meta, task)
+        add_lacking(subtask, lacking_indexes(session, meta, members.of_others))
     answer = _describe(session, meta, task)
     if epoch:
         failpoints.hit("forget_task.described")
@@ -46,22 +51,41 @@ def _has_records(session: Session, meta: str) -> bool:
 
 
 def _describe(session: Session, meta: str, task: str) -> pb.WorkerForgetTaskResponse:
-    members = read_target_members(session, meta, task, "")
-    shared = {plan.target for plan in members.other_tasks}
-    targets = {plan.target for plan in members.same_task} | _copied_into(session, meta, task)
-    answer = pb.WorkerForgetTaskResponse(sources=_recorded_sources(session, meta, task))
+    members = _Members.read(session, meta, task)
+    lacking = lacking_indexes(session, meta, members.of_others)
+    answer = pb.WorkerForgetTaskResponse(
+        sources=_recorded_sources(session, meta, task), add_indexes=[one for one in lacking.values() if one]
+    )
     answer.held_keys = sum(held_store.count_keys(session, (meta, task, source)) for source in answer.sources)
-    for target in sorted(targets, key=lambda one: one.names):
+    for target in sorted(members.targets, key=lambda one: one.names):
         count = _count(session, target)
         if count:
             answer.remaining.add(
                 target=".".join(target.names),
                 rows=min(count, _COUNTED_ROWS),
                 at_least=count > _COUNTED_ROWS,
-                is_shared=target in shared,
-                lacks_indexes=bool(deferred_index_store.read_owed(session, meta, target)),
+                is_shared=target in members.shared,
+                lacks_indexes=target in lacking,
             )
     return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """``targets``: the task's target tables, as far as they are recorded; ``shared``: those of other tasks."""
+
+    targets: frozenset[TargetTable]
+    shared: frozenset[TargetTable]
+
+    @staticmethod
+    def read(session: Session, meta: str, task: str) -> _Members:
+        members = read_target_members(session, meta, task, "")
+        own = {plan.target for plan in members.same_task} | _copied_into(session, meta, task)
+        return _Members(frozenset(own), frozenset(plan.target for plan in members.other_tasks))
+
+    @property
+    def of_others(self) -> frozenset[TargetTable]:
+        return self.shared - self.targets
 
 
 def _recorded_sources(session: Session, meta: str, task: str) -> list[str]:
