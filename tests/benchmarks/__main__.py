@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import statistics
 import sys
 import tempfile
 from dataclasses import replace
@@ -26,6 +27,7 @@ from tests.benchmarks import (
     locked,
     memory,
     offline,
+    pre_created,
     rules,
     shard_ddl,
     shard_ddl_latency,
@@ -95,6 +97,8 @@ class Run:
                 self.verify()
             case "rules":
                 self.rules()
+            case "pre-created":
+                self.pre_created()
             case "shard-ddl":
                 self.shard_ddl()
             case "shard-ddl-latency":
@@ -221,6 +225,16 @@ class Run:
                 self.values[f"rules_{name}_drain_ratio"] = ratio(rates.drain, plain.drain)
         self.values["rules_references_lanes_cpu_ratio"] = ratio(found["references"].lanes_cpu, plain.lanes_cpu)
         self.problems += rules.compare(self.world, list(found))
+
+    def pre_created(self) -> None:
+        found = pre_created.run(self.world)
+        medians = {name: statistics.median(rates) for name, rates in found.items()}
+        for name, rates in found.items():
+            self.values[f"pre_created_{name}_rows_per_s"] = medians[name]
+            self.more[f"pre_created_{name}_rates"] = [round(rate) for rate in rates]
+        self.values["pre_created_empty_to_never"] = ratio(medians["empty"], medians["never"])
+        self.values["pre_created_empty_to_created"] = ratio(medians["empty"], medians["created"])
+        self.problems += pre_created.compare(self.world)
 
     def remember(self, usage: dict[str, Usage]) -> None:
         for group, found in usage.items():

@@ -22,6 +22,7 @@ PARTS = (
     "verify",
     "memory",
     "rules",
+    "pre-created",
     "shard-ddl",
     "shard-ddl-latency",
     "shard-tables",
@@ -31,7 +32,7 @@ PARTS = (
 _CHANGING = frozenset({"full", "drain", "drain-uniform", "lag", "lag1k"})
 """Parts after which the merged table is compared."""
 
-_ASKED_FOR = frozenset({"rules", "shard-ddl", "shard-ddl-latency", "shard-tables"})
+_ASKED_FOR = frozenset({"rules", "pre-created", "shard-ddl", "shard-ddl-latency", "shard-tables"})
 """Parts that run only on request."""
 
 SOURCES = 2

@@ -54,11 +54,20 @@ def merged_id(source: int, table: int, original: int) -> int:
     return (source << 8 | table) << ORIGINAL_BITS | original
 
 
-def task_yaml(settings: Settings, sources: Sequence[str], target: Database) -> str:
-    """Return the task file that merges all shard tables of ``sources`` (their ids, in order) into one table."""
-    schema, table = MERGED.split(".")
+def task_yaml(
+    settings: Settings,
+    sources: Sequence[str],
+    target: Database,
+    *,
+    name: str = TASK,
+    merged: str = MERGED,
+    further: Sequence[str] = (),
+) -> str:
+    """Return the task file that merges all shard tables of ``sources`` (their ids, in order) into one table.
+    ``further``: lines of it."""
+    schema, table = merged.split(".")
     lines = [
-        f"name: {TASK}",
+        f"name: {name}",
         "task-mode: all",
         f"auto-increment: {'keep' if settings.auto_increment else 'none'}",
         f"meta-schema: {META_SCHEMA}",
@@ -91,6 +100,7 @@ def task_yaml(settings: Settings, sources: Sequence[str], target: Database) -> s
         f"  global: {{threads: {settings.threads}}}",
         "replicate:",
         f"  lanes: {settings.lanes}",
+        *further,
     ]
     return "\n".join(lines) + "\n"
 
