@@ -148,14 +148,25 @@ def replicate(
     away = plans_for(rules, resources.source_id, tables, frozenset(parked))
     join, added = None, tuple[TablePlan, ...]()
     if joining is not None:
+        added = joining.partitioning.plans(resources.source_id, tables)
+    adder = adder_of(resources, (*plans, *added, *away), grows=joining is not None)
+    if joining is not None:
         own_context = resources.context(joining.partitioning.compiled_rules(), epoch, tables)
         own_context = replace(own_context, copy_turn=context.copy_turn, numbers=context.numbers)
         join = TableJoin(
-            own_context, host.service, host.clock.position, joining, alignment, queue, ops, locks=locks, end=end
+            own_context,
+            host.service,
+            host.clock.position,
+            joining,
+            alignment,
+            queue,
+            ops,
+            locks=locks,
+            end=end,
+            watch_indexes=adder.watch,
         )
-        added = joining.partitioning.plans(resources.source_id, tables)
     with ExitStack() as background:
-        background.enter_context(adder_of(resources, (*plans, *added, *away)).running(stop))
+        background.enter_context(adder.running(stop))
         rest = RestOfCopy(context, queue, end)
         background.enter_context(rest.running(stop))
         agent = LockAgent(context, host.shards, queue, ops, lanes.lowest) if locks else None

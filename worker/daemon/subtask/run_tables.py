@@ -77,11 +77,14 @@ def handover_of(
         )
 
 
-def adder_of(resources: RunResources, plans: tuple[TablePlan, ...]) -> IndexAdder:
-    """Adds the secondary indexes that the target tables still lack after their load."""
+def adder_of(resources: RunResources, plans: tuple[TablePlan, ...], *, grows: bool = False) -> IndexAdder:
+    """Adds the secondary indexes that the target tables still lack after their load. ``grows``: see
+    :class:`IndexAdder`."""
     config = resources.config
     patient = config.load.defer_indexes or any(plan.auto_increment is AutoIncrement.AFTER_MAX for plan in plans)
     targets = {plan.target for plan in plans}
-    adder = IndexAdder(resources.target_endpoint, config.meta_schema, config.task, targets, patient=patient)
+    adder = IndexAdder(
+        resources.target_endpoint, config.meta_schema, config.task, targets, patient=patient, grows=grows
+    )
     resources.owner.background_activity(adder.activity)
     return adder

@@ -7,7 +7,7 @@ checkpoints of stream JOIN; the subtask's lanes ignore them.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -19,7 +19,7 @@ from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors,
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.stream import Stream
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.barrier_state import InterruptedTable, StreamTables
 from shardmerge.worker.ddl.decide.operator_override import Ops
 from shardmerge.worker.ddl.driver import StatementDriver
@@ -90,10 +90,12 @@ class TableJoin:
         *,
         locks: bool,
         end: SubtaskEnd | None,
+        watch_indexes: Callable[[Iterable[TargetTable]], None] = lambda _: None,
     ) -> None:
         """``alignment``: shared by both streams; ``parked``: takes the tables that leave the stream; ``ops``: see
         :data:`shardmerge.worker.ddl.decide.operator_override.Ops`; ``locks``: see :class:`StatementDriver`; ``end``: of
-        both streams."""
+        both streams; ``watch_indexes``: gets the targets whose indexes may wait for the load that begins."""
+        self._watch_indexes = watch_indexes
         self._end = end
         self._ops = ops
         self._locks = locks
@@ -122,10 +124,12 @@ class TableJoin:
             self._context = replace(self._context, tables=self._stream.driver.tables.tables)
             self._joining, self._stream = self.joining, None
         joining = self._joining
-        made = joining_plans(self._context, joining.numbers, joining.partitioning.one_lane)
-        plans = joining.partitioning.apply_may_lack_rows(made)
         found = self.checkpoints()
-        if not found and not self._joining.replays:
+        loads = not found and not self._joining.replays
+        made = joining_plans(self._context, joining.numbers, joining.partitioning.one_lane, loads=loads)
+        plans = joining.partitioning.apply_may_lack_rows(made)
+        if loads:
+            self._watch_indexes(plan.target for plan in plans)
             relay = self._context.relay
             if self._begin is None:
                 self._begin = relay.locate(self._joining.start, _LOCATE_SECONDS, stop)
@@ -377,11 +381,14 @@ def _end_of_group(relay: Relay, begin: RelayOffset) -> RelayOffset:
 
 
 def joining_plans(
-    context: RunContext, numbers: frozenset[int], one_lane: frozenset[str] = frozenset()
+    context: RunContext, numbers: frozenset[int], one_lane: frozenset[str] = frozenset(), *, loads: bool = False
 ) -> tuple[TablePlan, ...]:
-    """The plans of these tables, by number; every target table is created or checked. Raises what :func:`make_plans`
-    raises."""
+    """The plans of these tables, by number; every target table is created or checked. ``loads``: their load begins, for
+    which indexes of existing tables may be dropped. Raises what :func:`make_plans` raises."""
     config = context.config
+    defer = Defer.of(config.load)
+    if defer is Defer.EMPTY and not loads:
+        defer = Defer.CREATED
     endpoint, source_id = context.source_endpoint, config.source_id
     with (
         closing(connect(endpoint, Side.SOURCE, name=source_id, read_timeout=_ANSWER_SECONDS)) as source,
@@ -402,7 +409,7 @@ def joining_plans(
             target,
             config.meta_schema,
             numbers,
-            defer=Defer.of(config.load),
+            defer=defer,
             after_load=True,
             recorded=creations,
         )

@@ -49,15 +49,23 @@ _BACKOFF_MAX_SECONDS = 300.0
 
 class IndexAdder:
     """For one run of a subtask, after its snapshot. ``patient``: see
-    :func:`shardmerge.worker.target.tables.deferred_index.next_step`."""
+    :func:`shardmerge.worker.target.tables.deferred_index.next_step`. ``grows``: tables may be added with
+    :meth:`watch`."""
 
     def __init__(
-        self, endpoint: Endpoint, meta_schema: str, task: str, targets: Iterable[TargetTable], *, patient: bool
+        self,
+        endpoint: Endpoint,
+        meta_schema: str,
+        task: str,
+        targets: Iterable[TargetTable],
+        *,
+        patient: bool,
+        grows: bool = False,
     ) -> None:
         self._endpoint = endpoint
         self._meta_schema, self._task = meta_schema, task
         self._left = sorted(set(targets))
-        self._patient = patient
+        self._patient, self._grows = patient, grows
         self._activity: dict[TargetTable, str] = {}
         self._lock = threading.Lock()
 
@@ -65,6 +73,11 @@ class IndexAdder:
         """The current activity or wait, "" when no index is missing."""
         with self._lock:
             return "; ".join(self._activity.values())
+
+    def watch(self, targets: Iterable[TargetTable]) -> None:
+        """Look at these tables, too: their load begins, and their record may be new."""
+        with self._lock:
+            self._left = sorted({*self._left, *targets})
 
     def add(self, stop: StopSignal) -> None:
         """Add the indexes that can be added now, and return. Tables that other sources still load are left to them.
@@ -79,13 +92,13 @@ class IndexAdder:
                 raise
 
     def follow(self, stop: StopSignal) -> None:
-        """Run until no index is missing or ``stop``. Errors are reported and the step is repeated: no row depends on
-        it."""
+        """Run until no index is missing and no table can be added, or ``stop``. Errors are reported and the step is
+        repeated: no row depends on it."""
         failures = 0
-        while self._left and not stop.is_set:
+        while (self._left or self._grows) and not stop.is_set:
             pause = _LOOK_SECONDS
             try:
-                if self._round(stop):
+                if self._left and self._round(stop):
                     pause = _LOCKED_SECONDS
                 failures = 0
             except ShardmergeError as error:
@@ -95,7 +108,7 @@ class IndexAdder:
                 pause = min(_LOOK_SECONDS * 2**failures, _BACKOFF_MAX_SECONDS)
                 log.warning("indexes are not added yet", error=str(error), seconds=pause)
                 self._set_all_activity(f"{error}; next attempt within {pause:.0f} s")
-            if self._left:
+            if self._left or self._grows:
                 stop.wait(pause)
 
     def running(self, stop: StopSignal) -> AbstractContextManager[None]:
