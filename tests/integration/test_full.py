@@ -40,7 +40,7 @@ def test_the_report_of_a_full_task_survives_restarts_without_its_source(
         assert (report.finished_rows, report.finished_bytes, report.progress) == (1000, full.finished_bytes, "100.00 %")
 
         source.execute("INSERT INTO shard.u VALUES (1)")
-        source.stop()
+        source.shut_down()
         try:
             again = rig.begin(config)
             assert again.join() == Finished()

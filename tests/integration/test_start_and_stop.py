@@ -96,7 +96,7 @@ def test_ends_at_a_place_and_goes_on_when_that_is_moved(source: Database, target
         assert _sync(first).syncer_binlog == f"({place[0]}, {place[1]})"
         assert len({lane[1:] for lane in rig.checkpoints()}) == 1
 
-        source.stop()
+        source.shut_down()
         try:
             again = rig.begin(config)  # like a worker that is new to the task: it only reads the records
             assert again.join() == Finished()

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from shardmerge.proto import etcd_keys
 from tests.support.cluster import Cluster
 from tests.support.daemon import ROOT, Daemon
-from tests.support.database import Database
+from tests.support.database import Database, Thread
 from tests.support.loan import Json
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
@@ -133,16 +133,24 @@ class ServerPart(Part):
 
     def _empty(self) -> None:
         server = self._server
-        for thread in server.threads():
-            if thread.user not in _SYSTEM_USERS and thread.statement != "SHOW FULL PROCESSLIST":
-                server.kill_thread(thread.id)
-        for (schema,) in server.query("SHOW DATABASES"):
-            if schema not in _SERVERS_OWN:
-                server.execute(f"DROP DATABASE `{schema}`")
+        for thread in self._test_threads():
+            server.kill_thread(thread.id)
+        # A killed statement continues for a moment: it may create or drop a database.
+        until(lambda: not self._test_threads(), "the connections of the test have ended", 60)
+        schemas = [str(schema) for (schema,) in server.query("SHOW DATABASES") if schema not in _SERVERS_OWN]
+        # Foreign keys may refer to tables of other databases.
+        server.execute("SET foreign_key_checks = 0", *(f"DROP DATABASE `{schema}`" for schema in schemas))
         for user, host in self._now_accounts() - self._accounts:
             server.execute(f"DROP USER '{user}'@'{host}'")
         server.execute(*self._new_binlog())
         os.truncate(server.directory / "server.log", 0)
+
+    def _test_threads(self) -> list[Thread]:
+        return [
+            thread
+            for thread in self._server.threads()
+            if thread.user not in _SYSTEM_USERS and thread.statement != "SHOW FULL PROCESSLIST"
+        ]
 
     def _new_binlog(self) -> tuple[str, ...]:
         if self.kind == "mysql":
