@@ -288,6 +288,8 @@ def problems(answer: pb.QueryStatusResponse) -> Iterator[Problem]:
         elif not part.result:
             refused = errors.ctl.REFUSED(command="query-status", answer=part.msg or "result is false")
             yield Problem(f"source {source}", Report.of(refused))
+        if part.source_status.HasField("result"):
+            yield Problem(f"source {source}", Report.of_detail(part.source_status.result))
         if part.source_status.relay_status.HasField("result"):
             yield Problem(f"relay of {source}", Report.of_detail(part.source_status.relay_status.result))
         for status in part.sub_task_status:

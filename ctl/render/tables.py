@@ -37,7 +37,13 @@ def operate_source(answer: pb.OperateSourceResponse) -> RenderableType:
         parts.append(made)
     if answer.dry_run:
         parts.append(Text("This was a dry run: nothing was changed.", style="dim"))
-    return Group(*parts, _by_source(answer, answer.sources))
+    # Of operate-source show: the command has succeeded, and the source cannot be used.
+    unusable = [
+        look.problem(Report.of_detail(one.error), f"source {one.source}")
+        for one in answer.sources
+        if one.result and one.HasField("error")
+    ]
+    return Group(*parts, _by_source(answer, answer.sources), *unusable)
 
 
 def transfer_source(answer: pb.TransferSourceResponse) -> RenderableType:

@@ -125,7 +125,3 @@ def as_result(error: ShardmergeError, source: str) -> pb.CheckResult:
         instruction=error.workaround,
         code=error.code,
     )
-
-
-def first_failure(results: Iterable[pb.CheckResult]) -> pb.CheckResult | None:
-    return next((one for one in results if one.state == pb.CHECK_STATE_FAIL), None)

@@ -78,6 +78,8 @@ def judge_subtask(goal: Goal, task: str, revision: int, status: worker.WorkerSta
 
 def judge_source(source: str, revision: int, status: worker.WorkerStatusResponse) -> Judgement:
     """Whether the worker holds ``source`` and its relay runs. Pure."""
+    if status.source == source and status.HasField("source_error") and not status.HasField("relay"):
+        return NotYet(str(error_from_proto(status.source_error)))
     if status.observed_revision < revision:
         return NotYet("the worker has not read the decision")
     if status.source != source:

@@ -142,7 +142,8 @@ NO_WORKER = _define(
     scope=Scope.INTERNAL,
     level=Level.MEDIUM,
     message="no worker is alive that could check source {source}",
-    workaround="Start a dm-worker and look at list-member --worker.",
+    workaround="Start a dm-worker and look at list-member --worker. operate-source create needs none: the first free "
+    "worker checks the source, and operate-source show reports the result.",
 )
 SOURCE_UNBOUND = _define(
     60208,

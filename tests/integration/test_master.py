@@ -297,7 +297,6 @@ def test_a_purge_goes_to_the_worker_of_each_source(world: World) -> None:
 
 def test_source_waits_for_a_worker(world: World) -> None:
     world.leader()
-    assert codes(list(world.create("s1").sources)) == [errors.master.NO_WORKER.code]
     world.worker("w1")
     created = world.create("s1", "s2")
     assert created.result

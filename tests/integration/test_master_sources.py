@@ -12,6 +12,7 @@ from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state
 from shardmerge.proto import worker_pb2 as worker
 from shardmerge.proto.rpc.coded_errors import error_to_proto
+from tests.integration.fake_worker import FakeWorker
 from tests.integration.test_master import World, codes, refused, source_file, task_file
 from tests.support.wait import until
 
@@ -295,6 +296,67 @@ def test_the_relay_is_paused_not_stopped(world: World) -> None:
     assert _relay(world, _Relay.OP_START, "s1").result
     assert not _stored(world, "s1").relay_paused
     refused(lambda: _relay(world, _Relay.OP_PAUSE), errors.master.BAD_REQUEST)
+
+
+def _shown(world: World) -> list[pb.SourceResult]:
+    return list(world.ask.OperateSource(_Source(op=_Source.OP_SHOW)).sources)
+
+
+def test_a_source_is_created_without_a_worker_and_its_first_worker_reports_its_error(world: World) -> None:
+    world.leader()
+    created = world.create("s1")
+    assert created.result and not created.msg
+    assert (created.sources[0].worker, created.sources[0].HasField("error")) == ("", False)
+    assert "not checked" in created.sources[0].msg
+    [shown] = _shown(world)
+    assert shown.result and "waits for a free dm-worker" in shown.msg
+    asked = pb.QueryStatusRequest(sources=["s1"])
+    [status] = world.ask.QueryStatus(asked).sources
+    assert (status.result, status.error.code) == (False, errors.master.SOURCE_UNBOUND.code)
+    assert codes(list(world.create("s1").sources)) == [errors.master.SOURCE_EXISTS.code]
+    # Without tasks nothing depends on the stored file: it can be corrected.
+    updated = _update(world, _changed("s1", ('"p"', '"q"')))
+    assert updated.result and "not checked" in updated.sources[0].msg
+    assert getattr(_stored(world, "s1").config, "from").password == "q"
+
+    w1 = FakeWorker("w1", world.etcd.endpoint)
+    error = errors.master.SOURCE_CHECK_FAILED(source="s1", reason="access denied", instruction="Correct it.")
+    w1.behaviour.source_error = error_to_proto(error)
+    world.workers.append(w1.start())
+    until(lambda: w1.source == "s1", "the source is bound")
+    [shown] = _shown(world)
+    assert (shown.result, shown.worker, shown.error.code, shown.msg) == (True, "w1", error.code, str(error))
+    assert shown.error.workaround == "Correct it."
+    [status] = world.ask.QueryStatus(asked).sources
+    assert (status.result, status.source_status.result.code) == (True, error.code)
+    w1.behaviour.source_error = None
+    [shown] = _shown(world)
+    assert (shown.msg, shown.HasField("error")) == ("", False)
+    assert not world.ask.QueryStatus(asked).sources[0].source_status.HasField("result")
+
+
+def test_a_worker_that_was_killed_does_not_prevent_the_creation_of_a_source(world: World) -> None:
+    """Its record remains until its lease ends. Another worker, busy or not, checks the source; without one, it is
+    stored unchecked."""
+    world.leader()
+    killed, busy = world.worker("w1"), world.worker("w2")
+    request = _Source(op=_Source.OP_CREATE, files=[source_file("s1")], worker="w2")
+    assert world.ask.OperateSource(request).result
+    world.workers.remove(killed)
+    killed.vanish()
+    # The worker that the operator has chosen must answer.
+    chosen = world.ask.OperateSource(_Source(op=_Source.OP_CREATE, files=[source_file("s2")], worker="w1"))
+    assert codes(list(chosen.sources)) == [errors.master.PEER_UNREACHABLE.code]
+    busy.behaviour.check_results = [
+        worker.CheckResult(name="connection", state=worker.CHECK_STATE_FAIL, error_msg="access denied")
+    ]
+    assert codes(list(world.create("s2").sources)) == [errors.master.SOURCE_CHECK_FAILED.code]
+    world.workers.remove(busy)
+    busy.vanish()
+    created = world.create("s2")
+    assert created.result and "not checked" in created.sources[0].msg
+    for one in (killed, busy):
+        one.lapse()
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from shardmerge.proto.config.daemon.tls import etcd_tls_of
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.etcd import Etcd, Snapshot
 from shardmerge.proto.log import get_logger
+from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.proto.rpc.limits import WORKER
 from shardmerge.proto.rpc.server import listen, make_server
 from shardmerge.proto.tls.diagnose import log_diagnosis
@@ -67,6 +68,7 @@ class Daemon:
         self._shards = EtcdLockClient(self._etcd)
         self._orphaned_logs = OrphanedLogs(Path(config.relay_dir), config.name)
         self._runner: SourceRunner | None = None
+        self._refused: tuple[str, ShardmergeError] | None = None  # a source that is bound and cannot be begun, and why
         self._seen = 0  # revision of the records that were last read and passed on
         self._observed = 0  # revision whose decisions have all been carried out
 
@@ -130,8 +132,15 @@ class Daemon:
             observed_revision=self._observed,
             spark_ui=self._spark.ui_url,
         )
+        refused = self._refused
+        if refused is not None:
+            answer.source = refused[0]
+            answer.source_error.CopyFrom(error_to_proto(refused[1]))
         if runner is not None:
             answer.source = runner.config.source_id
+            error = runner.source_error()
+            if error is not None:
+                answer.source_error.CopyFrom(error_to_proto(error))
             relay, subtasks = runner.status(task)
             answer.relay.CopyFrom(relay)
             answer.subtasks.extend(subtasks)
@@ -202,8 +211,22 @@ class Daemon:
             failpoints.hit("source.released")
         if source is not None and runner is None:
             log.info("source bound", source=source.config.source_id)
-            config, directory = source.config, Path(self._config.relay_dir) / source.config.source_id
-            runner = SourceRunner(
+            runner = self._runner = self._begin(source)
+        elif source is not None and runner is not None:
+            runner.relay.pause(paused=source.relay_paused)
+        self._refused = None
+        self._orphaned_logs.update(snapshot)
+        self._shards.update(snapshot)
+        if runner is not None:
+            runner.reconcile(_decisions(snapshot, runner.config.source_id))
+        self._seen = snapshot.revision
+
+    def _begin(self, source: state_pb2.SourceRecord) -> SourceRunner:
+        """Raises errors of its secrets and of the relay log on disk, and keeps them for :meth:`report`."""
+        config = source.config
+        directory = Path(self._config.relay_dir) / config.source_id
+        try:
+            return SourceRunner(
                 config,
                 directory,
                 ServerIdLease(self._etcd, self._registration, config.source_id, config.server_id, derived(directory)),
@@ -215,14 +238,9 @@ class Daemon:
                 self._shards,
                 relay_paused=source.relay_paused,
             )
-            self._runner = runner
-        elif source is not None and runner is not None:
-            runner.relay.pause(paused=source.relay_paused)
-        self._orphaned_logs.update(snapshot)
-        self._shards.update(snapshot)
-        if runner is not None:
-            runner.reconcile(_decisions(snapshot, runner.config.source_id))
-        self._seen = snapshot.revision
+        except ShardmergeError as error:
+            self._refused = config.source_id, error
+            raise
 
     def _bound_source(self, snapshot: Snapshot) -> state_pb2.SourceRecord | None:
         for record in snapshot.records:

@@ -11,15 +11,22 @@ from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
 from shardmerge.master.workers.wait import Waiter, failed
+from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto.config.source import SourceFile, parse_source, parse_source_file
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.rpc.coded_errors import error_from_proto
+from shardmerge.proto.log import get_logger
+from shardmerge.proto.rpc.coded_errors import error_from_proto, error_to_proto
 
 _Request = pb.OperateSourceRequest
 _NOT_LEADING = frozenset({errors.master.NOT_LEADER.code, errors.master.NO_LEADER.code})
+_UNCHECKED = (
+    "the source is stored and not checked, for no worker answers; the first free worker takes and checks it: "
+    "operate-source show reports the result"
+)
+_WAITS = "bound to no worker: it waits for a free dm-worker, which checks it"
 _UNBOUND = "the source is stored, but no worker is free to take it; start another dm-worker"
 _DISABLED = "the source is stored; it is disabled, so no worker takes it"
 
@@ -75,19 +82,37 @@ class SourceCommands:
         source_id = source.source_id
         try:
             with self.store.deciding() as state:
-                checker = _checker(source_id, wanted, state)
-            check_answer(self.workers.check_source(checker, source, self.check_seconds), source_id)
+                checkers = _checkers(source_id, wanted, state)
+            checked = self._check(checkers, source, wanted)
             with self.store.deciding() as state:
                 _refuse_known(source_id, state)
-                holder = "" if source.disabled else wanted or next(iter(_free(state)), "")
+                free = next(iter(_free(state)), "") if checked else ""
+                holder = "" if source.disabled else wanted or free
                 if wanted:
                     _refuse_busy(wanted, state)
                 revision = self.store.add_source(source, holder, name, file.text)
         except ShardmergeError as error:
             return failed(source_id, wanted, error)
         if not holder:
-            return pb.SourceResult(result=True, msg=_DISABLED if source.disabled else _UNBOUND, source=source_id)
+            bound = _UNBOUND if checked else _UNCHECKED
+            return pb.SourceResult(result=True, msg=_DISABLED if source.disabled else bound, source=source_id)
         return self.waiter.wait_bound([source_id], revision)[0]
+
+    def _check(self, checkers: Sequence[state_pb.WorkerRecord], source: config.SourceConfig, wanted: str) -> bool:
+        """Let the first worker that answers check the source; False when none does. A worker that was killed is
+        registered until its lease ends. Raises SOURCE_CHECK_FAILED, and errors of a worker that answers or is
+        ``wanted``."""
+        for checker in checkers:
+            try:
+                answer = self.workers.check_source(checker, source, self.check_seconds)
+            except ShardmergeError as error:
+                if wanted or error.spec is not errors.master.PEER_UNREACHABLE:
+                    raise
+                get_logger().warning("a worker cannot check the source", source=source.source_id, error=str(error))
+            else:
+                check_answer(answer, source.source_id)
+                return True
+        return False
 
     def _stop(self, request: _Request) -> list[pb.SourceResult]:
         named = _named(request)
@@ -113,19 +138,43 @@ class SourceCommands:
     def _show(self, request: _Request) -> list[pb.SourceResult]:
         named = _named(request)
         state = self.store.read()
-        return [_shown(source_id, state) for source_id in (named or sorted(state.sources))]
+        return self.workers.for_each(named or sorted(state.sources), lambda source_id: self._shown(source_id, state))
+
+    def _shown(self, source_id: str, state: State) -> pb.SourceResult:
+        """The source's worker, and what prevents the use of the source."""
+        if source_id not in state.sources:
+            return failed(source_id, "", errors.master.SOURCE_UNKNOWN(source=source_id))
+        name = state.bound_name(source_id)
+        shown = pb.SourceResult(result=True, source=source_id, worker=name)
+        holder = state.worker_of(source_id)
+        if source_id not in state.enabled():
+            shown.msg = "disabled"
+        elif holder is None:
+            shown.msg = f"worker {name} is offline" if name else _WAITS
+        else:
+            self._add_error(shown, holder)
+        return shown
+
+    def _add_error(self, shown: pb.SourceResult, holder: state_pb.WorkerRecord) -> None:
+        try:
+            status = self.workers.status(holder)
+        except ShardmergeError as error:
+            shown.msg = str(error)
+            shown.error.CopyFrom(error_to_proto(error))
+            return
+        if status.source == shown.source and status.HasField("source_error"):
+            shown.msg = str(error_from_proto(status.source_error))
+            shown.error.CopyFrom(status.source_error)
 
 
-def _checker(source_id: str, wanted: str, state: State) -> state_pb.WorkerRecord:
-    """The worker that checks a new source: the one requested for it, else a free one, else any."""
+def _checkers(source_id: str, wanted: str, state: State) -> Sequence[state_pb.WorkerRecord]:
+    """The workers that may check a new source, best first: the one requested for it, else the free ones, else any."""
     _refuse_known(source_id, state)
     if wanted:
         _refuse_busy(wanted, state)
-        return state.workers[wanted].value
-    names: Sequence[str] = (*_free(state), *sorted(state.workers))
-    if not names:
-        raise errors.master.NO_WORKER(source=source_id)
-    return state.workers[names[0]].value
+        return (state.workers[wanted].value,)
+    free = _free(state)
+    return [state.workers[name].value for name in (*free, *sorted(state.workers.keys() - set(free)))]
 
 
 def _refuse_known(source_id: str, state: State) -> None:
@@ -148,13 +197,3 @@ def _free(state: State) -> tuple[str, ...]:
 def _named(request: _Request) -> list[str]:
     """The requested sources, by their files or ids. Only the id of a file counts: no reference is resolved."""
     return [*(parse_source(file.content, file.name, None).source_id for file in request.files), *request.source_ids]
-
-
-def _shown(source_id: str, state: State) -> pb.SourceResult:
-    if source_id not in state.sources:
-        return failed(source_id, "", errors.master.SOURCE_UNKNOWN(source=source_id))
-    name = state.bound_name(source_id)
-    msg = "" if state.worker_of(source_id) else f"worker {name} is offline" if name else "bound to no worker"
-    if source_id not in state.enabled():
-        msg = "disabled"
-    return pb.SourceResult(result=True, msg=msg, source=source_id, worker=name)

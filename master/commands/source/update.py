@@ -19,7 +19,7 @@ from shardmerge.master.commands.source.changes import (
 )
 from shardmerge.master.ddl_lock.records import open_locks
 from shardmerge.master.placement import free_workers
-from shardmerge.master.precheck.precheck import first_failure, flattened
+from shardmerge.master.precheck.precheck import flattened
 from shardmerge.master.state import State
 from shardmerge.master.store import Store
 from shardmerge.master.workers.client import Workers
@@ -32,23 +32,20 @@ from shardmerge.proto import state_pb2 as state_pb
 from shardmerge.proto import worker_pb2 as worker
 from shardmerge.proto.config.source import SourceFile, parse_source_file
 from shardmerge.proto.errors import ShardmergeError
+from shardmerge.proto.rpc.source_checks import source_failure
 
 _UNCHANGED = "the file equals the stored one: nothing changes"
 _UNBOUND = "the file is stored; the source is bound to no live worker"
 _DISABLED = "the source is disabled: no worker holds it"
 _DRY_RUN = "would change as listed"
-_HINT = "Correct it and repeat the command."
+_UNCHECKED = "the file is stored and not checked, for no worker is alive; the first free worker checks the source"
 
 
 def check_answer(answer: worker.CheckResponse, source: str) -> None:
     """Raises SOURCE_CHECK_FAILED with the first check that failed."""
-    failure = first_failure(flattened(answer, source))
+    failure = source_failure(flattened(answer, source), source)
     if failure is not None:
-        raise errors.master.SOURCE_CHECK_FAILED(
-            source=source,
-            reason=f"[{failure.code}] {failure.name}: {failure.error_msg}",
-            instruction=failure.instruction or _HINT,
-        )
+        raise failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,8 @@ class SourceUpdateCommand:
         source = after.source_id
         if not changes:
             return pb.SourceResult(result=True, msg=_UNCHANGED, source=source, worker=state.bound_name(source))
-        if asks_the_source(changes, after):
+        asks = asks_the_source(changes, after)
+        if asks and _can_be_checked(source, state):
             check_answer(self.workers.check_source(_checker(source, state), after, self.check_seconds), source)
         switch = self._switch(after, state) if moves_away(changes) and state.tasks_of(source) else None
         proof = switch.proof if switch is not None else ""
@@ -121,7 +119,8 @@ class SourceUpdateCommand:
             [result] = self.waiter.wait_bound([source], revision)
             result.msg = result.msg or proof
         else:
-            result = pb.SourceResult(result=True, msg=_UNBOUND, source=source, worker=held)
+            msg = _UNBOUND if not asks or _can_be_checked(source, state) else _UNCHECKED
+            result = pb.SourceResult(result=True, msg=msg, source=source, worker=held)
         return result
 
     def _switch(self, after: config.SourceConfig, state: State) -> worker.CheckSwitchResponse:
@@ -147,6 +146,12 @@ def _found(file: SourceFile, state: State) -> tuple[pb.SourceChange, ...]:
     check_changeable(entry.value.config, after, state.tasks_of(after.source_id))
     check_password(entry.value.config, after, file.password)
     return source_changes(entry.value.config, after)
+
+
+def _can_be_checked(source: str, state: State) -> bool:
+    """Whether a worker is alive that can check the source. Without one, the file of a source that has no tasks is
+    stored unchecked, as by operate-source create."""
+    return bool(state.workers) or bool(state.tasks_of(source))
 
 
 def _checker(source: str, state: State) -> state_pb.WorkerRecord:

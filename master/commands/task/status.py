@@ -13,7 +13,7 @@ from shardmerge.proto import common_pb2, errors
 from shardmerge.proto import master_pb2 as pb
 from shardmerge.proto import worker_pb2 as worker
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.proto.rpc.coded_errors import error_to_proto
+from shardmerge.proto.rpc.coded_errors import error_from_proto, error_to_proto
 
 _NOT_STARTED = "the worker has not started it yet"
 
@@ -70,6 +70,8 @@ class StatusCommand:
             return pb.SourceSubTasks(result=False, msg=str(error), source_status=about, error=error_to_proto(error))
         if answer.HasField("relay"):
             about.relay_status.CopyFrom(answer.relay)
+        if answer.HasField("source_error"):
+            about.result.CopyFrom(answer.source_error)
         subtasks = _subtasks((task,) if task else tasks, answer)
         for subtask in subtasks:
             add_waits(subtask, waits_of(subtask.name, source, state))
@@ -79,8 +81,10 @@ class StatusCommand:
 def _subtasks(tasks: Sequence[str], answer: worker.WorkerStatusResponse) -> list[worker.SubTaskStatus]:
     """The worker's subtasks, and the ones that it should have and does not report yet."""
     named = {one.name: one for one in answer.subtasks}
+    reason = f": {error_from_proto(answer.source_error)}" if answer.HasField("source_error") else ""
+    waiting = _NOT_STARTED + reason
     new = [
-        worker.SubTaskStatus(name=task, stage=common_pb2.STAGE_NEW, waiting_for=_NOT_STARTED)
+        worker.SubTaskStatus(name=task, stage=common_pb2.STAGE_NEW, waiting_for=waiting)
         for task in tasks
         if task not in named
     ]

@@ -2,5 +2,5 @@
 
 ``source_runner`` owns the source's relay and subtasks. ``server_id_lease`` reserves the relay's server id,
 ``relay_begin`` begins the relay log of a source without tasks, ``caught_up`` decides whether it has reached the
-source's end.
+source's end. ``source_check`` checks the server of a source without tasks.
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from shardmerge.proto import config_pb2, errors, worker_pb2
 from shardmerge.proto.config.secrets.sealed import same_meaning
+from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.core.mysql.connection import (
@@ -20,6 +21,7 @@ from shardmerge.worker.daemon.commands.move_source import check_switch
 from shardmerge.worker.daemon.source.caught_up import CaughtUp
 from shardmerge.worker.daemon.source.relay_begin import begin_relay
 from shardmerge.worker.daemon.source.server_id_lease import ServerIdLease
+from shardmerge.worker.daemon.source.source_check import SourceCheck
 from shardmerge.worker.daemon.subtask.relay_hold import HoldAll, HoldFrom, HoldNothing, lowest_hold
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
 from shardmerge.worker.daemon.subtask.subtask import Decision, SubTask
@@ -77,6 +79,7 @@ class SourceRunner:
         self._host = SourceContext(
             config, self.relay, self._clock, epochs, spark, service, lane_address, self._needed_by_others, shards
         )
+        self._check: SourceCheck | None = None
         self.relay.set_needed(self._needed)
         self.relay.pause(paused=relay_paused)
         self.relay.start()
@@ -121,6 +124,10 @@ class SourceRunner:
             known = dict(self._subtasks)
         if not decisions and not self._reconciled:
             begin_relay(self.relay, self.config)
+            self._check = SourceCheck(self.config)
+        elif decisions and self._check is not None:
+            self._check.stop()
+            self._check = None
         for task, decision in decisions.items():
             subtask = known.get(task)
             if subtask is not None:
@@ -162,6 +169,9 @@ class SourceRunner:
 
     def stop(self, seconds: float) -> bool:
         """End all subtasks within the budget, then the relay. False when a subtask did not end in time."""
+        check = self._check
+        if check is not None:
+            check.stop()
         everyone = [*self._all(), *self._ending]
         for subtask in everyone:
             subtask.end()
@@ -174,6 +184,11 @@ class SourceRunner:
     def converged(self) -> bool:
         """Whether every subtask has carried out its newest decision."""
         return all(subtask.converged for subtask in self._present())
+
+    def source_error(self) -> ShardmergeError | None:
+        """What the checks of a source without tasks have found; None: nothing."""
+        check = self._check
+        return None if check is None else check.error
 
     def status(self, task: str) -> tuple[worker_pb2.RelayStatus, list[worker_pb2.SubTaskStatus]]:
         """The relay's status and those of the subtasks (of ``task`` only, unless it is "")."""

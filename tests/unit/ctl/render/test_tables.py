@@ -22,6 +22,12 @@ def test_one_row_per_source() -> None:
     assert "started" in text
 
 
+def test_an_unusable_source_is_explained_although_the_command_has_succeeded() -> None:
+    source = pb.SourceResult(result=True, source="a", worker="w1", error=canned.detail(message="no login"))
+    text = draw(tables.operate_source(pb.OperateSourceResponse(result=True, sources=[source])))
+    assert "no login" in text and "what to do: keep the shards' keys apart" in text
+
+
 def test_markup_in_names_is_text() -> None:
     answer = pb.OperateTaskResponse(result=True, sources=[pb.SourceResult(result=True, source="[bold]x[/]\x1b[31m")])
     text = draw(tables.operate_task(answer))
