@@ -210,6 +210,15 @@ TARGET_CONNECTION = _define(
     message="the target cannot be checked: {reason}",
     workaround="{way_out}",
 )
+SESSION_PROXIED = _define(
+    12120,
+    "target-session-proxied",
+    scope=Scope.TARGET,
+    message="a proxy at {host}:{port} does not give a session one connection of the target: the connection number of "
+    "the login is {login}, that of a statement is {statement}",
+    workaround="Locks, transactions and settings of a session belong to one connection of the server. Connect to the "
+    "server itself, or to a proxy that forwards TCP connections (HAProxy with `mode tcp`).",
+)
 TARGET_TABLE = _define(
     12031,
     "target-table",

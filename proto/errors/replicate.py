@@ -487,3 +487,13 @@ RENAME_UNCLEAR = _define(
     "without them; if neither exists, restore it under one of the names; then `dmctl resume-task {task}`. If the "
     "records were changed by hand, restore them.",
 )
+TARGET_WITHOUT_RECORDS = _define(
+    40100,
+    "target-without-records",
+    scope=Scope.TARGET,
+    message="task {task}, source {source}: another server than before answers at {host}:{port}, and it has no records "
+    "of the task in {schema}: {now} instead of {before}",
+    workaround="Nothing was written there. If a proxy or a name leads to the wrong server, lead it back, then "
+    "`dmctl resume-task {task} -s {source}`. If the target was restored or replaced, restore {schema} with its tables "
+    "at the same moment. To begin on the new server instead: `dmctl stop-task {task} -s {source}`, then start-task.",
+)

@@ -240,7 +240,11 @@ class LaneRig(Rig):
         """Implement SourceClock."""
         return "" if self._position.file else "the end of the source's binlog has not been read yet"
 
-    def acquire(self, task: str, source: str) -> int:
+    def target_of(self, task: str, source: str) -> str:
+        """Implement Epochs."""
+        return ""
+
+    def acquire(self, task: str, source: str, target: str = "") -> int:
         """Implement Epochs."""
         self.epoch = next(self._epochs)
         return self.epoch

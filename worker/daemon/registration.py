@@ -83,7 +83,13 @@ class Registration:
             return False
         return etcd_keys.decode(state_pb2.WorkerRecord, found.value, found.key).incarnation != self.incarnation
 
-    def acquire(self, task: str, source: str) -> int:
+    def target_of(self, task: str, source: str) -> str:
+        """Implement Epochs. Raises ETCD_UNAVAILABLE."""
+        key = etcd_keys.epoch(task, source)
+        record = self._etcd.get(key)
+        return "" if record is None else etcd_keys.decode(state_pb2.EpochRecord, record.value, key).target
+
+    def acquire(self, task: str, source: str, target: str = "") -> int:
         """A fencing token: the revision that writes the subtask's epoch record, so it always increases.
 
         Only while this process holds its registration and the source is bound to it. Raises
@@ -93,7 +99,8 @@ class Registration:
         bound = self._etcd.get(etcd_keys.bound(source))
         if bound is None or etcd_keys.decode(state_pb2.BindingRecord, bound.value, bound.key).worker != self.name:
             raise errors.worker.NOT_BOUND(source=source, worker=self.name)
-        record = state_pb2.EpochRecord(worker=self.name, incarnation=self.incarnation)
+        target = target or self.target_of(task, source)
+        record = state_pb2.EpochRecord(worker=self.name, incarnation=self.incarnation, target=target)
         answer = self._etcd.txn(
             [
                 KeyIs(etcd_keys.worker(self.name), held.revision),

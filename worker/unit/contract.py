@@ -59,6 +59,11 @@ class ProcessUnit(Protocol):
 class Epochs(Protocol):
     """Where fencing tokens come from (etcd)."""
 
-    def acquire(self, task: str, source: str) -> int:
-        """A number higher than any before for this subtask. Raises NOT_BOUND, ETCD_UNAVAILABLE."""
+    def acquire(self, task: str, source: str, target: str = "") -> int:
+        """A number higher than any before for this subtask. ``target``: the server that has its records; "": the one
+        that was named before. Raises NOT_BOUND, ETCD_UNAVAILABLE."""
+        ...
+
+    def target_of(self, task: str, source: str) -> str:
+        """The server that was named last; "" for none. Raises ETCD_UNAVAILABLE."""
         ...

@@ -17,6 +17,7 @@ from shardmerge.worker.daemon.subtask.run_config import with_target_facts
 from shardmerge.worker.daemon.subtask.run_resources import RunObserver, RunResources
 from shardmerge.worker.daemon.subtask.snapshot_phase import copy
 from shardmerge.worker.daemon.subtask.source_context import SourceContext
+from shardmerge.worker.daemon.subtask.target_server import check_target_server
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.target.records import subtask_record
 from shardmerge.worker.target.records.partitioning import Partitioning
@@ -61,9 +62,16 @@ class SubTaskRun:
             target = resources.target(sessions)
             with resources.coded_target_errors():
                 config = with_target_facts(resources.config, dialect_of(target))
+                server = check_target_server(
+                    target,
+                    *resources.who,
+                    before=host.epochs.target_of(config.task, resources.source_id),
+                    host=config.target.host,
+                    port=config.target.port,
+                )
             self._resources = resources = replace(resources, config=config)
             rules = Rules.from_config(config)
-            epoch = host.epochs.acquire(config.task, resources.source_id)
+            epoch = host.epochs.acquire(config.task, resources.source_id, server)
             owner.epoch_acquired(epoch)
             with resources.coded_target_errors():
                 ensure_meta(target, config.meta_schema)

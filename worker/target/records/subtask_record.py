@@ -357,6 +357,16 @@ def _insert_table(
         )
 
 
+def exists(connection: Session, schema: str, task: str, source: str) -> bool:
+    """Whether the server has a row of the subtask; False also without the table and without the schema."""
+    try:
+        return read_row(connection, schema, task, source) is not None
+    except pymysql.MySQLError as error:
+        if error.args[0] not in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
+            raise
+        return False
+
+
 def read_row(connection: Session, schema: str, task: str, source: str) -> SubTaskRow | None:
     """The subtask's current row, without taking over; None when there is none."""
     with connection.cursor() as cursor:

@@ -40,7 +40,7 @@ DESCRIPTIONS = {
     "auto_increment_ID": "ids fit their mapping and their column, and counters do not collide",
     "duplicate_keys": "no two shard tables of a target have rows of the same key",
     "filter_rules": "filters find their tables, and let no shard table's changes meet another's rows",
-    "target_connection": "the target can be reached and logged in to",
+    "target_connection": "the target can be reached and logged in to, and a session is one connection of it",
     "downstream_version": "the target's version is supported",
     "target_privilege": "the target's user may do what the task does",
     "schema_of_shard_tables": "target tables hold their shard tables",

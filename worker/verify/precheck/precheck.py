@@ -51,6 +51,7 @@ from shardmerge.worker.verify.precheck.tables import Derives, TablesView, check_
 from shardmerge.worker.verify.precheck.target.existing_rows import StartRequest, check_rows, check_version
 from shardmerge.worker.verify.precheck.target.indexes import check_indexes
 from shardmerge.worker.verify.precheck.target.server import check_target_server
+from shardmerge.worker.verify.precheck.target.session_proxy import session_proxied
 from shardmerge.worker.verify.precheck.target.triggers import check_triggers
 from shardmerge.worker.verify.precheck.worker_capacity import WorkerView, check_clocks, check_relay_disk, check_spark
 
@@ -242,7 +243,15 @@ def _open_target(checklist: Checklist, subtask: config.SubTaskConfig, sessions: 
         checklist.results.append(failed("target_connection", checklist.source, reason))
         return None
     sessions.callback(session.close)
-    checklist.results.append(passed("target_connection", checklist.source))
+    try:
+        proxied = session_proxied(session)
+    except pymysql.MySQLError as error:
+        checklist.results.append(failed("target_connection", checklist.source, query_failed("target", error)))
+        return session
+    if proxied is not None:
+        checklist.results.append(failed("target_connection", checklist.source, proxied))
+    else:
+        checklist.results.append(passed("target_connection", checklist.source))
     return session
 
 
