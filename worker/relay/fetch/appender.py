@@ -30,6 +30,7 @@ from shardmerge.worker.binlog.gtid_events import parse_gtid, parse_gtid_list
 from shardmerge.worker.binlog.gtid_set import GtidSet
 from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.relay.fetch.dump_start import FromFile, FromGtids, Start
+from shardmerge.worker.relay.fetch.omitted_positions import omits_positions, with_position
 from shardmerge.worker.relay.log.files import (
     FIRST_BYTE,
     disk_error,
@@ -77,7 +78,7 @@ class Appender:
         self._open: OpenSegment | None = None
         self._pending: list[memoryview | bytes] = []
         self._description = b""
-        self._checksum = False
+        self._checksum = self._omits_positions = False
         self._skipped_to: int | None = None
         self._seed: GtidSet | None = None
         self._asked: SourcePosition | None = None
@@ -141,13 +142,16 @@ class Appender:
         if kind in _HEARTBEATS or (kind in _MADE_UP and (made_up or log_pos == 0)):
             self._made_up(event, kind, log_pos)
             return
-        if made_up or (log_pos == 0 and not self._may_wrap(size)):
+        omitted = log_pos == 0 and not self._may_wrap(size)
+        if made_up or (omitted and not self._omits_positions):
             # Dump threads do not make such an event: it may contain rows.
             raise self._garbled(f"an event of type {event_name(kind)} is marked as not being in any file")
         if not self._description:
             raise self._garbled("an event before the format description")
         if self._checksum and zlib.crc32(event[:-CHECKSUM_SIZE]) != _CRC.unpack_from(event, size - CHECKSUM_SIZE)[0]:
             raise self._damaged(kind, size)
+        if omitted:
+            event, log_pos = with_position(event, self._before(), checksum=self._checksum)
         if self._skipped_to is not None and self._is_known(log_pos):
             if self._seed is not None:
                 self._collect_seed(self._seed, bytes(event), kind)
@@ -210,8 +214,12 @@ class Appender:
     def _disk_error(self, error: OSError) -> errors.ShardmergeError:
         return disk_error(error, self._source, relay_path(self._directory, self._log.head().offset.segment))
 
+    def _before(self) -> int:
+        """The byte of the source's file at which the next event begins."""
+        return self._walker.pos if self._skipped_to is None else self._skipped_to
+
     def _may_wrap(self, size: int) -> bool:
-        return may_wrap(self._walker.pos if self._skipped_to is None else self._skipped_to, size)
+        return may_wrap(self._before(), size)
 
     def _is_known(self, log_pos: int) -> bool:
         """While a file is read from its start: whether this event is stored already."""
@@ -266,6 +274,7 @@ class Appender:
         self._asked = None
         self._description = event
         self._checksum = self._walker.checksum = description.checksum
+        self._omits_positions = omits_positions(description)
         closed = last is None or last.end is not None
         if (not same_file or closed) and self._seed is None:  # a segment begins with the known GTID set of its start
             self._roll()
