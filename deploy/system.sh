@@ -164,21 +164,21 @@ make_mysql() { # <folder>
     )
 }
 
-fetch_mysql() { # <folder>: packages into <folder>/var/cache/apt/archives
+fetch_mysql() { # <folder> [suite] [package]: packages into <folder>/var/cache/apt/archives
     local attempt
     for attempt in 1 2 3; do
         # What an attempt has fetched, the next one does not fetch again.
         debootstrap --force-check-gpg --keyring="$DEBIAN_KEYRING" --download-only --variant=minbase \
-            --include=mysql-server-core sid "$1" "$DEBIAN_MIRROR" >"$1.log" 2>&1 && return 0
+            --include="${3:-mysql-server-core}" "${2:-sid}" "$1" "$DEBIAN_MIRROR" >"$1.log" 2>&1 && return 0
         say "debootstrap failed (attempt $attempt): $(grep '^[EW]:' "$1.log" | tail -n 3)"
     done
     return 1
 }
 
-unpack_mysql() { # <folder of fetch_mysql> <folder>
+unpack_mysql() { # <folder of fetch_mysql> <folder> [package] [program]
     local package loader libraries
     mkdir -p "$2" || return 1
-    for package in "$1"/var/cache/apt/archives/{lib,mysql-server-core}*.deb; do
+    for package in "$1"/var/cache/apt/archives/{lib,zlib,"${3:-mysql-server-core}"}*.deb; do
         dpkg-deb --extract "$package" "$2" || return 1
     done
     rm -rf "$2"/usr/share/{doc,man,perl}
@@ -189,7 +189,7 @@ unpack_mysql() { # <folder of fetch_mysql> <folder>
     cat >"$2/mysqld" <<END || return 1
 #!/bin/sh
 here=\$(dirname "\$(readlink -f "\$0")")
-exec "\$here/$loader" --library-path "\$here/$libraries" "\$here/usr/sbin/mysqld" --no-defaults --basedir="\$here/usr" "\$@"
+exec "\$here/$loader" --library-path "\$here/$libraries" "\$here/usr/sbin/${4:-mysqld}" --no-defaults --basedir="\$here/usr" "\$@"
 END
     chmod 755 "$2/mysqld"
     "$2/mysqld" --version || { say "the unpacked mysqld does not start"; return 1; }

@@ -7,6 +7,7 @@
 #   bash tests/run.sh check                    ruff, contracts, pyright, the documentation's pages and the wheel only
 #   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay, or a file of tests]
 #   bash tests/run.sh grid                     every victim at every moment: not part of everything
+#   bash tests/run.sh versions                 a merge on each server version: not part of everything
 #   bash tests/run.sh world [status|stop]      keep servers and a cluster running for integration and cases: a test that
 #                                              borrows them begins at once
 #
@@ -25,9 +26,9 @@ WORLD=$ROOT/tests/.run/world
 PART=${1:-all}
 [ $# -gt 0 ] && shift
 case $PART in
-    all | fast | check | unit | integration | cases | grid | world) ;;
+    all | fast | check | unit | integration | cases | grid | versions | world) ;;
     *)
-        sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 2
         ;;
 esac
@@ -97,6 +98,7 @@ tests() { # <folder> [pytest options]
     # Half of a test's time is waiting for servers and JVMs: two at a time keep one of two processors busy.
     case $folder in
         tests/unit) share=(-n 2 --dist loadfile) ;;
+        tests/versions) share=(-n 0) ;;
         # These share nothing but their world, of which each process has one.
         tests/cases) share=(-n 3 --dist worksteal) ;;
     esac
@@ -238,7 +240,7 @@ if [ "$PART" = world ] && [ "${1:-start}" != start ] && [ -x "$VENV/bin/python" 
     exit
 fi
 case $PART in
-    all | integration | cases | grid | world) ALSO_NEEDED=pt-online-schema-change=percona-toolkit install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
+    all | integration | cases | grid | versions | world) ALSO_NEEDED='pt-online-schema-change=percona-toolkit haproxy' install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
     *) install_packages || exit 1 ;;
 esac
 make_venv "$ROOT" "$VENV" "[dev]" || exit 1
@@ -263,7 +265,7 @@ if [ "$PART" = all ] || [ "$PART" = check ]; then
     step "wheel in use" wheel_in_use
 fi
 case $PART in
-    all | integration | cases | grid) share_classes ;;
+    all | integration | cases | grid | versions) share_classes ;;
 esac
 case $PART in
     integration | cases) [ -e "$WORLD/state.json" ] || keep_own_world ;;
@@ -274,6 +276,10 @@ for folder in unit integration cases; do
         step "$folder" tests "$folder" "$@"
     fi
 done
+
+if [ "$PART" = versions ]; then
+    step "versions" tests versions "$@"
+fi
 
 if [ "$PART" = grid ]; then
     step "grid" tests integration -m grid "$@"

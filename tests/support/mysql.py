@@ -43,18 +43,23 @@ class MySQL(Database):
             statement = statement.replace(theirs, ours)
         return _SEQUENCE.sub(_counted, statement)
 
+    def _folder(self) -> Path:
+        """Return where `mysqld` is."""
+        return _provided()
+
     def _template(self) -> Path:
         """Return the template, which is made once per provided MySQL and copied for every server."""
-        template = _provided() / "template"
+        folder = self._folder()
+        template = folder / "template"
         if not template.exists():
-            scratch = Path(tempfile.mkdtemp(prefix="template-", dir=_provided()))
+            scratch = Path(tempfile.mkdtemp(prefix="template-", dir=folder))
             # Without name resolution 127.0.0.1 is not localhost.
             (scratch / "init.sql").write_text(
                 "CREATE USER root@'127.0.0.1';\nGRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n"
             )
             subprocess.run(
                 [
-                    str(_provided() / "mysqld"),
+                    str(folder / "mysqld"),
                     *_as_user(),
                     f"--datadir={scratch}/data",
                     "--initialize-insecure",
@@ -78,7 +83,7 @@ class MySQL(Database):
 
     def _command(self) -> Sequence[str]:
         return (
-            str(_provided() / "mysqld"),
+            str(self._folder() / "mysqld"),
             *_as_user(),
             "--mysqlx=OFF",
             "--secure-file-priv=NULL",
