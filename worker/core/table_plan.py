@@ -8,7 +8,7 @@ plans travel into Spark tasks.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -49,9 +49,11 @@ class AddSuffix:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same text in each row, which a route extracts from a name. The shard table has no such column."""
+    """The same text in each row, which a route extracts from a name. The shard table has no such column. ``most``: the
+    most characters that the route can extract from any name."""
 
     text: str
+    most: int = field(default=256, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,15 @@ class AutoIncrement(enum.Enum):
     NONE = "none"
 
 
+class ExtractInKey(enum.Enum):
+    """Whether the constant columns are part of the unique keys of a target table that is created."""
+
+    AUTO = "auto"
+    """Of every key whose values no rule keeps apart."""
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 @dataclass(frozen=True, slots=True)
 class TablePlan:
     """How the rows of one shard table are written to the target.
@@ -172,6 +183,8 @@ class TablePlan:
     ``transform``: None if the table has no transform. ``auto_increment``: of the target table, if it is created.
     ``keep_partitions``: such a table gets the partitions of its shard tables. ``text_as_utf8``: for a target that lacks
     the source's character sets: its texts are sent as UTF-8, with the characters that a client reads at the source.
+    ``extract_in_key``: of a table that is created. ``own_columns``: lower-case names at the target of columns that have
+    no value which another shard table has.
     """
 
     shard: int
@@ -195,6 +208,8 @@ class TablePlan:
     is_cascaded: bool = False
     hash_name: str = ""
     text_as_utf8: bool = False
+    extract_in_key: ExtractInKey = ExtractInKey.NEVER
+    own_columns: frozenset[str] = frozenset()
 
     @property
     def has_further_key(self) -> bool:
@@ -217,6 +232,11 @@ class TablePlan:
     def source_key(self) -> tuple[int, ...]:
         """The columns of ``key`` that the shard table has itself."""
         return tuple(index for index in self.key if not self.columns[index].is_constant)
+
+    @property
+    def constant_columns(self) -> tuple[str, ...]:
+        """The target's names of the columns that routes extract from names."""
+        return tuple(column.target_name for column in self.columns if column.is_constant)
 
     @property
     def target(self) -> TargetTable:

@@ -53,9 +53,10 @@ class Rules:
             subtask.text_as_utf8,
         )
 
-    def route(self, schema: str, table: str) -> Route | None:
-        """The target of the table's rows; None when it takes no part. Raises ``config.AMBIGUOUS_ROUTE``."""
-        return self.router.route(schema, table) if self.judge(schema, table).passes else None
+    def route(self, schema: str, table: str, source: str = "") -> Route | None:
+        """The target of the table's rows; None when it takes no part. ``source``: "" for the rules' own, see
+        :class:`Router`. Raises ``config.AMBIGUOUS_ROUTE``."""
+        return self.router.route(schema, table, source) if self.judge(schema, table).passes else None
 
     def judge(self, schema: str, table: str) -> Verdict:
         """Whether the table takes part, with the reason.
@@ -86,7 +87,7 @@ class Rules:
         :meth:`route`, :meth:`mappings`, :meth:`ExpressionFilters.of_table` and :meth:`Transforms.of_table`
         raise, and ValueError for a table that takes no part.
         """
-        route = self.route(table.schema, table.name)
+        route = self.route(table.schema, table.name, source)
         if route is None:
             raise ValueError(f"{table.full_name} takes no part in the task")
         mappings = self.mappings(table, route)
@@ -124,6 +125,8 @@ class Rules:
             auto_increment=route.auto_increment,
             keep_partitions=self.keep_partitions,
             text_as_utf8=self.text_as_utf8,
+            extract_in_key=route.extract_in_key,
+            own_columns=self._own_columns(route, columns) if constant else frozenset(),
         )
 
     def mappings(self, table: Table, route: Route) -> dict[int, Mapping]:
@@ -207,6 +210,10 @@ class Rules:
             )
         return shard
 
+    def _own_columns(self, route: Route, columns: Sequence[ColumnPlan]) -> frozenset[str]:
+        """See :class:`TablePlan`."""
+        return frozenset(column.target_name.lower() for column in columns if self._own_keys(route, [column.mapping]))
+
     def _own_keys(self, route: Route, mappings: Sequence[Mapping | None]) -> bool:
         """Whether one of the mappings of the key's columns (``mappings``) distinguishes the target's shard tables: by
         instance, schema and table, or without the part that is the same for all of them by the routes."""
@@ -282,7 +289,7 @@ def _constant(source: str, table: Table, route: Route, columns: tuple[ColumnPlan
             )
         names.add(extract.target_column.lower())
     return tuple(
-        ColumnPlan(-1, _text(extract.target_column), extract.target_column, Constant(extract.text))
+        ColumnPlan(-1, _text(extract.target_column), extract.target_column, Constant(extract.text, extract.most))
         for extract in route.extracts
     )
 

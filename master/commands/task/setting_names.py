@@ -33,7 +33,7 @@ _VALUES = {
     "replicate.quarantine": {"": "pause", "False": "pause", "True": "quarantine"},
     "deriveCascades": {"": "refuse", "False": "refuse", "True": "derive"},
 }
-_ENUM = re.compile(r"(?:SHARD_MODE|TASK_MODE|AUTO_INCREMENT|PARTITIONS)_([A-Z_]+)")
+_ENUM = re.compile(r"(?:SHARD_MODE|TASK_MODE|AUTO_INCREMENT|EXTRACT_IN_KEY|PARTITIONS)_([A-Z_]+)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 

@@ -47,6 +47,7 @@ _CHANGEABLE = (
     "expressionFilters",
     "autoIncrement",
     "partitions",
+    "extractInKey",
 )
 _UNSHOWN = frozenset({"target.password", "target.tls.caContent", "target.tls.certContent", "target.tls.keyContent"})
 

@@ -27,6 +27,12 @@ AUTO_INCREMENTS = {
     "none": pb.AUTO_INCREMENT_NONE,
 }
 
+EXTRACT_IN_KEY = {
+    "auto": pb.EXTRACT_IN_KEY_AUTO,
+    "always": pb.EXTRACT_IN_KEY_ALWAYS,
+    "never": pb.EXTRACT_IN_KEY_NEVER,
+}
+
 
 class TablePattern(FileModel):
     """Tables of a block-allow list."""
@@ -106,6 +112,13 @@ class Route(FileModel):
     extract_table: Annotated[ExtractTable | None, Key("Write (a part of) the table's name into a column.")] = None
     extract_schema: Annotated[ExtractSchema | None, Key("Write (a part of) the schema's name into a column.")] = None
     extract_source: Annotated[ExtractSource | None, Key("Write (a part of) the source-id into a column.")] = None
+    extract_in_key: Annotated[
+        Literal["", "auto", "always", "never"],
+        Key(
+            "Our own: as the task's extract-in-key, for the targets of this route.",
+            default="the task's extract-in-key",
+        ),
+    ] = ""
 
     def to_proto(self, name: str) -> pb.RouteRule:
         return pb.RouteRule(
@@ -118,6 +131,7 @@ class Route(FileModel):
             extract_table=self.extract_table and self.extract_table.to_proto(),
             extract_schema=self.extract_schema and self.extract_schema.to_proto(),
             extract_source=self.extract_source and self.extract_source.to_proto(),
+            extract_in_key=EXTRACT_IN_KEY.get(self.extract_in_key, pb.EXTRACT_IN_KEY_UNSPECIFIED),
         )
 
 

@@ -88,6 +88,18 @@ class TaskModel(FileModel):
             sample="keep",
         ),
     ] = "keep"
+    extract_in_key: Annotated[
+        Literal["auto", "always", "never"],
+        Key(
+            "Our own: whether the columns of extract-schema, extract-table and extract-source are part of the primary "
+            "key and of each unique key of target tables that the task creates. `auto`: of every key whose values "
+            "`partition id` does not keep apart; `always`: of every key; `never`: of none, and equal keys of two shard "
+            "tables stop the task. A route may have its own value. Existing tables stay as they are: the pre-check "
+            "prints the statement that adds what is missing.",
+            live=True,
+            sample="auto",
+        ),
+    ] = "auto"
     partitions: Annotated[
         Literal["keep", "drop"],
         Key(

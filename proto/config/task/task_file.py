@@ -16,7 +16,7 @@ from shardmerge.proto.config.document.repair import Repaired, repaired
 from shardmerge.proto.config.document.yaml_file import Document, read
 from shardmerge.proto.config.finding import ConfigFinding, error_of
 from shardmerge.proto.config.position import start_at, stop_at
-from shardmerge.proto.config.rules.rule_model import AUTO_INCREMENTS
+from shardmerge.proto.config.rules.rule_model import AUTO_INCREMENTS, EXTRACT_IN_KEY
 from shardmerge.proto.config.secrets.stored_text import OF_TASK, stored_text
 from shardmerge.proto.config.task.blocks import Mydumper, Syncer
 from shardmerge.proto.config.task.cross_checks import check_task
@@ -95,6 +95,7 @@ class TaskFile:
             auto_increment=AUTO_INCREMENTS[task.auto_increment],
             partitions=pb.PARTITIONS_KEEP if task.partitions == "keep" else pb.PARTITIONS_DROP,
             derive_cascades=task.cascades == "derive",
+            extract_in_key=EXTRACT_IN_KEY[task.extract_in_key],
         )
         if list_name:
             subtask.block_allow_list.CopyFrom(task.block_allow_lists()[list_name].to_proto(list_name))

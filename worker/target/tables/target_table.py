@@ -43,6 +43,7 @@ from shardmerge.worker.target.tables.column_fit import incompatibility
 from shardmerge.worker.target.tables.defer_existing import defer_existing
 from shardmerge.worker.target.tables.defer_indexes import defer_indexes
 from shardmerge.worker.target.tables.deferred_index import Defer
+from shardmerge.worker.target.tables.extracted_keys import with_extracted_columns
 from shardmerge.worker.target.tables.partition_clause import clause_of, problem_of
 
 _NO_SUCH_SCHEMA = 1049
@@ -205,7 +206,7 @@ def creation_of(target: Session, plan: TablePlan, described: CreateStatement) ->
     statement, collation = described.text, described.collation
     replaced = _replaced_collations(target, plan, collation)
     try:
-        return merged_create_table(
+        merged = merged_create_table(
             statement,
             plan.table.columns,
             plan.columns,
@@ -217,6 +218,7 @@ def creation_of(target: Session, plan: TablePlan, described: CreateStatement) ->
             partitions=_kept_partitions(plan, statement) if plan.keep_partitions else "",
             keep_invisible=dialect_of(target).has_invisible_columns,
         )
+        return with_extracted_columns(merged, plan)
     except UnreadableCreateTable as error:
         raise _refused(plan, str(error), 0, statement) from error
 

@@ -9,7 +9,7 @@ from shardmerge.proto import config_pb2 as pb
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.table import Table
-from shardmerge.worker.core.table_plan import Constant
+from shardmerge.worker.core.table_plan import Constant, ExtractInKey
 from shardmerge.worker.rules import Rules
 from tests.support.plans import integer, text
 
@@ -92,3 +92,36 @@ def test_a_column_of_that_name_is_refused_whatever_its_case() -> None:
     with pytest.raises(ShardmergeError) as caught:
         rules(given).plan(0, "mysql-01", table("C_Table"))
     assert caught.value.spec is errors.config.EXTRACT_CLASH
+
+
+def test_recorded_rules_have_no_source_and_get_that_of_the_table() -> None:
+    recorded = Rules.from_config(pb.SubTaskConfig(routes=[route("r", "shop_*", "order_*", of_source="(.*)")]))
+    for source in ("mysql-01", "mysql-02"):
+        [column] = [item for item in recorded.plan(0, source, table("v")).columns if item.is_constant]
+        assert column.mapping == Constant(source)
+
+
+@pytest.mark.parametrize(
+    ("of_task", "of_route", "expected"),
+    [
+        (pb.EXTRACT_IN_KEY_UNSPECIFIED, pb.EXTRACT_IN_KEY_UNSPECIFIED, ExtractInKey.NEVER),
+        (pb.EXTRACT_IN_KEY_AUTO, pb.EXTRACT_IN_KEY_UNSPECIFIED, ExtractInKey.AUTO),
+        (pb.EXTRACT_IN_KEY_AUTO, pb.EXTRACT_IN_KEY_ALWAYS, ExtractInKey.ALWAYS),
+        (pb.EXTRACT_IN_KEY_ALWAYS, pb.EXTRACT_IN_KEY_NEVER, ExtractInKey.NEVER),
+    ],
+)
+def test_columns_in_keys(of_task: pb.ExtractInKey, of_route: pb.ExtractInKey, expected: ExtractInKey) -> None:
+    made = route("r", "shop_*", "order_*", of_table="(.)(.*)")
+    made.extract_in_key = of_route
+    given = pb.SubTaskConfig(source_id="mysql-01", routes=[made], extract_in_key=of_task)
+    arguments = ["1", "shop_", "order_"]
+    for parts, own in ((arguments, {"id"}), (["1", "shop_", ""], set[str]())):
+        del given.column_mappings[:]
+        given.column_mappings.add(
+            name="m", schema_pattern="shop_*", table_pattern="order_*", source_column="id", target_column="id",
+            expression="partition id", arguments=parts,
+        )  # fmt: skip
+        plan = Rules.from_config(given).plan(0, "mysql-01", table("v"))
+        assert (plan.extract_in_key, plan.own_columns) == (expected, own)
+    [column] = [item.mapping for item in plan.columns if isinstance(item.mapping, Constant)]
+    assert column.most == 128

@@ -50,6 +50,7 @@ def test_live_keys_are_those_of_update_task() -> None:
     live = {key for key, _, field in fields_of(TaskModel) if key_of(field).live}
     words = {
         "autoIncrement": "auto-increment",
+        "extractInKey": "extract-in-key",
         "columnMappings": "column-mappings",
         "noReferences": "references",
         "caseSensitive": "case-sensitive",

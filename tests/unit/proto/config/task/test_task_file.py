@@ -67,6 +67,7 @@ def test_every_field_of_the_subtasks() -> None:
         replicate=pb.ReplicateConfig(lanes=4, batch_rows=500, batch_bytes=8388608),
         online_ddl=pb.OnlineDdl(shadow_tables=["^_(.+)_(?:new|gho)$"], trash_tables=["^_(.+)_(?:ghc|del|old)$"]),
         auto_increment=pb.AUTO_INCREMENT_KEEP,
+        extract_in_key=pb.EXTRACT_IN_KEY_AUTO,
     )
     assert list(two.routes) == [route]
     assert not two.column_mappings
