@@ -17,10 +17,11 @@ import pymysql
 from shardmerge.proto import config_pb2, errors
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
 from shardmerge.worker.core.mysql.show_create import CreateStatement
-from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.dry_run.lock_outlook import LockOutlook, PendingStatement, ShardPosition, lock_outlook
 from shardmerge.worker.ddl.dry_run.model import Answer, ShardTable, SimulatedWait, changes_structure, statement_for
 from shardmerge.worker.ddl.dry_run.risks import Change, listed, risks
+from shardmerge.worker.ddl.execute.added_keys import TargetKeys, with_extracted_columns
 from shardmerge.worker.ddl.execute.optimistic import (
     STRICT,
     TargetJoin,
@@ -40,6 +41,7 @@ from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates, d
 from shardmerge.worker.ddl.structure.target_copy import CopyStatement, TargetCopies
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.records.dropped_columns import Member
+from shardmerge.worker.target.tables.extracted_keys import created_keys
 
 _LATER = 1e12  # later than any real time: tables that are recorded as parked came first
 
@@ -160,6 +162,7 @@ class DryRun:
             waits.ddl,
             strict=is_strict(STRICT.sql_mode, own.plan.table),
             coming=coming,
+            extension=self._keys(own.plan).extension,
         )
 
     def _joins(self, member: Member, waits: SimulatedWait, join: TargetJoin) -> Answer:
@@ -184,10 +187,10 @@ class DryRun:
         found = self._lock_outlook(member)
         if found.is_complete and not self.unrecorded_sources:
             return self._runs(member, waits, found)
-        target = waits.on(plan.target)
+        target = self._on(waits, plan.target)
         answer = self._waiting(plan, waits, found, target)
         try:
-            goal = self._try(member, waits, target, self._sent_of(waits))
+            goal = self._try(member, waits, target, self._sent_of(waits, plan.target))
         except ShardmergeError as error:
             return replace(answer, risks=(*answer.risks, f"currently the target would refuse it: {error.message}"))
         return replace(answer, risks=(*self._risks(member, waits, goal, strict=False, all_have=True), *answer.risks))
@@ -225,7 +228,7 @@ class DryRun:
     def _still_waits(self, member: Member, waits: SimulatedWait) -> Answer:
         plan = self.tables[member].plan
         found = self._lock_outlook(member)
-        target = waits.on(plan.target)
+        target = self._on(waits, plan.target)
         answer = self._waiting(plan, waits, found, target)
         reason = f"it is parked already, at {waits.text}, and reaches this statement later"
         return replace(answer, reason=f"{reason}; {answer.reason}" if answer.reason else reason)
@@ -247,7 +250,7 @@ class DryRun:
     def _runs(self, member: Member, waits: SimulatedWait, found: LockOutlook | None = None) -> Answer:
         """The statement itself runs at the target: no shard table is missing."""
         plan = self.tables[member].plan
-        statement, sent = waits.on(plan.target), self._sent_of(waits)
+        statement, sent = self._on(waits, plan.target), self._sent_of(waits, plan.target)
         goal = self._try(member, waits, statement, sent)
         found_risks = self._risks(member, waits, goal, strict=False, all_have=True)
         self.copies.send(plan.target, sent)
@@ -262,8 +265,22 @@ class DryRun:
 
     # --- the target
 
-    def _sent_of(self, waits: SimulatedWait) -> CopyStatement:
-        return CopyStatement(waits.on(self.copies.place), waits.session)
+    def _on(self, waits: SimulatedWait, target: TargetTable, place: TargetTable | None = None) -> str:
+        """The statement as it runs at ``target``. ``place``: the table that it names instead."""
+        text, plan = waits.on(target if place is None else place), self._plan_of(target)
+        return with_extracted_columns(text, waits.statement.sql_mode or 0, self._keys(plan))
+
+    def _sent_of(self, waits: SimulatedWait, target: TargetTable) -> CopyStatement:
+        return CopyStatement(self._on(waits, target, self.copies.place), waits.session)
+
+    def _keys(self, plan: TablePlan) -> TargetKeys:
+        """The unique keys of the plan's target after the statements so far."""
+        if not created_keys(plan).columns:
+            return TargetKeys()
+        return TargetKeys.of(plan, self.copies.creation(plan.target).text)
+
+    def _plan_of(self, target: TargetTable) -> TablePlan:
+        return next(each.plan for each in self.tables.values() if each.plan.target == target)
 
     def _try(self, member: Member, waits: SimulatedWait, statement: str, sent: CopyStatement | None) -> TableDefinition:
         """The target after a statement. Raises DDL_REFUSED."""

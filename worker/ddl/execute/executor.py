@@ -16,6 +16,7 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.decide.actions import Action, Alter, Create, Drop, Rename, ShardTarget, Truncate
 from shardmerge.worker.ddl.decide.operator_override import OperatorOverride
+from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted_columns
 from shardmerge.worker.ddl.execute.operator_run import run_operator_statements
 from shardmerge.worker.ddl.execute.optimistic import (
     STRICT,
@@ -111,7 +112,7 @@ class StatementExecutor:
         text = self.dialect.for_target(text, context.sql_mode)
         tracked = self.structures.after_alter(shard.plan, creation, text)
         plan = self._planned(shard.number, tracked)
-        context.run([shard.target], for_table(text, context.statement, shard.target))
+        context.run([shard.target], self._for_target(text, shard))
         context.changes.set_structure(plan, tracked.creation)
 
     def alter_with_override(self, action: Alter, override: OperatorOverride) -> None:
@@ -136,7 +137,7 @@ class StatementExecutor:
         plan = self._planned(shard.number, tracked)
         run_operator_statements(self.context, override.texts)
         if text and override.runs_original:
-            context.run([shard.target], for_table(text, context.statement, shard.target))
+            context.run([shard.target], self._for_target(text, shard))
         context.changes.set_structure(plan, tracked.creation)
         self._record_dropped_columns(shard, tracked)
 
@@ -377,6 +378,12 @@ class StatementExecutor:
             context.changes.one_lane[plan.target] = facts.one_lane or self._keeps_one_lane(merged)
 
     # --- parts
+
+    def _for_target(self, text: str, shard: ShardTarget) -> str:
+        """``text``, the statement for merged tables, as it runs at the target."""
+        context = self.context
+        text = for_table(text, context.statement, shard.target)
+        return with_extracted_columns(text, context.sql_mode, target_keys(context.session, shard.plan))
 
     def _planned(self, number: int, tracked: Tracked) -> TablePlan:
         context = self.context.run_context

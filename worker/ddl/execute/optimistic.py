@@ -18,6 +18,7 @@ from shardmerge.worker.core.mysql.connection import quote_name
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted_keys
 from shardmerge.worker.ddl.execute.run_once import subject_of
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.execute.structure_check import check_mergeable
@@ -36,6 +37,7 @@ from shardmerge.worker.target.records import dropped_columns as dropped
 from shardmerge.worker.target.records.dropped_columns import Member
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.statement_session import StatementSession
+from shardmerge.worker.target.tables.extracted_keys import NO_EXTENSION, KeyExtension
 
 _STRICT_TRANS_TABLES = 1 << 21
 _STRICT_ALL_TABLES = 1 << 22
@@ -112,7 +114,8 @@ def join_target(
     assert isinstance(ddl, Changing)  # noqa: S101 - for the type checker: nothing else alters
     if moves is None:
         moves = moves_of_statement(ddl, strict=is_strict(context.sql_mode, plan.table))
-    return join_after(target, shards, own, before, parse_table_definition(tracked.creation), moves, coming)
+    after = parse_table_definition(tracked.creation)
+    return join_after(target, shards, own, before, after, moves, coming, target_keys(session, plan).extension)
 
 
 def _as_written(definition: TableDefinition, table: Table, target: TableDefinition) -> TableDefinition:
@@ -192,13 +195,14 @@ def compute_join(
     *,
     strict: bool,
     coming: Iterable[ShardSchema] = (),
+    extension: KeyExtension = NO_EXTENSION,
 ) -> TargetJoin | NotJoinable:
     """The change of ``target`` for ``ddl``, which changed the shard table ``own`` to ``after``. Pure.
 
     ``others``: every other shard table of the target. ``strict``, ``coming``: see
-    :func:`shardmerge.worker.ddl.schema_join.join.join`.
+    :func:`shardmerge.worker.ddl.schema_join.join.join`. ``extension``: of the target's unique keys.
     """
-    return join_after(target, others, own, before, after, moves_of_statement(ddl, strict=strict), coming)
+    return join_after(target, others, own, before, after, moves_of_statement(ddl, strict=strict), coming, extension)
 
 
 def moves_of_statement(ddl: Changing, *, strict: bool) -> ColumnMoves:
@@ -214,6 +218,7 @@ def join_after(
     after: TableDefinition,
     moves: ColumnMoves,
     coming: Iterable[ShardSchema] = (),
+    extension: KeyExtension = NO_EXTENSION,
 ) -> TargetJoin | NotJoinable:
     """As :func:`compute_join`, for one or several statements."""
     coming, completed = tuple(coming), set[str]()
@@ -224,15 +229,19 @@ def join_after(
             if refused is not None:
                 return refused
             completed.add(index.key)
+
+    def at_target(shard: ShardSchema) -> ShardSchema:
+        return replace(shard, definition=with_extracted_keys(shard.definition, extension))
+
     answer = join(
         target,
-        distinct_schemas(others.values()),
-        before,
-        after,
+        [at_target(shard) for shard in distinct_schemas(others.values())],
+        at_target(before),
+        with_extracted_keys(after, extension),
         strict=moves.strict,
         renamed=moves.renamed,
         replaced=moves.replaced,
-        coming=distinct_schemas(coming),
+        coming=[at_target(shard) for shard in distinct_schemas(coming)],
         completed=completed,
     )
     match answer:

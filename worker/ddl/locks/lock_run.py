@@ -16,6 +16,7 @@ from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, quote_name
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted_columns
 from shardmerge.worker.ddl.execute.optimistic import join_subject
 from shardmerge.worker.ddl.execute.run_once import digest_of, key_of_run, run_once, subject_lock, wait_for_indexes
 from shardmerge.worker.ddl.locks.added_again import dropped_by_all
@@ -140,6 +141,7 @@ class LockRunner:
     def _run(self, session: Session, lock: Lock, same: ParkedStatement | None, stop: StopSignal) -> None:
         context = self.context
         text, given = (lock.statement, UNKNOWN_SESSION) if same is None else (same.text, same.parked.session)
+        text = self._with_extracted_columns(session, lock, text, 0 if same is None else same.parked.sql_mode)
         run_once(
             session,
             context.who,
@@ -152,6 +154,12 @@ class LockRunner:
             position=same.parked.place if same is not None else "(a lock's)",
             run=lock.generation,
         )
+
+    def _with_extracted_columns(self, session: Session, lock: Lock, text: str, sql_mode: int) -> str:
+        target = target_of(lock)
+        members = self.context.members.read(session).sources.values()
+        plan = next((plan for each in members for plan in each.plans.values() if plan.target == target), None)
+        return text if plan is None else with_extracted_columns(text, sql_mode, target_keys(session, plan))
 
     def _drop_again(self, session: Session, lock: Lock, item: Parked, stop: StopSignal) -> None:
         """Drop the columns at the target that the lock's statement adds again, if all shard tables have dropped them.

@@ -5,12 +5,16 @@ Only where this is known can a row be called extra: otherwise it may belong to a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from shardmerge.worker.core.mysql.connection import quote_name
-from shardmerge.worker.core.table_plan import PartitionId, TablePlan
+from shardmerge.worker.core.table_plan import Constant, PartitionId, TablePlan
+from shardmerge.worker.target.tables.extracted_keys import comparable_text
+
+_SIMPLE = re.compile(r"[0-9A-Za-z_ .-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +36,24 @@ class KeyRange:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractedTexts:
+    """The rows with these texts in the columns that routes extract from names: no other shard table has the same."""
+
+    values: tuple[tuple[str, str], ...]
+
+    @property
+    def condition(self) -> str:
+        return " AND ".join(f"{quote_name(column)} = {_literal(text)}" for column, text in self.values)
+
+
+@dataclass(frozen=True, slots=True)
 class NotSeparable:
     """The rows of several shard tables are mixed. ``why``: for people."""
 
     why: str
 
 
-Owned = AllRows | KeyRange | NotSeparable
+Owned = AllRows | KeyRange | ExtractedTexts | NotSeparable
 
 
 def owned_rows(plan: TablePlan, members: Sequence[TablePlan]) -> Owned:
@@ -54,18 +69,39 @@ def owned_rows(plan: TablePlan, members: Sequence[TablePlan]) -> Owned:
         if len(ranges) == len(merged) and disjoint:
             [(first, last)] = _ranges(plan, item.target_name)
             return KeyRange(item.target_name, first, last)
-    return NotSeparable(f"rows of {len(merged)} shard tables are mixed, without `partition id` to separate them")
+    return _by_texts(plan, merged)
 
 
 def stray_condition(plan: TablePlan, members: Sequence[TablePlan]) -> str | None:
     """The condition for rows of ``plan``'s target that no shard table can have; None: any row may belong to one."""
     owned = owned_rows(plan, members)
-    if not isinstance(owned, KeyRange):
+    if not isinstance(owned, KeyRange | ExtractedTexts):
         return None
-    ranges = [owned_rows(other, members) for other in members if other.target_name == plan.target_name]
-    inside = " OR ".join(found.condition for found in ranges if isinstance(found, KeyRange))
+    parts = [owned_rows(other, members) for other in members if other.target_name == plan.target_name]
+    inside = " OR ".join(found.condition for found in parts if isinstance(found, KeyRange | ExtractedTexts))
     # A NULL is in no range, and a comparison with it is neither true nor false.
     return f"NOT COALESCE({inside}, 0)"
+
+
+def _by_texts(plan: TablePlan, merged: Sequence[TablePlan]) -> ExtractedTexts | NotSeparable:
+    texts = [_texts(other) for other in merged]
+    common = frozenset[str].intersection(*(frozenset(found) for found in texts))
+    mixed = f"rows of {len(merged)} shard tables are mixed, without `partition id` to separate them"
+    if not common:
+        return NotSeparable(mixed)
+    if len({tuple(comparable_text(found[name]) for name in sorted(common)) for found in texts}) < len(merged):
+        return NotSeparable(f"{mixed}, and several of them have the same texts in {', '.join(sorted(common))}")
+    return ExtractedTexts(tuple((name, text) for name, text in _texts(plan).items() if name in common))
+
+
+def _texts(plan: TablePlan) -> dict[str, str]:
+    """By the column's name in lower case."""
+    return {item.target_name.lower(): item.mapping.text for item in plan.columns if isinstance(item.mapping, Constant)}
+
+
+def _literal(text: str) -> str:
+    """SQL that is right under every sql_mode."""
+    return f"'{text}'" if _SIMPLE.fullmatch(text) else f"_utf8mb4 X'{text.encode().hex()}'"
 
 
 def _ranges(plan: TablePlan, column: str) -> list[tuple[int, int]]:

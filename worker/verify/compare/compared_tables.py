@@ -16,6 +16,7 @@ from shardmerge.worker.snapshot.table_planner import is_versioned
 from shardmerge.worker.target.apply.dml import key_condition
 from shardmerge.worker.target.tables.row_ownership import (
     AllRows,
+    ExtractedTexts,
     KeyRange,
     NotSeparable,
     Owned,
@@ -263,7 +264,7 @@ class TableQueries:
 
     def _with_owned(self, where: bytes) -> bytes:
         match self.table.owned:
-            case KeyRange() as owned:
+            case KeyRange() | ExtractedTexts() as owned:
                 return _and(where, owned.condition.encode())
             case AllRows() | NotSeparable():
                 return where
