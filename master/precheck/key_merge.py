@@ -41,9 +41,20 @@ def groups(shards: Iterable[pb.KeyShard]) -> list[KeyGroup]:
         found.setdefault(names, []).append(shard)
     return [
         KeyGroup((some[0].target_schema, some[0].target_table), tuple(some[0].columns), tuple(some))
-        for some in found.values()
+        for together in found.values()
+        for some in _by_extracted_texts(together)
         if len(some) > 1 or not some[0].unique
     ]
+
+
+def _by_extracted_texts(shards: Sequence[pb.KeyShard]) -> Iterable[Sequence[pb.KeyShard]]:
+    """Shard tables whose rows have different texts of an extracted column in the key never have equal keys."""
+    if not all(shard.extracted for shard in shards):
+        return [shards]  # a worker of an earlier version does not report the texts
+    found: dict[tuple[str, ...], list[pb.KeyShard]] = {}
+    for shard in shards:
+        found.setdefault(tuple(shard.extracted), []).append(shard)
+    return found.values()
 
 
 def overlapping(group: KeyGroup) -> list[tuple[pb.KeyShard, pb.KeyShard]] | None:

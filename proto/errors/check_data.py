@@ -183,6 +183,25 @@ PARTITIONS_DIFFER = _define(
     workaround="partitions: drop creates it without partitions. To have others, create {target} by hand before the "
     "start, with partitions: drop in the task file. Or make the shard tables equal.",
 )
+EXTRACTED_NOT_IN_KEY = _define(
+    12101,
+    "extracted-columns-not-in-key",
+    scope=Scope.TARGET,
+    message="{target}: {keys} lacks columns that the route extracts from names ({columns}): equal keys of two shard "
+    "tables would be one key there, and the task would stop at the second row",
+    workaround="At the target, before the task starts:\n{statement};\nIf no two shard tables ever have the same key: "
+    "extract-in-key: never (of the task or of the route).",
+)
+EXTRACTED_KEY_TOO_LONG = _define(
+    12102,
+    "extracted-columns-too-long-for-key",
+    scope=Scope.CONFIG,
+    message="{target}: {key} with the columns that the route extracts from names ({columns}) would have {found}, and "
+    "the target's server allows {limit}",
+    workaround="Create {target} by hand before the start, with a shorter column in the key and with the extracted "
+    "columns at its end. If no two shard tables ever have the same key: extract-in-key: never (of the task or of the "
+    "route).",
+)
 TRIGGERS_UNSEEN = _define(
     12092,
     "target-triggers-unseen",

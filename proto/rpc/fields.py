@@ -235,6 +235,7 @@ TEXTS: dict[str, Rule] = {
     "KeyShard.first": LINE,
     "KeyShard.last": LINE,
     "KeyShard.why": TEXT,
+    "KeyShard.extracted": VALUE,
     "KeyValues.values": VALUE,
     "ReadKeysRequest.target_schema": IDENTIFIER,
     "ReadKeysRequest.target_table": IDENTIFIER,

@@ -52,6 +52,7 @@ CHECKING_ITEMS = frozenset(
         "clock_skew",
         "collation",
         "duplicate_keys",
+        "extracted_columns",
         "filter_rules",
         "gtid_gaps",
         "local_infile",

@@ -39,6 +39,7 @@ DESCRIPTIONS = {
     "primary_key": "every table has a primary or unique NOT NULL key",
     "auto_increment_ID": "ids fit their mapping and their column, and counters do not collide",
     "duplicate_keys": "no two shard tables of a target have rows of the same key",
+    "extracted_columns": "columns that a route extracts from names are part of the target's keys where these need them",
     "filter_rules": "filters find their tables, and let no shard table's changes meet another's rows",
     "target_connection": "the target can be reached and logged in to, and a session is one connection of it",
     "downstream_version": "the target's version is supported",

@@ -50,6 +50,7 @@ from shardmerge.worker.verify.precheck.start_and_stop import check_ends
 from shardmerge.worker.verify.precheck.tables import Derives, TablesView, check_tables, read_view, with_cascades_marked
 from shardmerge.worker.verify.precheck.target.existing_rows import StartRequest, check_rows, check_version
 from shardmerge.worker.verify.precheck.target.indexes import check_indexes
+from shardmerge.worker.verify.precheck.target.extracted_columns import check_extracted_columns
 from shardmerge.worker.verify.precheck.target.server import check_target_server
 from shardmerge.worker.verify.precheck.target.session_proxy import session_proxied
 from shardmerge.worker.verify.precheck.target.triggers import check_triggers
@@ -185,7 +186,9 @@ class _SubTaskCheck:
         check_target_server(checklist, target, fitting, subtask)
         if self._copies:
             check_indexes(checklist, target, fitting, subtask)
-        check_rows(checklist, target, plans, StartRequest(subtask, request.as_recorded, request.together))
+        start = StartRequest(subtask, request.as_recorded, request.together)
+        check_extracted_columns(checklist, view, target, plans, start, sources=len(request.family) or 1)
+        check_rows(checklist, target, plans, start)
         check_triggers(checklist, view, target, plans)
         check_collations(checklist, target, fitting)
         if view is not None:

@@ -22,6 +22,7 @@ from shardmerge.worker.core.table_plan import (
     PartitionId,
     TablePlan,
 )
+from shardmerge.worker.target.tables.extracted_keys import comparable_text, created_keys
 from shardmerge.worker.target.tables.target_table import find_target
 
 _WORDS = {
@@ -185,6 +186,11 @@ class MergedKey:
             unique=self.unique,
             along_index=self.along_index,
             why=_why_not(lacking[0], table) if lacking else "",
+            extracted=[
+                comparable_text(column.item.mapping.text)
+                for column in self.columns
+                if isinstance(column.item.mapping, Constant)
+            ],
         )
 
 
@@ -220,11 +226,13 @@ def _of_target(table: Table) -> tuple[list[tuple[str, ...]], Mapping[str, Column
 
 def _of_first(plan: TablePlan) -> tuple[list[tuple[str, ...]], Mapping[str, Column]]:
     to_target = {item.column.name: item.target_name.lower() for item in plan.columns}
-    keys = [
+    extension = created_keys(plan)
+    own = [
         tuple(to_target[name] for name in key)
         for key in plan.table.unique_keys
         if all(name in to_target for name in key)
     ]
+    keys = [(*key, *map(str.lower, extension.of(key))) for key in own]
     return keys, {item.target_name.lower(): item.column for item in plan.columns}
 
 

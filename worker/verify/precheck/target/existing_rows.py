@@ -194,6 +194,12 @@ def _recorded_writers(target: Session, start: StartRequest) -> Mapping[tuple[str
     return written
 
 
+def recorded_targets(target: Session, start: StartRequest) -> frozenset[tuple[str, str]]:
+    """The target tables (names in lower case) into which sources of the task, other than those that begin now, have
+    written. Raises ``pymysql.MySQLError`` and the rules' errors."""
+    return frozenset((*_recorded_writers(target, start), *_Streamed(target, start).found()))
+
+
 class _Streamed:
     """Which of the task's sources apply changes to a target table without having copied into it: with task-mode
     incremental. The records are read when they are needed first."""
@@ -203,9 +209,13 @@ class _Streamed:
         self._found: dict[tuple[str, str], frozenset[str]] | None = None
 
     def writers(self, schema: str, table: str) -> frozenset[str]:
+        return self.found().get((schema.lower(), table.lower()), frozenset())
+
+    def found(self) -> Mapping[tuple[str, str], frozenset[str]]:
+        """The sources by target table, names in lower case."""
         if self._found is None:
             self._found = self._read()
-        return self._found.get((schema.lower(), table.lower()), frozenset())
+        return self._found
 
     def _read(self) -> dict[tuple[str, str], frozenset[str]]:
         subtask, start = self._start.subtask, self._start
