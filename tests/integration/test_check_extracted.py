@@ -1,20 +1,30 @@
-"""Tests the pre-check of extracted columns in the keys of target tables, on targets of both kinds."""
+"""Tests extracted columns in the keys of target tables, on targets of both kinds: their pre-check, statements that add
+keys, and the parts in which a shard table's rows are removed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 
 import pymysql
 import pytest
 
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import worker_pb2 as pb
+from shardmerge.worker.core.mysql.connection import Endpoint, Side, connect
+from shardmerge.worker.core.mysql.information_schema import read_table
+from shardmerge.worker.core.stop_signal import StopSignal
+from shardmerge.worker.core.table_plan import ColumnPlan, Constant, ExtractInKey, TargetTable
+from shardmerge.worker.ddl.execute.added_keys import TargetKeys, with_extracted_columns
+from shardmerge.worker.ddl.execute.remove_rows import parts_of
 from shardmerge.worker.ddl.sql.column_definition import parse_column
 from shardmerge.worker.target.tables.extracted_keys import UniqueKey
 from shardmerge.worker.verify.precheck import CheckRequest, check_subtask
 from shardmerge.worker.verify.precheck.target.key_length import MARIADB, OTHERS
 from tests.support.database import Database
 from tests.support.pair import KINDS, emptied
+from tests.unit.worker.snapshot.shards import PLAN, VALUE
 
 _ITEM = "extracted_columns"
 _RECORDED = CheckRequest(as_recorded=True)
@@ -100,6 +110,8 @@ def _run_printed(ends: Ends, result: pb.CheckResult) -> None:
 
 
 def test_a_created_table(ends: Ends) -> None:
+    names = {one.name for one in check_subtask(ends.config, ends.subtask) if one.state != pb.CHECK_STATE_PASS}
+    assert not names & {"auto_increment_ID", "collation", "filter_rules"}
     assert ends.passes() == "merged.t will have PRIMARY KEY (id, c_table), u (v, c_table)"
     ends.subtask.column_mappings.add(
         name="m", schema_pattern="shard_*", table_pattern="t_*", source_column="id", target_column="id",
@@ -209,3 +221,66 @@ def test_the_limits_are_those_of_the_servers(started: list[Database], parts: lis
     key = UniqueKey(name, "", names, tuple(length for _, length in parts))
     accepted = _accepts(server, f"{columns}, {'UNIQUE KEY u' if name else 'PRIMARY KEY'} ({listed})")
     assert (limits.exceeded(key, types) is None) is accepted
+
+
+@pytest.mark.parametrize(
+    ("statement", "keys"),
+    [
+        ("ADD UNIQUE (a)", {"PRIMARY": "id,c_table", "u": "b,c_table", "a": "a,c_table"}),
+        ("ADD x INT UNIQUE", {"PRIMARY": "id,c_table", "u": "b,c_table", "x": "x,c_table"}),
+        ("MODIFY a BIGINT UNIQUE KEY FIRST", {"PRIMARY": "id,c_table", "u": "b,c_table", "a": "a,c_table"}),
+        ("DROP PRIMARY KEY, ADD PRIMARY KEY (id, a)", {"PRIMARY": "id,a,c_table", "u": "b,c_table"}),
+        (
+            "DROP PRIMARY KEY, MODIFY a BIGINT PRIMARY KEY, ADD KEY (id)",
+            {"PRIMARY": "a,c_table", "u": "b,c_table", "id": "id"},
+        ),
+        ("DROP COLUMN b", {"PRIMARY": "id,c_table"}),
+        ("DROP COLUMN id, ADD n INT NOT NULL, ADD PRIMARY KEY (n)", {"PRIMARY": "n,c_table", "u": "b,c_table"}),
+        ("DROP COLUMN id, ADD n INT PRIMARY KEY", {"PRIMARY": "n,c_table", "u": "b,c_table"}),
+    ],
+)
+def test_statements_that_add_and_empty_keys(started: list[Database], statement: str, keys: dict[str, str]) -> None:
+    server = started[1]
+    server.execute(
+        "CREATE DATABASE IF NOT EXISTS x",
+        "DROP TABLE IF EXISTS x.t",
+        "CREATE TABLE x.t (id bigint NOT NULL AUTO_INCREMENT, a int NOT NULL, b int, c_table varchar(64) NOT NULL, "
+        "PRIMARY KEY (id, c_table), UNIQUE u (b, c_table))",
+    )
+    plan = replace(
+        PLAN,
+        columns=(*PLAN.columns, ColumnPlan(-1, VALUE, "c_table", Constant("1"))),
+        extract_in_key=ExtractInKey.AUTO,
+    )
+    creation = str(server.query("SHOW CREATE TABLE x.t")[0][1])
+    server.execute(with_extracted_columns(f"ALTER TABLE x.t {statement}", 0, TargetKeys.of(plan, creation)))
+    found = server.query(
+        "SELECT INDEX_NAME, GROUP_CONCAT(COLUMN_NAME ORDER BY SEQ_IN_INDEX) FROM information_schema.STATISTICS "
+        "WHERE TABLE_SCHEMA = 'x' GROUP BY 1"
+    )
+    assert {str(name): str(columns) for name, columns in found} == keys
+
+
+@pytest.mark.parametrize("key", ["id, c", "c, id", "t, c"])
+def test_parts_of_a_target_cover_each_row_once(started: list[Database], key: str) -> None:
+    server, place = started[1], TargetTable("x", "t")
+    ids = [*range(-3, 5), *([7] * 12), 9, *([11] * 4), 20]
+    values = ", ".join(f"({number}, {at}, {number})" for at, number in enumerate(ids))
+    server.execute(
+        "CREATE DATABASE IF NOT EXISTS x",
+        "DROP TABLE IF EXISTS x.t",
+        f"CREATE TABLE x.t (id int, c int, t varchar(9), PRIMARY KEY ({key}))",
+        f"INSERT INTO x.t VALUES {values}",
+    )
+    with closing(connect(Endpoint("127.0.0.1", server.port, "root"), Side.TARGET, name="target")) as session:
+        table = read_table(session, "x", "t", source="target")
+        assert table is not None
+        for most in (1, 2, 5, 100):
+            parts = list(parts_of(session, place, table, StopSignal(), most))
+            found = [
+                int(str(c))
+                for part in parts
+                for (c,) in server.query(f"SELECT c FROM x.t WHERE 1 = 1{part} ORDER BY c")
+            ]
+            assert sorted(found) == list(range(len(ids)))
+            assert len(parts) > 1 or most == 100 or key.startswith("t")

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardmerge.proto import errors, failpoints
-from shardmerge.worker.core.mysql.connection import execute, quote_name, rows
+from shardmerge.worker.core.mysql.connection import Session, execute, quote_name, rows
+from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table import Table, ValueKind
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.actions import ShardTarget
@@ -51,7 +52,7 @@ def _remove(context: StatementContext, shard: ShardTarget, of_all: str) -> None:
             found = find_target(context.session, shard.plan)
             listed = ", ".join(quote_name(column.name) for column in found.key_columns) if found is not None else ""
             order = f" ORDER BY {listed}" if listed else ""
-            for part in _parts(context, shard.target, found):
+            for part in parts_of(context.session, shard.target, found, context.stop):
                 _delete(context, shard.target, f"{texts.condition}{part}", f"{order} LIMIT {_DELETE_ROWS}")
         case NotSeparable(why=why):
             raise context.refusal(
@@ -59,9 +60,12 @@ def _remove(context: StatementContext, shard: ShardTarget, of_all: str) -> None:
             )
 
 
-def _parts(context: StatementContext, target: TargetTable, found: Table | None) -> Iterator[str]:
+def parts_of(
+    session: Session, target: TargetTable, found: Table | None, stop: StopSignal, most: int = _READ_ROWS
+) -> Iterator[str]:
     """Conditions that cut the target by its key, each with a leading " AND ": the rows of the shard table are
-    everywhere in it, and a DELETE with a LIMIT alone would read the same rows of other shard tables again and again."""
+    everywhere in it, and a DELETE with a LIMIT alone would read the same rows of other shard tables again and again.
+    ``most``: about as many rows are in a part. Raises ``pymysql.MySQLError``."""
     first = found.key_columns[0] if found is not None and found.key and not found.key_hidden else None
     if found is None or first is None or first.kind is not ValueKind.INTEGER:
         yield ""
@@ -69,16 +73,13 @@ def _parts(context: StatementContext, target: TargetTable, found: Table | None) 
     name, table = quote_name(first.name), target.quoted
     index = f"FORCE INDEX ({quote_name(found.key_name)})"
     lower: int | None = None
-    while not context.stop.is_set:
+    while not stop.is_set:
         start = "" if lower is None else f" AND {name} >= {lower}"
         where = "" if lower is None else f" WHERE {name} >= {lower}"
-        after = rows(
-            context.session,
-            f"SELECT {name} FROM {table} {index}{where} ORDER BY {name} LIMIT 1 OFFSET {_READ_ROWS}",
-        )
+        after = rows(session, f"SELECT {name} FROM {table} {index}{where} ORDER BY {name} LIMIT 1 OFFSET {most}")
         if after and lower is not None and int(after[0][0]) <= lower:
             # One value of so many shard tables.
-            after = rows(context.session, f"SELECT {name} FROM {table} WHERE {name} > {lower} ORDER BY {name} LIMIT 1")
+            after = rows(session, f"SELECT {name} FROM {table} {index} WHERE {name} > {lower} ORDER BY {name} LIMIT 1")
         upper = int(after[0][0]) if after else None
         yield start if upper is None else f"{start} AND {name} < {upper}"
         if upper is None:

@@ -8,6 +8,8 @@ from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import quote_name, rows, text_of
 from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
+from shardmerge.worker.target.tables.extracted_keys import created_keys
+from shardmerge.worker.target.tables.row_ownership import ExtractedTexts, owned_rows
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, warned
 from shardmerge.worker.verify.precheck.source.server import SourceView
 from shardmerge.worker.verify.precheck.tables import table_name
@@ -33,7 +35,7 @@ def _ids(view: SourceView, plans: Sequence[TablePlan]) -> Iterator[pb.CheckResul
     yield from _near_limit(view, plans)
     for target, merged in by_target.items():
         risky = [table_name(plan.table) for plan in merged if _counts_by_itself(plan)]
-        if len(risky) > 1:
+        if len(risky) > 1 and not _kept_apart(merged):
             yield warned(
                 "auto_increment_ID",
                 view.source_id,
@@ -41,6 +43,14 @@ def _ids(view: SourceView, plans: Sequence[TablePlan]) -> Iterator[pb.CheckResul
                     source=view.source_id, count=len(risky), target=target, tables=abbreviated(risky)
                 ),
             )
+
+
+def _kept_apart(merged: Sequence[TablePlan]) -> bool:
+    """Whether equal ids of the shard tables are different keys by the extracted columns in the target's keys; item
+    extracted_columns checks an existing target."""
+    return all(created_keys(plan).columns for plan in merged) and isinstance(
+        owned_rows(merged[0], merged), ExtractedTexts
+    )
 
 
 def _counts_by_itself(plan: TablePlan) -> bool:

@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.worker.core.table import Column, Table, ValueKind
-from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
-from shardmerge.worker.target.tables.row_ownership import AllRows, KeyRange, NotSeparable, owned_rows, stray_condition
+from shardmerge.worker.core.table_plan import ColumnPlan, Constant, PartitionId, TablePlan
+from shardmerge.worker.target.tables.row_ownership import (
+    AllRows,
+    ExtractedTexts,
+    KeyRange,
+    NotSeparable,
+    owned_rows,
+    stray_condition,
+)
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared, compared_table
 from tests.unit.worker.snapshot.shards import ID, PLAN, VALUE
 
@@ -82,3 +89,34 @@ def test_what_cannot_be_compared_says_why() -> None:
         found = compared_table(changed, target, [changed], strays=True)
         assert isinstance(found, NotCompared)
         assert word in found.why
+
+
+def extracted(number: int, prefix: int | None = None, **texts: str) -> TablePlan:
+    plan = shard(number, prefix)
+    constant = tuple(ColumnPlan(-1, VALUE, name, Constant(text)) for name, text in texts.items())
+    return replace(plan, columns=(*plan.columns, *constant))
+
+
+def test_rows_are_known_by_the_texts_that_a_route_extracts() -> None:
+    plans = [extracted(0, c="1", s="x"), extracted(1, c="2", s="x"), extracted(2, c="1", s="it's ö")]
+    assert owned_rows(plans[0], plans) == ExtractedTexts((("c", "1"), ("s", "x")))
+    last = owned_rows(plans[2], plans)
+    assert isinstance(last, ExtractedTexts)
+    assert last.condition == "`c` = '1' AND `s` = _utf8mb4 X'69742773c3b6'".replace("73c3b6", "7320c3b6")
+    assert stray_condition(plans[0], plans[:2]) == "NOT COALESCE(`c` = '1' AND `s` = 'x' OR `c` = '2' AND `s` = 'x', 0)"
+    found = compared_table(plans[0], TARGET, plans, strays=False)
+    assert isinstance(found, NotCompared)  # the target lacks the columns
+
+
+def test_texts_that_may_be_equal_or_are_not_in_all_rows_tell_nothing() -> None:
+    for plans in (
+        [extracted(0, c="t_1"), extracted(1, c="T_1")],
+        [extracted(0, c="1"), shard(1, None)],
+        [extracted(0, c="1"), extracted(1, d="2")],
+    ):
+        assert all(isinstance(owned_rows(plan, plans), NotSeparable) for plan in plans), plans
+        assert stray_condition(plans[0], plans) is None
+    ranges = [extracted(0, 1 << 44, c="1"), extracted(1, 2 << 44, c="1")]
+    assert isinstance(owned_rows(ranges[0], ranges), KeyRange)
+    common = [extracted(0, c="1", d="x"), extracted(1, C="2")]
+    assert owned_rows(common[0], common) == ExtractedTexts((("c", "1"),))

@@ -45,6 +45,19 @@ def test_groups() -> None:
     assert (group.target_name, group.sources, len(group.shards)) == ("m.t", ("s1", "s2"), 2)
 
 
+def test_shard_tables_with_other_extracted_texts_in_the_key_do_not_meet() -> None:
+    def of(*texts: str) -> list[list[str]]:
+        shards = [_shard("s1", f"t{at}", form="") for at, _ in enumerate(texts)]
+        for shard, text in zip(shards, texts, strict=True):
+            if text:
+                shard.extracted.append(text)
+        return [[shard.table for shard in group.shards] for group in groups(shards)]
+
+    assert of("1", "2") == []
+    assert of("1", "2", "1") == [["t0", "t2"]]
+    assert of("1", "2", "") == [["t0", "t1", "t2"]]  # a worker of an earlier version does not report its text
+
+
 def test_ranges() -> None:
     def of(*shards: pb.KeyShard) -> tuple[bool, list[str]]:
         [group] = groups(shards)
