@@ -77,3 +77,51 @@ def test_tables_that_join_later_keep_apart_by_the_key(world: World) -> None:
     found = sorted((str(line["sourceTable"]), str(line["kind"])) for line in other.lines)
     assert found == [("keyed_01.order_01", "missing"), ("keyed_01.order_02", "extra")]
     cluster.dmctl("stop-task", "keyed")
+
+
+def test_rows_refer_to_rows_of_the_same_shard_table(world: World) -> None:
+    cluster, target = world.cluster, world.target
+    for _, server in world.sources:
+        server.execute("CREATE DATABASE referring_1")
+        for shard in (1, 2):
+            server.execute(
+                f"CREATE TABLE referring_1.users_{shard} (id INT PRIMARY KEY)",
+                f"CREATE TABLE referring_1.orders_{shard} (id INT PRIMARY KEY, user_id INT, "
+                f"FOREIGN KEY (user_id) REFERENCES users_{shard} (id))",
+                f"INSERT INTO referring_1.users_{shard} VALUES (1), (2), (3)",
+                f"INSERT INTO referring_1.orders_{shard} VALUES (10, 1), (20, 2), (30, 2), (40, NULL)",
+            )
+    lines = ["name: referring", "task-mode: all", f"target-database: {target.login}", "mysql-instances:"]
+    lines += [f"  - {{source-id: {source}, route-rules: [users, orders]}}" for source, _ in world.sources]
+    lines += ["references: none", "routes:"]
+    for table in ("users", "orders"):
+        lines += [
+            f"  {table}:",
+            "    schema-pattern: referring_1",
+            f'    table-pattern: "{table}_*"',
+            "    target-schema: referring",
+            f"    target-table: {table}",
+            '    extract-table: {table-regexp: "_(.*)", target-column: c_table}',
+            '    extract-source: {source-regexp: "(.*)", target-column: c_source}',
+        ]
+    lines = [line.replace("}", ", block-allow-list: own}") if "source-id" in line else line for line in lines]
+    lines += ["block-allow-list:", "  own: {do-dbs: [referring_1]}"]
+    cluster.start_task("\n".join(lines) + "\n")
+    cluster.wait_replicating("referring")
+    same = cluster.compare("referring", "--references", check=False)
+    assert (same.total("orphans"), same.lines) == (0, []), same.answer.text
+    target.execute("DELETE FROM referring.users WHERE id = 2 AND c_table = '1' AND c_source = 'mysql-02'")
+    lost = cluster.compare("referring", "--references", check=False)
+    assert {(line["kind"], line["sourceTable"], line["source"], line["key"]["id"]) for line in lost.lines} == {
+        ("orphan", "referring_1.orders_1", "mysql-02", order) for order in ("20", "30")
+    }, lost.answer.text
+    target.execute("INSERT INTO referring.users VALUES (2, '1', 'mysql-02')")
+    file = cluster.write("referring.task.yaml", "\n".join(lines) + "\n")
+    for source in cast("list[Json]", cluster.dmctl("schema", file, "--foreign-keys").json["sources"]):
+        [key] = [
+            key for each in cast("list[Json]", source["targets"]) for key in cast("list[Json]", each["foreignKeys"])
+        ]
+        assert target.query(str(key["orphans"])) == [(0,)]
+        assert "(`user_id`, `c_table`, `c_source`) REFERENCES" in str(key["add"])
+    cluster.dmctl("stop-task", "referring")
+    target.execute("SET SESSION foreign_key_checks = 1", str(key["add"]))

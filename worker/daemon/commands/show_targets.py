@@ -16,6 +16,7 @@ from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.rules import Rules
 from shardmerge.worker.rules.relations import relations_of
+from shardmerge.worker.target.tables.extracted_keys import created_keys
 from shardmerge.worker.target.tables.foreign_key_ddl import KeyStatements, LeftOut, TargetKey, target_keys
 from shardmerge.worker.target.tables.make_targets import plans_for, read_structures_and_creations
 from shardmerge.worker.target.tables.shard_groups import SHOWN_TABLES, ShardDefinition, groups_of
@@ -73,7 +74,8 @@ def _foreign_keys(
         if table is not None:
             return table.unique_keys
         names = {column.column.name: column.target_name for column in plan.columns}
-        return [[names.get(name, name) for name in key] for key in plan.table.unique_keys]
+        keys = ([names.get(name, name) for name in key] for key in plan.table.unique_keys)
+        return [(*key, *created_keys(plan).of(key)) for key in keys]
 
     found: dict[TargetTable, list[worker_pb2.TargetForeignKey]] = {}
     for key in target_keys(related, unique_keys):

@@ -118,6 +118,15 @@ def extended_key(item: str, names: Collection[str]) -> str:
     return f"{item[:end]}{''.join(f',{quote_name(name)}' for name in names)}{item[end:]}"
 
 
+def extracted_texts(plan: TablePlan) -> dict[str, str]:
+    """The texts that a route extracts for a shard table, by the column's name in lower case."""
+    return {
+        column.target_name.lower(): column.mapping.text
+        for column in plan.columns
+        if isinstance(column.mapping, Constant)
+    }
+
+
 @lru_cache(maxsize=16384)
 def comparable_text(text: str) -> str:
     """Equal for two extracted texts that a column of a target could treat as equal, whatever its collation."""

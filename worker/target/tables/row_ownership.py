@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from shardmerge.worker.core.mysql.connection import quote_name
-from shardmerge.worker.core.table_plan import Constant, PartitionId, TablePlan
-from shardmerge.worker.target.tables.extracted_keys import comparable_text
+from shardmerge.worker.core.table_plan import PartitionId, TablePlan
+from shardmerge.worker.target.tables.extracted_keys import comparable_text, extracted_texts
 
 _SIMPLE = re.compile(r"[0-9A-Za-z_ .-]*")
 
@@ -43,7 +43,7 @@ class ExtractedTexts:
 
     @property
     def condition(self) -> str:
-        return " AND ".join(f"{quote_name(column)} = {_literal(text)}" for column, text in self.values)
+        return " AND ".join(f"{quote_name(column)} = {text_literal(text)}" for column, text in self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +84,17 @@ def stray_condition(plan: TablePlan, members: Sequence[TablePlan]) -> str | None
 
 
 def _by_texts(plan: TablePlan, merged: Sequence[TablePlan]) -> ExtractedTexts | NotSeparable:
-    texts = [_texts(other) for other in merged]
+    texts = [extracted_texts(other) for other in merged]
     common = frozenset[str].intersection(*(frozenset(found) for found in texts))
     mixed = f"rows of {len(merged)} shard tables are mixed, without `partition id` to separate them"
     if not common:
         return NotSeparable(mixed)
     if len({tuple(comparable_text(found[name]) for name in sorted(common)) for found in texts}) < len(merged):
         return NotSeparable(f"{mixed}, and several of them have the same texts in {', '.join(sorted(common))}")
-    return ExtractedTexts(tuple((name, text) for name, text in _texts(plan).items() if name in common))
+    return ExtractedTexts(tuple((name, text) for name, text in extracted_texts(plan).items() if name in common))
 
 
-def _texts(plan: TablePlan) -> dict[str, str]:
-    """By the column's name in lower case."""
-    return {item.target_name.lower(): item.mapping.text for item in plan.columns if isinstance(item.mapping, Constant)}
-
-
-def _literal(text: str) -> str:
+def text_literal(text: str) -> str:
     """SQL that is right under every sql_mode."""
     return f"'{text}'" if _SIMPLE.fullmatch(text) else f"_utf8mb4 X'{text.encode().hex()}'"
 

@@ -6,7 +6,7 @@ shard table's row has its partner at the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.mysql.connection import quote_name
@@ -15,7 +15,8 @@ from shardmerge.worker.core.mysql.information_schema import select_expression
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules.relations import NoRelation, Relation
-from shardmerge.worker.target.tables.row_ownership import AllRows, KeyRange
+from shardmerge.worker.target.tables.extracted_keys import extracted_texts
+from shardmerge.worker.target.tables.row_ownership import AllRows, KeyRange, text_literal
 from shardmerge.worker.verify.compare.canonical_values import NotComparable
 from shardmerge.worker.verify.compare.compared_tables import ComparedTable, NotCompared, compared_table
 from shardmerge.worker.verify.compare.keys import KeyReader
@@ -149,8 +150,18 @@ def _orphaned(relation: Relation) -> str:
     ]
     # A reference with a NULL refers to nothing.
     present = " AND ".join(f"{column} IS NOT NULL" for column, _ in pairs)
-    same = " AND ".join(f"{to}={column}" for column, to in pairs)
+    same = " AND ".join((*(f"{to}={column}" for column, to in pairs), *_same_texts(relation)))
     return f"{present} AND NOT EXISTS (SELECT 1 FROM {parent} AS p WHERE {same})"
+
+
+def _same_texts(relation: Relation) -> Iterator[str]:
+    """Conditions for rows of the one shard table to which the child's shard table refers, by the texts that the routes
+    extract: a row of another one with the same id is no partner. Equal for all shard tables where that is possible."""
+    own, to = extracted_texts(relation.child), extracted_texts(relation.parent)
+    for name, text in to.items():
+        column = quote_name(name)
+        other = f"{relation.child.target_name}.{column}" if own.get(name) == text else text_literal(text)
+        yield f"p.{column}={other}"
 
 
 def _partner(relation: Relation) -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from shardmerge.worker.core.table_plan import ColumnPlan, Constant, TablePlan
 from shardmerge.worker.rules.relations import relations_of
 from shardmerge.worker.target.tables.foreign_key_ddl import KeyStatements, LeftOut, TargetKey, key_name, target_keys
 from tests.unit.worker.rules.test_references import reference, rules
@@ -38,6 +43,38 @@ def test_what_is_left_out() -> None:
     assert "another mapping" in left_out(KEY, mapped=False)
     assert "no unique key over exactly (id)" in left_out(KEY, unique=("id", "v"))
     assert "t takes no part" in left_out("CONSTRAINT `k` FOREIGN KEY (`away`) REFERENCES `other`.`t` (`id`)")
+
+
+def extracted(key: str, of_users: str, of_orders: str, *, name: str = "c") -> TargetKey:
+    def with_text(plan: TablePlan, name: str, text: str) -> TablePlan:
+        constant = ColumnPlan(-1, plan.columns[0].column, name, Constant(text))
+        return replace(plan, columns=(*plan.columns, constant))
+
+    users, orders = plans(reference())
+    shards = [with_text(users, "c", of_users), with_text(orders, name, of_orders)]
+    found = relations_of(rules(reference()), shards, {1: creation(key)})
+    [made] = target_keys(found, lambda plan: [("id", "C"), ("token", "c")])
+    return made
+
+
+def test_extracted_columns_of_the_key_are_part_of_the_foreign_key() -> None:
+    made = extracted(KEY, "1", "1").made
+    assert isinstance(made, KeyStatements)
+    assert "FOREIGN KEY (`user_id`, `C`) REFERENCES `m`.`users` (`id`, `C`) ON DELETE RESTRICT" in made.add
+    assert "WHERE c.`user_id` IS NOT NULL AND NOT EXISTS" in made.count
+    assert "WHERE p.`id` = c.`user_id` AND p.`C` = c.`C`)" in made.count
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (extracted(KEY, "1", "2"), "C, of the key to which it refers, has other texts in orders"),
+        (extracted(KEY, "1", "1", name="d"), "C, of the key to which it refers, has other texts in orders"),
+        (extracted(KEY.replace("RESTRICT", "SET NULL"), "1", "1"), "ON DELETE SET NULL would set C to NULL, too"),
+    ],
+)
+def test_extracted_columns_that_a_foreign_key_cannot_have(made: TargetKey, why: str) -> None:
+    assert made.made == LeftOut(why)
 
 
 def test_names_are_no_longer_than_servers_allow() -> None:
