@@ -113,7 +113,10 @@ def _emptied(ddl: AlterTable, keys: TargetKeys) -> Iterator[str]:
 
 
 def with_extracted_keys(definition: TableDefinition, extension: KeyExtension) -> TableDefinition:
-    """The structure of a shard table, with the unique keys that its target has for it. Pure."""
+    """The structure of a shard table, with the unique keys that its target has for it. The same object where nothing
+    differs. Pure."""
+    if not extension.columns:
+        return definition
     indexes = tuple(
         replace(
             index,
