@@ -195,8 +195,8 @@ def _recorded_writers(target: Session, start: StartRequest) -> Mapping[tuple[str
 
 
 def recorded_targets(target: Session, start: StartRequest) -> frozenset[tuple[str, str]]:
-    """The target tables (names in lower case) into which sources of the task, other than those that begin now, have
-    written. Raises ``pymysql.MySQLError`` and the rules' errors."""
+    """The target tables (names in lower case) into which the task writes, by the records that count for this start.
+    Raises ``pymysql.MySQLError`` and the rules' errors."""
     return frozenset((*_recorded_writers(target, start), *_Streamed(target, start).found()))
 
 

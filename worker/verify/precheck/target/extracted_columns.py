@@ -99,7 +99,7 @@ class _ExtractedColumns:
         existing, keys = ExistingTarget(there, creation, tuple(group)), unique_keys(creation.text)
         missing = missing_columns(existing)
         is_alone = self._sources == 1 and len(group) == 1
-        if missing and not is_alone and not self._start.as_recorded:
+        if missing and not is_alone:
             statement = repair_statement(existing, missing, self._limits)
             if isinstance(statement, TooLong):
                 yield self._too_long(statement, existing.name)
@@ -110,7 +110,7 @@ class _ExtractedColumns:
                 columns=", ".join(dict.fromkeys(name for each in missing for name in each.columns)),
                 statement=statement,
             )
-            # A target keeps the keys with which the task's other sources began.
+            # A target keeps the keys with which the task began.
             names = there.schema.lower(), there.name.lower()
             has_begun = names in recorded_targets(self._target, self._start)
             refuses = collide(missing, keys, group[0]) and not has_begun
