@@ -49,8 +49,8 @@ from shardmerge.worker.verify.precheck.source.table_locks import ReadModes, chec
 from shardmerge.worker.verify.precheck.start_and_stop import check_ends
 from shardmerge.worker.verify.precheck.tables import Derives, TablesView, check_tables, read_view, with_cascades_marked
 from shardmerge.worker.verify.precheck.target.existing_rows import StartRequest, check_rows, check_version
-from shardmerge.worker.verify.precheck.target.indexes import check_indexes
 from shardmerge.worker.verify.precheck.target.extracted_columns import check_extracted_columns
+from shardmerge.worker.verify.precheck.target.indexes import check_indexes
 from shardmerge.worker.verify.precheck.target.server import check_target_server
 from shardmerge.worker.verify.precheck.target.session_proxy import session_proxied
 from shardmerge.worker.verify.precheck.target.triggers import check_triggers
