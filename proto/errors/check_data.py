@@ -218,8 +218,7 @@ TARGET_INDEXES_KEPT = _define(
     scope=Scope.CONFIG,
     level=Level.LOW,
     message="the existing empty target table {target} is loaded with its secondary indexes {indexes}: the target "
-    "updates them row by row, and the load takes about one and a half times as long as without them, longer with many "
-    "indexes",
+    "updates them row by row, and the load takes a quarter to a half longer with one of them, and more with many",
     workaround="With defer-indexes: empty in the block load of the task file, the task drops them before the load and "
     "adds them after it, as they were. With defer-indexes: never, it loads as now, without this warning.",
 )
