@@ -44,7 +44,7 @@ __all__ = ["servers"]
 
 GIVEN = 4711
 FIRST = 2**31 + 5
-LONG, SHORT = 60.0, 20.0
+LONG, SHORT = 60.0, 12.0
 """Seconds of a lease: one that must not expire on a busy machine, and one whose end the tests wait for."""
 INFO = ServerInfo(
     "mariadb",
