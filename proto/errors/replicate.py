@@ -125,7 +125,7 @@ TARGET_TRANSACTION_TOO_LARGE = _define(
     message="target {host}:{port} has no memory for a transaction of this size: {reason} (errno {errno})",
     workaround="Changes of rows are repeated in smaller transactions by themselves. If it does not pass, or while the "
     "history is copied: raise the target's limit (TiDB: tidb_mem_quota_query, txn-total-size-limit), or make "
-    "`replicate.batch-rows` or `snapshot.chunk-rows` smaller with `dmctl update-task`.",
+    "`replicate.batch-rows` or `snapshot.chunk-rows` smaller with update-task.",
     retryable=True,
 )
 TARGET_STATEMENT = _define(

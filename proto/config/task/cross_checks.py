@@ -39,6 +39,7 @@ CHECKING_ITEMS = frozenset(
         "target_privilege",
         "table_schema",
         "schema_of_shard_tables",
+        "target_indexes",
         "auto_increment_ID",
         "primary_key",
         "references",

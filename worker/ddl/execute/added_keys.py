@@ -54,7 +54,7 @@ class TargetKeys:
 
     @staticmethod
     def of(plan: TablePlan, creation: str) -> TargetKeys:
-        """``creation``: the CREATE TABLE of the plan's target. Raises :class:`UnreadableCreateTable`."""
+        """``creation``: the CREATE TABLE of the plan's target. Raises UnreadableCreateTable."""
         present = unique_keys(creation)
         return TargetKeys(added_keys(plan, [key.columns for key in present]), present)
 

@@ -169,7 +169,7 @@ def parts_of(listed: str) -> tuple[str, ...]:
 
 
 def _shortened(plan: TablePlan) -> dict[str, str]:
-    """The items of the extracted columns, as :func:`merged_create_table` makes them and as keys need them."""
+    """The items of the extracted columns, as merged_create_table makes them and as keys need them."""
     found: dict[str, str] = {}
     for column in plan.columns:
         if isinstance(column.mapping, Constant):

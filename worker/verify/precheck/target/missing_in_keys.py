@@ -65,7 +65,7 @@ class ExistingTarget:
 
 
 def missing_columns(target: ExistingTarget) -> tuple[MissingColumns, ...]:
-    """The keys that need extracted columns and lack them. Raises :class:`UnreadableCreateTable`."""
+    """The keys that need extracted columns and lack them. Raises UnreadableCreateTable."""
     written = {column.target_name.lower() for plan in target.plans for column in plan.columns}
     written |= {column.name.lower() for column in target.table.columns if column.generated}
     found: list[MissingColumns] = []
@@ -102,7 +102,7 @@ def collide(missing: Sequence[MissingColumns], present: Sequence[UniqueKey], pla
 
 
 def repair_statement(target: ExistingTarget, missing: Sequence[MissingColumns], limits: KeyLimits) -> str | TooLong:
-    """The ALTER TABLE that adds the columns to the keys. Raises :class:`UnreadableCreateTable`."""
+    """The ALTER TABLE that adds the columns to the keys. Raises UnreadableCreateTable."""
     definition = parse_table_definition(target.creation)
     mappings = {
         column.target_name: column.mapping
@@ -140,7 +140,7 @@ def repair_statement(target: ExistingTarget, missing: Sequence[MissingColumns], 
 
 def too_long(creation: CreateStatement, plan: TablePlan, limits: KeyLimits) -> TooLong | None:
     """Whether a key of the target that ``creation`` creates is too long by the extracted columns. Raises
-    :class:`UnreadableCreateTable`."""
+    UnreadableCreateTable."""
     extracted = {name.lower() for name in plan.constant_columns}
     types = {column.key: column.type for column in parse_table_definition(creation).columns}
     for key in unique_keys(creation.text):
