@@ -7,6 +7,7 @@
 #   bash tests/run.sh check                    ruff, contracts, pyright, the documentation's pages and the wheel only
 #   bash tests/run.sh unit|integration|cases [pytest options, e.g. -k relay, or a file of tests]
 #   bash tests/run.sh grid                     every victim at every moment: not part of everything
+#   bash tests/run.sh tidb                     every case, type and kill with a TiDB target: a part of it belongs to everything
 #   bash tests/run.sh versions                 a merge on each server version: not part of everything
 #   bash tests/run.sh world [status|stop]      keep servers and a cluster running for integration and cases: a test that
 #                                              borrows them begins at once
@@ -26,9 +27,9 @@ WORLD=$ROOT/tests/.run/world
 PART=${1:-all}
 [ $# -gt 0 ] && shift
 case $PART in
-    all | fast | check | unit | integration | cases | grid | versions | world) ;;
+    all | fast | check | unit | integration | cases | grid | tidb | versions | world) ;;
     *)
-        sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        sed -n '2,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 2
         ;;
 esac
@@ -240,7 +241,7 @@ if [ "$PART" = world ] && [ "${1:-start}" != start ] && [ -x "$VENV/bin/python" 
     exit
 fi
 case $PART in
-    all | integration | cases | grid | versions | world) ALSO_NEEDED='pt-online-schema-change=percona-toolkit haproxy' install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
+    all | integration | cases | grid | tidb | versions | world) ALSO_NEEDED='pt-online-schema-change=percona-toolkit haproxy' install_packages mysql && provide_mysql >/dev/null || exit 1 ;;
     *) install_packages || exit 1 ;;
 esac
 make_venv "$ROOT" "$VENV" "[dev]" || exit 1
@@ -265,7 +266,11 @@ if [ "$PART" = all ] || [ "$PART" = check ]; then
     step "wheel in use" wheel_in_use
 fi
 case $PART in
-    all | integration | cases | grid | versions) share_classes ;;
+    all | integration | cases | grid | tidb | versions) share_classes ;;
+esac
+case $PART in
+    # The first build takes minutes; later ones only look.
+    all | integration | grid | tidb) step "tidb-server" bash tests/support/tidb_server/build.sh >/dev/null ;;
 esac
 case $PART in
     integration | cases) [ -e "$WORLD/state.json" ] || keep_own_world ;;
@@ -276,6 +281,14 @@ for folder in unit integration cases; do
         step "$folder" tests "$folder" "$@"
     fi
 done
+
+if [ "$PART" = tidb ]; then
+    # Kept servers are of other kinds: each process starts its own.
+    export SHARDMERGE_NO_WORLD=1
+    step "integration with TiDB" tests integration tests/integration/test_tidb.py -m "grid or not grid"
+    export SHARDMERGE_CASES_TARGET=tidb
+    step "cases with TiDB" tests cases "$@"
+fi
 
 if [ "$PART" = versions ]; then
     step "versions" tests versions "$@"

@@ -31,7 +31,7 @@ TARGET_VERSION = _define(
     "target-version-unsupported",
     scope=Scope.TARGET,
     message="the target's server version {version} is not supported",
-    workaround="Use MySQL 5.7 or newer, MariaDB 10.2 or newer, or TiDB 4.0 or newer.",
+    workaround="Use MySQL 5.7 or newer, MariaDB 10.2 or newer, or TiDB 6.2 or newer.",
 )
 TARGET_UNTESTED = _define(
     12035,

@@ -141,7 +141,8 @@ class TaskModel(FileModel):
         Field(alias="collation_compatible"),
         Key(
             "Written with an underscore, as in DM.",
-            effect="no effect: columns keep the charset and collation of the source",
+            effect="no effect: columns keep the charset and collation of the source where the target has them; the "
+            "pre-check lists the others",
         ),
     ] = "loose"
     mariadb2tidb: Annotated[Blank, Key("A planned block of DM.", effect="no effect")] = Field(

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import cast
 
 from shardmerge.worker.binlog.rows.charsets import affix_bytes
@@ -246,10 +247,9 @@ def same_value(column: ComparedColumn, one: bytes | None, other: bytes | None) -
 
 
 def _same_json(one: bytes, other: bytes) -> bool:
-    """Whether two JSON texts have one value: members of objects in any order. Numbers are compared as texts are read:
-    1 and 1.0 are equal, as for the servers."""
+    """Whether two JSON texts have one value: members of objects in any order, numbers exactly, 1 equal to 1.0."""
     try:
-        return _ordered(json.loads(one)) == _ordered(json.loads(other))
+        return _ordered(json.loads(one, parse_float=Decimal)) == _ordered(json.loads(other, parse_float=Decimal))
     except ValueError:
         return False
 
