@@ -15,6 +15,7 @@ from shardmerge.worker.core.position import SourcePosition
 from tests.support.database import Database
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
+from tests.support.tidb import TiDB
 
 _SHOWN = (
     "version",
@@ -44,6 +45,8 @@ def make_source(flavor: str, directory: Path, number: int) -> Database:
 
 
 def make_target(flavor: str, directory: Path, *, binlog: bool) -> Database:
+    if flavor == "tidb":
+        return TiDB(directory, 200)
     log = ("--sync-binlog=1",) if binlog else ("--skip-log-bin",)
     return _make(flavor, directory, 200, (*_TARGET_OPTIONS, _REDO_LOG[flavor].format("1G"), *log))
 

@@ -100,7 +100,7 @@ def parse(arguments: list[str], directory: Path) -> Settings:
     parser.add_argument("--only", metavar="PARTS", help=f"comma separated, of: {', '.join(PARTS)}")
     parser.add_argument("--with-rules", action="store_true", help="what rules cost too: a task with and one without")
     parser.add_argument("--source", choices=("mariadb", "mysql"), default="mariadb")
-    parser.add_argument("--target", choices=("mariadb", "mysql"), default="mariadb")
+    parser.add_argument("--target", choices=("mariadb", "mysql", "tidb"), default="mariadb")
     parser.add_argument("--rows", type=int, metavar="N", help="rows per shard table (250,000)")
     parser.add_argument("--tables", type=int, default=4, metavar="N", help="shard tables per source (4)")
     parser.add_argument(
