@@ -112,16 +112,16 @@ def ensure_target(
             raise _differs(first, ["it cannot be found under this name after its creation"])
         facts = _check(target, plans, found, created)
         # Without one key for all rows, the stream may need another index to find them.
-        keyed = bool(facts.key) and not found.key_hidden
+        deferrable = bool(facts.key) and not found.key_hidden and dialect_of(target).defers_indexes
         if creation:
             numbering = (
                 after_load
                 and first.auto_increment is AutoIncrement.AFTER_MAX
                 and dialect_of(target).adds_auto_increment
             )
-            indexes = keyed and defer is not Defer.NEVER
+            indexes = deferrable and defer is not Defer.NEVER
             defer_indexes(target, meta_schema, plans, creation, indexes=indexes, numbering=numbering)
-        elif keyed and after_load and defer is Defer.EMPTY:
+        elif deferrable and after_load and defer is Defer.EMPTY:
             defer_existing(target, meta_schema, plans, found)
         return facts
 

@@ -11,7 +11,7 @@ from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.mysql.connection import Session, dialect_of
 from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.target.tables.defer_existing import deferrable_now, is_empty
@@ -35,6 +35,9 @@ def check_indexes(
 def _indexes(source: str, session: Session, plans: Sequence[TablePlan], defer: Defer) -> Iterator[pb.CheckResult]:
     if defer is Defer.NEVER:
         yield passed(_ITEM, source, "not with `defer-indexes: never`")
+        return
+    if not dialect_of(session).defers_indexes:
+        yield passed(_ITEM, source, "the target loads faster with its indexes")
         return
     groups: dict[TargetTable, list[TablePlan]] = {}
     for plan in plans:
