@@ -19,7 +19,12 @@ from shardmerge.worker.core.mysql.endpoint import PLAIN, Endpoint, Side
 from shardmerge.worker.core.mysql.guarded_connection import SHORT_ANSWER, Guard, GuardedConnection
 from shardmerge.worker.core.mysql.login import CACHING, PublicKeyLoginNeeded, Refused
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, coded_errors, errno_of, kind_of, reason_of, to_coded
-from shardmerge.worker.core.mysql.target_dialect import TargetDialect, parse_dialect, parse_version
+from shardmerge.worker.core.mysql.target_dialect import (
+    TargetDialect,
+    parse_dialect,
+    parse_tidb_release,
+    parse_version,
+)
 from shardmerge.worker.core.mysql.tls import context_of
 from shardmerge.worker.core.position import SourcePosition
 
@@ -191,6 +196,9 @@ def dialect_of(session: Session) -> TargetDialect:
     if dialect is None:
         [(version, comment)] = rows(session, "SELECT VERSION(), @@version_comment")
         dialect = parse_dialect(text_of(version), text_of(comment))
+        if dialect.is_tidb:
+            [(release,)] = rows(session, "SELECT TIDB_VERSION()")
+            dialect = replace(dialect, version=parse_tidb_release(text_of(release)))
         vars(session)[_DIALECT] = dialect
     return dialect
 
@@ -444,7 +452,8 @@ def server_info(session: Session) -> ServerInfo:
         "@@GLOBAL.max_allowed_packet, @@hostname, @@port",
     )
     text = text_of(version)
-    dialect = parse_dialect(text, text_of(comment))
+    known: TargetDialect | None = vars(session).get(_DIALECT)
+    dialect = parse_dialect(text, text_of(comment)) if known is None else known
     flavor = "mariadb" if dialect.is_mariadb else "mysql"
     uuid = ""
     if flavor == "mysql":

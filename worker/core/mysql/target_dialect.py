@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 
 _TIDB = re.compile(r"tidb-v?(\d+)\.(\d+)(?:\.(\d+))?", re.IGNORECASE)
+_RELEASE = re.compile(r"Release Version:\s*v?(\d+)\.(\d+)(?:\.(\d+))?", re.IGNORECASE)
 _TYPES_TIDB_LACKS = re.compile(
     r"(geometry|geomcollection|geometrycollection|(multi)?(point|linestring|polygon)|vector|inet[46]|uuid)\b"
 )
@@ -115,15 +116,23 @@ class TargetDialect:
 def parse_dialect(version: str, comment: str) -> TargetDialect:
     """The dialect by VERSION() and @@version_comment: a TiDB's version can be configured to look like MySQL's.
 
-    Examples: "8.0.11-TiDB-v8.4.0"; "10.11.6-MariaDB-log"; "8.4.0". Missing parts of a version are 0.
+    Examples: "8.0.11-TiDB-v8.4.0"; "10.11.6-MariaDB-log"; "8.4.0". The version of TiDB is 0 where this does not show
+    it.
     """
     if "mariadb" in version.lower():
         return TargetDialect(ServerKind.MARIADB, parse_version(version))
     if "tidb" in version.lower() or comment.startswith("TiDB"):
-        found = _TIDB.search(version)
-        numbers = (0, 0, 0) if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
-        return TargetDialect(ServerKind.TIDB, numbers)
+        return TargetDialect(ServerKind.TIDB, _numbers(_TIDB.search(version)))
     return TargetDialect(ServerKind.MYSQL, parse_version(version))
+
+
+def parse_tidb_release(text: str) -> tuple[int, int, int]:
+    """The version in the answer of TIDB_VERSION(), (8, 4, 0) of "Release Version: v8.4.0\\nEdition: ..."."""
+    return _numbers(_RELEASE.search(text))
+
+
+def _numbers(found: re.Match[str] | None) -> tuple[int, int, int]:
+    return (0, 0, 0) if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
 
 
 def parse_version(text: str) -> tuple[int, int, int]:

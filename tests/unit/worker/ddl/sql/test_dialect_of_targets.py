@@ -6,7 +6,13 @@ import pytest
 
 from shardmerge.worker.core.mysql.connection import ServerInfo, position_statement
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, kind_of
-from shardmerge.worker.core.mysql.target_dialect import ServerKind, TargetDialect, parse_dialect, parse_version
+from shardmerge.worker.core.mysql.target_dialect import (
+    ServerKind,
+    TargetDialect,
+    parse_dialect,
+    parse_tidb_release,
+    parse_version,
+)
 
 
 def info(flavor: str, text: str) -> ServerInfo:
@@ -50,6 +56,7 @@ def test_tidb_is_known_by_its_version() -> None:
     # `server-version` of its configuration file hides it.
     comment = "TiDB Server (Apache License 2.0) Community Edition, MySQL 8.0 compatible"
     assert parse_dialect("8.0.36", comment) == TargetDialect(ServerKind.TIDB, (0, 0, 0))
+    assert parse_tidb_release("Release Version: v8.4.0\nEdition: Community") == (8, 4, 0)
     assert parse_dialect("8.0.36", "MySQL Community Server - GPL") == TargetDialect(ServerKind.MYSQL, (8, 0, 36))
     assert parse_dialect("5.5.5-10.11.6-MariaDB", "") == TargetDialect(ServerKind.MARIADB, (10, 11, 6))
 
