@@ -23,6 +23,7 @@ _LONGEST = (
     "test_compare.py",
     "test_faults.py",
     "test_merge.py",
+    "test_tidb.py",
     "test_optimistic_kill.py",
     "test_stop_at.py",
     "test_worker_process.py",

@@ -30,6 +30,7 @@ from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
 from shardmerge.worker.core.mysql.connection import Session, Side, execute, quote_name, rows, text_of
 from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.table_plan import TargetTable
+from shardmerge.worker.ddl.execute.ddl_jobs import running_jobs, wait_for_jobs
 from shardmerge.worker.ddl.execute.rename_targets import Marks, drop_marks, mark_names, with_mark
 from shardmerge.worker.ddl.execute.run_once import (
     NextStep,
@@ -141,6 +142,9 @@ def _run_alone(session: Session, context: StatementContext, wanted: TargetStatem
     if one.ran:
         log.info("an operator's statement has run already", **named)
         return
+    wait_for_jobs(session, wanted.tables, context.stop, context.on_wait)
+    if context.stop.is_set:
+        return
     begun = ddl_progress.read_begun(session, *who, one.subject) or ddl_progress.read_begun(session, *who, earlier)
     is_known = begun is not None and begun.statement == one.text
     text = one.text
@@ -189,7 +193,8 @@ def _run_recorded(
         # The server answered with an error, so the statement has not run. If an operator repaired the tables by hand in
         # the meantime, their definitions differ and the record is kept.
         with suppress(pymysql.MySQLError):  # the connection is lost: the state stays unknown
-            if _digest_of_definitions(session, wanted, marked) == before:
+            has_ended = not running_jobs(session, wanted.tables)
+            if has_ended and _digest_of_definitions(session, wanted, marked) == before:
                 session.begin()
                 operator_statements.delete(session, context.who, one)
                 session.commit()

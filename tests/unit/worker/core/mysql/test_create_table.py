@@ -123,6 +123,42 @@ def test_a_collation_that_the_target_lacks_is_replaced_everywhere_but_in_text() 
     assert text.endswith("DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_uca1400_nopad_ai_ci")
 
 
+def test_a_target_without_invisible_columns_and_without_a_character_set() -> None:
+    """TiDB: the columns become visible, and text of a character set that it lacks is utf8mb4."""
+    columns = tuple(
+        Column(name, ValueKind.STRING, "varchar(9)", True, charset="big5", collation="big5_chinese_ci") for name in "ab"
+    )
+    hidden = Column("c", ValueKind.INTEGER, "int", True)
+    text = merged_create_table(
+        "CREATE TABLE `t` (\n"
+        "  `a` varchar(9) CHARACTER SET big5 COLLATE big5_chinese_ci DEFAULT 'CHARACTER SET big5',\n"
+        "  `b` varchar(9) INVISIBLE DEFAULT NULL COMMENT ' INVISIBLE',\n  `c` int DEFAULT NULL /*!80023 INVISIBLE */\n"
+        ") ENGINE=InnoDB",
+        (*columns, hidden),
+        tuple(ColumnPlan(at, column, column.name) for at, column in enumerate((*columns, hidden))),
+        "`m`.`t`",
+        "big5_chinese_ci",
+        {"big5_chinese_ci": "utf8mb4_bin"},
+        keep_invisible=False,
+    )
+    assert "`a` varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'CHARACTER SET big5'" in text
+    assert "`b` varchar(9) DEFAULT NULL COMMENT ' INVISIBLE'" in text
+    assert "`c` int DEFAULT NULL\n" in text
+    assert text.endswith("DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin")
+
+
+@pytest.mark.parametrize(
+    ("collation", "others"),
+    [
+        ("big5_chinese_ci", ("big5_bin", "utf8mb4_bin")),
+        ("utf8mb4_de_pb_0900_ai_ci", ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")),
+        ("latin1_nopad_bin", ("latin1_0900_bin", "latin1_bin", "utf8mb4_0900_bin", "utf8mb4_bin")),
+    ],
+)
+def test_fallbacks_of_a_target_without_character_sets(collation: str, others: tuple[str, ...]) -> None:
+    assert tuple(dict.fromkeys(fallback_collations(collation, as_utf8=True))) == others
+
+
 @pytest.mark.parametrize(
     ("collation", "others"),
     [
