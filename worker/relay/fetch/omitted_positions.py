@@ -12,7 +12,7 @@ import struct
 import zlib
 
 from shardmerge.worker.binlog.events import CHECKSUM_SIZE, FormatDescription
-from shardmerge.worker.core.mysql.connection import parse_version
+from shardmerge.worker.core.mysql.target_dialect import parse_version
 
 _FIRST_VERSION = (11, 4, 0)
 _LOG_POS = struct.Struct("<I")
