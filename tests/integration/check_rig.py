@@ -39,6 +39,7 @@ SUBTASK_ITEMS = [
     "target_privilege",
     "schema_of_shard_tables",
     "target_indexes",
+    "extracted_columns",
     "downstream_table_empty",
     "triggers",
     "collation",

@@ -11,6 +11,7 @@ import pytest
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.core.mysql.connection import Endpoint, ServerInfo, Session, Side, connect, server_info
+from shardmerge.worker.core.mysql.target_dialect import parse_dialect
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.target.records.schema import ensure_meta
 from shardmerge.worker.verify.precheck import (
@@ -163,7 +164,8 @@ def test_versions_of_the_target(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> 
 
     def told(text: str, version: tuple[int, int, int], flavor: str) -> None:
         def answer(session: Session) -> ServerInfo:
-            return dataclasses.replace(server_info(session), text=text, version=version, flavor=flavor)
+            dialect = parse_dialect(text, "")
+            return dataclasses.replace(server_info(session), text=text, version=version, flavor=flavor, dialect=dialect)
 
         monkeypatch.setattr(existing_rows, "server_info", answer)
 
@@ -172,7 +174,8 @@ def test_versions_of_the_target(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> 
         ("10.1.48-MariaDB", (10, 1, 48), "mariadb", (12034, True)),
         ("13.0.1-MariaDB", (13, 0, 1), "mariadb", (12035, False)),
         ("5.7.25-TiDB-v3.0.20", (5, 7, 25), "mysql", (12034, True)),
-        ("8.0.11-TiDB-v7.5.1", (8, 0, 11), "mysql", (12035, False)),
+        ("8.0.11-TiDB-v7.5.1", (8, 0, 11), "mysql", (0, False)),
+        ("8.0.11-TiDB-v9.0.0", (8, 0, 11), "mysql", (12035, False)),
         ("8.4.0", (8, 4, 0), "mysql", (0, False)),
     ):
         told(text, version, flavor)
