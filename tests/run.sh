@@ -12,7 +12,7 @@
 #   bash tests/run.sh world [status|stop]      keep servers and a cluster running for integration and cases: a test that
 #                                              borrows them begins at once
 #
-# A test process lends its servers to the next test; with SHARDMERGE_OWN_WORLD=0 each test starts its own.
+# Each test starts its servers; with SHARDMERGE_OWN_WORLD=1 a test lends them to the next one.
 # Uses .venv at the repository's root, or $SHARDMERGE_VENV. Missing system packages are installed
 # (sudo only when not root). Nothing keeps running afterwards: what is left behind fails the run.
 set -uo pipefail
@@ -121,7 +121,7 @@ tests() { # <folder> [pytest options]
 # Servers and clusters for the three processes of a run: a test leaves them to the next one that wants such. What most
 # tests need takes half a minute of processor time to start (tests/support/kept_world.py).
 keep_own_world() {
-    [ "${SHARDMERGE_OWN_WORLD:-1}" != 0 ] && [ -z "${SHARDMERGE_NO_WORLD:-}" ] || return 0
+    [ "${SHARDMERGE_OWN_WORLD:-0}" != 0 ] && [ -z "${SHARDMERGE_NO_WORLD:-}" ] || return 0
     export SHARDMERGE_WORLD_STATE=$SCRATCH/world.json
     TMPDIR=$SCRATCH env --default-signal=INT,QUIT python -m tests.support.kept_world keep 3 \
         >"$SCRATCH/keeper.log" 2>&1 </dev/null &
