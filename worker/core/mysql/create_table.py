@@ -312,7 +312,7 @@ def fallback_collations(collation: str, *, as_utf8: bool = False) -> tuple[str, 
         found += [f"{charset}_nopad_bin", f"{charset}_0900_bin"]
     found.append(f"{charset}_bin")
     if as_utf8:
-        # That of TiDB (manual, "Character Set and Collation"), which regards trailing spaces.
+        # TiDB has utf8mb4_0900_bin, for which trailing spaces count (its manual, "Character Set and Collation").
         found += ["utf8mb4_0900_bin"] if "0900_" in rest or "nopad_" in rest else []
         found.append("utf8mb4_bin")
     return tuple(each for each in found if each != collation)

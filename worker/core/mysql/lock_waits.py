@@ -14,7 +14,7 @@ from typing import Any, cast
 import pymysql
 
 from shardmerge.proto.listed_names import listed
-from shardmerge.worker.core.mysql.connection import Session, ask, server_info, text_of
+from shardmerge.worker.core.mysql.connection import Session, ask, dialect_of, text_of
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of
 
 _NAMED = 3
@@ -75,7 +75,7 @@ def read_lock_wait(session: Session, connection: int, tables: Sequence[str]) -> 
     if not found:
         return None
     state, statement = text_of(found[0][0]).lower(), text_of(found[0][1])
-    is_mariadb = server_info(session).is_mariadb
+    is_mariadb = dialect_of(session).is_mariadb
     if "metadata lock" in state or "table lock" in state:
         named = next((table for table in tables if table in statement), "")
         return _metadata_wait(session, connection, named, is_mariadb=is_mariadb)

@@ -59,7 +59,7 @@ class TargetDialect:
 
     @property
     def share_lock(self) -> str:
-        """The end of a SELECT whose rows nobody may change until the transaction ends.
+        """The end of a SELECT whose rows no other session may change until the transaction ends.
 
         TiDB refuses LOCK IN SHARE MODE (errno 1235): it has no shared locks.
         """

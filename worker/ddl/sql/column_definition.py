@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from shardmerge.proto.sql_lexer import Kind, Token, tokens
 from shardmerge.worker.core.mysql.connection import quote_name
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
+from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, charset_of
 from shardmerge.worker.ddl.sql.common_type import INTEGERS, TEXTUAL, ColumnType
 from shardmerge.worker.ddl.sql.token_reader import NotUnderstoodError, TokenReader, keywords
 
@@ -189,12 +189,12 @@ class _Reader:
             arguments = ()
         if base in TEXTUAL:
             collation = collation or self._own_collation(charset)
-            charset = charset or collation.split("_", 1)[0]
+            charset = charset or charset_of(collation)
         type_ = ColumnType(base, arguments, "UNSIGNED" in flags, zerofill, charset, collation)
         return ColumnDefinition(self._name, self._text, type_, nullable, default, comment, self._runs(rest))
 
     def _own_collation(self, charset: str) -> str:
-        if not charset or charset == self._collation.split("_", 1)[0]:
+        if not charset or charset == charset_of(self._collation):
             return self._collation
         return "binary" if charset == "binary" else f"{charset}_{_FIRST_COLLATION.get(charset, 'general')}_ci"
 

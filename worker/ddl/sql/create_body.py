@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardmerge.proto.sql_lexer import Token, tokens
+from shardmerge.worker.core.mysql.create_table import charset_of
 from shardmerge.worker.ddl.sql.alter_parser import element_kind, split_at_commas
 from shardmerge.worker.ddl.sql.clause import ClauseKind
 from shardmerge.worker.ddl.sql.statement import CreateTable
@@ -30,7 +31,7 @@ class CreateBody:
         one; "" for the default of ``place``'s schema."""
         options = self.options
         if collation and not self.has_charset:
-            options = f"DEFAULT CHARACTER SET {collation.split('_', 1)[0]} COLLATE {collation} {options}"
+            options = f"DEFAULT CHARACTER SET {charset_of(collation)} COLLATE {collation} {options}"
         return f"CREATE TABLE {place} {self.body} {options}".rstrip()
 
 

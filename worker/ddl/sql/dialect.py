@@ -243,19 +243,19 @@ def _declared(words: TokenReader) -> Iterator[tuple[str, TokenReader]]:
 
 
 def _collations(found: tuple[Token, ...]) -> Iterator[Token]:
-    for at, token in enumerate(found):
-        if token.is_word("COLLATE"):
-            words = TokenReader(found[at + 1 :], "")
-            words.take_symbol("=")
-            if words.next is not None and words.next.is_name and not words.next.is_word("DEFAULT"):
-                yield words.next
+    """The names of collations after COLLATE."""
+    return _names_after(found, lambda words: words.take("COLLATE"))
 
 
 def _charsets(found: tuple[Token, ...]) -> Iterator[Token]:
     """The names of character sets after CHARACTER SET and CHARSET."""
+    return _names_after(found, lambda words: words.take("CHARSET") or words.take_all("CHARACTER", "SET"))
+
+
+def _names_after(found: tuple[Token, ...], take: Callable[[TokenReader], bool]) -> Iterator[Token]:
     for at in range(len(found)):
         words = TokenReader(found[at:], "")
-        if words.take("CHARSET") or words.take_all("CHARACTER", "SET"):
+        if take(words):
             words.take_symbol("=")
             if words.next is not None and _name_at(words):
                 yield words.next

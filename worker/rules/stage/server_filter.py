@@ -21,13 +21,13 @@ from shardmerge.worker.core.mysql.connection import (
     Session,
     Side,
     connect,
+    dialect_of,
     errno_of,
     execute,
     kind_of,
     quote_name,
     rows,
     send,
-    server_info,
     to_coded,
 )
 from shardmerge.worker.core.mysql.server_errors import reason_of
@@ -133,7 +133,7 @@ class ServerFilter:
             session = connect(self._endpoint, Side.TARGET, name="target", autocommit=False, read_timeout=ANSWER_SECONDS)
             self._session = session
             execute(session, SESSION)
-            self._is_mariadb = server_info(session).is_mariadb
+            self._is_mariadb = dialect_of(session).is_mariadb
         return self._session
 
     def _table(self, session: Session, columns: tuple[Column, ...]) -> str:

@@ -9,7 +9,7 @@ import pymysql
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.worker.binlog.rows.row_filter import is_local
-from shardmerge.worker.core.mysql.connection import Session, errno_of, rows, server_info
+from shardmerge.worker.core.mysql.connection import Session, dialect_of, errno_of, rows
 from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.rules.stage.server_filter import (
@@ -31,7 +31,7 @@ def check_expressions(source: str, session: Session, plans: Sequence[TablePlan])
         if is_local(plan):
             continue
         if is_mariadb is None:
-            is_mariadb = server_info(session).is_mariadb
+            is_mariadb = dialect_of(session).is_mariadb
         for rule in plan.filters:
             columns = tuple(plan.read_columns[slot].column for slot in rule.columns)
             texts = [text for text in (rule.insert, rule.update_old, rule.update_new, rule.delete) if text]

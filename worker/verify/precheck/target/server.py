@@ -13,6 +13,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.listed_names import listed
 from shardmerge.worker.binlog.rows.row_filter import is_local
 from shardmerge.worker.core.mysql.connection import Session, dialect_of, errno_of, rows, text_of
+from shardmerge.worker.core.mysql.create_table import charset_of
 from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.table_plan import TablePlan
 from shardmerge.worker.target.tables.target_table import check_existing_target, find_fallback_collations
@@ -177,7 +178,7 @@ def _collations(
     """Find character sets that the target lacks, and collations that it will replace when it creates the table."""
     table = f"{plans[0].target_schema}.{plans[0].target_table}"
     found = find_fallback_collations(session, {collation for plan in plans for collation in plan.table.collations})
-    missing = sorted({collation.split("_", 1)[0] for collation, other in found.items() if other is None})
+    missing = sorted({charset_of(collation) for collation, other in found.items() if other is None})
     if missing:
         yield failed(
             "schema_of_shard_tables",
