@@ -235,6 +235,15 @@ TARGET_COLLATION = _define(
     workaround="Nothing to do: no text changes and no two rows become one; only comparing and sorting at the target "
     "may distinguish more texts. To choose otherwise create {target} by hand before the task starts.",
 )
+TARGET_COLLATION_STRICT = _define(
+    12103,
+    "target-lacks-collation-strict",
+    scope=Scope.TARGET,
+    message="the target lacks collations of the tables that {target} will be made from, and the task has "
+    "`collation_compatible: strict`; `loose` creates {target} with {replaced}",
+    workaround="Write `collation_compatible: loose`: no text changes and no two rows become one. Or create {target} by "
+    "hand before the task starts, or convert the columns at the source.",
+)
 TARGET_CHARSET = _define(
     12033,
     "target-lacks-charset",

@@ -4,6 +4,7 @@ types."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -11,7 +12,7 @@ from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import errors
 from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.mysql.connection import Session, Side, connect, rows
+from shardmerge.worker.core.mysql.connection import Endpoint, Session, Side, connect, rows
 from shardmerge.worker.core.mysql.information_schema import read_table
 from shardmerge.worker.core.table_plan import ColumnPlan, TablePlan
 from shardmerge.worker.target.tables.target_table import ensure_target
@@ -72,7 +73,7 @@ class Crossing:
         assert not ensure_target(self.reads, self.writes, [self.plan()], meta_schema="dm_meta").created
         return collations(self.writes)
 
-    def checked(self) -> list[pb.CheckResult]:
+    def checked(self, *, strict: bool = False) -> list[pb.CheckResult]:
         """Return the results of the pre-check of the target table."""
         source = config.SourceConfig(source_id="src-1", flavor="auto")
         getattr(source, "from").CopyFrom(config.Endpoint(host="127.0.0.1", port=self.source.port, user="root"))
@@ -81,7 +82,7 @@ class Crossing:
             source_id="src-1",
             mode=config.TASK_MODE_ALL,
             meta_schema="dm_meta",
-            target=config.Endpoint(host="127.0.0.1", port=self.target.port, user="root"),
+            target=config.Endpoint(host="127.0.0.1", port=self.target.port, user="root", strict_collations=strict),
             block_allow_list=config.BlockAllowList(name="s", do_dbs=["s"]),
             routes=[config.RouteRule(name="r", schema_pattern="s", target_schema="m")],
         )
@@ -190,6 +191,26 @@ def test_the_pre_check_says_which_collations_are_replaced(to_mariadb: Crossing) 
         "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, a VARCHAR(20), b TEXT CHARACTER SET latin1)"
     )
     assert [result.state for result in to_mariadb.checked()] == [pb.CHECK_STATE_PASS]
+
+
+def test_a_strict_task_gets_no_other_collation(to_mariadb: Crossing) -> None:
+    to_mariadb.source.execute("CREATE TABLE s.t (id INT PRIMARY KEY, a VARCHAR(20), b TEXT CHARACTER SET latin1)")
+    [result] = to_mariadb.checked(strict=True)
+    assert (result.code, result.state) == (errors.check.TARGET_COLLATION_STRICT.code, pb.CHECK_STATE_FAIL)
+    assert "utf8mb4_uca1400_nopad_ai_ci for utf8mb4_0900_ai_ci" in result.error_msg
+    strict = connect(
+        Endpoint("127.0.0.1", to_mariadb.target.port, "root", strict_collations=True), Side.TARGET, name="strict"
+    )
+    with closing(strict), pytest.raises(ShardmergeError) as caught:
+        ensure_target(to_mariadb.reads, strict, [to_mariadb.plan()], meta_schema="dm_meta")
+    assert caught.value.spec is errors.replicate.TARGET_CREATE_REFUSED
+    assert "utf8mb4_0900_ai_ci" in str(caught.value)
+    # The printed way out: a table that is created by hand.
+    to_mariadb.target.execute(
+        "CREATE DATABASE IF NOT EXISTS m",
+        "CREATE TABLE m.t (id INT PRIMARY KEY, a VARCHAR(20) COLLATE utf8mb4_bin, b TEXT CHARACTER SET latin1)",
+    )
+    assert [result.state for result in to_mariadb.checked(strict=True)] == [pb.CHECK_STATE_PASS]
 
 
 def test_a_charset_that_the_target_does_not_know_is_found_by_the_pre_check(to_mariadb: Crossing) -> None:

@@ -140,9 +140,9 @@ class TaskModel(FileModel):
         Literal["", "loose", "strict"],
         Field(alias="collation_compatible"),
         Key(
-            "Written with an underscore, as in DM.",
-            effect="no effect: columns keep the charset and collation of the source where the target has them; the "
-            "pre-check lists the others",
+            "A collation that the target lacks: `loose` replaces it by one that distinguishes at least the same texts, "
+            "`strict` refuses it in the pre-check, in a table that is created and in a DDL. Written with an "
+            "underscore, as in DM.",
         ),
     ] = "loose"
     mariadb2tidb: Annotated[Blank, Key("A planned block of DM.", effect="no effect")] = Field(

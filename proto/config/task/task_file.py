@@ -74,7 +74,7 @@ class TaskFile:
             source_id=instance.source_id,
             mode=_MODES[task.task_mode],
             meta_schema=task.meta_schema,
-            target=task.target_database.to_proto(self.environ),
+            target=_target(task, self.environ),
             case_sensitive=task.case_sensitive,
             start=_start(instance.meta if incremental and not self.start_time else None),
             routes=[task.routes[name].to_proto(name) for name in instance.route_rules],
@@ -203,6 +203,12 @@ def _start(meta: Meta | None) -> common_pb2.SourcePosition:
     # A binlog file's events begin after its 4 bytes of magic (MySQL internals, "Binary Log Files").
     pos = max(meta.binlog_pos, 4) if meta.binlog_name else 0
     return common_pb2.SourcePosition(file=meta.binlog_name, pos=pos, gtid_set=meta.binlog_gtid)
+
+
+def _target(task: TaskModel, environ: Mapping[str, str] | None) -> pb.Endpoint:
+    endpoint = task.target_database.to_proto(environ)
+    endpoint.strict_collations = task.collation_compatible == "strict"
+    return endpoint
 
 
 def _snapshot(task: TaskModel, instance: Instance) -> pb.SnapshotConfig:

@@ -39,7 +39,8 @@ class Endpoint:
     """How to reach one server; ``session``: variables of the configuration, set after connecting.
 
     ``retrieves_key``: instead of clear text the client may send the password encrypted with a public key that the
-    server itself sends. Any program that answers at the address can then read it.
+    server itself sends. Any program that answers at the address can then read it. ``strict_collations``: at this
+    target no table or column gets another collation than at the source.
     """
 
     host: str
@@ -49,6 +50,7 @@ class Endpoint:
     session: tuple[tuple[str, str], ...] = ()
     tls: Tls = PLAIN
     retrieves_key: bool = False
+    strict_collations: bool = False
 
     @staticmethod
     def from_proto(message: pb.Endpoint) -> Endpoint:
@@ -71,6 +73,7 @@ class Endpoint:
                 to_plain(tls.key_content, f"ssl-key of {where}"),
             ),
             message.allow_public_key_retrieval,
+            message.strict_collations,
         )
 
     def secrets(self) -> relay_pb2.EndpointSecrets:

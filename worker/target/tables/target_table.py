@@ -20,6 +20,7 @@ from shardmerge.worker.core.mysql.connection import (
     Side,
     coded_errors,
     dialect_of,
+    endpoint_of,
     execute,
     quote_name,
     rows,
@@ -267,7 +268,7 @@ def _replaced_collations(target: Session, plan: TablePlan, default: str) -> dict
     replaced: dict[str, str] = {}
     for collation, found in find_fallback_collations(target, {default, *plan.table.collations}).items():
         if found is None:
-            continue  # the target lacks the charset: its error for the whole statement is the best message
+            continue  # the target's error for the whole statement is the best message
         replaced[collation] = found
         get_logger(source=plan.source, table=_quoted(plan)).warning(
             "the target lacks a collation; the new table has another", collation=collation, stand_in=found
@@ -277,8 +278,14 @@ def _replaced_collations(target: Session, plan: TablePlan, default: str) -> dict
 
 def find_fallback_collations(target: Session, collations: Iterable[str]) -> dict[str, str | None]:
     """Those of ``collations`` that the target lacks, each with its fallback in a new table; None: there is none,
-    because the target lacks the character set. Raises ``pymysql.MySQLError``.
+    because the target lacks the character set, or the task permits no other collation. Raises ``pymysql.MySQLError``.
     """
+    found = known_fallbacks(target, collations)
+    return dict.fromkeys(found) if endpoint_of(target).strict_collations else found
+
+
+def known_fallbacks(target: Session, collations: Iterable[str]) -> dict[str, str | None]:
+    """As :func:`find_fallback_collations`, also if the task does not permit the fallbacks."""
     lacking = (collation for collation in sorted(collations) if not _has_collation(target, collation))
     as_utf8 = not dialect_of(target).has_charsets
     return {

@@ -30,7 +30,7 @@ SUPPORTED = {
     "task": """
         shard-mode: pessimistic | is-sharding: true | ignore-checking-items: [version] | meta-schema: m |
         case-sensitive: true | online-ddl: false | shadow-table-rules: ['^_(.+)_s$'] |
-        trash-table-rules: ['^_(.+)_t$'] | name: other""",
+        trash-table-rules: ['^_(.+)_t$'] | name: other | collation_compatible: strict""",
     "target": """
         password: p | session: {tidb_mem_quota_query: 8589934592, tidb_constraint_check_in_place: 0}""",
     "security": """
@@ -67,7 +67,7 @@ SUPPORTED = {
 NOTED = {
     "task": """
         strict-optimistic-shard-mode: true, shard-mode: optimistic | timezone: Asia/Shanghai |
-        timezone: '+08:00' | timezone: UTC | collation_compatible: strict | online-ddl-scheme: pt |
+        timezone: '+08:00' | timezone: UTC | online-ddl-scheme: pt |
         clean-dump-file: false | enable-heartbeat: true | heartbeat-update-interval: 2 |
         heartbeat-report-interval: 2 | ansi-quotes: true | remove-meta: true | mariadb2tidb: {a: b}""",
     "target": """

@@ -12,11 +12,11 @@ from shardmerge.proto import worker_pb2 as pb
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.listed_names import listed
 from shardmerge.worker.binlog.rows.row_filter import is_local
-from shardmerge.worker.core.mysql.connection import Session, dialect_of, errno_of, rows, text_of
+from shardmerge.worker.core.mysql.connection import Session, dialect_of, endpoint_of, errno_of, rows, text_of
 from shardmerge.worker.core.mysql.create_table import charset_of
 from shardmerge.worker.core.mysql.server_errors import reason_of
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.target.tables.target_table import check_existing_target, find_fallback_collations
+from shardmerge.worker.target.tables.target_table import check_existing_target, known_fallbacks
 from shardmerge.worker.verify.precheck.findings import Checklist, failed, warned
 from shardmerge.worker.verify.precheck.source.grants import Grants
 from shardmerge.worker.verify.precheck.source.server import read_grants
@@ -177,7 +177,7 @@ def _collations(
 ) -> Iterator[pb.CheckResult]:
     """Find character sets that the target lacks, and collations that it will replace when it creates the table."""
     table = f"{plans[0].target_schema}.{plans[0].target_table}"
-    found = find_fallback_collations(session, {collation for plan in plans for collation in plan.table.collations})
+    found = known_fallbacks(session, {collation for plan in plans for collation in plan.table.collations})
     missing = sorted({charset_of(collation) for collation, other in found.items() if other is None})
     if missing:
         yield failed(
@@ -186,7 +186,13 @@ def _collations(
             errors.check.TARGET_CHARSET(target=table, charsets=", ".join(missing)),
         )
     replaced = [f"{other} for {collation}" for collation, other in found.items() if other is not None]
-    if replaced and will_be_made:
+    if replaced and will_be_made and endpoint_of(session).strict_collations:
+        yield failed(
+            "schema_of_shard_tables",
+            source,
+            errors.check.TARGET_COLLATION_STRICT(target=table, replaced=", ".join(replaced)),
+        )
+    elif replaced and will_be_made:
         yield warned(
             "schema_of_shard_tables",
             source,
