@@ -507,6 +507,7 @@ def _execute_all(server: Database, text: str) -> None:
         charset="utf8mb4",
         init_command="SET time_zone='+00:00'",
         client_flag=CLIENT.MULTI_STATEMENTS,
+        ssl_disabled=True,
     )
     try:
         with connection.cursor() as cursor:
