@@ -69,6 +69,28 @@ step() { # <name> <command...>
     fi
 }
 
+declare -A BEGUN=() BEGAN=()
+
+begin() { # <name> <command...>: beside other steps; `finish` shows its standard output
+    local name=$1
+    shift
+    "$@" >"$SCRATCH/$name.log" &
+    BEGUN[$name]=$! BEGAN[$name]=$SECONDS
+}
+
+finish() { # <name> of a step that has begun
+    local name=$1 code=0
+    wait "${BEGUN[$name]}" || code=1
+    say "== $name"
+    cat "$SCRATCH/$name.log" >&2
+    if [ $code -eq 0 ]; then
+        say "== $name: passed, $((SECONDS - BEGAN[$name])) s after its begin"
+    else
+        say "== $name: FAILED, $((SECONDS - BEGAN[$name])) s after its begin"
+        FAILED+=("$name")
+    fi
+}
+
 wheel() {
     # A module that was removed since the last build would be packed from here again.
     rm -rf "$ROOT"/build/lib*
@@ -256,21 +278,24 @@ if [ "$PART" = fast ]; then
     [ $# -gt 0 ] || share_classes
     fast "$@"
 fi
+# The first build takes minutes; later ones only look. Beside all tests it gets the processor time that these leave.
+[ "$PART" != all ] || begin tidb-server nice -n 19 bash tests/support/tidb_server/build.sh
 if [ "$PART" = all ] || [ "$PART" = check ]; then
+    # It uses one processor, the other checks use another one.
+    begin pyright pyright
     step "ruff check" ruff check .
     step "ruff format" ruff format --check .
     step "contracts" lint-imports
-    step "pyright" pyright
     [ ! -e mkdocs.yml ] || step "documentation" mkdocs build --strict --quiet --site-dir "$SCRATCH/site"
     step "wheel" wheel
     step "wheel in use" wheel_in_use
+    finish pyright
 fi
 case $PART in
     all | integration | cases | grid | tidb | versions) share_classes ;;
 esac
 case $PART in
-    # The first build takes minutes; later ones only look.
-    all | integration | grid | tidb) step "tidb-server" bash tests/support/tidb_server/build.sh >/dev/null ;;
+    integration | grid | tidb) step "tidb-server" bash tests/support/tidb_server/build.sh >/dev/null ;;
 esac
 case $PART in
     integration | cases) [ -e "$WORLD/state.json" ] || keep_own_world ;;
@@ -282,6 +307,7 @@ for folder in unit integration cases; do
     fi
 done
 
+[ "$PART" != all ] || finish tidb-server
 if [ "$PART" = tidb ]; then
     # Kept servers are of other kinds: each process starts its own.
     export SHARDMERGE_NO_WORLD=1

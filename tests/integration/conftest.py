@@ -23,7 +23,6 @@ _LONGEST = (
     "test_compare.py",
     "test_faults.py",
     "test_merge.py",
-    "test_tidb.py",
     "test_optimistic_kill.py",
     "test_stop_at.py",
     "test_worker_process.py",
@@ -36,16 +35,21 @@ _LONGEST = (
 )
 
 
+_BUILT_LAST = "test_tidb.py"
+
 _CLUSTERS = frozenset({"module_world", "module_replicated", "make_cluster"})
 """Fixtures that start a cluster with the default options."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first: a long file at the end would run alone while other processes wait. Then run those
-    with a cluster: each leaves its cluster to the next one (tests/support/kept_world.py)."""
+    with a cluster: each leaves its cluster to the next one (tests/support/kept_world.py). The tests with TiDB follow:
+    until then its server may be built (tests/run.sh)."""
     places = {name: place for place, name in enumerate(_LONGEST)}
     with_cluster = {item.path for item in items if not _CLUSTERS.isdisjoint(getattr(item, "fixturenames", ()))}
-    items.sort(key=lambda item: (places.get(item.path.name, len(places)), item.path not in with_cluster))
+    ranks = {path: 0 if path in with_cluster else 2 for path in {item.path for item in items}}
+    ranks.update({path: 1 for path in ranks if path.name == _BUILT_LAST})
+    items.sort(key=lambda item: (places.get(item.path.name, len(places)), ranks[item.path]))
 
 
 @pytest.fixture(scope="module", autouse=True)
