@@ -46,6 +46,7 @@ _INVISIBLE = re.compile(r"\s+(?:/\*!80023\s+INVISIBLE\s*\*/|INVISIBLE\b)", re.IG
 _CHARSET = re.compile(r"\bCHARACTER\s+SET\s+\w+(?!\s+COLLATE|\w)", re.IGNORECASE)
 _CHARSET_NAME = re.compile(r"\bCHARACTER\s+SET\s+(\w+)", re.IGNORECASE)
 _COLLATE = re.compile(r"\bCOLLATE\s+(\w+)", re.IGNORECASE)
+_DEFAULT_COLLATION = re.compile(r"\bCOLLATE=(\w+)", re.IGNORECASE)
 _COMMENT = re.compile(r"\bCOMMENT='", re.IGNORECASE)
 _MYSQL_COLLECTION, _COLLECTION = " geomcollection", " geometrycollection"
 """MySQL 8 and newer print the short name, which MariaDB does not know; all servers accept the long one."""
@@ -234,6 +235,13 @@ def partitions_start(statement: str) -> int | None:
     masked = masked_quotes(statement)
     found = _PARTITIONS.search(masked, masked.rfind("\n)"))
     return None if found is None else found.start()
+
+
+def printed_collation(statement: str) -> str:
+    """The default collation in the table's options, "" where none is printed."""
+    masked = masked_quotes(statement)
+    found = _DEFAULT_COLLATION.search(masked, masked.rfind("\n)"))
+    return "" if found is None else found.group(1)
 
 
 def column_item(statement: str, name: str, *, numbered: bool) -> str:

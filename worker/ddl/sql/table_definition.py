@@ -11,7 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shardmerge.proto.sql_lexer import Kind, Token, tokens
-from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable, index_parts, parse_create_table
+from shardmerge.worker.core.mysql.create_table import (
+    UnreadableCreateTable,
+    index_parts,
+    parse_create_table,
+    printed_collation,
+)
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.ddl.sql.column_definition import ColumnDefinition, parse_column
 from shardmerge.worker.ddl.sql.common_type import ColumnType
@@ -76,6 +81,8 @@ class TableDefinition:
 def parse_table_definition(creation: CreateStatement) -> TableDefinition:
     """Raises :class:`shardmerge.worker.core.mysql.create_table.UnreadableCreateTable`."""
     text = creation.text
+    # The recorded default is the source's. A server without its character set has printed the one that it has instead.
+    collation = printed_collation(text) or creation.collation
     columns: list[ColumnDefinition] = []
     checks: list[str] = []
     primary = ""
@@ -85,7 +92,7 @@ def parse_table_definition(creation: CreateStatement) -> TableDefinition:
         own = _NAME.match(item)
         unnamed = _CONSTRAINT.sub("", item, count=1) if _CONSTRAINT.match(item) else item
         if own is not None:
-            columns.append(parse_column(own.group(1).replace("``", "`"), item[own.end() :], creation.collation))
+            columns.append(parse_column(own.group(1).replace("``", "`"), item[own.end() :], collation))
         elif _PRIMARY_KEY.match(item):
             primary = lowercase_names(item)
         elif item not in parts and not _FOREIGN_KEY.match(unnamed):
@@ -96,7 +103,7 @@ def parse_table_definition(creation: CreateStatement) -> TableDefinition:
     )
     end = _end(text)
     options = _NEXT_VALUE.sub("", text[end:]).strip()
-    return TableDefinition(tuple(columns), indexes, primary, tuple(sorted(checks)), options, creation.collation)
+    return TableDefinition(tuple(columns), indexes, primary, tuple(sorted(checks)), options, collation)
 
 
 def lowercase_names(text: str) -> str:

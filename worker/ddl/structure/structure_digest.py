@@ -10,7 +10,7 @@ import hashlib
 import re
 
 from shardmerge.worker.core.mysql.connection import Session
-from shardmerge.worker.core.mysql.create_table import parse_create_table
+from shardmerge.worker.core.mysql.create_table import parse_create_table, printed_collation
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
@@ -77,5 +77,5 @@ def digest_of(creation: CreateStatement) -> str:
     """The digest of a CREATE TABLE from the tracker's server. The order of columns and keys does not count, because
     rows and statements use names."""
     found = parse_create_table(creation.text)
-    text = "\n".join([*sorted(found.items), found.comment, creation.collation])
+    text = "\n".join([*sorted(found.items), found.comment, printed_collation(creation.text) or creation.collation])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -8,6 +8,7 @@ from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.ddl.sql.column_definition import ColumnDefinition, parse_column
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, lowercase_names, parse_table_definition
+from shardmerge.worker.ddl.structure.structure_digest import digest_of
 
 MARIADB = """CREATE TABLE `t` (
   `id` bigint(20) unsigned NOT NULL AUTO_INCREMENT,
@@ -221,3 +222,15 @@ def test_names_in_lower_case() -> None:
     assert (
         lowercase_names("KEY `İK``X` (`A`,`b`) COMMENT 'K`A`'") == f"KEY `{'İ'.lower()}k``x` (`a`,`b`) COMMENT 'K`A`'"
     )
+
+
+def test_the_default_of_a_server_that_lacks_the_recorded_one() -> None:
+    column = "`v` varchar(9) COMMENT 'COLLATE=x\n) COLLATE=y'"
+    printed = f"CREATE TABLE `t` (\n  {column}\n) ENGINE=InnoDB DEFAULT CHARSET=latin1"
+    recorded = CreateStatement(f"{printed} COLLATE=latin1_bin COMMENT='COLLATE=z'", "latin1_swedish_ci")
+    same = CreateStatement(recorded.text, "latin1_bin")
+    assert parse_table_definition(recorded) == parse_table_definition(same)
+    assert parse_table_definition(recorded).columns[0].type.collation == "latin1_bin"
+    assert digest_of(recorded) == digest_of(same)
+    older = parse_table_definition(CreateStatement(printed, "latin1_swedish_ci"))
+    assert (older.collation, older.columns[0].type.collation) == ("latin1_swedish_ci", "latin1_swedish_ci")
