@@ -103,6 +103,17 @@ class TargetDialect:
         return not self.is_tidb
 
     @property
+    def drops_keys_as_constraints(self) -> bool:
+        """Whether ALTER TABLE … DROP CONSTRAINT drops a unique key, too. TiDB looks for a check of that name only: it
+        refuses the statement (errno 3940), or ignores it while its checks are off."""
+        return not self.is_tidb
+
+    @property
+    def has_time_locale(self) -> bool:
+        """Whether lc_time_names can be set. At TiDB it is en_US and read-only (errno 1238)."""
+        return not self.is_tidb
+
+    @property
     def session_statements(self) -> tuple[str, ...]:
         """Statements that a new session needs beside those of all kinds."""
         return (_TIDB_SESSION,) if self.is_tidb else ()

@@ -33,7 +33,8 @@ class Dialect:
 
     def for_target(self, text: str, sql_mode: int) -> str:
         """The statement for the target: collations that it lacks are replaced, as in new tables; MariaDB's JSON, which
-        is text in its row events, becomes text."""
+        is text in its row events, becomes text. DROP CONSTRAINT, which here names a unique key (the caller has checked
+        that), becomes DROP KEY where the target needs it."""
         found = tokens(text, sql_mode)
         replaced: list[tuple[Token, str]] = []
         collations = [(token, token.text.lower()) for token in _collations(found)]
@@ -45,6 +46,8 @@ class Dialect:
         if self.source_is_mariadb and not self.target.is_mariadb:
             types = declared_types(text, "?", sql_mode).values()
             replaced += [(token, _MARIADB_JSON) for token in types if token.is_word("JSON")]
+        if not self.target.drops_keys_as_constraints:
+            replaced += [(token, "KEY") for token in _dropped_constraints(text, sql_mode)]
         for token, with_ in sorted(replaced, key=lambda each: each[0].start, reverse=True):
             text = text[: token.start] + with_ + text[token.end :]
         return text
@@ -240,6 +243,17 @@ def _declared(words: TokenReader) -> Iterator[tuple[str, TokenReader]]:
     words.advance()
     if name is not None and words.next is not None and name.is_name:
         yield name.text.lower(), words
+
+
+def _dropped_constraints(text: str, sql_mode: int) -> Iterator[Token]:
+    """The word CONSTRAINT in each DROP CONSTRAINT."""
+    ddl = parse_ddl(text, "?", sql_mode)
+    if not isinstance(ddl, AlterTable):
+        return
+    for clause in ddl.clauses:
+        if clause.kind is ClauseKind.DROP_CONSTRAINT:
+            found = (token for token in tokens(text, sql_mode) if clause.start <= token.start < clause.end)
+            yield next(token for token in found if token.is_word("CONSTRAINT"))
 
 
 def _collations(found: tuple[Token, ...]) -> Iterator[Token]:

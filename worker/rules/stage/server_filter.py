@@ -35,7 +35,8 @@ from shardmerge.worker.core.row_change import Literals
 from shardmerge.worker.core.table import Column, ValueKind
 from shardmerge.worker.core.table_plan import TablePlan
 
-SESSION = "SET SESSION timestamp = 1, lc_time_names = 'en_US', default_week_format = 0, div_precision_increment = 4"
+SESSION = "SET SESSION timestamp = 1, default_week_format = 0, div_precision_increment = 4"
+_TIME_LOCALE = ", lc_time_names = 'en_US'"
 """Settings on which the result of functions depends."""
 
 _ROWS = 1000
@@ -132,8 +133,9 @@ class ServerFilter:
         if self._session is None:
             session = connect(self._endpoint, Side.TARGET, name="target", autocommit=False, read_timeout=ANSWER_SECONDS)
             self._session = session
-            execute(session, SESSION)
-            self._is_mariadb = dialect_of(session).is_mariadb
+            dialect = dialect_of(session)
+            execute(session, f"{SESSION}{_TIME_LOCALE if dialect.has_time_locale else ''}")
+            self._is_mariadb = dialect.is_mariadb
         return self._session
 
     def _table(self, session: Session, columns: tuple[Column, ...]) -> str:

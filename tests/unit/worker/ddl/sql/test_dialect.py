@@ -96,6 +96,13 @@ def test_charsets_that_tidb_lacks(statement: str, sent: str) -> None:
     assert dialect("mysql", "mysql").lacking_charsets(statement, 0) == ()
 
 
+def test_unique_keys_that_tidb_does_not_drop_as_constraints() -> None:
+    statement = "ALTER TABLE t ADD CONSTRAINT u UNIQUE (a), DROP CONSTRAINT `constraint`, DROP constraint IF EXISTS v"
+    sent = "ALTER TABLE t ADD CONSTRAINT u UNIQUE (a), DROP KEY `constraint`, DROP KEY IF EXISTS v"
+    assert dialect("mariadb", "tidb").for_target(statement, 0) == sent
+    assert dialect("mariadb", "mysql").for_target(statement, 0) == statement
+
+
 @pytest.mark.parametrize(
     ("statement", "collations"),
     [
