@@ -1,7 +1,8 @@
 """Which of a target's error numbers are about the row itself. Pure.
 
-The numbers are from MySQL's "Server Error Message Reference" and MariaDB's "MariaDB Error Codes". Errors that are not
-listed (connections, locks, disk, privileges, structures, triggers) are not about one row.
+The numbers are from MySQL's "Server Error Message Reference", MariaDB's "MariaDB Error Codes" and TiDB's "Error
+Codes and Troubleshooting". Errors that are not listed (connections, locks, disk, privileges, structures, triggers) are
+not about one row.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _ROW_ERRORS = frozenset(
         3140,  # invalid JSON text
         3819,  # a check constraint of MySQL
         4025,  # a constraint of MariaDB
+        8025,  # TiDB: the row is longer than txn-entry-size-limit
     }
 )
 

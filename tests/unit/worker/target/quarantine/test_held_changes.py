@@ -222,7 +222,7 @@ def test_digests_tell_keys_apart() -> None:
     assert len({key.digest for key in keys}) == len(keys)
 
 
-@pytest.mark.parametrize("errno", [1048, 1062, 1264, 1366, 1406, 3819, 4025])
+@pytest.mark.parametrize("errno", [1048, 1062, 1264, 1366, 1406, 3819, 4025, 8025])
 def test_refusals_of_a_row(errno: int) -> None:
     assert is_row_error(errno)
 
