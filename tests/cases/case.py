@@ -68,12 +68,13 @@ class StartTask(Part):
 
 class Refused(Part):
     """:class:`StartTask` that must fail with the error ``code`` and leave no subtask behind; ``says``: what
-    its message must hold."""
+    its message must hold; ``not_on_tidb``: why the step does not apply to a TiDB target."""
 
     refused: dict[str, object]
     code: Code
     sources: list[Literal[1, 2]] = [1]
     says: list[str] = []
+    not_on_tidb: Annotated[str, Field(min_length=20)] | None = None
 
 
 class Wait(Part):
@@ -138,11 +139,12 @@ class Compare(Part):
 
 class Rows(Part):
     """A query's result, in its order, must be ``are``, or what the same query gives ``same-at``; ``soon``: it is waited
-    for."""
+    for. ``on_tidb``: what it must be instead at a TiDB target, which describes its tables in another way."""
 
     rows: str
     at: Place = "target"
     are: list[list[Cell]] | None = None
+    on_tidb: list[list[Cell]] | None = None
     same_at: Place | None = None
     soon: bool = False
 
@@ -204,7 +206,8 @@ class Quarantine(Part):
 
 class Previewed(Part):
     """What `shard-ddl preview` says of one shard table. ``says``: words of its reason and risks; ``missing``: how many
-    shard tables; ``code``: of the error that would stop the task."""
+    shard tables; ``code``: of the error that would stop the task; ``on_tidb``: parts of its texts, and what they are
+    instead at a TiDB target."""
 
     source: Literal["source-1", "source-2"] = "source-1"
     table: str
@@ -215,6 +218,7 @@ class Previewed(Part):
     missing: int = 0
     says: list[str] = []
     code: Code | None = None
+    on_tidb: dict[str, str] = {}
 
 
 class Preview(Part):
@@ -291,10 +295,12 @@ Step = Annotated[
 
 
 class Case(Part):
-    """``shows``: the behaviour in one sentence. ``not_on_tidb``: why the case does not apply to a TiDB target."""
+    """``shows``: the behaviour in one sentence. ``not_on_tidb``: why the case does not apply to a TiDB target;
+    ``on_tidb``: global variables of a TiDB target during the case."""
 
     shows: Annotated[str, Field(min_length=20)]
     not_on_tidb: Annotated[str, Field(min_length=20)] | None = None
+    on_tidb: dict[str, int] = {}
     steps: Annotated[list[Step], Field(min_length=2)]
 
 

@@ -13,10 +13,13 @@ _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "year"}
 _PLAIN = frozenset(_INTEGERS | {"decimal", "date", "time", "datetime", "timestamp"})
 
 
-def assert_same_bytes(source: Database, target: Database, table: str, key: Sequence[str], at: str = "") -> None:
+def assert_same_bytes(
+    source: Database, target: Database, table: str, key: Sequence[str], at: str = "", *, as_text: bool = False
+) -> None:
     """``table`` (schema.name) at the source and ``at`` (the same by default) at the target hold the same rows.
 
-    ``key``: the columns that order them. All columns of the source's table are compared.
+    ``key``: the columns that order them. All columns of the source's table are compared. ``as_text``: the characters of
+    texts, as a client reads them, instead of their bytes: TiDB stores others.
     """
     schema, name = table.split(".")
     columns = [
@@ -27,9 +30,10 @@ def assert_same_bytes(source: Database, target: Database, table: str, key: Seque
         )
     ]
     assert columns, f"no table {table}"
-    cells = ", ".join(_bytes_of(column, kind) for column, kind in columns)
+    kinds = dict(columns)
+    cells = ", ".join(_bytes_of(column, kind, as_text=as_text) for column, kind in columns)
     # Ordered by bytes: servers may order values that are equal in a collation either way.
-    order = ", ".join(f"HEX(`{column}`), `{column}`" for column in key)
+    order = ", ".join(f"{_hex_of(column, kinds[column], as_text=as_text)}, `{column}`" for column in key)
     expected = source.query(f"SELECT {cells} FROM {table} ORDER BY {order}")
     found = target.query(f"SELECT {cells} FROM {at or table} ORDER BY {order}")
     assert expected, f"{table} is empty: nothing was compared"
@@ -39,7 +43,14 @@ def assert_same_bytes(source: Database, target: Database, table: str, key: Seque
             assert _cell(kind, one) == _cell(kind, other), f"row {row}, {column}: is {one}, should be {other}"
 
 
-def _bytes_of(column: str, data_type: str) -> str:
+_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+
+
+def _hex_of(column: str, data_type: str, *, as_text: bool) -> str:
+    return f"HEX(CONVERT(`{column}` USING utf8mb4))" if as_text and data_type in _TEXTS else f"HEX(`{column}`)"
+
+
+def _bytes_of(column: str, data_type: str, *, as_text: bool) -> str:
     """Return an expression that shows every bit of a column's value."""
     name = f"`{column}`"
     match data_type:
@@ -50,7 +61,7 @@ def _bytes_of(column: str, data_type: str) -> str:
         case _ if data_type in _PLAIN:
             return f"CAST({name} AS CHAR)"
         case _:
-            return f"HEX({name})"
+            return _hex_of(column, data_type, as_text=as_text)
 
 
 def _cell(data_type: str, value: object) -> object:
