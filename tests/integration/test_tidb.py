@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from shardmerge.proto import errors
+from tests.integration.ways_out.printed import Operator
 from tests.support import all_types, judge
 from tests.support.database import Database
 from tests.support.judge import Shard, Target
@@ -17,6 +18,7 @@ from tests.support.kills import VICTIMS, kill_while_copying, kill_while_replicat
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.tidb import TiDB
+from tests.support.wait import until
 from tests.support.world import World
 
 
@@ -85,6 +87,9 @@ def test_text_is_what_a_client_reads(world: World) -> None:
             f"INSERT INTO {table} VALUES (1, {_TEXT_ROW})",
             f"CREATE TABLE tidb_text_{number}.k (k VARCHAR(20) CHARACTER SET latin1 PRIMARY KEY, n INT)",
             f"INSERT INTO tidb_text_{number}.k VALUES ('ä', 1), ('ö', 2)",
+            f"CREATE TABLE tidb_text_{number}.c (id INT PRIMARY KEY, t TEXT NOT NULL, s TINYTEXT COMMENT 'ß') "
+            "CHARSET=latin1",
+            f"INSERT INTO tidb_text_{number}.c VALUES (1, 'é', 'é')",
         )
     world.cluster.start_task(_own_task(world, "tidb_text"))
     world.cluster.wait_replicating("tidb_text")
@@ -98,11 +103,15 @@ def test_text_is_what_a_client_reads(world: World) -> None:
             f"UPDATE tidb_text_{number}.k SET n = 3 WHERE k = 'ä'",
             f"DELETE FROM tidb_text_{number}.k WHERE k = 'ö'",
             f"UPDATE tidb_text_{number}.k SET k = 'ß' WHERE k = 'ä'",
+            # The source's texts become longer ones.
+            f"ALTER TABLE tidb_text_{number}.c CONVERT TO CHARACTER SET utf8mb4",
+            f"INSERT INTO tidb_text_{number}.c VALUES (2, REPEAT('😀', 20000), REPEAT('好', 255))",
         )
     world.settle(["tidb_text"])
     for number, (_, server) in enumerate(world.sources, 1):
         _assert_equal(server, world.target, f"tidb_text_{number}", "t", ("id",))
         _assert_equal(server, world.target, f"tidb_text_{number}", "k", ("k",))
+        _assert_equal(server, world.target, f"tidb_text_{number}", "c", ("id",))
     compared = world.cluster.compare("tidb_text")
     assert (compared.answer.code, compared.lines) == (0, []), compared.answer.text
     world.cluster.dmctl("stop-task", "tidb_text")
@@ -247,6 +256,58 @@ def test_a_task_file_of_dm_and_ten_planted_differences(world: World) -> None:
     compared = world.cluster.compare("tidb_dm")
     assert (compared.answer.code, compared.lines) == (0, []), compared.answer.text
     world.cluster.dmctl("stop-task", "tidb_dm")
+
+
+def test_what_tidb_refuses_and_the_printed_ways_out(world: World) -> None:
+    """A type that it lacks, a character set in a lock of shard tables, and a row that is too long."""
+    source_id, source = world.sources[0]
+    source.execute("CREATE DATABASE tidb_out_1")
+    for number in (1, 2):
+        source.execute(
+            f"CREATE TABLE tidb_out_1.t_{number} (id INT PRIMARY KEY, v LONGTEXT, p POINT) CHARSET=latin1",
+            f"INSERT INTO tidb_out_1.t_{number} VALUES ({number}, 'é', NULL)",
+        )
+    task = world.cluster.write(
+        "tidb_out.yaml",
+        "\n".join(
+            (
+                "name: tidb_out",
+                "task-mode: all",
+                "shard-mode: pessimistic",
+                "meta-schema: dm_meta",
+                f"target-database: {{host: 127.0.0.1, port: {world.target.port}, user: root, password: ''}}",
+                f"mysql-instances: [{{source-id: {source_id}, block-allow-list: own, route-rules: [own]}}]",
+                "block-allow-list: {own: {do-dbs: [tidb_out_1]}}",
+                "routes: {own: {schema-pattern: tidb_out_1, target-schema: tidb_out, target-table: t, "
+                'table-pattern: "t_*"}}',
+                "",
+            )
+        ),
+    )
+    operator = Operator(world.cluster, "tidb_out", task)
+    assert "p (point)" in operator.refused(12099, "start-task", task).message
+    source.execute("ALTER TABLE tidb_out_1.t_1 DROP p", "ALTER TABLE tidb_out_1.t_2 DROP p")
+    world.cluster.dmctl("start-task", task)
+    world.cluster.wait_replicating("tidb_out")
+    for number in (1, 2):
+        source.execute(
+            f"ALTER TABLE tidb_out_1.t_{number} ADD c VARCHAR(9) CHARACTER SET big5",
+            f"INSERT INTO tidb_out_1.t_{number} VALUES ({10 + number}, 'ß', '你好')",
+        )
+    replacement = "ALTER TABLE tidb_out_1.t_1 ADD c VARCHAR(9) CHARACTER SET utf8mb4"
+    operator.runs(operator.stopped(50068), "binlog replace", statement=replacement)
+    until(lambda: ".`t_2`" in operator.stopped(50068).message, "the second shard table stops, too")
+    operator.runs(operator.stopped(50068), "binlog skip")
+    source.execute("INSERT INTO tidb_out_1.t_1 VALUES (21, REPEAT('x', 6500000), NULL), (22, 'é', '好')")
+    refused = operator.stopped(40060)
+    assert "`id` = 21" in refused.message
+    world.target.execute("SET GLOBAL tidb_txn_entry_size_limit = 7500000")
+    operator.runs(refused, "resume-task")
+    world.settle(["tidb_out"])
+    world.target.execute("SET GLOBAL tidb_txn_entry_size_limit = 0")
+    compared = world.cluster.compare("tidb_out")
+    assert (compared.answer.code, compared.lines, compared.rows) == (0, [], 6), compared.answer.text
+    world.cluster.dmctl("stop-task", "tidb_out")
 
 
 # A moment, and who is killed then.

@@ -46,6 +46,7 @@ _INVISIBLE = re.compile(r"\s+(?:/\*!80023\s+INVISIBLE\s*\*/|INVISIBLE\b)", re.IG
 _CHARSET = re.compile(r"\bCHARACTER\s+SET\s+\w+(?!\s+COLLATE|\w)", re.IGNORECASE)
 _CHARSET_NAME = re.compile(r"\bCHARACTER\s+SET\s+(\w+)", re.IGNORECASE)
 _COLLATE = re.compile(r"\bCOLLATE\s+(\w+)", re.IGNORECASE)
+_OWN_COLLATION = re.compile(r"\A(\s+CHARACTER SET \w+)?(\s+COLLATE \w+)?", re.IGNORECASE)
 _DEFAULT_COLLATION = re.compile(r"\bCOLLATE=(\w+)", re.IGNORECASE)
 _COMMENT = re.compile(r"\bCOMMENT='", re.IGNORECASE)
 _MYSQL_COLLECTION, _COLLECTION = " geomcollection", " geometrycollection"
@@ -252,6 +253,17 @@ def column_item(statement: str, name: str, *, numbered: bool) -> str:
         if own is not None and _unquoted(own).lower() == name.lower():
             return _numbered(item, _unquoted(own)) if numbered else _not_numbered(item)
     return ""
+
+
+def retyped_item(statement: str, name: str, type_text: str, other: str) -> str:
+    """The definition of a text column, with its name and the type ``other`` instead of ``type_text``, its character set
+    and its collation; "" when it has another type. Raises :class:`UnreadableCreateTable`."""
+    item = column_item(statement, name, numbered=False)
+    own = _IDENTIFIER.match(item)
+    if own is None or not item.startswith(f" {type_text}", own.end()):
+        return ""
+    rest = _OWN_COLLATION.sub("", item[own.end() + 1 + len(type_text) :], count=1)
+    return f"{own.group()} {other}{rest}"
 
 
 def _numbered(item: str, name: str) -> str:

@@ -103,6 +103,11 @@ class TargetDialect:
         return not self.is_tidb
 
     @property
+    def lengthens_converted_texts(self) -> bool:
+        """Whether CONVERT TO CHARACTER SET makes TEXT longer where a character may take more bytes."""
+        return not self.is_tidb
+
+    @property
     def drops_keys_as_constraints(self) -> bool:
         """Whether ALTER TABLE … DROP CONSTRAINT drops a unique key, too. TiDB looks for a check of that name only: it
         refuses the statement (errno 3940), or ignores it while its checks are off."""

@@ -109,7 +109,7 @@ class StatementExecutor:
         text = target_statement(context.statement, ddl, index_names(creation))
         if not text:
             return
-        text = self.dialect.for_target(text, context.sql_mode)
+        text = self._for_target_alone(text, shard, creation)
         tracked = self.structures.after_alter(shard.plan, creation, text)
         plan = self._planned(shard.number, tracked)
         context.run([shard.target], self._for_target(text, shard))
@@ -127,7 +127,7 @@ class StatementExecutor:
         text = target_statement(context.statement, ddl, index_names(creation))
         tracked = Tracked(shard.plan.table, creation)
         if text:
-            text = self.dialect.for_target(text, context.sql_mode)
+            text = self._for_target_alone(text, shard, creation)
             try:
                 tracked = self.structures.after_alter(shard.plan, creation, text)
             except ShardmergeError as error:
@@ -140,6 +140,12 @@ class StatementExecutor:
             context.run([shard.target], self._for_target(text, shard))
         context.changes.set_structure(plan, tracked.creation)
         self._record_dropped_columns(shard, tracked)
+
+    def _for_target_alone(self, text: str, shard: ShardTarget, creation: CreateStatement) -> str:
+        """The statement of a shard table that shares no lock with others: its text depends on its columns."""
+        mode = self.context.sql_mode
+        text = self.dialect.with_longer_texts(text, creation, shard.plan.table.columns, mode)
+        return self.dialect.for_target(text, mode)
 
     def _record_dropped_columns(self, shard: ShardTarget, tracked: Tracked) -> None:
         """Record the columns that the shard table no longer has (optimistic): its rows at the target may still have

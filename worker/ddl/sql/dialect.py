@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from shardmerge.proto.sql_lexer import Token, tokens
-from shardmerge.worker.core.mysql.create_table import charset_of
+from shardmerge.worker.core.mysql.create_table import charset_of, retyped_item
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.mysql.target_dialect import TargetDialect
 from shardmerge.worker.core.table import Column, Table, ValueKind
@@ -108,6 +108,26 @@ class Dialect:
             return frozenset()
         return frozenset(column.name.lower() for column in columns if column.charset)
 
+    def with_longer_texts(self, text: str, creation: CreateStatement, columns: Iterable[Column], sql_mode: int) -> str:
+        """The statement, with the types that texts get by CONVERT TO CHARACTER SET where the target does not lengthen
+        them. ``creation``, ``columns``: of the shard table before."""
+        ddl = parse_ddl(text, "?", sql_mode)
+        if self.target.lengthens_converted_texts or not isinstance(ddl, AlterTable):
+            return text
+        converts = next((one for one in ddl.clauses if one.kind is ClauseKind.CONVERT_CHARSET), None)
+        default = declared_collation(text, "?", sql_mode) or creation.collation
+        if converts is None or not default:
+            return text
+        others = {name.lower() for one in ddl.clauses for name in one.columns}
+        items = [
+            retyped_item(creation.text, was.name, was.type_text, _of(now))
+            for was in columns
+            if was.charset and was.name.lower() not in others
+            if (now := _converted(was, default)).type_text != was.type_text
+        ]
+        longer = "".join(f", MODIFY COLUMN {item}" for item in items if item)
+        return f"{text[: converts.end]}{longer}{text[converts.end :]}"
+
     def default_after(self, creation: CreateStatement, before: str, statement: Statement) -> CreateStatement:
         """``creation``, as the target describes the table after the statement, with its default collation at the
         source. ``before``: that default before the statement."""
@@ -163,6 +183,11 @@ def _converted(column: Column, collation: str) -> Column:
     grows = _CHARACTER_BYTES.get(charset, 1) > _CHARACTER_BYTES.get(column.charset, 1)
     type_text = _LONGER.get(column.type_text, column.type_text) if grows else column.type_text
     return replace(column, charset=charset, collation=collation, type_text=type_text)
+
+
+def _of(column: Column) -> str:
+    """The type of a text column, as SQL."""
+    return f"{column.type_text} CHARACTER SET {column.charset} COLLATE {column.collation}"
 
 
 _SHORT_CHARSETS = {"ASCII": "latin1", "UNICODE": "ucs2"}

@@ -96,6 +96,32 @@ def test_charsets_that_tidb_lacks(statement: str, sent: str) -> None:
     assert dialect("mysql", "mysql").lacking_charsets(statement, 0) == ()
 
 
+def test_texts_that_tidb_does_not_lengthen() -> None:
+    items = (
+        "  `id` int NOT NULL,\n  `a` text COLLATE latin1_german1_ci NOT NULL COMMENT 'text',\n  `b` text,\n"
+        "  `Long` longtext,\n  `d` tinytext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    )
+    creation = CreateStatement(f"CREATE TABLE `t` (\n{items}\n) ENGINE=InnoDB DEFAULT CHARSET=latin1", "latin1_swedish_ci")
+    columns = [integer(), *(replace(text(name), type_text="text", charset="latin1") for name in ("a", "b"))]
+    columns += [replace(text("Long"), type_text="longtext", charset="latin1")]
+    columns += [replace(text("d"), type_text="tinytext", charset="utf8mb4")]
+
+    def sent(statement: str, target: str = "tidb") -> str:
+        return dialect("mariadb", target).with_longer_texts(statement, creation, columns, 0)
+
+    statement = "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4, ADD c INT"
+    assert sent(statement) == (
+        "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4, "
+        "MODIFY COLUMN `a` mediumtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'text', "
+        "MODIFY COLUMN `b` mediumtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, ADD c INT"
+    )
+    assert sent(statement, "mysql") == statement
+    own = "ALTER TABLE t DROP a, MODIFY B TEXT CHARSET latin1, CONVERT TO CHARACTER SET big5 COLLATE big5_bin"
+    assert sent(own) == own
+    for same in ("ALTER TABLE t CONVERT TO CHARACTER SET latin2", "ALTER TABLE t CHARSET utf8mb4", "DROP INDEX i ON t"):
+        assert sent(same) == same
+
+
 def test_unique_keys_that_tidb_does_not_drop_as_constraints() -> None:
     statement = "ALTER TABLE t ADD CONSTRAINT u UNIQUE (a), DROP CONSTRAINT `constraint`, DROP constraint IF EXISTS v"
     sent = "ALTER TABLE t ADD CONSTRAINT u UNIQUE (a), DROP KEY `constraint`, DROP KEY IF EXISTS v"
