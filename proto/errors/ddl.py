@@ -121,7 +121,8 @@ CHARSET_NOT_AT_TARGET = _define(
     "which the target lacks, and a lock of shard tables keeps statements in the target's form: {statement}",
     workaround="The task has stopped right before the statement. "
     f"{_REPLACE[0].upper()}{_REPLACE[1:]}, with utf8mb4 as the character set: the target holds every character of "
-    "the source by it. Repeat this for each shard table.",
+    "the source by it. Each further shard table stops at its statement, too: where the target has the change already "
+    f"(an added column), {_SKIP}; else replace it in the same way.",
 )
 MAPPED_COLUMN = _define(
     50012,

@@ -124,8 +124,9 @@ TARGET_TRANSACTION_TOO_LARGE = _define(
     scope=Scope.TARGET,
     message="target {host}:{port} has no memory for a transaction of this size: {reason} (errno {errno})",
     workaround="Changes of rows are repeated in smaller transactions by themselves. If it does not pass, or while the "
-    "history is copied: raise the target's limit (TiDB: tidb_mem_quota_query, txn-total-size-limit), or make "
-    "`replicate.batch-rows` or `snapshot.chunk-rows` smaller with update-task.",
+    "history is copied: raise the target's limit (TiDB: SET GLOBAL tidb_mem_quota_query, and txn-total-size-limit in "
+    "its configuration); the task continues by itself. Chunks keep the size with which they were planned: for "
+    f"a smaller `snapshot.chunk-rows` in the task file, {COPY_AGAIN}.",
     retryable=True,
 )
 TARGET_STATEMENT = _define(
