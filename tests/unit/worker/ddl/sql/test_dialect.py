@@ -101,7 +101,8 @@ def test_texts_that_tidb_does_not_lengthen() -> None:
         "  `id` int NOT NULL,\n  `a` text COLLATE latin1_german1_ci NOT NULL COMMENT 'text',\n  `b` text,\n"
         "  `Long` longtext,\n  `d` tinytext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     )
-    creation = CreateStatement(f"CREATE TABLE `t` (\n{items}\n) ENGINE=InnoDB DEFAULT CHARSET=latin1", "latin1_swedish_ci")
+    printed = f"CREATE TABLE `t` (\n{items}\n) ENGINE=InnoDB DEFAULT CHARSET=latin1"
+    creation = CreateStatement(printed, "latin1_swedish_ci")
     columns = [integer(), *(replace(text(name), type_text="text", charset="latin1") for name in ("a", "b"))]
     columns += [replace(text("Long"), type_text="longtext", charset="latin1")]
     columns += [replace(text("d"), type_text="tinytext", charset="utf8mb4")]
