@@ -267,7 +267,7 @@ class Runner:
             passes = codes != [step.code] and any(CATALOGUE[code].retryable for code in codes)
             return sub.stage == "Paused" and not passes
 
-        wanted = {f"source-{number}" for number in step.sources}
+        wanted = {self._id_of(f"source-{number}") for number in step.sources}
 
         def is_there(sub: SubTask) -> bool:
             return stands(sub) or (bool(wanted) and sub.source not in wanted)
