@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from tests.soak.arena import FLAVORS, Arena
+from tests.soak.arena import FLAVORS, TARGETS, Arena
 from tests.soak.faults import FAULTS, UNDER_THE_SNAPSHOT, Fault, Faults
 from tests.soak.history import changes, wanted
 from tests.soak.merge import META, TARGET_SCHEMA, TASK, Judged, Merge
@@ -261,7 +261,7 @@ def _options() -> Options:
     parser.add_argument("--minutes", type=float, default=20.0, help="how long writers and faults go on")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two faults")
     parser.add_argument("--source", choices=sorted(FLAVORS), default="mariadb")
-    parser.add_argument("--target", choices=sorted(FLAVORS), default="mariadb")
+    parser.add_argument("--target", choices=sorted(TARGETS), default="mariadb")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="of writers and faults")
     parser.add_argument("--rows", type=int, default=4000, help="rows per shard table at the start")
     parser.add_argument("--writers", type=int, default=3, help="connections per source")

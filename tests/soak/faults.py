@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from random import Random
 
 import psutil
+import pymysql
 
 from tests.soak.arena import RESTART_SECONDS, Arena
 from tests.support.daemon import Daemon
+from tests.support.database import Database
 from tests.support.server import Server
 
 # Shorter and longer than a worker's lease (10 s): in the second case other workers take over from a frozen process.
@@ -155,6 +157,14 @@ class Faults:
         source = self._rng.choice(self._arena.sources)
         return self._freeze(source.name, source.server)
 
+    def cut_target(self) -> str:
+        """End every connection at the target, also in the middle of a transaction."""
+        return self._cut("target", self._arena.target)
+
+    def cut_source(self) -> str:
+        source = self._rng.choice(self._arena.sources)
+        return self._cut(source.name, source.server)
+
     def kill_etcd(self) -> str:
         return self._kill("etcd", self._arena.cluster.etcd)
 
@@ -175,6 +185,16 @@ class Faults:
         down = self._stay_dead(name)
         server.kill()
         return f"{name}, down {down:.0f} s"
+
+    def _cut(self, name: str, server: Database) -> str:
+        count = 0
+        # The server may be down, or going down.
+        with suppress(pymysql.MySQLError, AssertionError):
+            for thread in server.threads():
+                if thread.user == server.user:
+                    server.kill_thread(thread.id)
+                    count += 1
+        return f"{count} connections of {name} ended" if count else ""
 
     def _stay_dead(self, name: str) -> float:
         seconds = self._rng.choice(_DEAD_SECONDS)
@@ -212,8 +232,10 @@ FAULTS: tuple[Fault, ...] = (
     Fault("kill JVM", Faults.kill_jvm, 2),
     Fault("freeze worker", Faults.freeze_worker, 2),
     Fault("kill target", Faults.kill_target, 4),
+    Fault("cut target", Faults.cut_target, 2),
     Fault("freeze target", Faults.freeze_target, 2),
     Fault("kill source", Faults.kill_source, 4),
+    Fault("cut source", Faults.cut_source, 1),
     Fault("freeze source", Faults.freeze_source, 1),
     Fault("kill etcd", Faults.kill_etcd, 2),
     Fault("kill master", Faults.kill_master, 2),

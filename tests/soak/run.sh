@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A soak: random writers at two sources, a random fault every few seconds, every row compared at the end.
 #
-#   bash tests/soak/run.sh [--minutes 20] [--every 20] [--source mariadb|mysql] [--target mariadb|mysql]
+#   bash tests/soak/run.sh [--minutes 20] [--every 20] [--source mariadb|mysql] [--target mariadb|mysql|tidb]
 #                          [--seed N] [--rows 4000] [--writers 3] [--workers 2]
 #                          [--faults "kill lane,kill target"] [--dir DIR] [--keep]
 #
