@@ -130,6 +130,7 @@ class Soak:
             self._writers.stop()
             self._watch.stop()
             if failures:
+                self._note(failures[0])
                 self._report()
             arena.stop()
         return Result(self._writers.counts, arena.supervisor.restarts, judged, tuple(failures))
@@ -208,7 +209,7 @@ class Soak:
 
     def _checkpoints(self) -> None:
         target = self._arena.target
-        if not target.is_running:
+        if not target.is_running or not self._arena.epochs():
             return
         for row in target.query(
             "SELECT source, lane, epoch, seq, segment, byte, skip_events, source_file, source_pos "
