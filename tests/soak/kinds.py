@@ -158,7 +158,9 @@ def _document(rng: Random) -> str:
     return "{" + ", ".join(f'"{name}": {rng.choice(values)}' for name in names[: rng.randrange(6)]) + "}"
 
 
-_WIDE: tuple[tuple[str, str, str, Callable[[Random], Value]], ...] = (
+_Columns = tuple[tuple[str, str, str, Callable[[Random], Value]], ...]
+
+_WIDE: _Columns = (
     # name, definition, mark, value
     ("ti", "TINYINT", "%s", lambda rng: _signed(rng, 8)),
     ("su", "SMALLINT UNSIGNED", "%s", lambda rng: _unsigned(rng, 16)),
@@ -190,15 +192,44 @@ _WIDE: tuple[tuple[str, str, str, Callable[[Random], Value]], ...] = (
     ("e", "ENUM('a','b''c','d\\\\e','ü')", "%s", lambda rng: rng.choice(("a", "b'c", "d\\e", "ü"))),
     ("s", "SET('x','y','z','ü','5','6','7','8','9')", "%s", lambda rng: rng.choice(("", "x", "y,z", "x,ü,9"))),
     ("js", "JSON", "%s", _document),
+)
+_SPATIAL: _Columns = (
     ("p", "GEOMETRY", "ST_GeomFromText(%s)", lambda rng: f"POINT({rng.randrange(-90, 90)} {rng.random()})"),
 )
 
 
-def _wide(rng: Random, _: Place) -> tuple[Value, ...]:
-    return tuple(_maybe(rng, value(rng)) for _, _, _, value in _WIDE)
+def _wide(columns: _Columns) -> Kind:
+    """Return the kind with a column of each type in ``columns``."""
+
+    def row(rng: Random, _: Place) -> tuple[Value, ...]:
+        return tuple(_maybe(rng, value(rng)) for _, _, _, value in columns)
+
+    return Kind(
+        name="wide",
+        definition=(
+            "id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, "
+            + ", ".join(f"`{name}` {definition}" for name, definition, _, _ in columns)
+            + ", half BIGINT AS (mi DIV 2) VIRTUAL, touched TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) "
+            "ON UPDATE CURRENT_TIMESTAMP(6)"
+        ),
+        columns=tuple(name for name, _, _, _ in columns),
+        marks=tuple(mark for _, _, mark, _ in columns),
+        row=row,
+        few=_by_id,
+        key=("id",),
+        counted=True,
+        most=6_000,
+        large=2_000,
+        share=4,
+    )
 
 
-KINDS: tuple[Kind, ...] = (
+def kinds_for(target: str) -> tuple[Kind, ...]:
+    """Return the kinds that a target of this flavor can hold."""
+    return (*_NARROW, _wide(_WIDE if target == "tidb" else (*_WIDE, *_SPATIAL)))
+
+
+_NARROW: tuple[Kind, ...] = (
     Kind(
         name="orders",
         definition=ORDERS.definition,
@@ -259,23 +290,5 @@ KINDS: tuple[Kind, ...] = (
         most=800,
         large=300,
         share=2,
-    ),
-    Kind(
-        name="wide",
-        definition=(
-            "id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, "
-            + ", ".join(f"`{name}` {definition}" for name, definition, _, _ in _WIDE)
-            + ", half BIGINT AS (mi DIV 2) VIRTUAL, touched TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) "
-            "ON UPDATE CURRENT_TIMESTAMP(6)"
-        ),
-        columns=tuple(name for name, _, _, _ in _WIDE),
-        marks=tuple(mark for _, _, mark, _ in _WIDE),
-        row=_wide,
-        few=_by_id,
-        key=("id",),
-        counted=True,
-        most=6_000,
-        large=2_000,
-        share=4,
     ),
 )

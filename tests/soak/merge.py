@@ -9,7 +9,7 @@ from random import Random
 import pymysql
 from pymysql.connections import Connection
 
-from tests.soak.kinds import COUNTED_KEYS, KINDS, Kind, Place
+from tests.soak.kinds import COUNTED_KEYS, Kind, Place, kinds_for
 from tests.support.database import Database
 from tests.support.judge import PartitionIds, Shard, Target, Verdict, compare
 
@@ -77,10 +77,11 @@ class Merge:
     def __init__(self, sources: Sequence[Source], target: Database) -> None:
         self._sources = tuple(sources)
         self._target = target
+        self._kinds = kinds_for(target.flavor)
         self.tables = tuple(
             SoakTable(kind, Place(source.number, number), source)
             for source in sources
-            for kind in KINDS
+            for kind in self._kinds
             for number in range(1, _TABLES + 1)
         )
 
@@ -108,7 +109,7 @@ class Merge:
     def verdicts(self) -> list[Judged]:
         """Return the verdict on every target table; the sources must be quiet and applied."""
         found: list[Judged] = []
-        for kind in KINDS:
+        for kind in self._kinds:
             tables = tuple(table for table in self.tables if table.kind is kind)
             shards = [Shard(table.connect, SCHEMA, table.table, table.ids) for table in tables]
             target = Target(self._target.connect, TARGET_SCHEMA, kind.name)
@@ -126,16 +127,16 @@ class Merge:
             f"replicate: {{lanes: {_LANES}, batch-rows: {_BATCH_ROWS}}}",
             "mysql-instances:",
         ]
-        counted = [kind.name for kind in KINDS if kind.counted]
+        counted = [kind.name for kind in self._kinds if kind.counted]
         for source in self._sources:
             lines += [
                 f"  - source-id: {source.name}",
                 "    block-allow-list: shards",
-                f"    route-rules: [{', '.join(kind.name for kind in KINDS)}]",
+                f"    route-rules: [{', '.join(kind.name for kind in self._kinds)}]",
                 f"    column-mapping-rules: [{', '.join(f'{name}-{source.number}' for name in counted)}]",
             ]
         lines += ["block-allow-list:", '  shards: {do-dbs: ["soak_*"]}', "routes:"]
-        for kind in KINDS:
+        for kind in self._kinds:
             lines.append(
                 f'  {kind.name}: {{schema-pattern: "soak_*", table-pattern: "{kind.name}_*", '
                 f"target-schema: {TARGET_SCHEMA}, target-table: {kind.name}}}"
