@@ -48,6 +48,20 @@ DDL_REFUSED = _define(
     "table of this source waits any more: `dmctl shard-ddl-lock {task}` prints the lock's id, and `dmctl "
     "shard-ddl-lock unlock '<lock>' --force-remove` lets all tables continue without it.",
 )
+DDL_PART_REFUSED = _define(
+    50069,
+    "ddl-part-refused-by-target",
+    scope=Scope.TARGET,
+    message="source {source}, task {task}: the target refuses a part of the statement at {position}, which it does not "
+    "run as a whole: {part}: {reason} (errno {errno}). Parts that have run: {done}. Parts that have not run: {left}. "
+    "The statement: {statement}",
+    workaround="The task has stopped within the statement; the parts that have run stay. Correct what the target "
+    f"reports and {_RESUME}: it continues with the part. If the target has the rest already, {_SKIP}. Or give the "
+    'rest in another form, with names as at the source: `dmctl binlog replace {task} "<statement>; <statement>" '
+    "-s {source}`. For the statement of a sharding-DDL lock at which no table of this source waits any more: `dmctl "
+    "shard-ddl-lock {task}` prints the lock's id, and `dmctl shard-ddl-lock unlock '<lock>' --force-remove` lets all "
+    "tables continue without the rest.",
+)
 NEEDS_SHARD_MODE = _define(
     50005,
     "ddl-of-shards-without-mode",

@@ -13,7 +13,7 @@ import pymysql
 
 from shardmerge.proto import errors
 from shardmerge.worker.core.table_plan import TargetTable
-from shardmerge.worker.ddl.execute.optimistic import join_subject
+from shardmerge.worker.ddl.execute.run_once import join_subject
 from tests.support.cluster import Cluster, SubTask
 from tests.support.mariadb import MariaDB
 from tests.support.wait import until

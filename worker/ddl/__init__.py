@@ -3,6 +3,7 @@
 driver.py leads. All lanes of a stream have stopped at the barrier before the statement. The steps, one folder each:
 
     1   sql/           read and rewrite statements on tokens (pure)
+    1b  split/         an ALTER TABLE in the parts that the target combines (TiDB; pure)
     2a  schema_join/   the joined schema of the shard tables of one target (optimistic; pure)
     2b  structure/     the structure after a statement, computed by a server and recorded
     3   decide/        from a statement to actions, by the rules, event filters and operator overrides (pure)

@@ -90,6 +90,12 @@ class TargetDialect:
         """Whether a DDL continues as a job of the cluster when the connection that sent it is lost."""
         return self.is_tidb
 
+    @property
+    def combines_actions(self) -> bool:
+        """Whether one ALTER TABLE may have any actions, so that each builds on those before it (an index on a column
+        that it adds)."""
+        return not self.is_tidb
+
     def lacks_type(self, type_text: str) -> bool:
         """Whether no column of the server holds the values of this source type exactly, as a client reads them.
 

@@ -35,6 +35,7 @@ from shardmerge.worker.unit.contract import Failed, Finished, Outcome, ProcessUn
 
 log = get_logger()
 
+_REFUSED_STATEMENTS = (errors.ddl.DDL_REFUSED, errors.ddl.DDL_PART_REFUSED)
 _BACKOFF_FIRST_SECONDS = 1.0
 _BACKOFF_MAX_SECONDS = 60.0
 _BACKOFF_MAX_DOUBLINGS = 6
@@ -362,7 +363,7 @@ class SubTask:
                         # An operator's override of the statement, or unlock of its lock, arrived while it ran, maybe
                         # too late for this run.
                         overridden = self._decision.binlog_ops != self._ops_before
-                        unlocked = error.spec is errors.ddl.DDL_REFUSED and self._tried_revision > self._begun_revision
+                        unlocked = error.spec in _REFUSED_STATEMENTS and self._tried_revision > self._begun_revision
                         if overridden or unlocked:
                             self._retry_at = time.monotonic()
                         self._log.error("run failed", error=str(error), workaround=error.workaround)

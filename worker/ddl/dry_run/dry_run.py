@@ -32,6 +32,7 @@ from shardmerge.worker.ddl.execute.optimistic import (
 )
 from shardmerge.worker.ddl.execute.structure_check import check_mergeable, check_same_meaning, index_names
 from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
+from shardmerge.worker.ddl.split.pieces import statements_at
 from shardmerge.worker.ddl.sql.dialect import Dialect
 from shardmerge.worker.ddl.sql.table_definition import TableDefinition, parse_table_definition
 from shardmerge.worker.ddl.sql.target_statement import target_statement, time_dependent_default
@@ -74,7 +75,8 @@ class DryRun:
         plan = self.tables[member].plan
         self._asked += 1
         try:
-            return self._take(member, text)
+            answer = self._take(member, text)
+            return replace(answer, statement=self._in_parts(answer.statement))
         except ShardmergeError as error:
             if error.spec.error_class != "ddl":
                 raise
@@ -198,10 +200,11 @@ class DryRun:
     def _waiting(self, plan: TablePlan, waits: SimulatedWait, found: LockOutlook, target: str) -> Answer:
         missing = tuple(self.tables[at].plan for at in (*found.missing, *found.conflicting))
         owner = found.first[0]
+        runs = self._in_parts(target)
         parts = [waits.why] if waits.why else []
         if found.missing:
             names = listed([shard_label(self.tables[at].plan) for at in found.missing])
-            parts.append(f"waits for {len(found.missing)} shard table(s): {names}, then source {owner} runs: {target}")
+            parts.append(f"waits for {len(found.missing)} shard table(s): {names}, then source {owner} runs: {runs}")
         if found.conflicting:
             names = listed([shard_label(self.tables[at].plan) for at in found.conflicting])
             parts.append(f"{names} are parked at another statement: see shard-ddl-lock")
@@ -272,6 +275,10 @@ class DryRun:
 
     def _sent_of(self, waits: SimulatedWait, target: TargetTable) -> CopyStatement:
         return CopyStatement(self._on(waits, target, self.copies.place), waits.session)
+
+    def _in_parts(self, statement: str) -> str:
+        """The statements that the target runs for ``statement``, for people."""
+        return "; ".join(statements_at(self.tracker.target, statement, STRICT.sql_mode)) if statement else ""
 
     def _keys(self, plan: TablePlan) -> TargetKeys:
         """The unique keys of the plan's target after the statements so far."""

@@ -6,5 +6,6 @@ structure_check     the structure after the statement, and refusals of statement
 executor            executes each action; override_actions: with an operator's override
 optimistic          a shard table's ALTER under shard-mode optimistic; widen_target: a new shard table's columns
 remove_rows         DROP and TRUNCATE of a shard table; rename_targets: RENAME
-run_once            runs a statement at the target once (I6); operator_run: an operator's statement
+run_once            runs a statement at the target once (I6); run_parts: in parts, where it does not run the whole
+operator_run        runs an operator's statement once
 """

@@ -23,12 +23,18 @@ from shardmerge.worker.ddl.execute.optimistic import (
     TargetJoin,
     check_mergeable_in_task,
     check_values_of_time,
-    join_subject,
     join_target,
 )
 from shardmerge.worker.ddl.execute.remove_rows import drop_shard, truncate_shard
 from shardmerge.worker.ddl.execute.rename_targets import run_renames
-from shardmerge.worker.ddl.execute.run_once import run_once, subject_lock, subject_of, wait_for_indexes
+from shardmerge.worker.ddl.execute.run_once import (
+    finish_computed,
+    join_subject,
+    run_once,
+    subject_lock,
+    subject_of,
+    wait_for_indexes,
+)
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.execute.structure_check import StatementStructures, check_mergeable, index_names
 from shardmerge.worker.ddl.execute.widen_target import TargetWidener
@@ -135,6 +141,9 @@ class StatementExecutor:
                 if override.runs_original or error.spec is not errors.ddl.STRUCTURE_REFUSES:
                     raise
         plan = self._planned(shard.number, tracked)
+        if not override.runs_original:
+            # What has begun of the original is abandoned.
+            context.changes.subjects.update((subject_of([shard.target]), join_subject(shard.target)))
         run_operator_statements(self.context, override.texts)
         if text and override.runs_original:
             context.run([shard.target], self._for_target(text, shard))
@@ -205,6 +214,7 @@ class StatementExecutor:
             return
         # The target's structure is read next: it must have all its indexes.
         wait_for_indexes(context.session, context.who[0], [shard.target], context.stop, context.on_wait)
+        finish_computed(context.session, context.who, shard.target, STRICT, context.stop)
         if context.stop.is_set:
             return
         failpoints.hit("join.held")

@@ -41,6 +41,7 @@ from shardmerge.worker.ddl.execute.run_once import (
     subject_of,
     wait_for_indexes,
 )
+from shardmerge.worker.ddl.execute.run_parts import PartsRun, divided_at
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.sql.clause import Clause, ClauseKind
 from shardmerge.worker.ddl.sql.rewrite import rename_tables
@@ -57,7 +58,8 @@ from shardmerge.worker.ddl.sql.statement import (
     parse_ddl,
 )
 from shardmerge.worker.rules.table_scope import TableName
-from shardmerge.worker.target.records import ddl_progress, operator_statements
+from shardmerge.worker.target.records import ddl_progress, divided_statements, operator_statements
+from shardmerge.worker.target.records.divided_statements import Progress
 from shardmerge.worker.target.records.operator_statements import OperatorStatement
 
 log = get_logger()
@@ -156,11 +158,23 @@ def _run_alone(session: Session, context: StatementContext, wanted: TargetStatem
             drop_marks(session, marked)
             execute(session, f"CREATE TABLE {marked[0].quoted} (id INT PRIMARY KEY)")
     before = _digest_of_definitions(session, wanted, marked)
+    progress = divided_statements.read(session, *who, one.subject)
+    divided = divided_at(session, one.text, context.sql_mode) if progress is None else None
     match next_step(begun, one.text, before):
+        case _ if progress is not None:
+            if not _run_parts(session, context, wanted, one, progress):
+                return
         case NextStep.HAS_RUN:
             log.info("an operator's statement has run already", **named)
         case NextStep.RUN if may_keep_definitions(wanted.ddl, wanted.text):
             raise context.refusal(errors.ddl.OPERATOR_STATEMENT_UNCLEAR, given=wanted.text)
+        case _ if divided is not None:
+            session.begin()
+            operator_statements.write_divided(session, who, one, Progress(divided, before))
+            session.commit()
+            failpoints.hit("ddl.divided")
+            if not _run_parts(session, context, wanted, one, Progress(divided, before)):
+                return
         case _:
             session.begin()
             operator_statements.write_begun(session, who, one, before)
@@ -200,6 +214,35 @@ def _run_recorded(
                 session.commit()
                 if marked:
                     drop_marks(session, marked)
+        raise
+
+
+def _run_parts(
+    session: Session, context: StatementContext, wanted: TargetStatement, one: OperatorStatement, progress: Progress
+) -> bool:
+    """Run the parts of the statement that have not run; False when it is stopped before."""
+
+    def send(part: str) -> bool:
+        position, stop = context.statement.position, context.stop
+        return run_statement(session, context.who, wanted.tables, part, position, stop, context.on_wait)
+
+    parts = PartsRun(
+        session,
+        context.who,
+        one.subject,
+        lambda: _digest_of_definitions(session, wanted, None),
+        send,
+        lambda: not running_jobs(session, wanted.tables),
+    )
+    try:
+        with context.source_session.applied_to(session):
+            return parts.run(progress)
+    except (ShardmergeError, pymysql.MySQLError):
+        with suppress(pymysql.MySQLError):  # the connection is lost: the state stays unknown
+            if divided_statements.read(session, *context.who, one.subject) is None:  # none of the parts has run
+                session.begin()
+                operator_statements.delete(session, context.who, one)
+                session.commit()
         raise
 
 

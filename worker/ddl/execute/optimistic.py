@@ -19,7 +19,7 @@ from shardmerge.worker.core.mysql.show_create import CreateStatement, read_creat
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
 from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted_keys
-from shardmerge.worker.ddl.execute.run_once import subject_of
+from shardmerge.worker.ddl.execute.run_once import join_subject
 from shardmerge.worker.ddl.execute.statement_context import StatementContext
 from shardmerge.worker.ddl.execute.structure_check import check_mergeable
 from shardmerge.worker.ddl.schema_join.join import SchemaJoin, join
@@ -32,7 +32,7 @@ from shardmerge.worker.ddl.structure.parked_definitions import ParkedDefinitions
 from shardmerge.worker.ddl.structure.schema_tracker import SchemaTracker, Tracked
 from shardmerge.worker.ddl.structure.structure_digest import CanonicalCreates
 from shardmerge.worker.target.members.member_cache import TaskMembers
-from shardmerge.worker.target.records import ddl_progress
+from shardmerge.worker.target.records import divided_statements
 from shardmerge.worker.target.records import dropped_columns as dropped
 from shardmerge.worker.target.records.dropped_columns import Member
 from shardmerge.worker.target.records.parked_tables import Parked
@@ -66,11 +66,6 @@ class ColumnMoves:
     strict: bool
 
 
-def join_subject(target: TargetTable) -> str:
-    """The name of the target's join lock; it differs from the lock of its statements."""
-    return f"j{subject_of([target])[1:]}"
-
-
 def join_target(
     context: StatementContext,
     plan: TablePlan,
@@ -91,7 +86,7 @@ def join_target(
     members = _members(found, context, plan)
     parked = [each for each in parked_of(found, plan.target) if (each[0].source, each[0].shard) != (source, plan.shard)]
     # A statement that was begun before another table was parked is finished: the target may have it already.
-    if parked and ddl_progress.read_begun(session, schema, task, source, join_subject(plan.target)) is not None:
+    if parked and divided_statements.is_begun(session, schema, task, source, join_subject(plan.target)):
         parked = []
     coming: list[ShardSchema] = []
     for other, known, item in parked:

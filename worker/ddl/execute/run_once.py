@@ -5,7 +5,8 @@ definitions of its tables before it are recorded first (``statement_begun``). A 
 it with the current definitions: if they differ, the statement has run; if they are equal, it has not. A schema join
 (``shard-mode: optimistic``) may change the definitions meanwhile: it corrects the records of other statements that have
 not run. A statement that leaves the definitions unchanged (FORCE, a MODIFY to the current type) may run twice. That
-changes nothing: no row is written in between, because all lanes of its tables have stopped.
+changes nothing: no row is written in between, because all lanes of its tables have stopped. A statement that the
+target runs in parts only has a record of its own (run_parts.py).
 
 A killed client's statement continues at the server; at TiDB as a job of the cluster, whose end is waited for. A server
 lock per subject, which ends with the connection, lets one session at a time run it. The epoch is checked under the
@@ -20,6 +21,7 @@ import hashlib
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 
 import pymysql
 from pymysql.constants import ER
@@ -32,9 +34,12 @@ from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.ddl_jobs import running_jobs, wait_for_jobs
+from shardmerge.worker.ddl.execute.run_parts import PartsRun, divided_at
+from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.target.apply.statement_waits import naming_waits, user_lock_phrase
-from shardmerge.worker.target.records import ddl_progress
-from shardmerge.worker.target.records.ddl_progress import Begun
+from shardmerge.worker.target.records import ddl_progress, divided_statements
+from shardmerge.worker.target.records.ddl_progress import Begun, StatementPlace, divided_subject
+from shardmerge.worker.target.records.divided_statements import DividedStatement, Progress
 from shardmerge.worker.target.records.statement_session import StatementSession
 from shardmerge.worker.target.tables.deferred_index_store import read_owed
 
@@ -95,6 +100,21 @@ def next_step(begun: Begun | None, statement: str, now: str) -> NextStep:
     return NextStep.RUN if begun.before == now else NextStep.HAS_RUN
 
 
+def join_subject(target: TargetTable) -> str:
+    """The name of the target's join lock; it differs from the lock of its statements."""
+    return f"j{subject_of([target])[1:]}"
+
+
+def ended_subject(target: TargetTable) -> str:
+    """The subject of the statement of a schema join that ends a conflict."""
+    return f"e{subject_of([target])[1:]}"
+
+
+def computed_subjects(target: TargetTable) -> tuple[str, ...]:
+    """The subjects of statements that are computed from the target's definition."""
+    return join_subject(target), ended_subject(target), subject_of([target])
+
+
 def key_of_run(targets: Sequence[TargetTable], run: str) -> str:
     """The key of the records of a statement that any source of the task may run. ``run``: identifies the run, the same
     for all sources."""
@@ -116,6 +136,7 @@ def run_once(
     run: str = "",
     *,
     computed: bool = False,
+    at: Statement | None = None,
 ) -> None:
     """Run ``statement``, which changes ``targets``, unless it has run. Its record stays: the caller deletes it in the
     transaction that records the result.
@@ -125,7 +146,7 @@ def run_once(
     for the first time. ``position``: the statement's position at the source. ``run``: of a statement that any source of
     the task may run once, see :func:`key_of_run`; a source that takes it over finds the record of the one before.
     ``computed``: the statement was computed from the tables' definitions under a lock that the caller holds, so it has
-    not run, whatever was begun before.
+    not run, whatever was begun before. ``at``: the source's statement, where its tables alone identify the record.
     Returns early, without a result, when
     ``stop`` is set. Raises FENCED, DDL_REFUSED and ``pymysql.MySQLError``.
     """
@@ -140,6 +161,12 @@ def run_once(
         wait_for_jobs(session, targets, stop, on_wait)
         if stop.is_set:
             return
+        key = key_of_run(targets, run) if run else subject
+        parts = StatementParts(session, who, key, targets, session_settings, position, stop, on_wait)
+        known = None if computed else parts.recorded(statement, at, shared=bool(run))
+        if known is not None:
+            parts.run(*known)
+            return
         begun = ddl_progress.read_begun(session, *who, subject)
         if begun is None or begun.statement != statement:
             prepare(session)
@@ -147,14 +174,18 @@ def run_once(
         step = next_step(begun, statement, now)
         if computed and step is NextStep.HAS_RUN:
             step = NextStep.BEGIN
-        key = key_of_run(targets, run) if run else subject
         if run and step is NextStep.BEGIN:
             others = ddl_progress.read_begun_by(session, *who[:2], key)
             if any(other.before != now for other in others.values()):
                 step = NextStep.HAS_RUN
+        divided = divided_at(session, statement, session_settings.sql_mode)
         match step:
             case NextStep.HAS_RUN:
                 log.info("a statement has run already", task=task, source=source, statement=statement)
+                return
+            case _ if divided is not None:
+                place = "" if at is None else StatementPlace.of(at).to_json()
+                parts.begin(replace(divided, place=place, computed=computed), now)
                 return
             case NextStep.BEGIN:
                 ddl_progress.write_begun(session, *who, key, Begun(statement, now))
@@ -175,6 +206,96 @@ def run_once(
         if computed and has_run:
             # Statements that were begun and not sent have still not run, though the definitions differ now.
             ddl_progress.move_begun(session, *who, key, now, digest_of(session, targets))
+
+
+@dataclass(frozen=True, slots=True)
+class StatementParts:
+    """A statement on ``targets`` that runs in parts, under the lock of its subject. ``key``: of its record. Methods
+    return early when ``stop`` is set; they raise DDL_REFUSED, DDL_PART_REFUSED and ``pymysql.MySQLError``."""
+
+    session: Session
+    who: Who
+    key: str
+    targets: Sequence[TargetTable]
+    session_settings: StatementSession
+    position: object
+    stop: StopSignal
+    on_wait: Callable[[str], None]
+
+    def recorded(self, statement: str, at: Statement | None, *, shared: bool) -> tuple[str, Progress] | None:
+        """The record of the statement, and the source that has it; None: it was not begun in parts. ``shared``: any
+        source of the task may have begun it."""
+        if dialect_of(self.session).combines_actions:
+            return None
+        found = divided_statements.read_by(self.session, *self.who[:2], self.key)
+        if shared:
+            # Its key identifies the run.
+            return max(found.items(), key=lambda each: each[1].divided.ran, default=None)
+        source = self.who[2]
+        known = found.get(source)
+        if known is None or known.divided.statement != statement:
+            return None
+        place = known.divided.place
+        is_other = at is not None and place and not StatementPlace.from_json(place).is_exactly(at)
+        return None if is_other else (source, known)
+
+    def begin(self, divided: DividedStatement, now: str) -> None:
+        """Record the parts, and run them. ``now``: digest of the tables' definitions."""
+        ddl_progress.delete_begun(self.session, *self.who, self.key)
+        progress = Progress(divided, now)
+        divided_statements.write(self.session, *self.who, self.key, progress)
+        failpoints.hit("ddl.divided")
+        self.run(self.who[2], progress)
+
+    def run(self, source: str, progress: Progress) -> None:
+        """Run the parts that have not run. ``source``: which has the record."""
+        _, task, own = self.who
+        who = (*self.who[:2], source)
+        if progress.is_complete:
+            log.info("a statement has run already", task=task, source=own, statement=progress.divided.statement)
+            return
+        computed = progress.divided.computed
+
+        def move(before: str, now: str) -> None:
+            # Statements that were begun and not sent have still not run, though the definitions differ now.
+            ddl_progress.move_begun(self.session, *who, divided_subject(self.key), before, now)
+
+        with self.session_settings.applied_to(self.session):
+            PartsRun(
+                self.session,
+                who,
+                self.key,
+                lambda: digest_of(self.session, self.targets),
+                lambda part: run_statement(
+                    self.session, self.who, self.targets, part, self.position, self.stop, self.on_wait
+                ),
+                lambda: not running_jobs(self.session, self.targets),
+                move if computed else lambda before, now: None,
+            ).run(progress)
+
+
+def finish_computed(
+    session: Session, who: Who, target: TargetTable, settings: StatementSession, stop: StopSignal
+) -> None:
+    """Finish the computed statements on ``target`` that a killed run, of any source of the task, has begun in parts:
+    before another statement is computed, and under the lock that all of them hold. A statement whose next part the
+    target refuses is computed again by its own source. Raises ``pymysql.MySQLError``."""
+    if dialect_of(session).combines_actions:
+        return
+    for key in computed_subjects(target):
+        for source, progress in divided_statements.read_by(session, *who[:2], key).items():
+            if not progress.divided.computed or progress.is_complete:
+                continue
+            wait_for_jobs(session, [target], stop, lambda _: None)
+            if stop.is_set:
+                return
+            parts = StatementParts(session, who, key, [target], settings, "(a schema join's)", stop, lambda _: None)
+            try:
+                parts.run(source, progress)
+            except ShardmergeError as error:
+                if error.spec not in (errors.ddl.DDL_REFUSED, errors.ddl.DDL_PART_REFUSED):
+                    raise
+                log.warning("a part of a schema join is refused", task=who[1], source=source, error=str(error))
 
 
 def wait_for_indexes(

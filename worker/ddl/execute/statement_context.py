@@ -86,6 +86,7 @@ class StatementContext:
                 subject,
                 prepare,
                 self.statement.position,
+                at=self.statement,
             )
 
     def refusal(self, spec: ErrorSpec, **more: object) -> ShardmergeError:

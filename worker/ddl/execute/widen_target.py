@@ -15,8 +15,15 @@ from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.show_create import CreateStatement, read_create_statement
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.ddl.execute.optimistic import STRICT, join_subject
-from shardmerge.worker.ddl.execute.run_once import Who, run_once, subject_lock, subject_of
+from shardmerge.worker.ddl.execute.optimistic import STRICT
+from shardmerge.worker.ddl.execute.run_once import (
+    Who,
+    finish_computed,
+    join_subject,
+    run_once,
+    subject_lock,
+    subject_of,
+)
 from shardmerge.worker.ddl.schema_join.join import SchemaJoin, join
 from shardmerge.worker.ddl.schema_join.model import NotJoinable, ShardSchema
 from shardmerge.worker.ddl.sql.table_definition import parse_table_definition
@@ -46,6 +53,9 @@ class TargetWidener:
         session, who, target = self.session, self.who, plan.target
         with subject_lock(session, who, self.epoch, join_subject(target), [target], self.stop, lambda _: None) as held:
             if not held or find_target(session, plan) is None:
+                return
+            finish_computed(session, who, target, STRICT, self.stop)
+            if self.stop.is_set:
                 return
             try:
                 answer = self._answer(plan, creation)

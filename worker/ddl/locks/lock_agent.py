@@ -27,8 +27,17 @@ from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.stop_signal import StopSignal, running_thread
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.decide.operator_override import Ops
-from shardmerge.worker.ddl.execute.optimistic import STRICT, TargetJoin, join_subject
-from shardmerge.worker.ddl.execute.run_once import key_of_run, run_once, subject_lock, subject_of, wait_for_indexes
+from shardmerge.worker.ddl.execute.optimistic import STRICT, TargetJoin
+from shardmerge.worker.ddl.execute.run_once import (
+    ended_subject,
+    finish_computed,
+    join_subject,
+    key_of_run,
+    run_once,
+    subject_lock,
+    subject_of,
+    wait_for_indexes,
+)
 from shardmerge.worker.ddl.locks.added_again import dropped_by_all
 from shardmerge.worker.ddl.locks.ended_conflicts import EndedConflict, EndedConflicts
 from shardmerge.worker.ddl.locks.lock_client import Lock, LockClient
@@ -61,6 +70,7 @@ from shardmerge.worker.target.records import (
     parked_tables,
     subtask_record,
 )
+from shardmerge.worker.target.records.divided_statements import begun_sources
 from shardmerge.worker.target.records.executed_locks import LockRun
 from shardmerge.worker.target.records.history import interrupted_copies
 from shardmerge.worker.target.records.parked_tables import Parked
@@ -365,6 +375,7 @@ class LockAgent:
             lock = self._lock_client.current_lock(self._context.config.task, target)
             if lock is not None and lock.stage != _Stage.STAGE_GATHERING and lock.form == forms[number]:
                 return False  # the lock releases the table
+            finish_computed(session, who, target, STRICT, stop)
             if stop.is_set or (join := self._ended.join_again(ended, tracker)) is None:
                 return False
             self._take_join(session, ended, join, stop)
@@ -374,7 +385,7 @@ class LockAgent:
         """The target becomes ``join``, and the table is released."""
         context, target = self._context, ended.plan.target
         schema, task, _ = context.who
-        subject = f"e{join_subject(target)[1:]}"
+        subject = ended_subject(target)
         if join.clauses:
             run_once(
                 session,
@@ -520,7 +531,7 @@ class LockAgent:
         run = LockRun(lock.generation, lock.after)
         schema, task, _ = context.who
         keys = [key_of_run([target], name) for name in (lock.generation, drop_of(lock))]
-        begun = [(key, source) for key in keys for source in ddl_progress.read_begun_by(session, schema, task, key)]
+        begun = [(key, source) for key in keys for source in begun_sources(session, schema, task, key)]
 
         def also(inner: Session) -> None:
             executed_locks.write(inner, schema, task, target, run)

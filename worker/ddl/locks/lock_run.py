@@ -17,15 +17,24 @@ from shardmerge.worker.core.mysql.connection import Session, Side, quote_name
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted_columns
-from shardmerge.worker.ddl.execute.optimistic import join_subject
-from shardmerge.worker.ddl.execute.run_once import digest_of, key_of_run, run_once, subject_lock, wait_for_indexes
+from shardmerge.worker.ddl.execute.ddl_jobs import wait_for_jobs
+from shardmerge.worker.ddl.execute.optimistic import STRICT
+from shardmerge.worker.ddl.execute.run_once import (
+    digest_of,
+    finish_computed,
+    join_subject,
+    key_of_run,
+    run_once,
+    subject_lock,
+    wait_for_indexes,
+)
 from shardmerge.worker.ddl.locks.added_again import dropped_by_all
 from shardmerge.worker.ddl.locks.lock_client import Lock, LockClient
 from shardmerge.worker.ddl.locks.lock_inputs import LockInputs
 from shardmerge.worker.ddl.locks.lock_protocol import ParkedStatement
 from shardmerge.worker.ddl.locks.recorded_members import RecordedMembers
 from shardmerge.worker.ddl.structure.schema_tracker import open_tracker
-from shardmerge.worker.target.records import ddl_progress, dropped_columns
+from shardmerge.worker.target.records import ddl_progress, divided_statements, dropped_columns
 from shardmerge.worker.target.records.parked_tables import Parked
 from shardmerge.worker.target.records.statement_session import UNKNOWN_SESSION
 from shardmerge.worker.unit.run_context import RunContext
@@ -73,6 +82,8 @@ class LockRunner:
                 return _NOT_YET
             if self._is_optimistic and not lock.forced:
                 wait_for_indexes(session, self.context.who[0], [target], stop, self.on_wait)
+                wait_for_jobs(session, [target], stop, self.on_wait)
+                finish_computed(session, self.context.who, target, STRICT, stop)
                 now = self.client.current_lock(self.context.config.task, target)
                 if now != lock or stop.is_set:
                     return _NOT_YET
@@ -80,11 +91,13 @@ class LockRunner:
                 known = seen.runs.get(target)
                 if known is not None and known.generation == lock.generation:
                     return Outcome(recorded=True)  # by the owner before
-                if not self._has_run(session, lock):
+                parts_left = self._has_parts_left(session, lock)
+                if not parts_left and not self._has_run(session, lock):
                     if unreached := self.unreached(session, lock, seen):
                         self._forget(session, lock)
                         return Outcome(recorded=False, unreached=unreached)
                     runs = known is None or known.structure != lock.after
+                runs = runs or parts_left
             failpoints.hit("lock.checked")
             if runs:
                 if same is not None and same.parked.why:
@@ -130,12 +143,20 @@ class LockRunner:
         now = digest_of(session, [target]) if begun else ""
         return any(each.before != now for each in begun.values())
 
+    def _has_parts_left(self, session: Session, lock: Lock) -> bool:
+        """Whether some parts of the statement have run, at a target that does not run it as a whole: its owner was
+        killed, and the other parts follow, whichever tables have reached it."""
+        schema, task, _ = self.context.who
+        target = target_of(lock)
+        found = divided_statements.read_by(session, schema, task, key_of_run([target], lock.generation))
+        return any(each.has_begun_to_run(lambda: digest_of(session, [target])) for each in found.values())
+
     def _forget(self, session: Session, lock: Lock) -> None:
         """Forget that the statement was begun, which has not run: other statements will change the target before it is
         begun again."""
         schema, task, _ = self.context.who
         key = key_of_run([target_of(lock)], lock.generation)
-        for source in ddl_progress.read_begun_by(session, schema, task, key):
+        for source in divided_statements.begun_sources(session, schema, task, key):
             ddl_progress.delete_begun(session, schema, task, source, key)
 
     def _run(self, session: Session, lock: Lock, same: ParkedStatement | None, stop: StopSignal) -> None:

@@ -9,13 +9,14 @@ import pymysql
 
 from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
-from shardmerge.worker.core.mysql.connection import Session, execute
+from shardmerge.worker.core.mysql.connection import Session, dialect_of, execute
 from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
 from shardmerge.worker.core.mysql.server_errors import ErrorKind, errno_of, kind_of, reason_of
 from shardmerge.worker.core.mysql.show_create import CreateStatement
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.table import Table
 from shardmerge.worker.core.table_plan import TablePlan, TargetTable
+from shardmerge.worker.ddl.split.pieces import statements_at
 from shardmerge.worker.ddl.sql.dialect import Dialect, declared_types
 from shardmerge.worker.ddl.sql.statement import parse_ddl
 from shardmerge.worker.ddl.sql.target_statement import Changing, for_table, renamed_columns
@@ -143,11 +144,12 @@ def reparse(item: Parked) -> tuple[Statement, Changing]:
 
 
 def runner(text: str, session_settings: StatementSession) -> Callable[[Session], None]:
-    """Returns a function that runs ``text`` with the source session's settings."""
+    """Returns a function that runs ``text`` with the source session's settings, in the parts that the target runs."""
 
     def run(session: Session) -> None:
         with session_settings.applied_to(session):
-            execute(session, text)
+            for part in statements_at(dialect_of(session), text, session_settings.sql_mode):
+                execute(session, part)
 
     return run
 

@@ -201,13 +201,18 @@ def move_begun(session: Session, schema: str, task: str, source: str, subject: s
 
 
 def delete_begun(session: Session, schema: str, task: str, source: str, subject: str) -> None:
-    """Inside the caller's transaction, which records that the statement has finished."""
+    """Inside the caller's transaction, which records that the statement has finished, whole or in parts."""
     with session.cursor() as cursor:
         cursor.execute(
             f"DELETE FROM {quote_name(schema)}.`statement_begun` "
-            "WHERE `task` = %s AND `source` = %s AND `subject` = %s",
-            (task, source, subject),
+            "WHERE `task` = %s AND `source` = %s AND `subject` IN (%s, %s)",
+            (task, source, subject, divided_subject(subject)),
         )
+
+
+def divided_subject(subject: str) -> str:
+    """The subject of the record of a statement of ``subject`` that runs in parts (divided_statements.py)."""
+    return f"{subject}.parts"
 
 
 def has_begun_statement(session: Session, schema: str, task: str, source: str) -> bool:

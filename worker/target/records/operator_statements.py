@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from shardmerge.worker.core.mysql.connection import Session, quote_name, rows, text_of
 from shardmerge.worker.core.subtask_key import SubtaskKey
 from shardmerge.worker.relay.model import Statement
-from shardmerge.worker.target.records import ddl_progress
+from shardmerge.worker.target.records import ddl_progress, divided_statements
 from shardmerge.worker.target.records.ddl_progress import Begun, StatementPlace
+from shardmerge.worker.target.records.divided_statements import Progress
 
 NAME = "operator_statement"
 
@@ -71,6 +72,13 @@ def write_begun(session: Session, who: SubtaskKey, one: OperatorStatement, befor
     that it names, as they are before it runs."""
     _write(session, who, one, ran=False)
     ddl_progress.write_begun(session, *who, one.subject, Begun(one.text, before))
+
+
+def write_divided(session: Session, who: SubtaskKey, one: OperatorStatement, progress: Progress) -> None:
+    """As :func:`write_begun`, for a statement that the target runs in parts."""
+    _write(session, who, one, ran=False)
+    ddl_progress.delete_begun(session, *who, one.subject)
+    divided_statements.write(session, *who, one.subject, progress)
 
 
 def write_ran(session: Session, who: SubtaskKey, one: OperatorStatement) -> None:

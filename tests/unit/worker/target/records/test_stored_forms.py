@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from shardmerge.worker.target.records import (
     ddl_progress,
+    divided_statements,
     joining_tables,
     parked_tables,
     partitioning,
@@ -20,6 +21,7 @@ from shardmerge.worker.target.renames import target_renames
 
 _FORMS: dict[str, set[str]] = {
     "ddl_progress": {"at", "file", "gtid_set", "pos", "position", "server"},
+    "divided_statements": {"computed", "parts", "place", "ran", "statement"},
     "joining_tables": {
         "at",
         "away",
@@ -200,6 +202,7 @@ _FORMS: dict[str, set[str]] = {
 
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {
     "ddl_progress": vars(ddl_progress)["_PLACE"],
+    "divided_statements": vars(divided_statements)["_DIVIDED"],
     "interrupted_copies": vars(interrupted_copies)["_JSON"],
     "joining_tables": vars(joining_tables)["_JSON"],
     "parked_tables": vars(parked_tables)["_JSON"],
