@@ -123,10 +123,10 @@ TARGET_TRANSACTION_TOO_LARGE = _define(
     "target-transaction-too-large",
     scope=Scope.TARGET,
     message="target {host}:{port} has no memory for a transaction of this size: {reason} (errno {errno})",
-    workaround="Changes of rows are repeated in smaller transactions by themselves. If it does not pass, or while the "
-    "history is copied: raise the target's limit (TiDB: SET GLOBAL tidb_mem_quota_query, and txn-total-size-limit in "
-    "its configuration); the task continues by itself. Chunks keep the size with which they were planned: for "
-    f"a smaller `snapshot.chunk-rows` in the task file, {COPY_AGAIN}.",
+    workaround="Changes of rows and chunks of the history are repeated in smaller transactions by themselves. If it "
+    "does not pass, raise the target's limit (TiDB: SET GLOBAL tidb_mem_quota_query, and txn-total-size-limit in its "
+    "configuration); the task continues by itself. One row may be too large, or the history of a table without a key, "
+    "or with a further unique key, is one transaction.",
     retryable=True,
 )
 TARGET_STATEMENT = _define(

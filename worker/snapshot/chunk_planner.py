@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 
-from shardmerge.proto import errors, failpoints
+from shardmerge.proto import config_pb2, errors, failpoints
 from shardmerge.proto.config import defaults
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
@@ -21,7 +21,7 @@ from shardmerge.worker.core.mysql.cancellable_session import (
 from shardmerge.worker.core.mysql.connection import Session, Side, coded_errors, connect, current_position, server_info
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.snapshot.chunk_records import StoredChunk
+from shardmerge.worker.snapshot.chunk_records import StoredChunk, divided_chunks
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.dispenser import Dispenser, PlannedChunk
@@ -38,6 +38,27 @@ _BATCH_SECONDS = 0.2
 _LOADED_SECONDS = 0.05
 _ATTEMPTS = 5
 _BACKOFF_SECONDS = 0.2
+
+
+def wanted_rows(config: config_pb2.SubTaskConfig) -> int:
+    """How many rows a chunk should have at most."""
+    return max((config.snapshot.chunk_rows or defaults.CHUNK_ROWS) // max(config.chunk_divisor, 1), 1)
+
+
+def with_smaller_chunks(
+    session: Session, plans: Sequence[TablePlan], stored: Sequence[StoredChunk], rows: int
+) -> dict[int, list[StoredChunk]]:
+    """All chunks of each table that has planned chunks with more than ``rows`` rows: these are cut. Loaded chunks keep
+    their rows and high watermarks. ``session``: a raw one to the source. Raises ``pymysql.MySQLError`` and
+    PLAN_STUCK."""
+    found: dict[int, list[StoredChunk]] = {}
+    for plan in plans:
+        mine = [item for item in stored if item.shard == plan.shard]
+        planner = TablePlanner(session, plan, rows)
+        bounds = {item.chunk.number: planner.within(item.chunk) for item in mine if item.loaded is None}
+        if any(bounds.values()):
+            found[plan.shard] = divided_chunks(mine, bounds)
+    return found
 
 
 class ChunkPlanner(threading.Thread):
@@ -61,7 +82,7 @@ class ChunkPlanner(threading.Thread):
         self._source_id = context.config.source_id
         self._source_endpoint = context.source_endpoint
         self._target_endpoint = context.target_endpoint
-        self._chunk_rows = context.config.snapshot.chunk_rows or defaults.CHUNK_ROWS
+        self._chunk_rows = wanted_rows(context.config)
         by_number = {plan.shard: plan for plan in plans}
         self._store = store
         self._plans = [by_number[number] for number in cascades.in_order(by_number)] if cascades.keys else plans

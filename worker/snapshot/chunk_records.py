@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
-from shardmerge.worker.snapshot.chunks import Chunk
+from shardmerge.worker.snapshot.chunks import Bound, Chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,20 @@ class StoredChunk:
     shard: int
     chunk: Chunk
     loaded: ChunkResult | None
+
+
+def divided_chunks(stored: Sequence[StoredChunk], bounds: Mapping[int, Sequence[Bound]]) -> list[StoredChunk]:
+    """``stored``, all chunks of one table by number, with planned chunks cut at ``bounds``, and numbered anew. Pure.
+
+    ``bounds``: ascending ones strictly within a chunk, by its number."""
+    found: list[StoredChunk] = []
+    for item in stored:
+        lower = item.chunk.lower
+        for bound in bounds.get(item.chunk.number, ()) if item.loaded is None else ():
+            found.append(StoredChunk(item.shard, Chunk(len(found), lower, bound), None))
+            lower = bound
+        found.append(replace(item, chunk=Chunk(len(found), lower, item.chunk.upper)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

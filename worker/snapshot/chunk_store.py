@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 from pymysql.constants import ER
 
-from shardmerge.proto import errors
+from shardmerge.proto import errors, failpoints
 from shardmerge.worker.core.mysql.connection import Endpoint, Session, dialect_of, errno_of, quote_name
 from shardmerge.worker.core.position import RelayOffset, SourcePosition
 from shardmerge.worker.core.stop_signal import StopSignal
@@ -169,6 +169,37 @@ class SnapshotStore:
         finally:
             session.rollback()
 
+    def replace_chunks(self, session: Session, shard: int, stored: Sequence[StoredChunk]) -> None:
+        """Record these chunks as all chunks of one table. One transaction; no reader of the epoch has begun yet."""
+        session.begin()
+        try:
+            self.fence(session)
+            with session.cursor() as cursor:
+                cursor.execute(
+                    f"DELETE FROM {self._chunk} WHERE `task` = %s AND `source` = %s AND `shard` = %s",
+                    (*self._subtask, shard),
+                )
+                for start in range(0, len(stored), _ROWS_PER_INSERT):
+                    cursor.executemany(
+                        f"INSERT INTO {self._chunk} "
+                        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                        [
+                            (
+                                *self._subtask,
+                                shard,
+                                item.chunk.number,
+                                _dump(item.chunk.lower),
+                                _dump(item.chunk.upper),
+                                *_state_of(item.loaded),
+                            )
+                            for item in stored[start : start + _ROWS_PER_INSERT]
+                        ],
+                    )
+            failpoints.hit("snapshot.dividing")
+            session.commit()
+        finally:
+            session.rollback()
+
     def forget(self, session: Session, shards: Iterable[int]) -> None:
         """Drop the records of these tables, in the caller's transaction."""
         with session.cursor() as cursor:
@@ -228,31 +259,13 @@ class SnapshotStore:
         Raises FENCED or CHUNK_FORGOTTEN: the caller rolls back.
         """
         self.fence(session)
-        high = loaded.high
-        offset = high.offset or RelayOffset(0, 0)
         with session.cursor() as cursor:
             changed = cursor.execute(
                 f"UPDATE {self._chunk} SET `state` = %s, `row_count` = %s, `byte_count` = %s, `seconds` = %s, "
                 "`source_file` = %s, `source_pos` = %s, `gtid_set` = %s, `source_server` = %s, "
                 "`relay_id` = %s, `segment` = %s, `byte` = %s "
                 "WHERE `task` = %s AND `source` = %s AND `shard` = %s AND `number` = %s AND `state` = %s",
-                (
-                    _LOADED,
-                    loaded.rows,
-                    loaded.bytes,
-                    loaded.seconds,
-                    high.position.file,
-                    high.position.pos,
-                    high.position.gtid_set,
-                    high.position.server,
-                    high.relay_id if high.offset is not None else "",
-                    offset.segment,
-                    offset.byte,
-                    *self._subtask,
-                    plan.shard,
-                    number,
-                    _PLANNED,
-                ),
+                (*_state_of(loaded), *self._subtask, plan.shard, number, _PLANNED),
             )
         if changed != 1:
             raise self._forgotten(plan, number)
@@ -266,6 +279,27 @@ class SnapshotStore:
             table=plan.table.name,
             meta_schema=self.schema,
         )
+
+
+def _state_of(loaded: ChunkResult | None) -> tuple[object, ...]:
+    """The columns from ``state`` on."""
+    if loaded is None:
+        return (_PLANNED, 0, 0, 0, "", 0, "", "", "", 0, 0)
+    high = loaded.high
+    offset = high.offset or RelayOffset(0, 0)
+    return (
+        _LOADED,
+        loaded.rows,
+        loaded.bytes,
+        loaded.seconds,
+        high.position.file,
+        high.position.pos,
+        high.position.gtid_set,
+        high.position.server,
+        high.relay_id if high.offset is not None else "",
+        offset.segment,
+        offset.byte,
+    )
 
 
 def _stored(row: Sequence[Any]) -> StoredChunk:

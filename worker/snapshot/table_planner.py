@@ -90,6 +90,11 @@ class TablePlanner:
             self._check_uuids()
         return cut(self._bounds(() if last is None else last.upper), last)
 
+    def within(self, chunk: Chunk) -> list[Bound]:
+        """Bounds ``chunk_rows`` rows apart within ``chunk``; [] for a table that must be one chunk. Raises
+        ``pymysql.MySQLError`` and PLAN_STUCK."""
+        return [] if is_whole(self._plan) else list(self._ordered(chunk.lower, chunk.upper))
+
     def _check_uuids(self) -> None:
         """Check that MariaDB finds each row of a UUID key by its value; one scan of the index.
 

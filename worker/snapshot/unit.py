@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 
@@ -14,11 +14,13 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.worker.core.cascades import CascadeKeys
 from shardmerge.worker.core.mysql.cancellable_session import (
+    cancellable,
     cancellable_session,
 )
 from shardmerge.worker.core.mysql.connection import (
     Session,
     Side,
+    coded_errors,
     current_position,
     server_info,
 )
@@ -32,7 +34,7 @@ from shardmerge.worker.ddl.decide.routed_statements import short_text
 from shardmerge.worker.relay.model import Statement
 from shardmerge.worker.rules.table_scope import TableScope
 from shardmerge.worker.snapshot.chunk_key import chunk_key
-from shardmerge.worker.snapshot.chunk_planner import ChunkPlanner
+from shardmerge.worker.snapshot.chunk_planner import ChunkPlanner, wanted_rows, with_smaller_chunks
 from shardmerge.worker.snapshot.chunk_records import StoredChunk
 from shardmerge.worker.snapshot.chunk_store import SnapshotStore
 from shardmerge.worker.snapshot.chunks import rows_per_chunk
@@ -43,6 +45,7 @@ from shardmerge.worker.snapshot.limits.source_load import LoadLimits
 from shardmerge.worker.snapshot.load_monitor import LoadMonitor
 from shardmerge.worker.snapshot.progress import Progress
 from shardmerge.worker.snapshot.reader.chunk_reader import ReaderSpec, ReaderTask
+from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.statement_watch import StatementWatch
 from shardmerge.worker.snapshot.table_planner import MAX_CHUNK_BYTES, is_whole
 from shardmerge.worker.target.records.ddl_progress import StatementPlace
@@ -210,7 +213,7 @@ class SnapshotUnit:
         table = self._plans[0].table
         rows = table.row_estimate
         if not is_whole(self._plans[0]):
-            most = self._context.config.snapshot.chunk_rows or defaults.CHUNK_ROWS
+            most = wanted_rows(self._context.config)
             rows = min(rows, rows_per_chunk(most, rows, table.byte_estimate, MAX_CHUNK_BYTES))
         return ChunkSize(rows, rows * table.byte_estimate // max(table.row_estimate, 1))
 
@@ -222,7 +225,24 @@ class SnapshotUnit:
         with self._target_session(stop) as target:
             self._store.ensure(target)
             self._store.begin(target, self._plans)
-            return self._read_chunks(target)
+            stored = self._read_chunks(target)
+            if self._context.config.chunk_divisor > 1:
+                stored = self._divide(target, stored, stop)
+            return stored
+
+    def _divide(self, target: Session, stored: Sequence[StoredChunk], stop: StopSignal) -> list[StoredChunk]:
+        """The target had no memory for a chunk: cut the chunks that are planned and not loaded. Their rows were rolled
+        back, and no reader has begun, so each part gets its own watermarks when it is read."""
+        endpoint, rows = self._context.source_endpoint, wanted_rows(self._context.config)
+        with (
+            cancellable(open_source(endpoint, self._source_id), stop) as source,
+            coded_errors(endpoint, Side.SOURCE, self._source_id),
+        ):
+            smaller = with_smaller_chunks(source, self._plans, stored, rows)
+        for shard, chunks in smaller.items():
+            self._store.replace_chunks(target, shard, chunks)
+            log.warning("planned chunks are divided", task=self._context.config.task, shard=shard, rows=rows)
+        return self._read_chunks(target)
 
     def _read_chunks(self, target: Session) -> list[StoredChunk]:
         """The chunks of this unit's tables: another unit may have copied other tables of the subtask."""

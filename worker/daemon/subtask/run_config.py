@@ -11,14 +11,15 @@ MOST_BATCH_DIVISOR = 4**5
 
 
 def with_smaller_batches(config: config_pb2.SubTaskConfig, divisor: int) -> config_pb2.SubTaskConfig:
-    """``config`` with the lanes' batches divided by ``divisor``, for a target that had no memory for one of them; 1
-    changes nothing."""
+    """``config`` with the lanes' batches and the history's chunks divided by ``divisor``, for a target that had no
+    memory for one of them; 1 changes nothing."""
     if divisor == 1:
         return config
     found = config_pb2.SubTaskConfig()
     found.CopyFrom(config)
     found.replicate.batch_rows = max((config.replicate.batch_rows or defaults.BATCH_ROWS) // divisor, 1)
     found.replicate.batch_bytes = max((config.replicate.batch_bytes or defaults.BATCH_BYTES) // divisor, 1)
+    found.chunk_divisor = divisor
     return found
 
 

@@ -173,7 +173,9 @@ class _Reader:
                 attempt += 1
                 if self._is_interrupted(spec):
                     raise _Interrupted from error
-                if not error.spec.retryable or attempt == _ATTEMPTS:
+                # A chunk that is too large for the target is divided by the next run.
+                too_large = error.spec is errors.replicate.TARGET_TRANSACTION_TOO_LARGE
+                if not error.spec.retryable or too_large or attempt == _ATTEMPTS:
                     raise
                 log.warning("chunk is retried", table=plan.table.full_name, chunk=chunk.number, error=str(error))
                 self._pause(spec, _BACKOFF_SECONDS * 2**attempt)

@@ -12,6 +12,7 @@ def test_batches_are_divided() -> None:
     config = config_pb2.SubTaskConfig(task="t", replicate=config_pb2.ReplicateConfig(batch_rows=100))
     smaller = with_smaller_batches(config, 4)
     assert (smaller.replicate.batch_rows, smaller.replicate.batch_bytes) == (25, defaults.BATCH_BYTES // 4)
+    assert smaller.chunk_divisor == 4
     assert config.replicate.batch_rows == 100
     assert with_smaller_batches(config, MOST_BATCH_DIVISOR).replicate.batch_rows == 1
     assert with_smaller_batches(config, 1) is config
