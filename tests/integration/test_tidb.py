@@ -12,9 +12,10 @@ import pytest
 from shardmerge.proto import errors
 from tests.integration.ways_out.printed import Operator
 from tests.support import all_types, judge
+from tests.support.cluster import SubTask
 from tests.support.database import Database
 from tests.support.judge import Shard, Target
-from tests.support.kills import VICTIMS, kill_while_copying, kill_while_replicating
+from tests.support.kills import VICTIMS, kill_at_each, kill_while_copying, kill_while_replicating, locks_of
 from tests.support.mariadb import MariaDB
 from tests.support.mysql import MySQL
 from tests.support.tidb import TiDB
@@ -67,9 +68,12 @@ _CREATE_TEXTS = (
 _TEXT_ROW = ", ".join(f"'{text}', '{text}{text}'" for text in _TEXTS.values()) + ", X'00FFDF', 'ß', 'ü,x'"
 
 
-def _own_task(world: World, name: str, more: str = "") -> str:
-    """A task of both sources, without routes: a schema ``<name>_<n>`` on source n."""
-    instances = "".join(f"  - {{source-id: {source_id}, block-allow-list: own}}\n" for source_id, _ in world.sources)
+def _own_task(world: World, name: str, more: str = "", rules: str = "") -> str:
+    """A task of both sources, without routes: a schema ``<name>_<n>`` on source n. ``rules``: further keys of each
+    mysql-instance."""
+    instances = "".join(
+        f"  - {{source-id: {source_id}, block-allow-list: own{rules}}}\n" for source_id, _ in world.sources
+    )
     return (
         f"name: {name}\ntask-mode: all\nmeta-schema: dm_meta\n"
         f"target-database: {{host: 127.0.0.1, port: {world.target.port}, user: root, password: ''}}\n"
@@ -324,11 +328,13 @@ def test_kill_at_moments_of_a_snapshot(world: World) -> None:
 
 
 def test_a_transaction_that_is_too_large_is_repeated_in_smaller_ones(world: World) -> None:
-    """TiDB ends it with error 8175 when its memory limit is reached."""
+    """TiDB ends it with error 8175 when its memory limit is reached: a chunk of the history, and changes."""
     source_id, source = world.sources[0]
     source.execute(
         "CREATE DATABASE tidb_large",
         "CREATE TABLE tidb_large.t (id INT PRIMARY KEY, v VARCHAR(2000)) CHARSET=utf8mb4",
+        "CREATE TABLE tidb_large.h (k VARCHAR(20) PRIMARY KEY, v VARCHAR(2000)) CHARSET=utf8mb4",
+        "INSERT INTO tidb_large.h SELECT CONCAT('k', seq), REPEAT('x', 1500) FROM tidb_large.seq_1_to_9000",
     )
     task = "\n".join(
         (
@@ -345,7 +351,15 @@ def test_a_transaction_that_is_too_large_is_repeated_in_smaller_ones(world: Worl
     )
     world.cluster.start_task(task)
     world.cluster.wait_replicating("tidb_large")
+    chunks = world.target.query(
+        "SELECT number, state, row_count FROM dm_meta.snapshot_chunk "
+        "WHERE task = 'tidb_large' AND row_count > 0 ORDER BY 1"
+    )
+    assert [number for number, _, _ in chunks] == list(range(len(chunks)))
+    assert all(state == 1 and int(str(count)) < 3000 for _, state, count in chunks), chunks
+    assert world.target.query("SELECT COUNT(*), SUM(LENGTH(v)) FROM tidb_large.h") == [(9000, 9000 * 1500)]
     source.execute(
+        "UPDATE tidb_large.h SET v = k WHERE k LIKE 'k12%'",
         "INSERT INTO tidb_large.t SELECT seq, REPEAT('x', 1000) FROM tidb_large.seq_1_to_20000",
         "UPDATE tidb_large.t SET v = CONCAT(v, id)",
     )
@@ -353,6 +367,114 @@ def test_a_transaction_that_is_too_large_is_repeated_in_smaller_ones(world: Worl
     assert world.target.query("SELECT COUNT(*), SUM(v = CONCAT(REPEAT('x', 1000), id)) FROM tidb_large.t") == [
         (20000, 20000)
     ]
+    _assert_equal(source, world.target, "tidb_large", "h", ("k",))
     logs = b"".join(worker.log.read_bytes() for worker in world.cluster.workers)
     assert errors.replicate.TARGET_TRANSACTION_TOO_LARGE.name.encode() in logs
     world.cluster.dmctl("stop-task", "tidb_large")
+
+
+_IN_PARTS = {
+    # The columns take each other's names, in a lock.
+    "pessimistic": "CHANGE a b INT, CHANGE b a BIGINT, ADD c INT NOT NULL DEFAULT 7, ADD INDEX i (c)",
+    # A schema join.
+    "optimistic": "ADD c INT NOT NULL DEFAULT 7, ADD INDEX i (c), DROP INDEX k, ADD INDEX k (b), MODIFY a BIGINT",
+}
+_MOMENTS = (("ddl.begun", "worker"), ("ddl.run", "target"), ("ddl.part_recorded", "worker"))
+
+
+@pytest.mark.parametrize("mode", _IN_PARTS)
+def test_a_sharding_ddl_in_parts(world: World, mode: str) -> None:
+    """TiDB does not run the statement as a whole; processes are killed within it."""
+    name = f"tidb_{mode}"
+    for number, (_, server) in enumerate(world.sources, 1):
+        server.execute(
+            f"CREATE DATABASE {name}_{number}",
+            f"CREATE TABLE {name}_{number}.t (id INT PRIMARY KEY, a INT, b BIGINT, KEY k (a))",
+            f"INSERT INTO {name}_{number}.t VALUES ({number}, 1, 2), ({number}0, 3, 4)",
+        )
+    route = f"schema-pattern: '{name}_*', table-pattern: t, target-schema: {name}, target-table: t"
+    more = f"shard-mode: {mode}\nroutes: {{merge: {{{route}}}}}\n"
+    world.cluster.start_task(_own_task(world, name, more, ", route-rules: [merge]"))
+    world.cluster.wait_replicating(name)
+    world.cluster.hooks.hold(_MOMENTS[0][0])
+    for number, (_, server) in enumerate(world.sources, 1):
+        server.execute(
+            f"ALTER TABLE {name}_{number}.t {_IN_PARTS[mode]}",
+            f"INSERT INTO {name}_{number}.t (id, a, b) VALUES ({number}00, 5, 6)",
+            f"UPDATE {name}_{number}.t SET c = a + 1 WHERE id = {number}0",
+        )
+    kill_at_each(
+        world,
+        _MOMENTS,
+        lambda: world.cluster.dmctl("resume-task", name, check=False),
+        of_owner=[moment for moment, _ in _MOMENTS],
+    )
+    until(lambda: locks_of(world, name) == [], "there is no lock any more", 300)
+    world.settle([name])
+    query = "SELECT id, a, b, c FROM {}.t ORDER BY id"
+    rows = [
+        row
+        for number, (_, server) in enumerate(world.sources, 1)
+        for row in server.query(query.format(f"{name}_{number}"))
+    ]
+    assert world.target.query(query.format(name)) == sorted(rows)
+    [(own, text)] = world.sources[0][1].query(f"SHOW CREATE TABLE {name}_1.t")
+    [(_, merged)] = world.target.query(f"SHOW CREATE TABLE {name}.t")
+    for index in ("KEY `i` (`c`)", "KEY `k` (`b`)"):
+        assert index in str(text), own
+        assert index in str(merged)
+    assert world.target.query(f"SELECT * FROM dm_meta.statement_begun WHERE task = '{name}'") == []
+    world.cluster.dmctl("stop-task", name)
+
+
+def test_ways_out_of_a_refused_part(world: World) -> None:
+    """The error names the parts; the task continues with the refused one, or with an operator's statements."""
+    name, code = "tidb_refused", errors.ddl.DDL_PART_REFUSED.code
+    source_id, source = world.sources[0]
+    source.execute(
+        f"CREATE DATABASE {name}_1",
+        f"CREATE TABLE {name}_1.t (id INT PRIMARY KEY, b INT, n INT)",
+        f"INSERT INTO {name}_1.t VALUES (1, 1, 1), (2, 2, 2)",
+    )
+    rules = f"block-allow-list: {{own: {{do-dbs: [{name}_1]}}}}\n"
+    world.cluster.start_task("\n".join((*world.head_of_task(name, "route-rules: []"), rules)))
+    world.cluster.wait_replicating(name)
+
+    def refused(added: str, column: str) -> str:
+        world.target.execute(f"INSERT INTO {name}_1.t (id, {column}) VALUES (9, 2)")
+        indexes = f"ADD INDEX i_{added} ({added}), ADD UNIQUE u_{added} ({column})"
+        source.execute(f"ALTER TABLE {name}_1.t ADD {added} INT, {indexes}")
+
+        def stops(sub: SubTask) -> bool:
+            return sub.stage == "Paused" and code in dict(sub.errors)
+
+        found = world.cluster.wait_subtasks(name, stops, f"stops with {code}")
+        return dict(found[source_id].errors)[code]
+
+    message = refused("c", "b")
+    assert f"Parts that have run: ALTER TABLE `{name}_1`.`t` ADD c INT. Parts that have not run: " in message
+    world.target.execute(f"DELETE FROM {name}_1.t WHERE id = 9")
+    world.cluster.dmctl("resume-task", name, "-s", source_id)
+    source.execute(f"INSERT INTO {name}_1.t VALUES (3, 3, 3, 4)")
+    world.settle([name])
+    refused("d", "n")
+    world.cluster.dmctl(
+        "binlog",
+        "replace",
+        name,
+        f"ALTER TABLE {name}_1.t ADD INDEX i_d (d), ADD e INT, ADD INDEX (e)",
+        "-s",
+        source_id,
+    )
+    world.target.execute(f"DELETE FROM {name}_1.t WHERE id = 9")
+    source.execute(f"INSERT INTO {name}_1.t VALUES (4, 4, 4, 5, 6)")
+    world.cluster.dmctl("resume-task", name, "-s", source_id, check=False)
+    world.settle([name])
+    assert world.target.query(f"SELECT id, b, n, c, d FROM {name}_1.t ORDER BY id") == source.query(
+        f"SELECT * FROM {name}_1.t ORDER BY id"
+    )
+    assert (
+        len(world.target.query(f"SHOW INDEX FROM {name}_1.t WHERE Key_name IN ('i_c', 'u_c', 'i_d', 'u_d', 'e')")) == 4
+    )
+    assert world.target.query(f"SELECT * FROM dm_meta.statement_begun WHERE task = '{name}'") == []
+    world.cluster.dmctl("stop-task", name)

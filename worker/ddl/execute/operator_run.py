@@ -27,7 +27,7 @@ from shardmerge.proto.errors import ShardmergeError
 from shardmerge.proto.log import get_logger
 from shardmerge.proto.sql_lexer import tokens
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
-from shardmerge.worker.core.mysql.connection import Session, Side, execute, quote_name, rows, text_of
+from shardmerge.worker.core.mysql.connection import Session, Side, dialect_of, execute, quote_name, rows, text_of
 from shardmerge.worker.core.mysql.server_errors import errno_of
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.ddl_jobs import running_jobs, wait_for_jobs
@@ -158,7 +158,8 @@ def _run_alone(session: Session, context: StatementContext, wanted: TargetStatem
             drop_marks(session, marked)
             execute(session, f"CREATE TABLE {marked[0].quoted} (id INT PRIMARY KEY)")
     before = _digest_of_definitions(session, wanted, marked)
-    progress = divided_statements.read(session, *who, one.subject)
+    in_parts = not dialect_of(session).combines_actions
+    progress = divided_statements.read(session, *who, one.subject) if in_parts else None
     divided = divided_at(session, one.text, context.sql_mode) if progress is None else None
     match next_step(begun, one.text, before):
         case _ if progress is not None:

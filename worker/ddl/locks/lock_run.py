@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shardmerge.proto import config_pb2, failpoints, state_pb2
 from shardmerge.worker.core.mysql.cancellable_session import cancellable_session
-from shardmerge.worker.core.mysql.connection import Session, Side, quote_name
+from shardmerge.worker.core.mysql.connection import Session, Side, dialect_of, quote_name
 from shardmerge.worker.core.stop_signal import StopSignal
 from shardmerge.worker.core.table_plan import TargetTable
 from shardmerge.worker.ddl.execute.added_keys import target_keys, with_extracted_columns
@@ -146,6 +146,8 @@ class LockRunner:
     def _has_parts_left(self, session: Session, lock: Lock) -> bool:
         """Whether some parts of the statement have run, at a target that does not run it as a whole: its owner was
         killed, and the other parts follow, whichever tables have reached it."""
+        if dialect_of(session).combines_actions:
+            return False
         schema, task, _ = self.context.who
         target = target_of(lock)
         found = divided_statements.read_by(session, schema, task, key_of_run([target], lock.generation))
