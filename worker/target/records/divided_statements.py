@@ -20,7 +20,7 @@ from shardmerge.worker.target.records.ddl_progress import Begun, divided_subject
 @dataclass(frozen=True, slots=True)
 class DividedStatement:
     """``statement``: the whole. ``parts``: the statements that run instead, in this order. ``ran``: how many of them
-    have run. ``place``: of the source's statement, as :meth:`StatementPlace.to_json` writes it, "" where the subject
+    have run. ``place``: of the source's statement, as JSON, "" where the subject
     identifies the run. ``computed``: it was computed from the tables' definitions, and is computed again after a
     failure."""
 
