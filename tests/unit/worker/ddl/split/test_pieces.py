@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmerge.worker.core.mysql.target_dialect import ServerKind, TargetDialect
@@ -287,15 +287,31 @@ _BEFORE = _Table(
 )
 
 
-@given(st.lists(_CLAUSES, min_size=1, max_size=5))
-def test_the_parts_have_the_result_of_the_whole(clauses: list[_Clause]) -> None:
-    try:
-        goal = _alter(_BEFORE, clauses)
-    except _RefusedError:
-        assume(False)
-        return
+def _is_valid(clauses: list[_Clause]) -> bool:
     # Whether an index is left that is to be renamed depends on the table; TiDB refuses such parts before they run.
-    assume(not {"drop", "reindex"} <= {one.verb for one in clauses})
+    if {"drop", "reindex"} <= {one.verb for one in clauses}:
+        return False
+    try:
+        _alter(_BEFORE, clauses)
+    except _RefusedError:
+        return False
+    return True
+
+
+def _valid(clauses: list[_Clause]) -> list[_Clause]:
+    """``clauses``, if a server accepts them; otherwise without those that it refuses after the earlier ones."""
+    if _is_valid(clauses):
+        return clauses
+    kept: list[_Clause] = []
+    for one in clauses:
+        if _is_valid([*kept, one]):
+            kept.append(one)
+    return kept
+
+
+@given(st.lists(_CLAUSES, min_size=1, max_size=5).map(_valid).filter(bool))
+def test_the_parts_have_the_result_of_the_whole(clauses: list[_Clause]) -> None:
+    goal = _alter(_BEFORE, clauses)
     texts = divided("ALTER TABLE t " + ", ".join(one.sql for one in clauses), 0)
     now, states = _BEFORE, [_BEFORE]
     for text in texts:
