@@ -20,6 +20,7 @@ _CLASSES = {
     "ddl": "DDL",
     "decode": "Binlog decoder",
     "master": "dm-master",
+    "read": "Reading into Spark",
     "relay": "Source connection and relay log",
     "replicate": "Replication",
     "snapshot": "Snapshot",

@@ -3,6 +3,7 @@ from typing import Any
 
 from pyarrow import RecordBatch, Table
 from pyspark import SparkContext
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import DataType, StructType
 
 class Row(tuple[Any, ...]):
@@ -38,6 +39,9 @@ class _Builder:
     def config(self, key: str, value: str) -> _Builder: ...
     def getOrCreate(self) -> SparkSession: ...
 
+class _DataSources:
+    def register(self, dataSource: type[DataSource]) -> None: ...
+
 class SparkSession:
     # A class property at run time.
     builder: _Builder
@@ -47,6 +51,8 @@ class SparkSession:
     def _jvm(self) -> Any: ...
     @property
     def _jsparkSession(self) -> Any: ...
+    @property
+    def dataSource(self) -> _DataSources: ...
     @property
     def version(self) -> str: ...
     @property

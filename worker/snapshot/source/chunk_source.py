@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pymysql
 from pymysql.constants import CR
@@ -37,7 +38,6 @@ from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.core.row_change import JoinedLiterals, Literals
 from shardmerge.worker.core.table import Column
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.rules.stage.row_stage import TableStage, as_decoded
 from shardmerge.worker.snapshot.chunks import Bound, Chunk
 from shardmerge.worker.snapshot.key_order import (
     bound_columns,
@@ -53,6 +53,9 @@ from shardmerge.worker.snapshot.source.text_rows import RowJoiner
 from shardmerge.worker.snapshot.source.watermarks import end_of_binlog, high_watermark, low_watermark, open_consistent
 from shardmerge.worker.snapshot.table_planner import is_versioned
 
+if TYPE_CHECKING:
+    from shardmerge.worker.rules.stage.row_stage import TableStage
+
 LOCK_WAIT_SECONDS = 5
 """How long a statement waits for another session's lock on the table before it is retried later. Short, because new
 writers of the table wait while LOCK TABLES waits, and because a stop waits for the statement."""
@@ -60,14 +63,17 @@ writers of the table wait while LOCK TABLES waits, and because a stop waits for 
 _KEYS_PER_QUESTION = 200
 
 
-def chunk_select(plan: TablePlan, chunk: Chunk) -> bytes:
-    """The SELECT of a chunk: the written columns, in plan order, as ``select_expression`` reads them."""
+def chunk_select(plan: TablePlan, chunk: Chunk, condition: bytes = b"") -> bytes:
+    """The SELECT of a chunk: the written columns, in plan order, as ``select_expression`` reads them. ``condition``: of
+    the rows, b"" for all."""
     table = plan.table
     columns = select_written(plan.columns).encode()
     name = f"{quote_name(table.schema)}.{quote_name(table.name)}".encode()
     where = in_range(column_names(bound_columns(table)), chunk.lower, chunk.upper)
     # A range is always read along the key: a full scan per chunk would read the table once per chunk.
     index = b" FORCE INDEX (%s)" % quote_name(table.key_name).encode() if where else b""
+    if condition:
+        where += (b" AND (%s)" if where else b" WHERE (%s)") % condition
     return b"SELECT %s FROM %s%s%s" % (columns, name, index, where)
 
 
@@ -97,7 +103,8 @@ class ChunkSource:
         self._reports_position = None
         close_quietly(session)
 
-    def _opened(self) -> tuple[Session, ServerInfo]:
+    def opened(self) -> tuple[Session, ServerInfo]:
+        """The connection, and the server's description of itself."""
         if self._session is None or self._info is None:
             session = self._session = self._connect()
             with self._coded_errors():
@@ -114,7 +121,7 @@ class ChunkSource:
     def reports_position(self) -> bool:
         """Whether this server reports the position of a consistent snapshot."""
         if self._reports_position is None:
-            session, _ = self._opened()
+            session, _ = self.opened()
             with self._coded_errors():
                 self._reports_position = open_consistent(session) is not None
                 session.rollback()
@@ -122,7 +129,7 @@ class ChunkSource:
 
     def end(self) -> SourcePosition:
         """The present end of the source's binlog."""
-        session, info = self._opened()
+        session, info = self.opened()
         with self._coded_errors():
             return end_of_binlog(session, info)
 
@@ -138,7 +145,7 @@ class ChunkSource:
         Reads a consistent snapshot if the server reports its position and the engine keeps versions; else under a lock.
         """
         if is_versioned(plan.table) and self.reports_position:
-            session, info = self._opened()
+            session, info = self.opened()
             with self._coded_errors():
                 position = open_consistent(session)
                 if position is None:  # it did before: a fail-over to another kind of server
@@ -155,7 +162,7 @@ class ChunkSource:
     ) -> Generator[tuple[SourcePosition, Iterator[list[JoinedLiterals]]]]:
         """Read under a lock: no transaction that writes the table is in progress, so the state is that of the
         position."""
-        session, info = self._opened()
+        session, info = self.opened()
         locker = self._connect()
         try:
             with self._coded_errors():
@@ -179,6 +186,9 @@ class ChunkSource:
         self, session: Session, plan: TablePlan, chunk: Chunk, stage: TableStage | None
     ) -> Iterator[list[JoinedLiterals]]:
         if stage is not None:
+            # Imported here: the rules' modules take longer to import than all the others of a reader without rules.
+            from shardmerge.worker.rules.stage.row_stage import as_decoded
+
             found = self._rows(session, as_decoded(plan), chunk)
             return ([b",".join(row) for row in stage.history(batch)] for batch in found)
         joiner = RowJoiner(RowWriter(plan, self._source_id).codecs, compile_filters(plan))
@@ -193,7 +203,7 @@ class ChunkSource:
         self, plan: TablePlan, chunk: Chunk
     ) -> tuple[SourcePosition, list[Literals], SourcePosition]:
         """(low watermark, the chunk's mapped rows at some moment after it, high watermark)."""
-        session, info = self._opened()
+        session, info = self.opened()
         with self._coded_errors():
             low = low_watermark(session, info, self._source_id)
             failpoints.hit("snapshot.after_low")
@@ -218,7 +228,7 @@ class ChunkSource:
         """
         if not bounds or is_numeric(columns):
             return numeric_places(bounds, keys) if bounds else [0] * len(keys)
-        session, _ = self._opened()
+        session, _ = self.opened()
         found: list[int] = []
         with self._coded_errors():
             for start in range(0, len(keys), _KEYS_PER_QUESTION):

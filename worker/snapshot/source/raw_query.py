@@ -15,6 +15,7 @@ from pymysql.constants import COMMAND, CR
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.mysql.guarded_connection import LARGEST_ROW, MOST_COLUMNS, raise_error_packet
 from shardmerge.worker.core.row_change import JoinedLiterals
+from shardmerge.worker.snapshot.source.text_columns import ColumnCutter, CutColumn
 from shardmerge.worker.snapshot.source.text_rows import END, ROWS, RowJoiner, join_rows, split_rows
 
 RawRow = list[bytes | None]
@@ -37,6 +38,12 @@ def joined_rows(session: Session, statement: bytes, joiner: RowJoiner) -> Iterat
     return _batches(session, statement, lambda columns: partial(_joined, joiner, columns))
 
 
+def column_batches(session: Session, statement: bytes, most_bytes: int) -> Iterator[list[CutColumn]]:
+    """As :func:`raw_rows`, but the rows as columns, in batches of little more than ``most_bytes``."""
+    for batches in _batches(session, statement, partial(_column_cutter, most_bytes)):
+        yield from batches
+
+
 RowCutter = Callable[[bytes, list[T]], tuple[int, int]]
 """A function of text_rows: (bytes, rows to fill) → (state, bytes used)."""
 
@@ -47,6 +54,19 @@ def _split(columns: int, pending: bytes, rows: list[RawRow]) -> tuple[int, int]:
 
 def _joined(joiner: RowJoiner, columns: int, pending: bytes, rows: list[JoinedLiterals]) -> tuple[int, int]:
     return join_rows(pending, joiner, columns, rows)
+
+
+def _column_cutter(most_bytes: int, columns: int) -> RowCutter[list[CutColumn]]:
+    cutter = ColumnCutter(columns)
+
+    def cut(pending: bytes, batches: list[list[CutColumn]]) -> tuple[int, int]:
+        state, used = cutter.cut(pending)
+        held = cutter.held_bytes
+        if held > most_bytes or (held and state == END):
+            batches.append(cutter.take())
+        return state, used
+
+    return cut
 
 
 def _batches(session: Session, statement: bytes, cut_of: Callable[[int], RowCutter[T]]) -> Iterator[list[T]]:

@@ -9,3 +9,6 @@ cdef class RowJoiner:
     cdef bytes places
     cdef list values
     cdef bytes cut_row(self, bytes buffer, Py_ssize_t place, Py_ssize_t end)
+
+
+cdef Py_ssize_t value_length(unsigned char* data, Py_ssize_t place, Py_ssize_t end, Py_ssize_t column)

@@ -85,7 +85,7 @@ class RowJoiner:
                 write = written.put(write, b"NULL")
                 out = written.held
                 continue
-            count = _length(data, place, end, column)
+            count = value_length(data, place, end, column)
             place += 1 if data[place] < 0xFB else 3 if data[place] == 0xFC else 4
             if testing and places[column]:
                 self.values[places[column] - 1] = codec.of_text(data[place : place + count], False)
@@ -108,8 +108,7 @@ class RowJoiner:
 
 
 @cython.cfunc
-@cython.inline
-def _length(
+def value_length(
     data: cython.p_uchar, place: cython.Py_ssize_t, end: cython.Py_ssize_t, column: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     """How many bytes the value has whose length is at ``place``. ValueError: they reach beyond ``end``."""
@@ -148,7 +147,7 @@ def _split_row(
             row.append(None)
             place += 1
             continue
-        count = _length(data, place, end, column)
+        count = value_length(data, place, end, column)
         place += 1 if data[place] < 0xFB else 3 if data[place] == 0xFC else 4
         row.append(data[place : place + count])
         place += count
@@ -191,10 +190,10 @@ def _walk(buffer: bytes, columns: cython.Py_ssize_t, joiner: RowJoiner | None, r
             break
         if length == 0xFFFFFF:
             # A row of 16 MiB and more comes in several packets.
-            payload, end = _join(buffer, at)
+            payload, end = joined_packets(buffer, at)
             if end == 0:
                 break
-            values = _long_row(payload, columns)
+            values = long_row(payload, columns)
             if joiner is None:
                 rows.append(values)
             else:
@@ -218,7 +217,7 @@ def _walk(buffer: bytes, columns: cython.Py_ssize_t, joiner: RowJoiner | None, r
     return ROWS, at
 
 
-def _join(buffer: bytes, at: int) -> tuple[bytes, int]:
+def joined_packets(buffer: bytes, at: int) -> tuple[bytes, int]:
     """The payload of the packets that belong together, and their end; (b"", 0) while some are missing."""
     parts: list[bytes] = []
     while len(buffer) - at >= 4:
@@ -232,7 +231,8 @@ def _join(buffer: bytes, at: int) -> tuple[bytes, int]:
     return b"", 0
 
 
-def _long_row(payload: bytes, columns: int) -> list[bytes | None]:
+def long_row(payload: bytes, columns: int) -> list[bytes | None]:
+    """The values of a row that came in several packets, None for NULL. Raises ValueError."""
     row: list[bytes | None] = []
     place = 0
     for column in range(columns):

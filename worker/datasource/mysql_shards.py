@@ -1,0 +1,64 @@
+"""The data source ``mysql-shards``: shard tables of several servers as one DataFrame, at one position of each server.
+
+Spark makes a :class:`MySQLShards` at load(), which fixes the positions, and pickles it into the DataFrame's plan. All
+actions on the DataFrame read from this plan, and so have the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from shardmerge.proto import errors
+from shardmerge.worker.datasource.partition_reader import ShardsReader
+from shardmerge.worker.datasource.plan.read_plan import POSITIONS, ReadPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+NAME = "mysql-shards"
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format ``mysql-shards`` known to a session."""
+    spark.dataSource.register(MySQLShards)
+
+
+def positions(frame: DataFrame) -> dict[str, str]:
+    """By source-id: the position of which a loaded DataFrame has the state, as ``file:byte``."""
+    metadata: dict[str, Any] = frame.schema.fields[0].metadata or {}
+    found: dict[str, str] = metadata[POSITIONS]
+    return found
+
+
+class MySQLShards(DataSource):
+    """For ``spark.dataSource.register``; see :func:`register`."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        # The options are not kept: the plan has what is needed of them.
+        from shardmerge.worker.datasource.plan.options import parse_options
+
+        self._options = parse_options(options)
+        self._plan: ReadPlan | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        """Also determines the positions, once per load(). Raises the errors of plan_read()."""
+        from shardmerge.worker.datasource.planning import plan_read
+
+        if self._plan is None:
+            self._plan = plan_read(self._options)
+        return self._plan.schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Raises ``read.OPTION`` for a DataFrame whose schema the user set."""
+        if self._plan is None:
+            reason = "it cannot be set: the tables determine it. Select columns with option columns"
+            raise errors.read.OPTION(option="schema", reason=reason)
+        return ShardsReader(self._plan, schema)

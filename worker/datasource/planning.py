@@ -1,0 +1,153 @@
+"""Plans a read at load(): asks each source for its tables and for the position at which all of them are read."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from shardmerge.proto import errors
+from shardmerge.worker.core.mysql.cancellable_session import close_quietly
+from shardmerge.worker.core.mysql.connection import (
+    ServerInfo,
+    Session,
+    Side,
+    coded_errors,
+    rows,
+    server_info,
+    text_of,
+)
+from shardmerge.worker.core.mysql.create_table import UnreadableCreateTable
+from shardmerge.worker.core.mysql.foreign_keys import cascading_keys
+from shardmerge.worker.core.mysql.information_schema import list_tables, read_tables
+from shardmerge.worker.core.mysql.show_create import read_create_texts
+from shardmerge.worker.core.position import SourcePosition
+from shardmerge.worker.core.table import Table
+from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.datasource.plan.read_plan import (
+    ReadOptions,
+    ReadPlan,
+    ReadSource,
+    SourcePlan,
+    frame_columns,
+    frame_schema,
+    read_table,
+    same_tables,
+    unsupported_rule,
+)
+from shardmerge.worker.datasource.plan.where import condition_of
+from shardmerge.worker.datasource.state.binlog_range import file_made
+from shardmerge.worker.rules.rules import check_partitions
+from shardmerge.worker.snapshot.source.chunk_source import open_source
+from shardmerge.worker.snapshot.source.watermarks import low_watermark
+from shardmerge.worker.snapshot.table_planner import is_versioned
+
+_ATTEMPTS = 5
+_NEEDED = (("binlog_format", "ROW"), ("binlog_row_image", "FULL"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    source: ReadSource
+    position: SourcePosition
+    made: int
+    plans: tuple[TablePlan, ...]
+
+
+def plan_read(options: ReadOptions) -> ReadPlan:
+    """Raises the errors of proto/errors/read.py, of the rules and of the connections."""
+    found = [_of_source(source, options) for source in options.sources]
+    plans = [plan for each in found for plan in each.plans]
+    check_partitions(plans)
+    columns = frame_columns(plans, options.columns)
+    names = [name for name, _ in columns]
+    for plan in plans:
+        by_name = {column.target_name.lower(): column for column in plan.columns}
+        condition_of(options.where, [by_name[name.lower()] for name in names])  # refuses what cannot be compared
+    return ReadPlan(
+        number=uuid.uuid4().hex,
+        sources=tuple(
+            SourcePlan(
+                each.source,
+                each.position,
+                each.made,
+                tuple(read_table(number, plan, names) for number, plan in enumerate(each.plans)),
+            )
+            for each in found
+        ),
+        schema=frame_schema(columns, {each.source.source: each.position for each in found}),
+        options=options,
+    )
+
+
+def _of_source(source: ReadSource, options: ReadOptions) -> _Found:
+    endpoint = source.connection()
+    session = open_source(endpoint, source.source)
+    try:
+        with coded_errors(endpoint, Side.SOURCE, source.source):
+            info = server_info(session)
+            _check_server(session, source.source)
+            tables, position = _tables_at(session, info, source, options)
+            _check_cascades(session, source.source, tables)
+        plans = tuple(_plan(number, table, source) for number, table in enumerate(tables))
+        return _Found(source, position, file_made(source.source, endpoint, position), plans)
+    finally:
+        close_quietly(session)
+
+
+def _check_server(session: Session, source: str) -> None:
+    for variable, needed in _NEEDED:
+        [(value,)] = rows(session, f"SELECT @@GLOBAL.{variable}")
+        if text_of(value).upper() != needed:
+            raise errors.read.SERVER_REFUSED(source=source, variable=variable, value=text_of(value), needed=needed)
+
+
+def _tables_at(
+    session: Session, info: ServerInfo, source: ReadSource, options: ReadOptions
+) -> tuple[list[Table], SourcePosition]:
+    """The tables, and a position at which they have this structure: it is the same before and after the position was
+    determined. A statement that ran in between and was undone is in the binlog after the position, where it is
+    found."""
+    tables = _listed(session, source, options)
+    for _ in range(_ATTEMPTS):
+        position = low_watermark(session, info, source.source)
+        again = _listed(session, source, options)
+        if same_tables(tables, again):
+            return again, position
+        tables = again
+    raise errors.read.STRUCTURE_MOVES(source=source.source, attempts=_ATTEMPTS)
+
+
+def _listed(session: Session, source: ReadSource, options: ReadOptions) -> list[Table]:
+    names = [name for name in list_tables(session) if source.sends_to(options.target, *name)]
+    if not names:
+        raise errors.read.NO_TABLE(source=source.source, wanted=options.wanted)
+    return read_tables(session, names, source=source.source)
+
+
+def _check_cascades(session: Session, source: str, tables: list[Table]) -> None:
+    texts = read_create_texts(session, [(table.schema, table.name) for table in tables])
+    for table, text in zip(tables, texts, strict=True):
+        try:
+            keys = cascading_keys(text)
+        except UnreadableCreateTable as error:
+            raise _refused(source, table, f"its SHOW CREATE TABLE cannot be read: {error}") from error
+        if keys:
+            raise _refused(
+                source, table, f"foreign key {', '.join(keys)} changes its rows, which the binlog does not show"
+            )
+
+
+def _refused(source: str, table: Table, reason: str) -> errors.ShardmergeError:
+    return errors.read.TABLE_REFUSED(source=source, schema=table.schema, table=table.name, reason=reason)
+
+
+def _plan(number: int, table: Table, source: ReadSource) -> TablePlan:
+    if not table.key:
+        raise _refused(source.source, table, "it has no primary key and no unique key of columns that are NOT NULL")
+    if not is_versioned(table):
+        raise _refused(source.source, table, f"its engine {table.engine} has no consistent reads")
+    plan = source.lazy_rules.rules.plan(number, source.source, table)
+    reason = unsupported_rule(plan)
+    if reason:
+        raise _refused(source.source, table, reason)
+    return plan
