@@ -18,6 +18,7 @@ from shardmerge.worker.core.mysql.cancellable_session import close_quietly
 from shardmerge.worker.core.mysql.connection import Side, coded_errors
 from shardmerge.worker.datasource.plan.read_plan import ReadOptions, ReadPlan, SourcePlan
 from shardmerge.worker.datasource.shard_rows import Piece, check_statements, read_piece
+from shardmerge.worker.datasource.way_out import way_out_shown
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.source.chunk_source import open_source
 from shardmerge.worker.snapshot.table_planner import TablePlanner
@@ -51,18 +52,20 @@ class ShardsReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         most = self._plan.options.chunk_rows
-        return [
-            partition
-            for number, source in enumerate(self._plan.sources)
-            for partition in packed(number, _chunks(source, self._plan.options), most)
-        ]
+        with way_out_shown():
+            return [
+                partition
+                for number, source in enumerate(self._plan.sources)
+                for partition in packed(number, _chunks(source, self._plan.options), most)
+            ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         schema = to_arrow_schema(self._schema, timezone="UTC")
         # Spark passes a partition without pieces for a DataFrame without partitions, which this one never is.
         pieces = partition.pieces if isinstance(partition, ShardPartition) else ()
-        for piece in pieces:
-            yield from read_piece(self._plan, piece, schema)
+        with way_out_shown():
+            for piece in pieces:
+                yield from read_piece(self._plan, piece, schema)
 
 
 def _chunks(source: SourcePlan, options: ReadOptions) -> list[PlannedChunk]:

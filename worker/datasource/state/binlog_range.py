@@ -186,6 +186,7 @@ class _Walk:
         if kind == EventType.FORMAT_DESCRIPTION:
             yield from self._flush()
             self._describe(event, header)
+            self._look_at_end()
         elif kind == EventType.ROTATE:
             yield from self._flush()
             target = parse_rotate(event, checksum_matches(event), self._source)
