@@ -21,7 +21,7 @@ from shardmerge.worker.datasource import register
 from tests.benchmarks.servers import make_source
 
 _PACKAGE = "com.mysql:mysql-connector-j:9.1.0"
-_ROWS = 3_000_000
+_ROWS = 1_500_000
 _TASKS = 4
 _TURNS = 3
 
