@@ -47,9 +47,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     until then its server may be built (tests/run.sh)."""
     places = {name: place for place, name in enumerate(_LONGEST)}
     with_cluster = {item.path for item in items if not _CLUSTERS.isdisjoint(getattr(item, "fixturenames", ()))}
-    ranks = {path: 0 if path in with_cluster else 2 for path in {item.path for item in items}}
-    ranks.update({path: 1 for path in ranks if path.name == _BUILT_LAST})
-    items.sort(key=lambda item: (places.get(item.path.name, len(places)), ranks[item.path]))
+
+    def rank(path: Path) -> int:
+        return 1 if path.name == _BUILT_LAST else 0 if path in with_cluster else 2
+
+    items.sort(key=lambda item: (places.get(item.path.name, len(places)), rank(item.path)))
 
 
 @pytest.fixture(scope="module", autouse=True)

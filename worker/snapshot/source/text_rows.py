@@ -85,7 +85,7 @@ class RowJoiner:
                 write = written.put(write, b"NULL")
                 out = written.held
                 continue
-            count = value_length(data, place, end, column)
+            count = _length(data, place, end, column)
             place += 1 if data[place] < 0xFB else 3 if data[place] == 0xFC else 4
             if testing and places[column]:
                 self.values[places[column] - 1] = codec.of_text(data[place : place + count], False)
@@ -108,7 +108,8 @@ class RowJoiner:
 
 
 @cython.cfunc
-def value_length(
+@cython.inline
+def _length(
     data: cython.p_uchar, place: cython.Py_ssize_t, end: cython.Py_ssize_t, column: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     """How many bytes the value has whose length is at ``place``. ValueError: they reach beyond ``end``."""
@@ -134,6 +135,14 @@ def value_length(
 
 
 @cython.cfunc
+def value_length(
+    data: cython.p_uchar, place: cython.Py_ssize_t, end: cython.Py_ssize_t, column: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """:func:`_length` for other modules: here it is inline."""
+    return _length(data, place, end, column)
+
+
+@cython.cfunc
 def _split_row(
     buffer: bytes, place: cython.Py_ssize_t, end: cython.Py_ssize_t, columns: cython.Py_ssize_t
 ) -> list[bytes | None]:
@@ -147,7 +156,7 @@ def _split_row(
             row.append(None)
             place += 1
             continue
-        count = value_length(data, place, end, column)
+        count = _length(data, place, end, column)
         place += 1 if data[place] < 0xFB else 3 if data[place] == 0xFC else 4
         row.append(data[place : place + count])
         place += count
