@@ -16,6 +16,7 @@ from shardmerge.worker.core.lane_hash import Bucket, lane_of
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.table_plan import TablePlan
+from shardmerge.worker.rules.stage.row_stage import needs_stage
 from shardmerge.worker.snapshot.handover import Handover
 from shardmerge.worker.target.apply.cascades import Cascades, ParentChange, parent_changes
 
@@ -30,39 +31,55 @@ class CascadeStep:
 
 
 class CascadeSteps:
-    """The steps of one lane. ``keys``: the subtask's; ``plans``: of all its tables; ``begin_batch``: makes the batch
-    of the next step."""
+    """The steps of one lane. ``keys``: the subtask's; ``plans``: of all its tables."""
 
     def __init__(
         self, keys: tuple[CascadeKey, ...], plans: Iterable[TablePlan], bucket: Bucket, handover: Handover | None
     ) -> None:
+        plans = tuple(plans)
         self._keys = CascadeKeys(keys)
         self._bucket = bucket
         self._copied = {} if handover is None else handover.copied_until()
         targets = {plan.shard: plan.target_name for plan in plans if plan.shard in self._keys.tables}
         self._groups: Mapping[str, str] = lane_groups(targets, keys)
-        self._plans: dict[int, TablePlan] = {}
+        self._plans: Mapping[int, TablePlan] = {}
+        self._ordered: set[int] = set()
+        self.use(plans)
         self._reaches = {number: self._keys.descendants(number) for number in self._keys.tables}
         self._steps: list[CascadeStep] = []
         self._changes: list[ParentChange] = []
         self._touched: set[int] = set()
 
-    def prepared(self, plan: TablePlan) -> TablePlan:
-        """The plan by which rows of the table are decoded here: all tables of a group have one lane, and this lane gets
-        their changes in order if it is theirs."""
+    def use(self, plans: Iterable[TablePlan]) -> None:
+        """Use these plans of the subtask's tables from here on. Waiting steps keep theirs.
+
+        Also of tables that have no event in the stream: a change of a parent reaches them all the same.
+        """
+        self._plans = {plan.shard: plan for plan in plans if plan.shard in self._keys.tables}
+
+    def prepared(self, plan: TablePlan, decoded_by: Callable[[TablePlan], TablePlan]) -> TablePlan:
+        """The plan by which rows of the table are decoded here. ``decoded_by``: returns it for a table whose rows go
+        through the row stage, or of which nothing is derived.
+
+        All tables of a group have one lane, and this lane gets their changes in order if it is theirs. No filter and no
+        transform applies to a table with cascading keys (:func:`shardmerge.worker.rules.cascades.find_cascades`): the
+        decoder maps its rows, also if another shard table of its target has such rules.
+        """
+        self._ordered.discard(plan.shard)
         group = self._groups.get(plan.target_name)
         if group is None:
-            return plan
+            return decoded_by(plan)
         made = replace(plan, lane_group=group)
+        if needs_stage(plan):
+            return decoded_by(made)
         if lane_of(made, (), self._bucket.lanes) == self._bucket.lane:
             made = replace(made, staged=True)
-        self._plans[plan.shard] = made
+            self._ordered.add(plan.shard)
         return made
 
-    @staticmethod
-    def orders(plan: TablePlan) -> bool:
+    def orders(self, plan: TablePlan) -> bool:
         """Whether the changes of the table's rows come to :meth:`add`."""
-        return bool(plan.lane_group) and plan.staged
+        return plan.shard in self._ordered
 
     @property
     def rows(self) -> int:
@@ -100,6 +117,6 @@ class CascadeSteps:
         return found, renew()
 
     def _end_step(self, batch: Batch) -> None:
-        self._steps.append(CascadeStep(batch, Cascades(self._keys, dict(self._plans)), tuple(self._changes)))
+        self._steps.append(CascadeStep(batch, Cascades(self._keys, self._plans), tuple(self._changes)))
         self._changes = []
         self._touched = set()

@@ -42,6 +42,7 @@ class RowCollector:
         self._spec = spec
         self._bucket = spec.bucket(lane)
         self._position = position
+        self._cascades = CascadeSteps(spec.cascades, spec.plans, self._bucket, spec.handover) if spec.cascades else None
         self._use(LanePlans.of(spec.plans, spec.scope, spec.windows, spec.later))
         self._watermarks = WatermarkFilter(spec.handover)
         self._decoder = BlockDecoder(
@@ -55,7 +56,6 @@ class RowCollector:
         judge = ServerFilter(spec.apply.target, spec.apply.meta_schema)
         self._stage = RowStage(judge, self._bucket, self._transforms)
         self._stage.set_plans(spec.plans)
-        self._cascades = CascadeSteps(spec.cascades, spec.plans, self._bucket, spec.handover) if spec.cascades else None
         self.batch = Batch(lane, spec.lanes)
         self.pending = PendingRows()
         self._skipped: list[SkippedRow] = []
@@ -114,6 +114,8 @@ class RowCollector:
         self._current = plans
         self._plans = dict(plans.plans)  # at the place that the lane has reached
         self._windows, self._later = WindowCursor(plans.windows), LaterPlans(plans.later)
+        if self._cascades is not None:
+            self._cascades.use(self._plans.values())
 
     def collect(self, block: relay_pb2.Block, events: bytes, skip: int, end: SourcePosition) -> int:
         """Add this lane's rows of the block; returns the number of its events.
@@ -151,6 +153,8 @@ class RowCollector:
         if later := self._later.reached(start):
             self._plans.update(later)
             changed = changed.union(later)
+            if self._cascades is not None:
+                self._cascades.use(self._plans.values())
         if changed:
             self._decoder.forget_tables(changed)
 
@@ -182,8 +186,8 @@ class RowCollector:
             )
         if plan is None:
             return None
-        decoded = self._stage.decoded_by(plan)
-        return decoded if self._cascades is None else self._cascades.prepared(decoded)
+        decoded_by = self._stage.decoded_by
+        return decoded_by(plan) if self._cascades is None else self._cascades.prepared(plan, decoded_by)
 
     def _collect_row_by_row(self, events: bytes, skip: int, block: relay_pb2.Block, skipped: frozenset[int]) -> None:
         """Add a block row by row: rows that the snapshot holds are left out, rows of ``skipped`` events recorded."""

@@ -60,7 +60,7 @@ class TargetRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cascades:
-    """``plans``: of the tables of ``keys``, by number."""
+    """``plans``: of the tables of ``keys``, by number; without those that are no longer in the subtask."""
 
     keys: CascadeKeys
     plans: Mapping[int, TablePlan] = field(default_factory=dict[int, TablePlan])
@@ -74,7 +74,7 @@ class Cascades:
         key, new = change.key, change.new
         action = key.on_delete if new is None else key.on_update
         old = tuple(values for values in change.old if _NULL not in values)
-        if not action or not old or key.child in change.copied_later:
+        if not action or not old or key.child in change.copied_later or key.child not in self.plans:
             return
         if new is not None and action is ForeignKeyAction.CASCADE and old == (new,):
             return

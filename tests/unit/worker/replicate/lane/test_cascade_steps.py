@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,8 +16,9 @@ from shardmerge.worker.core.mysql.foreign_keys import ForeignKeyAction
 from shardmerge.worker.core.position import RelayOffset
 from shardmerge.worker.core.row_change import ChangeKind, Literals, RowChange
 from shardmerge.worker.core.table import Column, Table, ValueKind
-from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, TablePlan
+from shardmerge.worker.core.table_plan import ColumnPlan, PartitionId, RowFilter, TablePlan
 from shardmerge.worker.replicate.lane.cascade_steps import CascadeStep, CascadeSteps
+from shardmerge.worker.rules.stage.row_stage import as_decoded
 from shardmerge.worker.target.apply.cascades import ChildRows
 
 CASCADE, SET_NULL, NONE = ForeignKeyAction.CASCADE, ForeignKeyAction.SET_NULL, ForeignKeyAction.NONE
@@ -161,6 +163,10 @@ class Memory:
         return {key: row for key, row in rows.items() if tuple(row[place] for place in at) in of.values}
 
 
+def _not_staged(plan: TablePlan) -> TablePlan:
+    return plan
+
+
 def _literals(row: Row | None) -> Literals:
     return () if row is None else tuple(b"NULL" if value is None else str(value).encode() for value in row)
 
@@ -200,7 +206,7 @@ def test_the_target_follows_the_engine(
 ) -> None:
     engine, target = Engine(), Memory()
     steps = CascadeSteps(KEYS, PLANS, ONLY_LANE, None)
-    plans = [steps.prepared(plan) for plan in PLANS]
+    plans = [steps.prepared(plan, _not_staged) for plan in PLANS]
     batch = Batch(0, 1)
 
     def renew() -> Batch:
@@ -232,3 +238,44 @@ def test_the_target_follows_the_engine(
     for plan in PLANS:
         wanted = sorted(_literals(row) for row in engine.tables[plan.shard].values())
         assert sorted(target.tables[plan.target_name].values()) == wanted
+
+
+def test_a_change_of_a_parent_reaches_tables_without_an_event_in_the_stream() -> None:
+    """A lane that starts after the children's last events has decoded none of them."""
+    target = Memory()
+    target.tables["`all`.`t1`"] = {b"7": (b"7", b"5"), b"8": (b"8", b"6")}
+    target.tables["`all`.`t2`"] = {b"9": (b"9", b"7")}
+    steps, batch = CascadeSteps(KEYS, PLANS, ONLY_LANE, None), Batch(0, 1)
+    parent = steps.prepared(PLANS[P], _not_staged)
+    target.tables[parent.target_name] = {b"5": (b"5",)}
+    deletion = RowChange(0, 0, ChangeKind.DELETE, parent, (b"5",), ())
+    steps.add(deletion, _event(), RelayOffset(0, 0), batch, lambda: Batch(0, 1)).add(deletion, 0)
+    target.commit(*steps.take(batch, lambda: Batch(0, 1)))
+    assert target.tables["`all`.`t1`"] == {b"8": (b"8", b"6")}
+    assert target.tables["`all`.`t2`"] == {}
+
+
+def test_a_table_that_has_left_the_subtask_is_not_changed() -> None:
+    steps, batch = CascadeSteps(KEYS, PLANS, ONLY_LANE, None), Batch(0, 1)
+    steps.use([plan for plan in PLANS if plan.shard != C])
+    target = Memory()
+    target.tables["`all`.`t0`"], target.tables["`all`.`t1`"] = {b"5": (b"5",)}, {b"7": (b"7", b"5")}
+    parent = steps.prepared(PLANS[P], _not_staged)
+    deletion = RowChange(0, 0, ChangeKind.DELETE, parent, (b"5",), ())
+    steps.add(deletion, _event(), RelayOffset(0, 0), batch, lambda: Batch(0, 1)).add(deletion, 0)
+    target.commit(*steps.take(batch, lambda: Batch(0, 1)))
+    assert target.tables["`all`.`t0`"] == {}
+    assert target.tables["`all`.`t1`"] == {b"7": (b"7", b"5")}
+
+
+def test_rows_of_a_table_with_keys_are_mapped_when_another_table_of_the_target_has_a_filter() -> None:
+    """The row stage, which maps the rows that it gets, does not get the changes that are made in order."""
+    rule = RowFilter("odd", (1,), insert="MD5(p) = 1")  # only the server can evaluate it
+    filtered = replace(PLANS[C], shard=7, table=replace(PLANS[C].table, name="t7"), filters=(rule,))
+    steps = CascadeSteps(KEYS, (*PLANS, filtered), ONLY_LANE, None)
+    made = steps.prepared(PLANS[C], as_decoded)
+    assert steps.orders(made)
+    assert [column.mapping for column in made.columns] == [column.mapping for column in PLANS[C].columns]
+    other = steps.prepared(filtered, as_decoded)
+    assert not steps.orders(other)  # its filter would not apply
+    assert other.lane_group == made.lane_group
