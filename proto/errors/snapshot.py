@@ -140,6 +140,17 @@ COMMITS_PENDING = _define(
     "gtid_mode=ON, by which each transaction can be waited for.",
     retryable=True,
 )
+POSITION_UNKNOWN = _define(
+    30018,
+    "snapshot-position-unknown",
+    scope=Scope.SOURCE,
+    level=Level.MEDIUM,
+    message="source {source}: the binlog position of a consistent snapshot is not known: only {agreeing} of {answers} "
+    "answers to SHOW STATUS agree",
+    workaround="Nothing to do: the chunk is read again. If it repeats, other programs send SHOW STATUS to the source "
+    "all the time, and the server confuses the answers (SHOW PROCESSLIST names them): let them send it less often.",
+    retryable=True,
+)
 KEYS_NOT_FOUND = _define(
     30012,
     "keys-not-found-by-value",

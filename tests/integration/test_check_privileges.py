@@ -6,7 +6,7 @@ import pytest
 
 from shardmerge.proto import config_pb2 as config
 from shardmerge.proto import worker_pb2 as pb
-from shardmerge.worker.core.mysql.connection import Session
+from shardmerge.worker.core.mysql.connection import ServerInfo, Session
 from shardmerge.worker.verify.precheck import check_subtask
 from shardmerge.worker.verify.precheck.source import table_locks
 from tests.integration.check_rig import SUBTASK_ITEMS, failures, fresh, server, source_of, subtask_of, warnings
@@ -90,10 +90,10 @@ def test_lock_tables_is_asked_for_by_the_targets_keys_where_positions_are_not_to
 ) -> None:
     """As on MySQL, where a consistent snapshot does not report its position."""
 
-    def untold(session: Session) -> None:
+    def not_reported(session: Session, info: ServerInfo) -> None:
         return None
 
-    monkeypatch.setattr(table_locks, "open_consistent", untold)
+    monkeypatch.setattr(table_locks, "committed_position", not_reported)
     fresh.execute(
         "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO dm@'127.0.0.%'",
         "GRANT SELECT ON *.* TO dm@'127.0.0.%'",

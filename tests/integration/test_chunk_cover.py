@@ -70,7 +70,7 @@ def _check(source: Database, session: Session, reader: ChunkSource, chunk_rows: 
     bounds = [chunk.upper for chunk in chunks[:-1]]
     covered: list[int] = []
     for chunk in chunks:
-        with reader.exact(plan, chunk) as (_, batches):
+        with reader.exact(plan, chunk, lambda low, end: True) as (_, batches):
             rows = [literals_of(row) for batch in batches for row in batch]
         covered += sorted((int(row[-1]) for row in rows), key=ordered.index)
         keys = [key_bound(columns, tuple(row[index] for index in plan.key)) for row in rows]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing
+
 import pymysql
 import pytest
 
-from shardmerge.worker.core.mysql.connection import Session, Side, connect, server_info
+from shardmerge.worker.core.mysql.connection import Session, Side, connect, rows, server_info, text_of
+from shardmerge.worker.core.position import SourcePosition
 from shardmerge.worker.snapshot.chunks import Chunk
 from shardmerge.worker.snapshot.key_order import bound_columns, key_bound
 from shardmerge.worker.snapshot.reader.chunk_loader import literals_of
 from shardmerge.worker.snapshot.source.chunk_source import ChunkSource, chunk_select
 from shardmerge.worker.snapshot.source.raw_query import raw_rows
-from shardmerge.worker.snapshot.source.watermarks import low_watermark, open_consistent
+from shardmerge.worker.snapshot.source.watermarks import UnknownPosition, low_watermark, open_consistent
 from shardmerge.worker.snapshot.table_planner import TablePlanner
 from tests.integration.snapshot_rig import SOURCE, count_rows, endpoint
 from tests.integration.snapshot_tables import TABLES, make_table, make_tables, plan_of, servers, source, target
@@ -38,7 +42,7 @@ def test_every_row_is_in_exactly_one_chunk(source: Database, name: str) -> None:
         bounds = [chunk.upper for chunk in chunks[:-1]]
         seen: list[tuple[bytes, ...]] = []
         for chunk in chunks:
-            with reader.exact(plan, chunk) as (_, batches):
+            with reader.exact(plan, chunk, lambda low, end: True) as (_, batches):
                 found = [literals_of(row) for batch in batches for row in batch]
             assert len(found) <= 101 or not columns, f"chunk {chunk} is too full"
             seen += found
@@ -102,20 +106,76 @@ def test_chunk_zero_is_open_below_and_the_last_above(source: Database) -> None:
 # --- watermarks and raw reading
 
 
-def test_a_consistent_snapshot_knows_its_position(source: Database) -> None:
+def _open(session: Session, *, unchanged: bool = False, always: bool = False) -> SourcePosition:
+    return open_consistent(session, server_info(session), SOURCE, lambda low, end: unchanged, always=always)
+
+
+def test_a_consistent_snapshot_has_a_known_position(source: Database) -> None:
     make_tables(source, "CREATE TABLE shard.t (k INT PRIMARY KEY)", "INSERT INTO shard.t VALUES (1)")
     if source.flavor == "mysql":
-        pytest.skip("MySQL's does not")
+        pytest.skip("MySQL does not report positions of commits")
     file, before = source.binlog_end()
     session = connect(endpoint(source), Side.SOURCE, name=SOURCE, raw=True)
     try:
-        position = open_consistent(session)
+        position = _open(session)
         source.execute("INSERT INTO shard.t VALUES (2)")
-        assert position is not None
         assert (position.file, position.pos) == (file, before)
         assert [row for batch in raw_rows(session, b"SELECT k FROM shard.t") for row in batch] == [[b"1"]]
     finally:
         session.close()
+
+
+def test_positions_of_other_sessions_are_not_taken_for_that_of_a_snapshot(source: Database) -> None:
+    """MariaDB's SHOW STATUS may return the position of another session's snapshot, or of the last commit. The number
+    of rows that a snapshot sees belongs to one position, which is computed here from the binlog's end."""
+    make_tables(source, "CREATE TABLE shard.t (k INT PRIMARY KEY AUTO_INCREMENT)")
+    if source.flavor == "mysql":
+        pytest.skip("MySQL does not report positions of commits")
+    stop = threading.Event()
+    ends: dict[tuple[str, int], int] = {source.binlog_end(): 0}
+    written = threading.Lock()
+
+    def write() -> None:
+        writer = source.connect()
+        with closing(writer), writer.cursor() as cursor:
+            count = 0
+            while not stop.wait(0.0005):
+                with written:
+                    cursor.execute("INSERT INTO shard.t VALUES ()")
+                    writer.commit()
+                    count += 1
+                    ends[source.binlog_end()] = count
+
+    def monitor() -> None:
+        other = source.connect()
+        with closing(other), other.cursor() as cursor:
+            while not stop.is_set():
+                cursor.execute("SHOW GLOBAL STATUS LIKE 'Threads_running'")
+
+    threads = [threading.Thread(target=work) for work in (write, monitor, monitor)]
+    session = connect(endpoint(source), Side.SOURCE, name=SOURCE, raw=True, read_timeout=60)
+    seen: list[tuple[SourcePosition, int]] = []
+    unknown = 0
+    try:
+        for thread in threads:
+            thread.start()
+        for number in range(600):
+            try:
+                position = _open(session, always=number % 20 == 0)
+            except UnknownPosition:
+                unknown += 1
+                continue
+            [(count,)] = rows(session, "SELECT COUNT(*) FROM shard.t")
+            session.rollback()
+            seen.append((position, int(text_of(count))))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        session.close()
+    assert len(seen) > 30
+    assert [(str(at), count) for at, count in seen if ends[at.file, at.pos] != count] == []
+    assert unknown > 0
 
 
 def test_a_low_watermark_waits_for_no_writer_that_has_not_committed(source: Database) -> None:

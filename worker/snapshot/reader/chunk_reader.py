@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from shardmerge.proto import errors, failpoints, relay_pb2
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError
@@ -12,6 +14,8 @@ from shardmerge.proto.log import get_logger
 from shardmerge.proto.rpc.coded_errors import error_to_proto
 from shardmerge.worker.binlog.decoder import BlockDecoder
 from shardmerge.worker.core.mysql.connection import Endpoint
+from shardmerge.worker.core.position import Located, SourcePosition
+from shardmerge.worker.core.row_change import RowChange
 from shardmerge.worker.core.spark.runner import TaskBody, TaskDone, TaskOutcome, TaskStopped
 from shardmerge.worker.core.spark.task_credentials import fetch_credentials
 from shardmerge.worker.core.table_plan import TablePlan
@@ -25,6 +29,7 @@ from shardmerge.worker.snapshot.reader.fixup import fix_up, key_of
 from shardmerge.worker.snapshot.reader.relay_changes import changes_between, only_table
 from shardmerge.worker.snapshot.reader.worker_link import GrpcWorkerClient, WorkerClient
 from shardmerge.worker.snapshot.source.chunk_source import ChunkSource
+from shardmerge.worker.snapshot.source.watermarks import UnknownPosition
 from shardmerge.worker.snapshot.table_planner import is_whole
 
 log = get_logger()
@@ -211,7 +216,10 @@ class _Reader:
 
     def _load(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> ChunkResult:
         if is_whole(plan) or (not self._spec.always_watermarks and self._source.reports_position):
-            return self._load_exact(spec, plan, chunk)
+            try:
+                return self._load_exact(spec, plan, chunk)
+            except UnknownPosition:
+                failpoints.hit("snapshot.unknown_position")
         return self._load_fixed_up(spec, plan, chunk)
 
     def _load_exact(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> ChunkResult:
@@ -221,7 +229,10 @@ class _Reader:
             if transaction.done is not None:
                 return transaction.done
             stage = TableStage(plan, self._judge, self._link.evaluate) if needs_stage(plan) else None
-            with self._source.exact(plan, chunk, stage) as (position, batches):
+            with self._source.exact(plan, chunk, partial(self._is_unchanged, plan, chunk), stage) as (
+                position,
+                batches,
+            ):
                 for batch in batches:
                     transaction.add(batch)
                     self._report_progress(spec, transaction)
@@ -231,6 +242,31 @@ class _Reader:
             if self._link.admit(spec, end) is None:
                 raise _Interrupted
             return _commit(transaction, HighWatermark(position), started)
+
+    def _is_unchanged(self, plan: TablePlan, chunk: Chunk, low: SourcePosition, end: SourcePosition) -> bool:
+        """Whether no change of the table is in the relay log between the two positions."""
+        start, until = self._link.locate(low), self._link.locate(end)
+        if start.relay_id != until.relay_id:
+            raise _coded(errors.snapshot.RELAY_CHANGED, plan, chunk)
+        if until.offset <= start.offset:
+            return True
+        if plan.is_cascaded:  # changes of other tables may have changed it
+            return False
+        return not list(self._changes(as_decoded(plan), plan, chunk, start, until))
+
+    def _changes(
+        self, read: TablePlan, plan: TablePlan, chunk: Chunk, start: Located, until: Located
+    ) -> Iterator[RowChange]:
+        """The changes of the chunk's table, decoded by ``read``, with source keys: they decide whether a row belongs
+        to the chunk, and a row may be mapped to another key."""
+        return changes_between(
+            self._link,
+            BlockDecoder(only_table(read), source_keys=True, source=plan.source),
+            start.offset,
+            until,
+            changed=lambda: _coded(errors.snapshot.RELAY_CHANGED, plan, chunk),
+            ended=lambda: _coded(errors.snapshot.RELAY_STREAM_ENDED, plan, chunk),
+        )
 
     def _load_fixed_up(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> ChunkResult:
         started = time.monotonic()
@@ -247,16 +283,7 @@ class _Reader:
         rows = {key_of(read, row): row for row in found}
         failpoints.hit("snapshot.fixing")
         if end.offset > start.offset:
-            # With source keys: they decide whether a row belongs to the chunk, and a row may be mapped to another key.
-            decoder = BlockDecoder(only_table(read), source_keys=True, source=plan.source)
-            changes = changes_between(
-                self._link,
-                decoder,
-                start.offset,
-                end,
-                changed=lambda: _coded(errors.snapshot.RELAY_CHANGED, plan, chunk),
-                ended=lambda: _coded(errors.snapshot.RELAY_STREAM_ENDED, plan, chunk),
-            )
+            changes = self._changes(read, plan, chunk, start, end)
             fix_up(rows, read, changes, lambda keys: self._source.in_chunk(plan, chunk, keys))
         final = list(rows.values()) if stage is None else stage.history(list(rows.values()))
         with self._loader.transaction(plan, chunk) as transaction:

@@ -1,19 +1,17 @@
 """Reads chunks from the source in three ways, each of which determines exactly which state was read.
 
-consistent   MariaDB: the server reports the position of a consistent snapshot; low = high, rows are streamed
+consistent   MariaDB: a consistent snapshot whose position is known; low = high, rows are streamed
 watermarks   any server: low watermark, SELECT, high watermark; the caller fixes the rows up
 locked       where neither is possible: the shortest possible LOCK TABLES of that one table
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pymysql
-from pymysql.constants import CR
 
 from shardmerge.proto import failpoints
 from shardmerge.worker.binlog.rows.row_filter import compile_filters
@@ -50,8 +48,14 @@ from shardmerge.worker.snapshot.key_order import (
 )
 from shardmerge.worker.snapshot.source.raw_query import joined_rows, raw_rows
 from shardmerge.worker.snapshot.source.text_rows import RowJoiner
-from shardmerge.worker.snapshot.source.watermarks import end_of_binlog, high_watermark, low_watermark, open_consistent
-from shardmerge.worker.snapshot.table_planner import is_versioned
+from shardmerge.worker.snapshot.source.watermarks import (
+    committed_position,
+    end_of_binlog,
+    high_watermark,
+    low_watermark,
+    open_consistent,
+)
+from shardmerge.worker.snapshot.table_planner import is_versioned, is_whole
 
 if TYPE_CHECKING:
     from shardmerge.worker.rules.stage.row_stage import TableStage
@@ -119,12 +123,11 @@ class ChunkSource:
 
     @property
     def reports_position(self) -> bool:
-        """Whether this server reports the position of a consistent snapshot."""
+        """Whether this server reports the positions by which that of a consistent snapshot is found."""
         if self._reports_position is None:
-            session, _ = self.opened()
+            session, info = self.opened()
             with self._coded_errors():
-                self._reports_position = open_consistent(session) is not None
-                session.rollback()
+                self._reports_position = committed_position(session, info) is not None
         return self._reports_position
 
     def end(self) -> SourcePosition:
@@ -135,22 +138,26 @@ class ChunkSource:
 
     @contextmanager
     def exact(
-        self, plan: TablePlan, chunk: Chunk, stage: TableStage | None = None
+        self,
+        plan: TablePlan,
+        chunk: Chunk,
+        is_unchanged: Callable[[SourcePosition, SourcePosition], bool],
+        stage: TableStage | None = None,
     ) -> Generator[tuple[SourcePosition, Iterator[list[JoinedLiterals]]]]:
         """Read a chunk at one exact position: yields the position and, in batches as they arrive, the mapped rows that
         pass the filters.
 
-        ``stage``: evaluates the filters, unless every filter of the plan can be evaluated here.
+        ``is_unchanged``: whether the source's changes between two positions leave the table as it is. ``stage``:
+        evaluates the filters, unless every filter of the plan can be evaluated here.
 
-        Reads a consistent snapshot if the server reports its position and the engine keeps versions; else under a lock.
+        Reads a consistent snapshot if the server reports positions and the engine keeps versions; else under a lock.
+        Raises UnknownPosition if the table changes while the snapshot is opened; not for a table that is one chunk.
         """
         if is_versioned(plan.table) and self.reports_position:
             session, info = self.opened()
             with self._coded_errors():
-                position = open_consistent(session)
-                if position is None:  # it did before: a fail-over to another kind of server
-                    raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server no longer reports binlog_snapshot_*")
-                yield replace(position, server=info.identity), self._joined(session, plan, chunk, stage)
+                position = open_consistent(session, info, self._source_id, is_unchanged, always=is_whole(plan))
+                yield position, self._joined(session, plan, chunk, stage)
                 session.rollback()
             return
         with self._locked(plan, chunk, stage) as found:

@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shardmerge.proto import errors
-from shardmerge.worker.core.mysql.connection import ServerInfo, Session, current_position, rows, text_of
+import pymysql
+from pymysql.constants import CR
+
+from shardmerge.proto import errors, failpoints
+from shardmerge.worker.core.mysql.connection import ServerInfo, Session, current_position, execute, rows, text_of
 from shardmerge.worker.core.position import SourcePosition
 
 _COMMIT_SECONDS = 60.0
 _POLL_SECONDS = 0.005
 _QUICK_POLLS = 10
 _EVENTS_AT_ONCE = 1000
+_QUICK_OPENINGS = 3
+_ROUNDS = 20
+_ANSWERS = 21
+_AGREEING = 17
+_BETWEEN_ANSWERS_SECONDS = 0.004
 
 
-def consistent_position(session: Session) -> SourcePosition | None:
-    """The exact binlog position of this session's ``START TRANSACTION WITH CONSISTENT SNAPSHOT``.
+def committed_position(session: Session, info: ServerInfo) -> SourcePosition | None:
+    """A position before which every transaction is visible to a SELECT that starts after this call.
 
-    None if the server does not report it. MariaDB (and Percona Server) block commits while they open the
-    snapshot and remember the position: MariaDB Knowledge Base, "Enhancements for START TRANSACTION WITH
-    CONSISTENT SNAPSHOT". Raises ``pymysql.MySQLError``.
+    None if the server does not report one: MySQL reports only the end of the binlog, which is not such a position (see
+    :func:`low_watermark`). MariaDB reports where the last commit of its engines ends, or, in a session with a
+    consistent snapshot, the snapshot's position: MariaDB Knowledge Base, "Enhancements for START TRANSACTION WITH
+    CONSISTENT SNAPSHOT".
+
+    It is not reliably the position of the session's own snapshot. The server writes file and position into variables
+    that all sessions share, and reads them again after a moment (TC_LOG_BINLOG::set_status_variables() in sql/log.cc).
+    Another session's SHOW STATUS in this moment replaces them: seen on 10.11 with 2 of 100 answers when two sessions
+    query all the time. But each such position was committed before this call ended.
+
+    Raises ``pymysql.MySQLError``.
     """
+    if not info.is_mariadb:
+        return None
+    position = _reported(session)
+    while position is not None:
+        again = _reported(session)
+        # File and position are not read at once either.
+        if again is not None and again.file == position.file:
+            return replace(again, server=info.identity)
+        position = again
+    return None
+
+
+def _reported(session: Session) -> SourcePosition | None:
     found = {
         text_of(name).lower(): text_of(value) for name, value in rows(session, "SHOW STATUS LIKE 'binlog_snapshot_%'")
     }
@@ -30,11 +61,55 @@ def consistent_position(session: Session) -> SourcePosition | None:
     return SourcePosition(file, int(position)) if file and position else None
 
 
-def open_consistent(session: Session) -> SourcePosition | None:
-    """Start a consistent snapshot; returns its position (see :func:`consistent_position`)."""
-    with session.cursor() as cursor:
-        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-    return consistent_position(session)
+class UnknownPosition(Exception):
+    """The position of a consistent snapshot is not known: the table has changed while it was opened."""
+
+
+def open_consistent(
+    session: Session,
+    info: ServerInfo,
+    source: str,
+    is_unchanged: Callable[[SourcePosition, SourcePosition], bool],
+    *,
+    always: bool,
+) -> SourcePosition:
+    """Start a consistent snapshot; returns a position at which the table is as the snapshot sees it.
+
+    The snapshot is of a moment between ``low``, which was committed before, and ``end``, the end of the binlog
+    afterwards. If both are equal, or the table does not change between them, its state is that of ``end``.
+    ``is_unchanged``: whether it does not, for these two. ``always``: a position is needed also when the table changes
+    all the time: the one that nearly all of many answers of the server contain (see :func:`committed_position`).
+
+    The server must report positions. Raises UnknownPosition, errors.snapshot.POSITION_UNKNOWN,
+    ``pymysql.MySQLError``, and what ``is_unchanged`` raises.
+    """
+    for attempt in range(_QUICK_OPENINGS + 1):
+        low = committed_position(session, info)
+        if low is None:  # it did before: a fail-over to another kind of server
+            raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server no longer reports binlog_snapshot_*")
+        execute(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        failpoints.hit("snapshot.opened")
+        end = end_of_binlog(session, info)
+        if low == end or (attempt == _QUICK_OPENINGS and is_unchanged(low, end)):
+            return end
+        if attempt == _QUICK_OPENINGS and always:
+            return replace(_agreed_position(session, source), server=info.identity)
+        session.rollback()
+    raise UnknownPosition
+
+
+def _agreed_position(session: Session, source: str) -> SourcePosition:
+    """The position that nearly all answers contain; the others are of other sessions."""
+    count = 0
+    for _ in range(_ROUNDS):
+        answers: Counter[SourcePosition | None] = Counter()
+        for _ in range(_ANSWERS):
+            answers[_reported(session)] += 1
+            time.sleep(random.uniform(0.0, _BETWEEN_ANSWERS_SECONDS))  # noqa: S311 - not in step with another session
+        [(position, count)] = answers.most_common(1)
+        if position is not None and count >= _AGREEING:
+            return position
+    raise errors.snapshot.POSITION_UNKNOWN(source=source, answers=_ANSWERS, agreeing=count)
 
 
 def low_watermark(session: Session, info: ServerInfo, source: str) -> SourcePosition:
@@ -42,18 +117,16 @@ def low_watermark(session: Session, info: ServerInfo, source: str) -> SourcePosi
 
     The end of the binlog is not such a position: a transaction is written to the binlog first and becomes
     visible when the engine commits it, which may take seconds (semi-synchronous replication waits for a replica
-    in between). MariaDB reports the position of a consistent snapshot's read view. MySQL does not: there this function
+    in between). MariaDB reports what its engines have committed. MySQL does not: there this function
     waits for the commits that were in progress when it read the end of the binlog.
 
     ``source``: its id, for messages. Raises ``pymysql.MySQLError``, errors.relay.NO_BINLOG and
     errors.snapshot.COMMITS_PENDING.
     """
-    position = open_consistent(session)
-    session.rollback()
-    if position is not None:
-        return replace(position, server=info.identity)
-    position = end_of_binlog(session, info)
-    _await_commits(session, info, position, source)
+    position = committed_position(session, info)
+    if position is None:
+        position = end_of_binlog(session, info)
+        _await_commits(session, info, position, source)
     return position
 
 

@@ -15,7 +15,7 @@ from shardmerge.proto import errors
 from shardmerge.proto.errors import ShardmergeError
 from shardmerge.worker.core.mysql.connection import Session
 from shardmerge.worker.core.table_plan import TablePlan
-from shardmerge.worker.snapshot.source.watermarks import open_consistent
+from shardmerge.worker.snapshot.source.watermarks import committed_position
 from shardmerge.worker.snapshot.table_planner import needs_lock
 from shardmerge.worker.target.tables.target_table import check_existing_target
 from shardmerge.worker.verify.precheck.findings import Checklist, abbreviated, failed, query_failed
@@ -40,12 +40,11 @@ def read_modes(checklist: Checklist, view: SourceView, plans: tuple[TablePlan, .
     if not checklist.wants(_ITEM):
         return None
     try:
-        tells_position = open_consistent(view.session) is not None
-        view.session.rollback()
+        reports_position = committed_position(view.session, view.info) is not None
     except pymysql.MySQLError as error:
         checklist.results.append(failed(_ITEM, view.source_id, query_failed(view.source_id, error)))
         return None
-    return ReadModes(view.grants, tells_position, plans)
+    return ReadModes(view.grants, reports_position, plans)
 
 
 def check_locks(checklist: Checklist, reads: ReadModes, target: Session | None) -> None:
