@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.page_rig import Orders, orders, page, yaml_of
 from tests.support.cluster import Json
+from tests.support.daemon import Daemon
 from tests.support.wait import until
 
 _MACHINE = re.compile(r"^systemctl (stop|start) dm-(?:master|worker) +# on the machine of ([\w-]+)$")
@@ -82,7 +83,12 @@ def test_upgrade(made: Orders) -> None:
             daemon.terminate()
             made.change()
         else:
+            before = registrations(daemon)
             daemon.start()
+            until(lambda: daemon.kind != "worker" or registrations(daemon) > before, "the worker is listed as free")
+
+    def registrations(daemon: Daemon) -> int:
+        return daemon.log.read_bytes().count(b"registered ")
 
     reader = made.reading({"systemctl": systemctl, "pip": installed.append})
     made.wait_replicating()
