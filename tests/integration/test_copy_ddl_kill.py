@@ -98,7 +98,8 @@ def test_kills_at_every_moment(world: World, mode: str) -> None:
     _copy_under_statements(world, f"copy_{mode}", mode, dict(zip(MOMENTS, victims, strict=False)))
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", pytest.param("optimistic", marks=pytest.mark.grid)])
+@pytest.mark.grid  # the moments of its copy are those of the test before
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
 def test_a_full_task_ends_after_kills_with_what_was_written_before_its_end(world: World, mode: str) -> None:
     name = f"full_{mode}"
     family = world.family(name, tables=TABLES)

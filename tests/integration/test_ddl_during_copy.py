@@ -40,6 +40,8 @@ def test_the_rest_is_copied_after_the_statement(
     name: str,
     position: str,
 ) -> None:
+    if source.flavor == "mysql" and position == "auto":
+        pytest.skip("the same as watermark on MySQL")
     _make(source)
     pause = _Pause(monkeypatch, "snapshot.before_commit", 4)
     with LaneRig(source, target, tmp_path, _config(target, position)) as rig:

@@ -10,13 +10,13 @@ from tests.support.world import World
 TASK = "filtered_ddl"
 _RECORDED: tuple[str, ...] = ("ddl.before", "ddl.before_passing", "ddl.passing", "ddl.passed")
 _IGNORED: dict[str, tuple[str, ...]] = {
-    "TRUNCATE TABLE $.t": ("worker", "tasks", "target", "master"),
-    "ALTER TABLE $.t ADD INDEX by_n (n)": ("etcd", "jvm", "worker", "target"),
-    "ALTER TABLE $.t DROP COLUMN gone": ("tasks", "master", "target", "worker"),
-    "DROP TABLE $.other": ("etcd", "worker", "master", "tasks"),
+    "TRUNCATE TABLE $.t": ("worker", "", "target", ""),
+    "ALTER TABLE $.t ADD INDEX by_n (n)": ("", "jvm", "", "target"),
+    "ALTER TABLE $.t DROP COLUMN gone": ("etcd", "", "worker", ""),
+    "DROP TABLE $.other": ("", "tasks", "", "master"),
 }
-"""The victims at these moments. At ``ddl.passing`` no victim whose end closes the driver's session: then the statement
-may be recorded without reaching ``ddl.passed``."""
+"""The victims at these moments, "" for none. At ``ddl.passing`` no victim whose end closes the driver's session: then
+the statement may be recorded without reaching ``ddl.passed``."""
 
 
 def _file(world: World) -> str:
@@ -62,7 +62,7 @@ def test_kills_at_moments_of_filtered_statements(world: World) -> None:
     cluster.wait_replicating(TASK)
     expected: dict[int, int] = {1: 1, 2: 2}
     for number, (text, victims) in enumerate(_IGNORED.items(), 1):
-        kills = dict(zip(_RECORDED, victims, strict=True))
+        kills = {moment: victim for moment, victim in zip(_RECORDED, victims, strict=True) if victim}
         before, behind = 10 * number, 10 * number + 1
         cluster.hooks.hold(next(iter(kills)))
         source.execute(

@@ -10,11 +10,10 @@ import pytest
 
 from tests.integration.page_rig import Orders, instance, orders, page, yaml_of
 from tests.support.page import blocks
-from tests.support.pair import KINDS
 from tests.support.writer import Writer
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
+@pytest.fixture(scope="module", params=["mariadb", pytest.param("mysql", marks=pytest.mark.grid)])
 def made(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Orders]:
     with orders(tmp_path_factory.mktemp("pages"), request.param) as found:
         for source in found.sources:
