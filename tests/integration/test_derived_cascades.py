@@ -29,7 +29,7 @@ LOGGED = "mysql, logged"
 """This server logs the rows that a key changes. It logs a row twice that refers to itself over other rows."""
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql", pytest.param("mysql, logged", marks=pytest.mark.grid)])
+@pytest.fixture(scope="module", params=["mariadb", "mysql", pytest.param(LOGGED, marks=pytest.mark.grid)])
 def servers(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Database, Database]]:

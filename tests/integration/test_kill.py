@@ -19,12 +19,11 @@ from tests.support.kills import (
 )
 from tests.support.world import World
 
+_BOTH = "both workers"  # as "worker", at both sources
+
 
 @pytest.mark.parametrize(
-    "victim",
-    [
-        pytest.param(one, marks=[pytest.mark.grid] if one == "both workers" else []) for one in VICTIMS
-    ],  # "worker" at both sources
+    "victim", [*(one for one in VICTIMS if one != _BOTH), pytest.param(_BOTH, marks=pytest.mark.grid)]
 )
 def test_kill_while_replicating(world: World, victim: str) -> None:
     kill_while_replicating(world, victim)

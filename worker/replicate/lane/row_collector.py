@@ -42,7 +42,6 @@ class RowCollector:
         self._spec = spec
         self._bucket = spec.bucket(lane)
         self._position = position
-        self._cascades = CascadeSteps(spec.cascades, spec.plans, self._bucket, spec.handover) if spec.cascades else None
         self._use(LanePlans.of(spec.plans, spec.scope, spec.windows, spec.later))
         self._watermarks = WatermarkFilter(spec.handover)
         self._decoder = BlockDecoder(
@@ -56,6 +55,7 @@ class RowCollector:
         judge = ServerFilter(spec.apply.target, spec.apply.meta_schema)
         self._stage = RowStage(judge, self._bucket, self._transforms)
         self._stage.set_plans(spec.plans)
+        self._cascades = CascadeSteps(spec.cascades, spec.plans, self._bucket, spec.handover) if spec.cascades else None
         self.batch = Batch(lane, spec.lanes)
         self.pending = PendingRows()
         self._skipped: list[SkippedRow] = []
@@ -103,6 +103,8 @@ class RowCollector:
     def change_plans(self, change: LaneChange) -> None:
         """Use other plans and another scope from here on. Only right after a commit. Raises ValueError."""
         self._use(change.apply(self._current))
+        if self._cascades is not None:
+            self._cascades.use(self._plans.values())
         names = change.names
         if names is None or not self._stage.change_plans(self._current.plans.values(), names):
             self._stage.set_plans(self._current.plans.values())
@@ -114,8 +116,6 @@ class RowCollector:
         self._current = plans
         self._plans = dict(plans.plans)  # at the place that the lane has reached
         self._windows, self._later = WindowCursor(plans.windows), LaterPlans(plans.later)
-        if self._cascades is not None:
-            self._cascades.use(self._plans.values())
 
     def collect(self, block: relay_pb2.Block, events: bytes, skip: int, end: SourcePosition) -> int:
         """Add this lane's rows of the block; returns the number of its events.

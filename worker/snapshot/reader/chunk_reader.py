@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -216,10 +217,8 @@ class _Reader:
 
     def _load(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> ChunkResult:
         if is_whole(plan) or (not self._spec.always_watermarks and self._source.reports_position):
-            try:
+            with suppress(UnknownPosition):
                 return self._load_exact(spec, plan, chunk)
-            except UnknownPosition:
-                failpoints.hit("snapshot.unknown_position")
         return self._load_fixed_up(spec, plan, chunk)
 
     def _load_exact(self, spec: relay_pb2.ChunkSpec, plan: TablePlan, chunk: Chunk) -> ChunkResult:
@@ -229,10 +228,8 @@ class _Reader:
             if transaction.done is not None:
                 return transaction.done
             stage = TableStage(plan, self._judge, self._link.evaluate) if needs_stage(plan) else None
-            with self._source.exact(plan, chunk, partial(self._is_unchanged, plan, chunk), stage) as (
-                position,
-                batches,
-            ):
+            is_unchanged = partial(self._is_unchanged, plan, chunk)
+            with self._source.exact(plan, chunk, is_unchanged, stage) as (position, batches):
                 for batch in batches:
                     transaction.add(batch)
                     self._report_progress(spec, transaction)
@@ -246,11 +243,7 @@ class _Reader:
     def _is_unchanged(self, plan: TablePlan, chunk: Chunk, low: SourcePosition, end: SourcePosition) -> bool:
         """Whether no change of the table is in the relay log between the two positions."""
         start, until = self._link.locate(low), self._link.locate(end)
-        if start.relay_id != until.relay_id:
-            raise _coded(errors.snapshot.RELAY_CHANGED, plan, chunk)
-        if until.offset <= start.offset:
-            return True
-        if plan.is_cascaded:  # changes of other tables may have changed it
+        if plan.is_cascaded and until.offset > start.offset:  # changes of other tables may have changed it
             return False
         return not list(self._changes(as_decoded(plan), plan, chunk, start, until))
 
@@ -258,7 +251,11 @@ class _Reader:
         self, read: TablePlan, plan: TablePlan, chunk: Chunk, start: Located, until: Located
     ) -> Iterator[RowChange]:
         """The changes of the chunk's table, decoded by ``read``, with source keys: they decide whether a row belongs
-        to the chunk, and a row may be mapped to another key."""
+        to the chunk, and a row may be mapped to another key. Raises RELAY_CHANGED and as changes_between()."""
+        if start.relay_id != until.relay_id:
+            raise _coded(errors.snapshot.RELAY_CHANGED, plan, chunk)
+        if until.offset <= start.offset:
+            return iter(())
         return changes_between(
             self._link,
             BlockDecoder(only_table(read), source_keys=True, source=plan.source),
@@ -278,13 +275,10 @@ class _Reader:
         start, end = self._link.locate(low), self._link.admit(spec, high)
         if end is None:
             raise _Interrupted
-        if start.relay_id != end.relay_id:
-            raise _coded(errors.snapshot.RELAY_CHANGED, plan, chunk)
+        changes = self._changes(read, plan, chunk, start, end)
         rows = {key_of(read, row): row for row in found}
         failpoints.hit("snapshot.fixing")
-        if end.offset > start.offset:
-            changes = self._changes(read, plan, chunk, start, end)
-            fix_up(rows, read, changes, lambda keys: self._source.in_chunk(plan, chunk, keys))
+        fix_up(rows, read, changes, lambda keys: self._source.in_chunk(plan, chunk, keys))
         final = list(rows.values()) if stage is None else stage.history(list(rows.values()))
         with self._loader.transaction(plan, chunk) as transaction:
             if transaction.done is not None:

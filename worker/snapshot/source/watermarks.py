@@ -11,7 +11,7 @@ from dataclasses import replace
 import pymysql
 from pymysql.constants import CR
 
-from shardmerge.proto import errors, failpoints
+from shardmerge.proto import errors
 from shardmerge.worker.core.mysql.connection import ServerInfo, Session, current_position, execute, rows, text_of
 from shardmerge.worker.core.position import SourcePosition
 
@@ -88,7 +88,6 @@ def open_consistent(
         if low is None:  # it did before: a fail-over to another kind of server
             raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server no longer reports binlog_snapshot_*")
         execute(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        failpoints.hit("snapshot.opened")
         end = end_of_binlog(session, info)
         if low == end or (attempt == _QUICK_OPENINGS and is_unchanged(low, end)):
             return end
