@@ -139,7 +139,7 @@ class ServerPart(Part):
         until(lambda: not self._test_threads(), "the connections of the test have ended", 60)
         schemas = [str(schema) for (schema,) in server.query("SHOW DATABASES") if schema not in _SERVERS_OWN]
         # Foreign keys may refer to tables of other databases.
-        server.execute("SET foreign_key_checks = 0", *(f"DROP DATABASE `{schema}`" for schema in schemas))
+        server.execute("SET foreign_key_checks = 0", *(f"DROP DATABASE {_quoted(schema)}" for schema in schemas))
         for user, host in self._now_accounts() - self._accounts:
             server.execute(f"DROP USER '{user}'@'{host}'")
         server.execute(*self._new_binlog())
@@ -254,6 +254,10 @@ class ClusterPart(Part):
         for daemon in cluster.daemons:
             os.truncate(daemon.log, 0)
         os.truncate(cluster.etcd.directory / "server.log", 0)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _difference(before: dict[str, object], now: dict[str, object]) -> str:

@@ -59,6 +59,8 @@ compile_tidb() { # <scratch folder>
     # Nothing but the program is kept: neither packages nor what the compiler makes of them.
     export GOMODCACHE=$scratch/packages GOCACHE=$scratch/compiled GOTMPDIR=$scratch/tmp
     export CGO_ENABLED=0 GOFLAGS="-mod=readonly -modcacherw -trimpath -buildvcs=false" GOTOOLCHAIN=local
+    # The compiler collects garbage less often: a quarter of its processor time less, for more memory.
+    export GOGC=800
     say "fetching TiDB $RELEASE"
     packages=$("$go" list -deps "$PROGRAM" 2>"$scratch/fetch.log" | wc -l)
     [ "$packages" -gt 0 ] || { tail -n 5 "$scratch/fetch.log" >&2; return 1; }
