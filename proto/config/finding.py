@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shardmerge.proto.errors import ErrorSpec, ShardmergeError, config
 
@@ -41,7 +41,8 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 class ConfigFinding:
     """One problem. ``line`` and ``column`` count from 1; 0 when the value came from the command line.
 
-    ``suggestion`` is the nearest valid key or name, "" when there is none. ``spec`` is the error of the finding.
+    ``suggestion`` is the nearest valid key or name, "" when there is none. ``spec`` is the error of the finding;
+    ``error``: the error itself, if its message has other placeholders than the finding.
     Messages never hold values of secret keys.
     """
 
@@ -52,6 +53,7 @@ class ConfigFinding:
     message: str
     suggestion: str = ""
     spec: ErrorSpec = config.INVALID
+    error: ShardmergeError | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
@@ -69,6 +71,8 @@ def error_of(findings: Iterable[ConfigFinding]) -> ShardmergeError | None:
     if not ordered:
         return None
     first, rest = ordered[0], ordered[1:]
+    if first.error is not None:
+        return first.error
     more = ""
     if rest:
         listed = "; ".join(str(finding) for finding in rest[:_LISTED])

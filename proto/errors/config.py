@@ -215,6 +215,16 @@ OPEN_ADDRESS = _define(
     workaround="Set ssl-ca, ssl-cert and ssl-key (`dmctl tls init` makes the files; docs/how-to/tls.md); or listen on "
     "127.0.0.1; or set insecure: true if every user of the network may control this cluster and read its data.",
 )
+SPARK_MASTER = _define(
+    10049,
+    "spark-master-not-supported",
+    scope=Scope.CONFIG,
+    message="a worker cannot run on the Spark that {key}: {value} names: it needs a Spark driver in its own process",
+    workaround="Set master under `spark` in the worker's file to local[N] (Spark inside of the worker) or "
+    "spark://HOST:PORT (a standalone cluster), and remove spark.remote, spark.api.mode and the variable SPARK_REMOTE. "
+    "yarn and k8s://… are accepted too, but were never run. Spark Connect (sc://…) is not supported. "
+    "docs/how-to/spark-cluster.md describes clusters.",
+)
 EXTRACT_CLASH = _define(
     11010,
     "extracted-column-clash",

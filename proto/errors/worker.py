@@ -39,8 +39,8 @@ NO_SLOTS = _define(
     "spark-slots-exhausted",
     scope=Scope.CONFIG,
     message="{job} needs {needed} Spark slots, {free} of {total} are free",
-    workaround="Raise the number in the worker's spark.master (e.g. local[32]) or lower the task's lanes or "
-    "snapshot threads.",
+    workaround="Raise the number in the worker's spark.master (e.g. local[32]; spark.cores.max elsewhere) or lower the "
+    "task's lanes or snapshot threads.",
     retryable=True,
 )
 STREAM_LOST = _define(
@@ -209,4 +209,53 @@ ADDRESS_NOT_ALLOWED = _define(
     "update-task <file>`); or add its "
     "network, or the host exactly as the file names it, to allowed-networks in the files of dm-worker and dm-master "
     "and restart them. Then `dmctl resume-task <task>`.",
+)
+SPARK_WORKER_ON_LOOPBACK = _define(
+    70050,
+    "spark-worker-on-loopback",
+    scope=Scope.CONFIG,
+    message="executors of {master} run on other machines, and the worker's advertise-addr {address} is reached from "
+    "its own machine only",
+    workaround="Set worker-addr and advertise-addr in the worker's file to an address that the executors reach, for "
+    "example 10.0.0.2:8262, with ssl-ca, ssl-cert and ssl-key (docs/how-to/tls.md); then start the worker. Or let "
+    "Spark run inside the worker: master: local[N].",
+)
+SPARK_VERSIONS_DIFFER = _define(
+    70051,
+    "spark-versions-differ",
+    scope=Scope.CONFIG,
+    message="{what} is {there} on the executor's host {host}, and {here} in the worker",
+    workaround="Install the worker's versions of Python, pyspark, pyarrow and shardmerge on {host}, built from the "
+    "same sources, or ship its environment with spark.archives (docs/how-to/spark-cluster.md); then start the worker.",
+)
+SPARK_CANNOT_REACH_WORKER = _define(
+    70052,
+    "spark-cannot-reach-worker",
+    scope=Scope.CONFIG,
+    message="the executor's host {host} cannot reach the worker at {address}: {reason}",
+    workaround="Set advertise-addr in the worker's file to an address that {host} reaches, let worker-addr listen "
+    "there, and open its port in firewalls. With TLS the files of ssl-ca, ssl-cert and ssl-key must exist on {host} "
+    "at the same paths. Then start the worker.",
+)
+SPARK_NO_EXECUTOR = _define(
+    70053,
+    "spark-no-executor",
+    scope=Scope.CONFIG,
+    message="{master} has had no executor for this worker for {seconds} s; {cluster}",
+    workaround="Start workers of the Spark cluster, or free cores and memory there: spark.executor.cores and "
+    "spark.executor.memory of an executor must fit on one of its workers. If executors start and end again, their log "
+    "(the Spark worker's folder work) has the reason: they must reach spark.driver.host, which is the host of the "
+    "worker's advertise-addr by default. A worker that runs continues by itself; one that has not started is started "
+    "again.",
+    retryable=True,
+)
+SPARK_SLOTS_MISSING = _define(
+    70054,
+    "spark-slots-missing",
+    scope=Scope.CONFIG,
+    message="{master} provides {found} Spark slots, and {needed} are needed; {cluster}",
+    workaround="Start more workers of the Spark cluster or free cores there, or lower spark.cores.max in the worker's "
+    "file: it promises so many slots. A worker that runs continues by itself; one that has not started is started "
+    "again.",
+    retryable=True,
 )

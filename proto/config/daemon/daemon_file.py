@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from shardmerge.proto.config import defaults
 from shardmerge.proto.config.address import EVERY_INTERFACE
 from shardmerge.proto.config.daemon.model import DaemonFile, MasterFile, WorkerFile
+from shardmerge.proto.config.daemon.spark import problem_of
 from shardmerge.proto.config.daemon.tls import open_findings, tls_findings
 from shardmerge.proto.config.document.file_model import validate
 from shardmerge.proto.config.document.masking import without_secrets
@@ -20,7 +21,7 @@ from shardmerge.proto.config.document.toml_file import compose_toml, looks_like_
 from shardmerge.proto.config.document.yaml_file import Document, Place, Tree, compose, read_file
 from shardmerge.proto.config.finding import ConfigFinding, error_of
 from shardmerge.proto.config.secrets.key_file import key_file
-from shardmerge.proto.errors import config
+from shardmerge.proto.errors import config, worker
 
 F = TypeVar("F", bound=DaemonFile)
 
@@ -53,6 +54,8 @@ def check_daemon(document: Document, kind: type[F]) -> tuple[F | None, list[Conf
     model, findings = validate(document, kind)
     if model is not None:
         findings = [*refusals(document, model), *tls_findings(document, model), *open_findings(document, model)]
+        if isinstance(model, WorkerFile):
+            findings += _spark_problem(document, model)
     return model, [*findings, *_spark_findings(document)]
 
 
@@ -114,6 +117,18 @@ def _spark_findings(document: Document) -> list[ConfigFinding]:
             message = "must be master or the full name of a Spark setting"
         findings.append(document.finding(("spark", key), message, at_key=True))
     return findings
+
+
+def _spark_problem(document: Document, model: WorkerFile) -> list[ConfigFinding]:
+    """The setting of Spark with which the worker would not start, if there is one."""
+    advertised = _identity(model)["advertise_addr"]
+    problem = problem_of(model.spark_settings(), advertised)
+    if problem is None:
+        return []
+    key = problem.values.get("key", "master")
+    path = ("advertise-addr",) if problem.spec is worker.SPARK_WORKER_ON_LOOPBACK else ("spark", key)
+    found = document.finding(path, problem.message, spec=problem.spec)
+    return [replace(found, error=problem)]
 
 
 def _identity(model: DaemonFile) -> dict[str, str]:

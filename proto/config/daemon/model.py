@@ -243,11 +243,14 @@ class WorkerFile(DaemonFile):
         dict[str, str],
         Key(
             "Our own: Spark's settings by their full names, and `master`, Spark's master URL: `local[N]` bounds the "
-            "lanes and chunk readers that run at once. A worker does not start with `spark.authenticate` false, "
+            "lanes and chunk readers that run at once, `spark.cores.max` those on a standalone cluster, `spark://…` "
+            "(docs/how-to/spark-cluster.md). A worker does not start with `spark.authenticate` false, "
             "`spark.sql.variable.substitute`, `spark.ui.killEnabled`, `spark.ui.threadDumpsEnabled` or "
             "`spark.ui.heapHistogramEnabled` true, with `spark.driver.bindAddress` 0.0.0.0 without "
-            "`spark.network.crypto.enabled`, or with `spark://…` without `spark.authenticate.secret`. Spark's web page "
-            "is off without `spark.ui.enabled`.",
+            "`spark.network.crypto.enabled`, with Spark Connect (`sc://…`, `spark.remote`), or with `spark://…` without "
+            "`spark.authenticate.secret`; on a cluster also not with `spark.speculation` true, `spark.task.maxFailures` "
+            "above 1, or `spark.dynamicAllocation.enabled` true without `spark.dynamicAllocation.minExecutors` above 0. "
+            "Spark's web page is off without `spark.ui.enabled`.",
             default=f"{{master: {defaults.SPARK_MASTER}}}",
             sample=f"{{master: '{defaults.SPARK_MASTER}'}}",
         ),

@@ -58,6 +58,7 @@ def test_what_protects_is_on_without_a_word(master: str) -> None:
         ),
         ({"spark.master": "spark://host:7077"}, errors.worker.SPARK_SECRET_MISSING, "spark://host:7077"),
         ({"spark.master": "local-cluster[1,1,1024]"}, errors.worker.SPARK_SECRET_MISSING, "local-cluster"),
+        ({"spark.master": "sc://host:15002"}, errors.config.SPARK_MASTER, "master: sc://host:15002"),
     ],
 )
 def test_what_takes_protection_away_is_refused(settings: dict[str, str], spec: ErrorSpec, named: str) -> None:
@@ -115,11 +116,50 @@ def test_options_are_joined() -> None:
         ({"spark.master": "local[7,2]"}, 7),
         ({"spark.master": "local[*]"}, None),
         ({"spark.master": "yarn", "spark.cores.max": "9"}, 9),
-        (_STANDALONE, 64),
+        ({"spark.master": "yarn", "spark.cores.max": "9", "spark.task.cpus": "2"}, 4),
+        ({"spark.master": "yarn", "spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
+        (_STANDALONE, None),
     ],
 )
 def test_slots(settings: dict[str, str], count: int | None) -> None:
     assert slots(effective(settings)) == count
+
+
+@pytest.mark.parametrize(
+    ("settings", "bind", "host"),
+    [
+        (_STANDALONE, "10.0.0.2", "10.0.0.2"),
+        ({"spark.master": "yarn", "spark.driver.bindAddress": "10.1.2.3"}, "10.1.2.3", "10.0.0.2"),
+        ({"spark.master": "yarn", "spark.driver.host": "worker-1"}, "10.0.0.2", "worker-1"),
+        ({"spark.master": "local[4]"}, "127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_executors_reach_the_driver_at_the_advertised_host(settings: dict[str, str], bind: str, host: str) -> None:
+    found = effective(settings, advertised="10.0.0.2:8262")
+    assert (found["spark.driver.bindAddress"], found["spark.driver.host"]) == (bind, host)
+
+
+def test_the_page_stays_at_loopback_where_the_driver_does_not() -> None:
+    assert ui_address(_STANDALONE, "", only_tls=False) == "127.0.0.1"
+
+
+def test_a_worker_that_executors_cannot_reach() -> None:
+    with pytest.raises(ShardmergeError) as caught:
+        effective(_STANDALONE, advertised="127.0.0.1:8262")
+    assert caught.value.spec is errors.worker.SPARK_WORKER_ON_LOOPBACK
+    assert "127.0.0.1:8262" in caught.value.message
+    assert "advertise-addr" in caught.value.workaround
+
+
+def test_a_task_of_a_cluster_fails_once() -> None:
+    assert effective(_STANDALONE)["spark.task.maxFailures"] == "1"
+    assert "spark.task.maxFailures" not in effective({"spark.master": "local[4]"})
+
+
+def test_options_of_executors_are_joined() -> None:
+    found = effective({**_STANDALONE, "spark.executor.extraJavaOptions": "-Dx=1"})
+    assert found["spark.executor.extraJavaOptions"].endswith(" -Djavax.xml.accessExternalDTD= -Dx=1")
+    assert "spark.executor.extraJavaOptions" not in effective({"spark.master": "local[4]"})
 
 
 def test_a_file_of_properties() -> None:
